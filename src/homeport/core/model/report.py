@@ -1,0 +1,57 @@
+"""What a site tells central. Reports travel through the site's outbox, in order, each once."""
+
+from dataclasses import dataclass
+
+from homeport.core.model.instance import Transition
+from homeport.core.model.node import Node
+from homeport.core.model.order import Progress
+from homeport.vocabulary import Commit, DeploymentId, NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """News from inside an order, with the node it came from."""
+
+    node_id: NodeId
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class FileProblem:
+    """A deployment file that the site could not accept; what it asked for before stays as it is."""
+
+    path: str
+    message: str
+    deployment_id: DeploymentId | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """The site has applied this commit: nothing that it does not list is wanted there any more."""
+
+    commit: Commit
+    deployment_ids: tuple[DeploymentId, ...]
+    problems: tuple[FileProblem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFailed:
+    """The source could not be read as a whole (no marker, rewritten history). Everything stays as it is."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node joined, changed its capabilities, or became live, stale or lost."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    node_id: NodeId
+
+
+Report = Transition | Progressed | Synced | SyncFailed | NodeChanged | NodeGone

@@ -1,0 +1,501 @@
+"""What the use-cases need from the outside world. Adapters implement these; tests run one conformance suite
+per port over every adapter, the fake included.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from homeport.core.model.deployment import ComponentSpec
+from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
+from homeport.core.model.instance import Instance
+from homeport.core.model.node import Node, NodeInfo
+from homeport.core.model.order import Held, Order, Progress, Result
+from homeport.vocabulary import (
+    AppId,
+    Commit,
+    DeploymentId,
+    Digest,
+    Liveness,
+    NodeId,
+    ProfileType,
+    SiteName,
+    State,
+)
+
+T = TypeVar("T")
+
+
+# --- time and chance -------------------------------------------------------------------------------------
+
+
+class Clock(Protocol):
+    def now(self) -> datetime:
+        """The wall clock, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds for measuring and waiting; never steps."""
+        ...
+
+
+class Ids(Protocol):
+    def new(self) -> str:
+        """A fresh UUID."""
+        ...
+
+
+# --- store: central's and a site's database ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AppRecord:
+    """An app version in the catalog. `descriptor` is the parsed margo.yaml as plain data, `source` its bytes."""
+
+    id: AppId
+    category: str
+    app_name: str
+    """The folder name in the registry; people deploy by it."""
+    version: str
+    margo_id: str
+    name: str
+    vendor: str
+    description: str
+    tags: tuple[str, ...]
+    descriptor: Mapping[str, Any]
+    source: bytes
+    repository: str
+    commit: Commit | None
+    added_at: datetime
+    added_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRecord:
+    app_id: AppId
+    position: int
+    profile_id: str
+    type: ProfileType
+    description: str
+    device_constraints: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentRecord:
+    app_id: AppId
+    profile_id: str
+    position: int
+    name: str
+    properties: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredFile:
+    """A deployment file that a site has accepted, byte for byte; a node's orders are derived from it."""
+
+    deployment_id: DeploymentId
+    path: str
+    revision: Digest
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A report waiting in a site's outbox. Sequence numbers have no gaps and are never reused."""
+
+    sequence: int
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentFilter:
+    site: SiteName | None = None
+    name: str | None = None
+    state: State | None = None
+    rollout_id: str | None = None
+    archived: bool = False
+
+
+class Reader(Protocol):
+    """Queries, each named for what it answers."""
+
+    async def apps(
+        self, *, category: str | None = None, app_name: str | None = None, version: str | None = None
+    ) -> Sequence[AppRecord]: ...
+    async def app(self, app_id: AppId) -> AppRecord | None: ...
+    async def profiles(self, app_id: AppId) -> Sequence[ProfileRecord]: ...
+    async def components(self, app_id: AppId) -> Sequence[ComponentRecord]: ...
+
+    async def sites(self) -> Sequence[Site]: ...
+    async def site(self, name: SiteName) -> Site | None: ...
+    async def nodes(self, site: SiteName | None = None) -> Sequence[Node]: ...
+    async def node(self, node_id: NodeId) -> Node | None: ...
+
+    async def deployments(self, where: DeploymentFilter) -> Sequence[Deployment]: ...
+    async def deployment(self, deployment_id: DeploymentId) -> Deployment | None: ...
+    async def deployments_by_prefix(self, prefix: str) -> Sequence[Deployment]: ...
+    async def instances(self, deployment_ids: Sequence[DeploymentId] | None = None) -> Sequence[Instance]:
+        """Newest incarnation of each; all of them when `deployment_ids` is None."""
+        ...
+
+    async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]: ...
+    async def events(
+        self, *, after: int, limit: int, deployment_id: DeploymentId | None = None
+    ) -> Sequence[Event]: ...
+    async def last_event_id(self) -> int: ...
+
+    async def desired_files(self) -> Sequence[DesiredFile]: ...
+    async def outbox(self, *, limit: int) -> Sequence[Outgoing]: ...
+    async def outbox_size(self) -> int: ...
+    async def value(self, key: str) -> str | None:
+        """One of the role's own few values: indexed commit, counters, site id."""
+        ...
+
+
+class Transaction(Reader, Protocol):
+    """Reads and writes that become durable together, or not at all."""
+
+    async def add_app(
+        self, app: AppRecord, profiles: Sequence[ProfileRecord], components: Sequence[ComponentRecord]
+    ) -> None:
+        """Raises Conflict when category, app name and version are taken."""
+        ...
+
+    async def remove_app(self, app_id: AppId) -> None: ...
+
+    async def put_site(self, site: Site) -> None: ...
+    async def put_node(self, node: Node) -> None: ...
+    async def touch_nodes(self, seen: Mapping[NodeId, datetime]) -> None: ...
+    async def set_liveness(self, node_id: NodeId, liveness: Liveness) -> None: ...
+    async def remove_node(self, node_id: NodeId) -> None: ...
+
+    async def put_deployments(self, deployments: Sequence[Deployment]) -> None:
+        """Inserts (version 1) or updates by id, guarded like `put_instances`."""
+        ...
+
+    async def put_instances(self, instances: Sequence[Instance]) -> None:
+        """Inserts (version 1) or updates, guarded: each update expects the stored version to be one less.
+
+        Raises `homeport.errors.Conflict` when somebody else moved on; the transaction then changes nothing.
+        """
+        ...
+
+    async def drop_instances(self, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None: ...
+
+    async def append_history(self, entries: Sequence[HistoryEntry]) -> None: ...
+    async def append_events(self, events: Sequence[NewEvent]) -> None: ...
+
+    async def put_desired_files(self, files: Sequence[DesiredFile]) -> None: ...
+    async def drop_desired_files(self, deployment_ids: Sequence[DeploymentId]) -> None: ...
+
+    async def enqueue(self, bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Appends to the outbox."""
+        ...
+
+    async def dequeue(self, up_to_sequence: int) -> None: ...
+    async def set_value(self, key: str, value: str) -> None: ...
+
+
+class Store(Protocol):
+    async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Runs `work` in the next group commit and returns when it is durable.
+
+        Many callers share one commit; a `work` that raises is rolled back alone. `work` does no network call
+        and awaits nothing but its transaction.
+        """
+        ...
+
+    def read(self) -> AbstractAsyncContextManager[Reader]:
+        """A consistent view of what is committed."""
+        ...
+
+    async def wait_for_event(self, after: int) -> None:
+        """Returns once the log has an event with an id above `after`."""
+        ...
+
+
+# --- Git ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFile:
+    path: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Write `content` at `path`; None removes the file."""
+
+    path: str
+    content: bytes | None
+
+
+class GitSource(Protocol):
+    """One remote repository and branch, through a bare clone of our own."""
+
+    url: str
+
+    async def fetch(self) -> Commit | None:
+        """The branch's newest commit, now present here; None when the remote has no such branch yet.
+
+        Raises GitUnavailable.
+        """
+        ...
+
+    async def head(self) -> Commit | None:
+        """The newest commit already here."""
+        ...
+
+    async def files(self, commit: Commit, folder: str, *, size_max: int) -> Sequence[TreeFile]:
+        """Regular files below `folder`, recursively, sorted by path. Links are passed over; a file above
+        `size_max` has only its first `size_max + 1` bytes, so that the reader can refuse it by name."""
+        ...
+
+    async def changed_paths(self, before: Commit | None, after: Commit, folder: str) -> Sequence[str]:
+        """Paths added, changed or removed below `folder` between two commits."""
+        ...
+
+    async def is_ancestor(self, older: Commit, newer: Commit) -> bool: ...
+
+    async def commit(
+        self, decide: Callable[[Commit | None], Awaitable[Sequence[Change]]], *, message: str, author: str
+    ) -> Commit | None:
+        """Commits on top of the remote's newest commit and pushes; a lost race asks `decide` again.
+
+        `decide` gets the commit it will build on. No changes, no commit: returns None. Raises GitUnavailable
+        with the remote's own words when it cannot be reached or refuses; nothing is left half-done.
+        """
+        ...
+
+    async def log(self, commit: Commit) -> tuple[str, str, datetime]:
+        """Message, author and time of a commit."""
+        ...
+
+    def watch(self) -> AsyncIterator[None]:
+        """Yields whenever the remote may have moved: at once for a local path, else at each poll or nudge."""
+        ...
+
+    def nudge(self) -> None:
+        """Somebody says the remote has moved: a webhook, or central."""
+        ...
+
+
+# --- runtime --------------------------------------------------------------------------------------------
+
+OnProgress = Callable[[str, str, int, int], None]
+"""step (a `vocabulary.Step` value), message for a person, bytes done, bytes in all (0 when unknown)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A component of a deployment, as the runtime is told about it."""
+
+    deployment_id: DeploymentId
+    spec: ComponentSpec
+    folder: Path
+    """Where the runtime may keep this component's files; survives restarts of the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container or process of a running component."""
+
+    id: str
+    name: str
+    running: bool
+    exit_code: int | None = None
+    started_at: str = ""
+    has_health_check: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What is there of a component. `digest` is that of the ComponentSpec it was started from."""
+
+    component: str
+    digest: Digest | None
+    containers: tuple[Container, ...] = ()
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self.containers) and all(container.running for container in self.containers)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`healthy` None means: not known yet, ask again."""
+
+    healthy: bool | None
+    message: str = ""
+
+
+class Runtime(Protocol):
+    """Acts on components. Every call is idempotent; failures are WorkFailed with a code, or EngineUnavailable."""
+
+    name: str
+    """podman, docker, process or null."""
+    profile_types: tuple[ProfileType, ...]
+
+    async def start(self) -> None:
+        """Makes the engine reachable; raises EngineUnavailable with a sentence that says what to do."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of the engine. Workloads keep running."""
+        ...
+
+    async def version(self) -> str: ...
+
+    async def prepare(self, workload: Workload, on_progress: OnProgress) -> None:
+        """Fetches all that `apply` needs, and changes nothing that runs."""
+        ...
+
+    async def apply(self, workload: Workload, on_progress: OnProgress) -> None:
+        """Makes the component run as specified. What already runs from an equal spec keeps its container id."""
+        ...
+
+    async def observe(self, deployment_id: DeploymentId) -> Sequence[Observation]:
+        """Every component of a deployment that exists here in any form, sorted by name."""
+        ...
+
+    async def health(self, workload: Workload) -> Health:
+        """Runs the component's health checks once. Without any, running is healthy."""
+        ...
+
+    def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]: ...
+
+    async def remove(self, deployment_id: DeploymentId, component: str, *, remove_images: bool) -> None: ...
+
+
+# --- registry of components -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    media_type: str
+    content: bytes
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    artifact_type: str
+    layers: tuple[Layer, ...]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+class Registry(Protocol):
+    """An OCI registry. References are `oci://host[:port]/name`."""
+
+    async def pull(self, repository: str, tag: str) -> Artifact:
+        """Every layer checked against its digest. Raises NotFound, PeerUnavailable, InvalidInput."""
+        ...
+
+    async def push(self, repository: str, tag: str, artifact: Artifact) -> Digest: ...
+
+
+# --- links between the roles ----------------------------------------------------------------------------
+
+NodeNews = Progress | Result
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first word of a node on a new stream."""
+
+    info: NodeInfo
+    held: tuple[Held, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """`sequence` is 0 for news that need not be acknowledged (Progress)."""
+
+    sequence: int
+    news: NodeNews
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    site: SiteName
+    heartbeat_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """News up to this sequence is durable at the site; the node may forget it."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """The node was unregistered by a person: it stops connecting until it is restarted."""
+
+    reason: str
+
+
+FromNode = Hello | Beat | News
+ToNode = Welcome | Order | Acknowledged | Farewell
+
+
+class Stream(Protocol):
+    """The node's end of one Connect stream."""
+
+    async def send(self, message: FromNode) -> None: ...
+    def __aiter__(self) -> AsyncIterator[ToNode]: ...
+
+
+class SiteLink(Protocol):
+    """How a node reaches its site. `connect` raises PeerUnavailable; a stream that ends, ends its iteration."""
+
+    def connect(self) -> AbstractAsyncContextManager[Stream]: ...
+
+    async def unregister(self, node_id: NodeId) -> None:
+        """Says good-bye: the site forgets the node at once."""
+        ...
+
+
+class NodeSession(Protocol):
+    """The site's end of one Connect stream."""
+
+    async def send(self, message: ToNode) -> None: ...
+    def __aiter__(self) -> AsyncIterator[FromNode]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Central tells a site that the deployments repository has moved."""
+
+    commit: Commit
+
+
+class CentralLink(Protocol):
+    """How a site reaches central. All calls raise PeerUnavailable while central is gone."""
+
+    async def join(self, site: SiteName, software_version: str) -> int:
+        """Makes the site known; returns the last report sequence central has made durable."""
+        ...
+
+    async def report(
+        self, site: SiteName, reports: Sequence[Outgoing], *, seen: Mapping[NodeId, datetime]
+    ) -> int:
+        """Returns the last sequence that is durable at central. Repeats are recognised and harmless.
+
+        `seen` says when each node was last heard; it is not queued, for the next call says it anew. An empty
+        call is the site's own heartbeat.
+        """
+        ...
+
+    def watch(self, site: SiteName) -> AsyncIterator[Moved]:
+        """Ends, or raises PeerUnavailable, when the connection does; the caller opens it again."""
+        ...

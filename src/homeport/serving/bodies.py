@@ -1,0 +1,377 @@
+"""The HTTP bodies that central and sites share. Field names are the same words as everywhere else.
+
+Requests refuse unknown fields, so that a typing error is answered and not ignored.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from homeport.vocabulary import NODE_ID_PATTERN, SITE_NAME_PATTERN
+
+SiteNameText = Annotated[str, StringConstraints(pattern=SITE_NAME_PATTERN)]
+NodeIdText = Annotated[str, StringConstraints(pattern=NODE_ID_PATTERN)]
+ParameterValue = bool | int | float | str | list[bool | int | float | str]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+# --- problems ---------------------------------------------------------------------------------------------
+
+
+class FieldProblem(Body):
+    field: str
+    message: str
+    path: str | None = None
+    line: int | None = None
+
+
+class ProblemBody(Body):
+    """RFC 9457, as `application/problem+json`."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str | None = None
+    instance: str | None = None
+    retryable: bool = False
+    retryAfterSeconds: int | None = None  # noqa: N815 - Margo's name for it
+    errors: list[FieldProblem] = []
+
+
+# --- apps -------------------------------------------------------------------------------------------------
+
+
+class AddApps(Body):
+    """Adds every app below `repository` that the filters leave. `repository` is a Git URL or a local path."""
+
+    repository: str = Field(min_length=1, max_length=2000)
+    branch: str | None = Field(default=None, max_length=200)
+    category: str | None = Field(default=None, max_length=200)
+    app_name: str | None = Field(default=None, max_length=200)
+    version: str | None = Field(default=None, max_length=200)
+
+
+class ComponentBody(Body):
+    name: str
+    properties: Mapping[str, Any]
+
+
+class ProfileBody(Body):
+    id: str
+    type: str
+    description: str
+    device_constraints: Mapping[str, Any] | None
+    components: Sequence[ComponentBody]
+
+
+class AppBody(Body):
+    id: str
+    category: str
+    app_name: str
+    version: str
+    margo_id: str
+    name: str
+    vendor: str
+    description: str
+    tags: Sequence[str]
+    repository: str
+    commit: str | None
+    added_at: datetime
+    added_by: str
+
+
+class AppDetailBody(AppBody):
+    profiles: Sequence[ProfileBody]
+    parameters: Mapping[str, Any]
+    configuration: Mapping[str, Any] | None
+
+
+class AppsBody(Body):
+    apps: Sequence[AppBody]
+
+
+class AppsAddedBody(Body):
+    added: Sequence[AppBody]
+    unchanged: Sequence[AppBody]
+    """Already in the catalog with the same content."""
+
+
+# --- deployments ------------------------------------------------------------------------------------------
+
+
+class TargetSite(Body):
+    site_id: SiteNameText
+    host_ids: list[NodeIdText] | None = None
+    """The nodes to use; every eligible node of the site when left out."""
+
+
+class Deploy(Body):
+    """Names an app by `app_id`, or by `app_name` with as much of `category` and `version` as it takes."""
+
+    app_id: str | None = Field(default=None, max_length=64)
+    app_name: str | None = Field(default=None, max_length=200)
+    category: str | None = Field(default=None, max_length=200)
+    version: str | None = Field(default=None, max_length=200)
+    profile: str | None = Field(default=None, max_length=200)
+    """A profile's id or type; may be left out when the app has only one."""
+    name: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    """What people call the deployment; one of each name at a site. The app's own name when left out."""
+    sites: list[TargetSite] = Field(min_length=1, max_length=100_000)
+    parameters: dict[str, ParameterValue] = {}
+
+
+class DeployedBody(Body):
+    rollout_id: str
+    deployment_ids: Sequence[str]
+    """In the order of `sites`."""
+    commit: str
+    unchanged: Sequence[str] = []
+    """Those of `deployment_ids` that already were as asked for."""
+
+
+class FailureBody(Body):
+    code: str
+    message: str
+    source: str
+
+
+class InstanceBody(Body):
+    node_id: str
+    """Empty for a deployment that its site could not place on any node."""
+    state: str
+    step: str
+    revision: str | None
+    running_revision: str | None
+    generation: int
+    attempt: int
+    failure: FailureBody | None
+    reachable: bool
+    updated_at: datetime
+
+
+class DeploymentBody(Body):
+    id: str
+    name: str
+    site: str
+    app_name: str
+    app_category: str
+    app_version: str
+    margo_app_id: str
+    profile: str
+    profile_type: str
+    state: str
+    wanted: bool
+    revision: str
+    commit: str
+    rollout_id: str | None
+    parameters: Mapping[str, Any]
+    instances: Sequence[InstanceBody]
+    note: str
+    """The one thing worth knowing at a glance: a failure, what is going on, who is unreachable."""
+    problem: str | None
+    created_at: datetime
+    created_by: str
+    updated_at: datetime
+    archived_at: datetime | None
+
+
+class DeploymentsBody(Body):
+    deployments: Sequence[DeploymentBody]
+
+
+class HistoryEntryBody(Body):
+    at: datetime
+    node_id: str
+    incarnation: int
+    before: str
+    after: str
+    happening: str
+    actor: str
+    reason: str
+    revision: str | None
+    failure: FailureBody | None
+    verdict: str
+
+
+class HistoryBody(Body):
+    deployment_id: str
+    history: Sequence[HistoryEntryBody]
+
+
+class PlannedComponent(Body):
+    component: str
+    action: Literal["install", "replace", "keep", "remove"]
+    why: str
+
+
+class PlannedNode(Body):
+    node_id: str
+    components: Sequence[PlannedComponent]
+
+
+class RefusedNode(Body):
+    node_id: str
+    why: str
+
+
+class PlannedParameter(Body):
+    name: str
+    before: Any | None
+    after: Any | None
+
+
+class PlannedDeployment(Body):
+    site: str
+    deployment_id: str | None
+    """None for one that does not exist yet."""
+    name: str
+    action: Literal["create", "update", "delete", "unchanged"]
+    app_name: str
+    version_before: str | None
+    version_after: str | None
+    revision_before: str | None
+    revision_after: str | None
+    nodes: Sequence[PlannedNode]
+    refused: Sequence[RefusedNode]
+    parameters: Sequence[PlannedParameter]
+    """Those that change."""
+    waits: str | None = None
+    """Why nothing would happen yet: no node is connected, say."""
+
+
+class PlanBody(Body):
+    changes: bool
+    deployments: Sequence[PlannedDeployment]
+    restarts: int
+    """How many running components would be replaced."""
+    deletions: int
+
+
+# --- sites and nodes --------------------------------------------------------------------------------------
+
+
+class SiteBody(Body):
+    name: str
+    joined_at: datetime
+    last_seen: datetime | None
+    reachable: bool
+    applied_commit: str | None
+    problem: str | None
+    software_version: str
+    nodes: int
+    nodes_live: int
+    deployments: Mapping[str, int]
+    """How many are in each state."""
+
+
+class SitesBody(Body):
+    sites: Sequence[SiteBody]
+
+
+class GpuBody(Body):
+    model: str
+    manufacturer: str
+    memory_bytes: int
+
+
+class CapabilitiesBody(Body):
+    cpu_cores: int
+    memory_bytes: int
+    disk_bytes: int
+    disk_free_bytes: int
+    os: str
+    architecture: str
+    engine: str
+    engine_version: str
+    profile_types: Sequence[str]
+    gpus: Sequence[GpuBody]
+
+
+class NodeBody(Body):
+    id: str
+    hostname: str
+    site: str
+    liveness: Literal["live", "stale", "lost"]
+    last_seen: datetime
+    registered_at: datetime
+    labels: Mapping[str, str]
+    software_version: str
+    capabilities: CapabilitiesBody
+
+
+class NodesBody(Body):
+    nodes: Sequence[NodeBody]
+
+
+class OverviewBody(Body):
+    """One call for the state of the whole fleet."""
+
+    version: str
+    role: str
+    commit: str | None
+    sites: Sequence[SiteBody]
+    nodes: Sequence[NodeBody]
+    deployments: Mapping[str, int]
+    last_event_id: int
+
+
+# --- events and health ------------------------------------------------------------------------------------
+
+
+class EventBody(Body):
+    """The `data:` of one server-sent event; its `event:` is `kind`, its `id:` is `id`."""
+
+    id: int
+    kind: str
+    at: datetime
+    message: str
+    site: str | None
+    deployment_id: str | None
+    node_id: str | None
+    data: Mapping[str, Any]
+
+
+class HealthBody(Body):
+    status: Literal["ok"]
+    role: str
+    version: str
+
+
+class ReadyBody(Body):
+    status: Literal["ready", "not ready"]
+    role: str
+    checks: Mapping[str, str]
+    """Each check with `ok` or one sentence saying what is wrong."""
+
+
+# --- site to central --------------------------------------------------------------------------------------
+
+
+class JoinSite(Body):
+    software_version: str = Field(default="", max_length=100)
+
+
+class JoinedBody(Body):
+    site: str
+    last_sequence: int
+
+
+class ReportItem(Body):
+    sequence: int = Field(ge=1)
+    body: dict[str, Any]
+
+
+class Reports(Body):
+    reports: list[ReportItem] = Field(max_length=5000)
+    seen: dict[str, datetime] = {}
+
+
+class ReportedBody(Body):
+    last_sequence: int

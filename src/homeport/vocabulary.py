@@ -1,0 +1,142 @@
+"""The words of Homeport. A word means one thing in code, API, CLI, events and docs, and it is defined here.
+
+This module imports nothing of ours, so that every layer can speak the same language.
+"""
+
+from enum import StrEnum
+from typing import Final, NewType
+
+AppId = NewType("AppId", str)
+"""UUID of one app version in central's catalog."""
+DeploymentId = NewType("DeploymentId", str)
+"""UUID; equals the name of the deployment's file in Git."""
+RolloutId = NewType("RolloutId", str)
+SiteName = NewType("SiteName", str)
+"""A site's name never changes: it is its folder in Git and its Margo deviceId."""
+NodeId = NewType("NodeId", str)
+Commit = NewType("Commit", str)
+"""Forty hex digits."""
+Digest = NewType("Digest", str)
+"""`sha256:` and 64 lowercase hex digits."""
+Generation = NewType("Generation", int)
+"""Number of an order. It only grows at a site; a node refuses an older one than it has seen."""
+Incarnation = NewType("Incarnation", int)
+"""Which life of an instance. A file that returns after DELETED begins a new one."""
+
+UNPLACED: Final = NodeId("")
+"""Stands for "no node" in an instance that its site could not place."""
+
+SITE_NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
+NODE_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+
+
+class State(StrEnum):
+    """Where one instance of a deployment stands; `core.lifecycle.deployment` has the table."""
+
+    PENDING = "PENDING"
+    INSTALLING = "INSTALLING"
+    INSTALLED = "INSTALLED"
+    UPDATING = "UPDATING"
+    FAILED = "FAILED"
+    ROLLINGBACK = "ROLLINGBACK"
+    DELETING = "DELETING"
+    DELETED = "DELETED"
+
+
+class Happening(StrEnum):
+    """What moves an instance from one state to another."""
+
+    SCHEDULED = "scheduled"
+    UNPLACEABLE = "unplaceable"
+    HEALTHY = "healthy"
+    GAVE_UP = "gave-up"
+    CHANGED = "changed"
+    RETRIED_INSTALL = "retried-install"
+    RETRIED_UPDATE = "retried-update"
+    ROLLED_BACK = "rolled-back"
+    SUPERSEDED_INSTALL = "superseded-install"
+    SUPERSEDED_UPDATE = "superseded-update"
+    UNWANTED = "unwanted"
+    REMOVED = "removed"
+
+
+class Actor(StrEnum):
+    """Who may make a thing happen."""
+
+    SITE = "site"
+    NODE = "node"
+
+
+class Liveness(StrEnum):
+    """How long a node has been silent, in words."""
+
+    LIVE = "live"
+    STALE = "stale"
+    LOST = "lost"
+
+
+class ProfileType(StrEnum):
+    """How the components of a profile are packaged (Margo's names)."""
+
+    COMPOSE = "compose"
+    HELM = "helm"
+    CUSTOM = "custom"
+
+
+class OrderKind(StrEnum):
+    APPLY = "apply"
+    REMOVE = "remove"
+
+
+class Step(StrEnum):
+    """What a node is doing for an order right now."""
+
+    ACCEPTED = "accepted"
+    FETCHING = "fetching"
+    PULLING = "pulling"
+    CREATING = "creating"
+    STARTING = "starting"
+    CHECKING = "checking"
+    HEALTHY = "healthy"
+    STOPPING = "stopping"
+    REMOVED = "removed"
+    RESTORED = "restored"
+
+
+class EventKind(StrEnum):
+    """Names of the events in the one log; the SSE `event:` field carries them unchanged."""
+
+    APP_ADDED = "app.added"
+    APP_REMOVED = "app.removed"
+    DEPLOYMENT_CREATED = "deployment.created"
+    DEPLOYMENT_CHANGED = "deployment.changed"
+    DEPLOYMENT_UNWANTED = "deployment.unwanted"
+    DEPLOYMENT_STATE = "deployment.state"
+    DEPLOYMENT_PROGRESS = "deployment.progress"
+    DEPLOYMENT_REFUSED = "deployment.refused"
+    INSTANCE_STATE = "instance.state"
+    INSTANCE_STALE = "instance.stale"
+    SITE_JOINED = "site.joined"
+    SITE_SYNCED = "site.synced"
+    SITE_PROBLEM = "site.problem"
+    NODE_JOINED = "node.joined"
+    NODE_LIVENESS = "node.liveness"
+    NODE_LEFT = "node.left"
+
+
+class Code(StrEnum):
+    """Why work on a node failed, stable from the node to the CLI."""
+
+    COMPONENT_FETCH_FAILED = "COMPONENT_FETCH_FAILED"
+    IMAGE_PULL_FAILED = "IMAGE_PULL_FAILED"
+    CREATE_FAILED = "CREATE_FAILED"
+    HEALTH_CHECK_FAILED = "HEALTH_CHECK_FAILED"
+    EXITED = "EXITED"
+    TIMEOUT = "TIMEOUT"
+    DISK_FULL = "DISK_FULL"
+    ENGINE_UNREACHABLE = "ENGINE_UNREACHABLE"
+    UNSUPPORTED_TYPE = "UNSUPPORTED_TYPE"
+    REMOVE_FAILED = "REMOVE_FAILED"
+    NODE_OFFLINE = "NODE_OFFLINE"
+    NO_ELIGIBLE_NODE = "NO_ELIGIBLE_NODE"
+    INTERNAL = "INTERNAL"

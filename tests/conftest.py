@@ -1,0 +1,8 @@
+"""Fixtures that every kind of test shares."""
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
