@@ -32,9 +32,7 @@ class Problem:
     line: int | None = None
 
     def __str__(self) -> str:
-        place = (
-            f"{self.path}:{self.line}  " if self.path and self.line else f"{self.path}  " if self.path else ""
-        )
+        place = f"{self.path}:{self.line}  " if self.path and self.line else f"{self.path}  " if self.path else ""
         return f"{place}{self.field}: {self.message}" if self.field else f"{place}{self.message}"
 
 

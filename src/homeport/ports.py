@@ -486,9 +486,7 @@ class CentralLink(Protocol):
         """Makes the site known; returns the last report sequence central has made durable."""
         ...
 
-    async def report(
-        self, site: SiteName, reports: Sequence[Outgoing], *, seen: Mapping[NodeId, datetime]
-    ) -> int:
+    async def report(self, site: SiteName, reports: Sequence[Outgoing], *, seen: Mapping[NodeId, datetime]) -> int:
         """Returns the last sequence that is durable at central. Repeats are recognised and harmless.
 
         `seen` says when each node was last heard; it is not queued, for the next call says it anew. An empty

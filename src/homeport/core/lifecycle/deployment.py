@@ -44,7 +44,7 @@ DEPLOYMENT: Final = Machine(start=S.PENDING, rows=(
     Row(S.INSTALLING,   H.UNWANTED,             S.DELETING,     _SITE),
     Row(S.INSTALLED,    H.UNWANTED,             S.DELETING,     _SITE),
     Row(S.UPDATING,     H.UNWANTED,             S.DELETING,     _SITE),
-    Row(S.FAILED,       H.UNWANTED,             S.DELETING,     _SITE),   # also a removal that failed: tried again
+    Row(S.FAILED,       H.UNWANTED,             S.DELETING,     _SITE),   # also a failed removal, again
     Row(S.ROLLINGBACK,  H.UNWANTED,             S.DELETING,     _SITE),
     Row(S.DELETING,     H.REMOVED,              S.DELETED,      _BOTH),   # the site: nothing was ever placed
     Row(S.DELETING,     H.GAVE_UP,              S.FAILED,       _BOTH),
