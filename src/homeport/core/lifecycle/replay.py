@@ -1,0 +1,112 @@
+"""One transition applied to one instance. The site steps its instances with this, and central replays what the
+site reported with the same code, so that both always agree on what a transition means.
+
+It decides; it writes nothing and knows no store.
+"""
+
+from dataclasses import replace
+
+from homeport.core.lifecycle.deployment import DEPLOYMENT
+from homeport.core.lifecycle.machine import Stale
+from homeport.core.model.event import HistoryEntry
+from homeport.core.model.instance import Failure, Instance, Transition
+from homeport.vocabulary import Digest, Generation, State
+from homeport.vocabulary import Happening as H
+
+_NEW_ATTEMPT = frozenset({H.RETRIED_INSTALL, H.RETRIED_UPDATE})
+_FIRST_ATTEMPT = frozenset(
+    {H.SCHEDULED, H.CHANGED, H.SUPERSEDED_INSTALL, H.SUPERSEDED_UPDATE, H.ROLLED_BACK, H.UNWANTED}
+)
+
+
+def replay(instance: Instance | None, transition: Transition) -> tuple[Instance, HistoryEntry]:
+    """The instance after `transition`, and the line for its history.
+
+    Late news returns the instance as it was, with the verdict `stale`. Raises IllegalTransition where the table
+    is silent; nothing has changed then. The version returned is the one to write: 1 for a new row, else one
+    more than the row that was read.
+    """
+    if instance is not None and transition.incarnation < instance.incarnation:
+        return instance, _entry(transition, instance.state, instance.state, verdict="stale")
+    if instance is not None and transition.incarnation == instance.incarnation:
+        base = instance
+    else:
+        base = _begin(transition)
+    verdict = DEPLOYMENT.step(base.state, transition.happening, transition.actor)
+    if isinstance(verdict, Stale):
+        return base, _entry(transition, base.state, base.state, verdict="stale")
+    return _moved(base, verdict.state, transition), _entry(transition, base.state, verdict.state, verdict="stepped")
+
+
+def _begin(transition: Transition) -> Instance:
+    """A new life is a new row, of which nothing is known yet; its first step makes it version 1."""
+    return Instance(
+        deployment_id=transition.deployment_id,
+        node_id=transition.node_id,
+        incarnation=transition.incarnation,
+        state=DEPLOYMENT.start,
+        version=0,
+        generation=Generation(0),
+        revision=None,
+        running_revision=None,
+        attempt=0,
+        step="",
+        failure=None,
+        updated_at=transition.at,
+    )
+
+
+def _moved(base: Instance, state: State, transition: Transition) -> Instance:
+    return replace(
+        base,
+        state=state,
+        version=base.version + 1,
+        generation=Generation(max(base.generation, transition.generation)),
+        revision=transition.revision or base.revision,
+        running_revision=_running(base, state, transition),
+        attempt=_attempt(base, transition),
+        step=transition.reason,
+        failure=_failure(base, transition),
+        updated_at=transition.at,
+    )
+
+
+def _running(base: Instance, state: State, transition: Transition) -> Digest | None:
+    """The release that runs: what turned healthy, nothing once removed, and otherwise what ran before."""
+    if state is State.DELETED:
+        return None
+    if transition.happening is H.HEALTHY:
+        return transition.revision or base.revision
+    return base.running_revision
+
+
+def _attempt(base: Instance, transition: Transition) -> int:
+    if transition.happening in _FIRST_ATTEMPT:
+        return 1
+    return base.attempt + 1 if transition.happening in _NEW_ATTEMPT else base.attempt
+
+
+def _failure(base: Instance, transition: Transition) -> Failure | None:
+    """A rollback and a retry keep what they answer to; success and a newer order clear it."""
+    if transition.failure is not None:
+        return transition.failure
+    if transition.happening in (H.HEALTHY, H.REMOVED):
+        return None
+    return base.failure if transition.happening in (*_NEW_ATTEMPT, H.ROLLED_BACK) else None
+
+
+def _entry(transition: Transition, before: State, after: State, *, verdict: str) -> HistoryEntry:
+    return HistoryEntry(
+        deployment_id=transition.deployment_id,
+        node_id=transition.node_id,
+        incarnation=transition.incarnation,
+        before=before,
+        after=after,
+        happening=transition.happening,
+        actor=transition.actor,
+        reason=transition.reason,
+        at=transition.at,
+        revision=transition.revision,
+        failure=transition.failure,
+        verdict=verdict,
+    )

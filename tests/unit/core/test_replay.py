@@ -1,0 +1,98 @@
+"""What a transition makes of an instance, at its site and again at central."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from homeport.core.lifecycle.replay import replay
+from homeport.core.model.instance import Failure, Instance, Transition
+from homeport.errors import IllegalTransition
+from homeport.vocabulary import Actor, DeploymentId, Digest, Generation, Happening, Incarnation, NodeId, State
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+OLD, NEW = Digest("sha256:" + "0" * 64), Digest("sha256:" + "1" * 64)
+FAILURE = Failure("HEALTH_CHECK_FAILED", "answered 500", "web")
+
+
+def transition(happening: Happening, actor: Actor = Actor.SITE, **changes: object) -> Transition:
+    base = Transition(
+        deployment_id=DeploymentId("d"),
+        node_id=NodeId("n"),
+        incarnation=Incarnation(1),
+        happening=happening,
+        actor=actor,
+        reason=f"because {happening}",
+        at=AT,
+        generation=Generation(1),
+        revision=NEW,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def installed(revision: Digest = NEW) -> Instance:
+    installing, _ = replay(None, transition(Happening.SCHEDULED, revision=revision))
+    done, _ = replay(installing, transition(Happening.HEALTHY, Actor.NODE, revision=revision))
+    return done
+
+
+def test_the_first_transition_makes_a_row_of_version_one() -> None:
+    instance, entry = replay(None, transition(Happening.SCHEDULED))
+    assert (instance.state, instance.version, instance.attempt) == (State.INSTALLING, 1, 1)
+    assert instance.running_revision is None
+    assert (entry.before, entry.after, entry.verdict) == (State.PENDING, State.INSTALLING, "stepped")
+    assert entry.reason == "because scheduled"
+
+
+def test_healthy_makes_the_revision_the_running_one_and_clears_the_failure() -> None:
+    failed, _ = replay(
+        replay(None, transition(Happening.SCHEDULED))[0],
+        transition(Happening.GAVE_UP, Actor.NODE, failure=FAILURE),
+    )
+    retried, _ = replay(failed, transition(Happening.RETRIED_INSTALL, generation=Generation(2)))
+    assert (retried.failure, retried.attempt, retried.generation) == (FAILURE, 2, 2)
+    healthy, _ = replay(retried, transition(Happening.HEALTHY, Actor.NODE, at=AT + timedelta(seconds=1)))
+    assert (healthy.state, healthy.running_revision, healthy.failure) == (State.INSTALLED, NEW, None)
+    assert (healthy.version, healthy.updated_at) == (4, AT + timedelta(seconds=1))
+
+
+def test_a_failed_update_keeps_the_running_revision_and_a_rollback_returns_to_it() -> None:
+    updating, _ = replay(installed(OLD), transition(Happening.CHANGED))
+    failed, _ = replay(updating, transition(Happening.GAVE_UP, Actor.NODE, failure=FAILURE))
+    assert (failed.revision, failed.running_revision, failed.failure) == (NEW, OLD, FAILURE)
+    back, _ = replay(failed, transition(Happening.ROLLED_BACK, revision=OLD))
+    healthy, _ = replay(back, transition(Happening.HEALTHY, Actor.NODE, revision=OLD))
+    assert (healthy.state, healthy.revision, healthy.running_revision) == (State.INSTALLED, OLD, OLD)
+
+
+def test_a_removed_instance_runs_nothing() -> None:
+    deleting, _ = replay(installed(), transition(Happening.UNWANTED))
+    deleted, _ = replay(deleting, transition(Happening.REMOVED, Actor.NODE))
+    assert (deleted.state, deleted.running_revision) == (State.DELETED, None)
+
+
+def test_a_higher_incarnation_begins_a_new_row() -> None:
+    deleting, _ = replay(installed(), transition(Happening.UNWANTED))
+    deleted, _ = replay(deleting, transition(Happening.REMOVED, Actor.NODE))
+    again, entry = replay(deleted, transition(Happening.SCHEDULED, incarnation=Incarnation(2)))
+    assert (again.state, again.incarnation, again.version) == (State.INSTALLING, 2, 1)
+    assert entry.before is State.PENDING
+
+
+def test_news_of_an_earlier_life_is_stale() -> None:
+    now = replace(installed(), incarnation=Incarnation(3))
+    same, entry = replay(now, transition(Happening.UNWANTED))
+    assert same == now
+    assert entry.verdict == "stale"
+
+
+def test_late_news_changes_nothing_and_is_recorded() -> None:
+    now = installed()
+    same, entry = replay(now, transition(Happening.HEALTHY, Actor.NODE))
+    assert same == now
+    assert (entry.verdict, entry.before, entry.after) == ("stale", State.INSTALLED, State.INSTALLED)
+
+
+def test_what_the_table_does_not_know_is_illegal() -> None:
+    with pytest.raises(IllegalTransition):
+        replay(None, transition(Happening.REMOVED, Actor.NODE))
