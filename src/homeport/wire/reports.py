@@ -1,0 +1,243 @@
+"""Encodes what a site tells central as plain JSON objects, and reads them back.
+
+The encoded form lives in the site's outbox across upgrades, so fields are added, never changed in meaning.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from homeport.core.model.instance import Failure, Transition
+from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
+from homeport.core.model.order import Progress
+from homeport.core.model.report import FileProblem, NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
+from homeport.errors import InvalidInput, Problem
+from homeport.vocabulary import (
+    Actor,
+    Commit,
+    DeploymentId,
+    Digest,
+    Generation,
+    Happening,
+    Incarnation,
+    Liveness,
+    NodeId,
+    ProfileType,
+    SiteName,
+    Step,
+)
+
+Json = Mapping[str, Any]
+
+
+def encode(report: Report) -> dict[str, Any]:
+    match report:
+        case Transition():
+            return {"kind": "transition", **_transition(report)}
+        case Progressed():
+            return {"kind": "progressed", **_progressed(report)}
+        case Synced():
+            return {
+                "kind": "synced",
+                "commit": report.commit,
+                "deployment_ids": list(report.deployment_ids),
+                "problems": [
+                    {"path": p.path, "message": p.message, "deployment_id": p.deployment_id, "line": p.line}
+                    for p in report.problems
+                ],
+            }
+        case SyncFailed():
+            return {"kind": "sync-failed", "message": report.message}
+        case NodeChanged():
+            return {"kind": "node-changed", "node": _node(report.node)}
+        case NodeGone():
+            return {"kind": "node-gone", "node_id": report.node_id}
+
+
+def decode(body: Json) -> Report:
+    """Raises InvalidInput for anything that `encode` would not have written."""
+    read = _READERS.get(str(body.get("kind")))
+    if read is None:
+        raise InvalidInput(problems=[Problem("kind", f"{body.get('kind')!r} is no kind of report")])
+    try:
+        return read(body)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidInput(problems=[Problem(str(body["kind"]), f"cannot be read: {error!r}")]) from error
+
+
+def _transition(transition: Transition) -> dict[str, Any]:
+    return {
+        "deployment_id": transition.deployment_id,
+        "node_id": transition.node_id,
+        "incarnation": transition.incarnation,
+        "happening": transition.happening.value,
+        "actor": transition.actor.value,
+        "reason": transition.reason,
+        "at": transition.at.isoformat(),
+        "generation": transition.generation,
+        "revision": transition.revision,
+        "failure": _failure(transition.failure),
+    }
+
+
+def _read_transition(body: Json) -> Transition:
+    return Transition(
+        deployment_id=DeploymentId(_text(body["deployment_id"])),
+        node_id=NodeId(_text(body["node_id"])),
+        incarnation=Incarnation(_number(body["incarnation"])),
+        happening=Happening(body["happening"]),
+        actor=Actor(body["actor"]),
+        reason=_text(body["reason"]),
+        at=_time(body["at"]),
+        generation=Generation(_number(body["generation"])),
+        revision=None if body["revision"] is None else Digest(_text(body["revision"])),
+        failure=_read_failure(body["failure"]),
+    )
+
+
+def _progressed(progressed: Progressed) -> dict[str, Any]:
+    progress = progressed.progress
+    return {
+        "node_id": progressed.node_id,
+        "deployment_id": progress.deployment_id,
+        "generation": progress.generation,
+        "step": progress.step.value,
+        "component": progress.component,
+        "message": progress.message,
+        "at": progress.at.isoformat(),
+        "bytes_done": progress.bytes_done,
+        "bytes_total": progress.bytes_total,
+    }
+
+
+def _read_progressed(body: Json) -> Progressed:
+    return Progressed(
+        NodeId(_text(body["node_id"])),
+        Progress(
+            deployment_id=DeploymentId(_text(body["deployment_id"])),
+            generation=Generation(_number(body["generation"])),
+            step=Step(body["step"]),
+            component=_text(body["component"]),
+            message=_text(body["message"]),
+            at=_time(body["at"]),
+            bytes_done=_number(body["bytes_done"]),
+            bytes_total=_number(body["bytes_total"]),
+        ),
+    )
+
+
+def _read_synced(body: Json) -> Synced:
+    return Synced(
+        commit=Commit(_text(body["commit"])),
+        deployment_ids=tuple(DeploymentId(_text(item)) for item in body["deployment_ids"]),
+        problems=tuple(
+            FileProblem(
+                path=_text(item["path"]),
+                message=_text(item["message"]),
+                deployment_id=None if item["deployment_id"] is None else DeploymentId(_text(item["deployment_id"])),
+                line=None if item["line"] is None else _number(item["line"]),
+            )
+            for item in body["problems"]
+        ),
+    )
+
+
+def _node(node: Node) -> dict[str, Any]:
+    capabilities = node.info.capabilities
+    return {
+        "id": node.id,
+        "hostname": node.info.hostname,
+        "labels": dict(node.info.labels),
+        "software_version": node.info.software_version,
+        "site": node.site,
+        "liveness": node.liveness.value,
+        "last_seen": node.last_seen.isoformat(),
+        "registered_at": node.registered_at.isoformat(),
+        "capabilities": {
+            "cpu_cores": capabilities.cpu_cores,
+            "memory_bytes": capabilities.memory_bytes,
+            "disk_bytes": capabilities.disk_bytes,
+            "disk_free_bytes": capabilities.disk_free_bytes,
+            "os": capabilities.os,
+            "architecture": capabilities.architecture,
+            "engine": capabilities.engine,
+            "engine_version": capabilities.engine_version,
+            "profile_types": [kind.value for kind in capabilities.profile_types],
+            "gpus": [
+                {"model": gpu.model, "manufacturer": gpu.manufacturer, "memory_bytes": gpu.memory_bytes}
+                for gpu in capabilities.gpus
+            ],
+        },
+    }
+
+
+def _read_node(body: Json) -> Node:
+    given = body["capabilities"]
+    capabilities = Capabilities(
+        cpu_cores=_number(given["cpu_cores"]),
+        memory_bytes=_number(given["memory_bytes"]),
+        disk_bytes=_number(given["disk_bytes"]),
+        disk_free_bytes=_number(given["disk_free_bytes"]),
+        os=_text(given["os"]),
+        architecture=_text(given["architecture"]),
+        engine=_text(given["engine"]),
+        engine_version=_text(given["engine_version"]),
+        profile_types=tuple(ProfileType(kind) for kind in given["profile_types"]),
+        gpus=tuple(
+            Gpu(_text(gpu["model"]), _text(gpu["manufacturer"]), _number(gpu["memory_bytes"]))
+            for gpu in given["gpus"]
+        ),
+    )
+    info = NodeInfo(
+        id=NodeId(_text(body["id"])),
+        hostname=_text(body["hostname"]),
+        capabilities=capabilities,
+        labels={_text(key): _text(value) for key, value in body["labels"].items()},
+        software_version=_text(body["software_version"]),
+    )
+    return Node(
+        info=info,
+        site=SiteName(_text(body["site"])),
+        liveness=Liveness(body["liveness"]),
+        last_seen=_time(body["last_seen"]),
+        registered_at=_time(body["registered_at"]),
+    )
+
+
+def _failure(failure: Failure | None) -> dict[str, str] | None:
+    if failure is None:
+        return None
+    return {"code": failure.code, "message": failure.message, "source": failure.source}
+
+
+def _read_failure(body: Json | None) -> Failure | None:
+    return None if body is None else Failure(_text(body["code"]), _text(body["message"]), _text(body["source"]))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is not a whole number")
+    return value
+
+
+def _time(value: object) -> datetime:
+    at = datetime.fromisoformat(_text(value))
+    if at.tzinfo is None:
+        raise ValueError(f"{value!r} has no time zone")
+    return at
+
+
+_READERS: Final[Mapping[str, Callable[[Json], Report]]] = {
+    "transition": _read_transition,
+    "progressed": _read_progressed,
+    "synced": _read_synced,
+    "sync-failed": lambda body: SyncFailed(_text(body["message"])),
+    "node-changed": lambda body: NodeChanged(_read_node(body["node"])),
+    "node-gone": lambda body: NodeGone(NodeId(_text(body["node_id"]))),
+}
