@@ -1,0 +1,160 @@
+"""What a batch of transitions makes of what is known: new rows, history lines and events, all as values.
+
+The site records its own steps with this and central those that sites report, so the two agree. A transition
+that the table refuses spoils nobody else's: it becomes an event that says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from homeport.core.lifecycle.deployment import fold
+from homeport.core.lifecycle.replay import replay
+from homeport.core.model.event import Deployment, HistoryEntry, NewEvent
+from homeport.core.model.instance import Failure, Instance, Transition
+from homeport.errors import IllegalTransition
+from homeport.vocabulary import DeploymentId, EventKind, NodeId, State
+
+Key = tuple[DeploymentId, NodeId]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What is to be written. Versions are one above the stored ones, however many steps the batch had."""
+
+    instances: tuple[Instance, ...]
+    deployments: tuple[Deployment, ...]
+    history: tuple[HistoryEntry, ...]
+    events: tuple[NewEvent, ...]
+    refused: tuple[tuple[Transition, str], ...]
+
+
+def record(
+    instances: Mapping[Key, Instance],
+    deployments: Mapping[DeploymentId, Deployment],
+    transitions: Sequence[Transition],
+    now: datetime,
+) -> Recorded:
+    """`instances` holds every instance of each deployment that the transitions name."""
+    after = dict(instances)
+    history: list[HistoryEntry] = []
+    events: list[NewEvent] = []
+    refused: list[tuple[Transition, str]] = []
+    for transition in transitions:
+        deployment = deployments.get(transition.deployment_id)
+        key = (transition.deployment_id, transition.node_id)
+        if deployment is None:
+            refused.append((transition, "there is no such deployment here"))
+            continue
+        try:
+            after[key], entry = replay(after.get(key), transition)
+        except IllegalTransition as error:
+            refused.append((transition, str(error)))
+            events.append(_refusal(deployment, transition, str(error)))
+            continue
+        history.append(entry)
+        events.append(_instance_event(deployment, transition, entry))
+    changed = tuple(
+        replace(instance, version=1 if _is_new(instances.get(key), instance) else instances[key].version + 1)
+        for key, instance in after.items()
+        if instance is not instances.get(key)
+    )
+    moved = _refold(after, deployments, {instance.deployment_id for instance in changed}, now)
+    events.extend(_deployment_event(deployments[item.id], item, after, now) for item in moved)
+    return Recorded(changed, moved, tuple(history), tuple(events), tuple(refused))
+
+
+def _is_new(before: Instance | None, after: Instance) -> bool:
+    return before is None or after.incarnation > before.incarnation
+
+
+def _refold(
+    instances: Mapping[Key, Instance],
+    deployments: Mapping[DeploymentId, Deployment],
+    touched: set[DeploymentId],
+    now: datetime,
+) -> tuple[Deployment, ...]:
+    """The deployments whose state the batch changed. One that is gone for good is archived."""
+    states: dict[DeploymentId, list[tuple[NodeId, State]]] = {}
+    for (deployment_id, node_id), instance in instances.items():
+        if deployment_id in touched:
+            states.setdefault(deployment_id, []).append((node_id, instance.state))
+    moved = []
+    for deployment_id in sorted(touched):
+        deployment = deployments[deployment_id]
+        state = fold(states.get(deployment_id, ()))
+        if state is not deployment.state:
+            archived_at = now if state is State.DELETED and not deployment.wanted else deployment.archived_at
+            moved.append(
+                replace(
+                    deployment, state=state, version=deployment.version + 1, updated_at=now, archived_at=archived_at
+                )
+            )
+    return tuple(moved)
+
+
+def _instance_event(deployment: Deployment, transition: Transition, entry: HistoryEntry) -> NewEvent:
+    place = transition.node_id or "no node"
+    return NewEvent(
+        kind=EventKind.INSTANCE_STALE if entry.verdict == "stale" else EventKind.INSTANCE_STATE,
+        at=transition.at,
+        message=f"{deployment.name} on {place}: {entry.before} → {entry.after}, {transition.reason}",
+        site=deployment.site,
+        deployment_id=deployment.id,
+        node_id=transition.node_id,
+        data={
+            "before": entry.before.value,
+            "after": entry.after.value,
+            "happening": transition.happening.value,
+            "actor": transition.actor.value,
+            "reason": transition.reason,
+            "revision": transition.revision,
+            "generation": transition.generation,
+            "failure": failure_data(transition.failure),
+        },
+    )
+
+
+def _refusal(deployment: Deployment, transition: Transition, why: str) -> NewEvent:
+    return NewEvent(
+        kind=EventKind.DEPLOYMENT_REFUSED,
+        at=transition.at,
+        message=f"{deployment.name} on {transition.node_id or 'no node'}: {why}; nothing has changed",
+        site=deployment.site,
+        deployment_id=deployment.id,
+        node_id=transition.node_id,
+        data={"happening": transition.happening.value, "actor": transition.actor.value, "why": why},
+    )
+
+
+def _deployment_event(
+    before: Deployment, after: Deployment, instances: Mapping[Key, Instance], now: datetime
+) -> NewEvent:
+    failure = next(
+        (item.failure for key, item in sorted(instances.items()) if key[0] == after.id and item.failure is not None),
+        None,
+    )
+    reason = f": {failure.message} ({failure.code})" if failure is not None and after.state is State.FAILED else ""
+    return NewEvent(
+        kind=EventKind.DEPLOYMENT_STATE,
+        at=now,
+        message=f"{after.name} at {after.site} is {after.state}{reason}",
+        site=after.site,
+        deployment_id=after.id,
+        data={
+            "before": before.state.value,
+            "state": after.state.value,
+            "name": after.name,
+            "app_name": after.app_name,
+            "app_version": after.app_version,
+            "revision": after.revision,
+            "failure": failure_data(failure),
+        },
+    )
+
+
+def failure_data(failure: Failure | None) -> dict[str, Any] | None:
+    if failure is None:
+        return None
+    return {"code": failure.code, "message": failure.message, "source": failure.source}

@@ -1,0 +1,21 @@
+"""Makes transitions durable: load what they touch, decide in the core, write it all in one transaction."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from homeport.core.lifecycle.record import Recorded, record
+from homeport.core.model.instance import Transition
+from homeport.ports import Transaction
+
+
+async def record_transitions(tx: Transaction, transitions: Sequence[Transition], now: datetime) -> Recorded:
+    """Steps the named instances and their deployments. What the table refuses is in `refused` and in the log."""
+    ids = sorted({transition.deployment_id for transition in transitions})
+    deployments = {deployment.id: deployment for deployment in await tx.deployments_by_ids(ids)}
+    instances = {instance.key: instance for instance in await tx.instances(ids)}
+    recorded = record(instances, deployments, transitions, now)
+    await tx.put_instances(recorded.instances)
+    await tx.put_deployments(recorded.deployments)
+    await tx.append_history(recorded.history)
+    await tx.append_events(recorded.events)
+    return recorded
