@@ -355,6 +355,8 @@ class ReadyBody(Body):
 
 
 class JoinSite(Body):
+    epoch: str = Field(min_length=1, max_length=64)
+    """One life of the site's database; report sequences begin anew with each."""
     software_version: str = Field(default="", max_length=100)
 
 
@@ -369,6 +371,7 @@ class ReportItem(Body):
 
 
 class Reports(Body):
+    epoch: str = Field(min_length=1, max_length=64)
     reports: list[ReportItem] = Field(max_length=5000)
     seen: dict[str, datetime] = {}
 

@@ -63,13 +63,14 @@ IN_FLIGHT: Final = frozenset({S.INSTALLING, S.UPDATING, S.ROLLINGBACK, S.DELETIN
 """States in which a node has an order to work on."""
 
 
-def fold(instances: Iterable[tuple[NodeId, S]]) -> S:
-    """A deployment's state: the first present of SEVERITY, DELETED when all are, PENDING when there are none.
+def fold(instances: Iterable[tuple[NodeId, S]], *, wanted: bool = True) -> S:
+    """A deployment's state: the first present of SEVERITY, DELETED when all are. Where there are none, PENDING
+    while its file is in Git and DELETED once it is not.
 
     What a site says of a deployment that it could not place counts only while nothing is placed.
     """
     states = list(instances)
     placed = {state for node, state in states if node != UNPLACED} or {state for _, state in states}
     if not placed:
-        return S.PENDING
+        return S.PENDING if wanted else S.DELETED
     return next((state for state in SEVERITY if state in placed), S.DELETED)

@@ -83,7 +83,7 @@ def _refold(
     moved = []
     for deployment_id in sorted(touched):
         deployment = deployments[deployment_id]
-        state = fold(states.get(deployment_id, ()))
+        state = fold(states.get(deployment_id, ()), wanted=deployment.wanted)
         if state is not deployment.state:
             archived_at = now if state is State.DELETED and not deployment.wanted else deployment.archived_at
             moved.append(

@@ -28,10 +28,8 @@ def replay(instance: Instance | None, transition: Transition) -> tuple[Instance,
     """
     if instance is not None and transition.incarnation < instance.incarnation:
         return instance, _entry(transition, instance.state, instance.state, verdict="stale")
-    if instance is not None and transition.incarnation == instance.incarnation:
-        base = instance
-    else:
-        base = _begin(transition)
+    begins = instance is None or transition.incarnation > instance.incarnation
+    base = _begin(transition) if instance is None or begins else instance
     verdict = DEPLOYMENT.step(base.state, transition.happening, transition.actor)
     if isinstance(verdict, Stale):
         return base, _entry(transition, base.state, base.state, verdict="stale")

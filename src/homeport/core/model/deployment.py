@@ -82,6 +82,8 @@ class Desired:
     """SHA-256 of the file's bytes. *Newer* means another digest than the one last judged."""
     path: str
     """Where the file stands in the repository, for messages."""
+    remove_images: bool = False
+    """Whether its images go with it when it is removed (`x-homeport-extensions: {removal: {images: true}}`)."""
 
 
 def digest_of(value: Any) -> Digest:
