@@ -1,0 +1,148 @@
+"""What the parts of an application description say of each other, beyond what a schema can judge."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from homeport.catalog.documents import Document, Location
+from homeport.core.model.app import App, Rule
+from homeport.core.parameters import is_array, judge, listing, show, suggest
+from homeport.errors import Problem
+from homeport.vocabulary import ProfileType
+
+ENVIRONMENT_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+
+Found = tuple[Location, str]
+
+
+def check_references(document: Document, app: App) -> list[Problem]:
+    """Expects a document of the right structure, and the App made from it."""
+    found: list[Found] = []
+    if not TAG.fullmatch(app.version.replace("+", "_")):
+        found.append((("metadata", "version"), f"{show(app.version)} cannot be the tag of a package in a registry."))
+    found += _profiles(app)
+    found += _targets(app)
+    found += _rules(app)
+    found += _settings(document, app)
+    return [document.problem(location, message) for location, message in found]
+
+
+def _profiles(app: App) -> Iterator[Found]:
+    ids = [profile.id for profile in app.profiles]
+    for position in _repeated(ids):
+        yield ("deploymentProfiles", position, "id"), f'another profile is called "{ids[position]}" too.'
+    for number, profile in enumerate(app.profiles):
+        names = [component.name for component in profile.components]
+        for position in _repeated(names):
+            place = ("deploymentProfiles", number, "components", position, "name")
+            yield place, f'another component of this profile is called "{names[position]}" too.'
+
+
+def _targets(app: App) -> Iterator[Found]:
+    known = sorted({component.name for profile in app.profiles for component in profile.components})
+    for parameter in app.parameters:
+        for number, target in enumerate(parameter.targets):
+            place: Location = ("parameters", parameter.name, "targets", number)
+            for position, name in enumerate(target.components):
+                if name not in known:
+                    yield (*place, "components", position), _no_component(app, name, known)
+            if _is_for_compose_only(app, target.components) and not ENVIRONMENT_NAME.fullmatch(target.pointer):
+                yield (*place, "pointer"), f"{show(target.pointer)} is not the name of an environment variable."
+
+
+def _no_component(app: App, name: str, known: list[str]) -> str:
+    where = "this profile has" if len(app.profiles) == 1 else "the profiles have"
+    return f'names "{name}", but {where} only {listing(known)}.{suggest(name, known)}'
+
+
+def _is_for_compose_only(app: App, components: Sequence[str]) -> bool:
+    types = {
+        profile.type
+        for profile in app.profiles
+        if {component.name for component in profile.components} & set(components)
+    }
+    return types == {ProfileType.COMPOSE}
+
+
+def _rules(app: App) -> Iterator[Found]:
+    names = [rule.name for rule in app.rules]
+    for position in _repeated(names):
+        yield ("configuration", "schema", position, "name"), f'another schema is called "{names[position]}" too.'
+    for position, rule in enumerate(app.rules):
+        for key, message in _rule(rule):
+            yield ("configuration", "schema", position, *key), message
+
+
+def _rule(rule: Rule) -> Iterator[Found]:
+    if rule.regex_match is not None:
+        try:
+            re.compile(rule.regex_match)
+        except re.error as error:
+            yield ("regexMatch",), f"is not a regular expression: {error}."
+    for low, high in (("min_length", "max_length"), ("min_value", "max_value"), ("min_precision", "max_precision")):
+        least, most = getattr(rule, low), getattr(rule, high)
+        if least is not None and most is not None and least > most:
+            yield (_camel(low),), f"{least:g} is more than {_camel(high)} {most:g}; no value could be right."
+    if rule.multiselect and rule.options is None:
+        yield ("multiselect",), "needs options to select from."
+    # An option is one entry of the value, so it is judged as one, by everything but the options themselves.
+    single = replace(
+        rule,
+        data_type=rule.data_type.removeprefix("array[").removesuffix("]"),
+        multiselect=False,
+        options=None,
+        regex_match=None,
+    )
+    for number, option in enumerate(rule.options or ()):
+        message = judge(single, option)
+        if message:
+            yield ("options", number), message
+
+
+def _settings(document: Document, app: App) -> Iterator[Found]:
+    parameters = {parameter.name: parameter for parameter in app.parameters}
+    rules = {rule.name: rule for rule in app.rules}
+    seen: set[str] = set()
+    for number, section in enumerate((document.data.get("configuration") or {}).get("sections", ())):
+        for position, setting in enumerate(section["settings"]):
+            place: Location = ("configuration", "sections", number, "settings", position)
+            name, schema = setting["parameter"], setting["schema"]
+            if name not in parameters:
+                yield (*place, "parameter"), f'there is no parameter "{name}".{suggest(name, list(parameters))}'
+            elif name in seen:
+                yield (*place, "parameter"), f'another setting is for "{name}" too.'
+            seen.add(name)
+            if schema not in rules:
+                yield (*place, "schema"), f'there is no schema "{schema}".{suggest(schema, list(rules))}'
+            elif name in parameters:
+                yield from _default(parameters[name].name, parameters[name].value, rules[schema])
+
+
+def _default(name: str, value: object, rule: Rule) -> Iterator[Found]:
+    if value is None:
+        return
+    if rule.regex_match is not None and _is_broken(rule.regex_match):
+        return
+    message = judge(rule, value)  # type: ignore[arg-type]
+    if message:
+        expected = "a list" if is_array(rule) else rule.data_type
+        yield ("parameters", name, "value"), f"{message} (its schema {rule.name} says {expected})"
+
+
+def _is_broken(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return True
+    return False
+
+
+def _repeated(names: Sequence[str]) -> list[int]:
+    return [position for position, name in enumerate(names) if name in names[:position]]
+
+
+def _camel(name: str) -> str:
+    first, _, rest = name.partition("_")
+    return first + rest.title()
