@@ -184,6 +184,11 @@ class Transaction(Reader, Protocol):
         """
         ...
 
+    async def set_steps(self, steps: Mapping[tuple[DeploymentId, NodeId], str]) -> None:
+        """Says what is going on at each instance. Commentary, not state: not guarded, and unknown keys are passed
+        over."""
+        ...
+
     async def drop_instances(self, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None: ...
 
     async def append_history(self, entries: Sequence[HistoryEntry]) -> None: ...
@@ -483,11 +488,16 @@ class Moved:
 class CentralLink(Protocol):
     """How a site reaches central. All calls raise PeerUnavailable while central is gone."""
 
-    async def join(self, site: SiteName, software_version: str) -> int:
-        """Makes the site known; returns the last report sequence central has made durable."""
+    async def join(self, site: SiteName, *, epoch: str, software_version: str) -> int:
+        """Makes the site known; returns the last report sequence of this epoch that central has made durable.
+
+        An epoch is one life of the site's database: sequences begin anew with each.
+        """
         ...
 
-    async def report(self, site: SiteName, reports: Sequence[Outgoing], *, seen: Mapping[NodeId, datetime]) -> int:
+    async def report(
+        self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
+    ) -> int:
         """Returns the last sequence that is durable at central. Repeats are recognised and harmless.
 
         `seen` says when each node was last heard; it is not queued, for the next call says it anew. An empty

@@ -1,0 +1,159 @@
+"""What a site has to do so that what is wanted becomes true: desired + observed + now → moves.
+
+Level-based: it looks at everything each time and remembers nothing. A move is one step of one instance, with
+its reason; those with an order also give the node something to do. A site already right has no moves.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from homeport.core.model.deployment import Desired
+from homeport.core.model.instance import Failure, Instance
+from homeport.core.model.node import Node
+from homeport.core.placement.choose import Placed, place
+from homeport.vocabulary import UNPLACED, Code, DeploymentId, Digest, Liveness, NodeId, OrderKind
+from homeport.vocabulary import Happening as H
+from homeport.vocabulary import State as S
+
+REMOVAL_RETRY_SECONDS: Final = 30.0
+"""How long a failed removal rests before it is tried again."""
+
+Key = tuple[DeploymentId, NodeId]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that a site knows when it plans."""
+
+    desired: Mapping[DeploymentId, Desired]
+    kept: frozenset[DeploymentId]
+    """Deployments whose file is in Git but cannot be read: they stay exactly as they are."""
+    nodes: Mapping[NodeId, Node]
+    instances: Mapping[Key, Instance]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    deployment_id: DeploymentId
+    node_id: NodeId
+    happening: H
+    why: str
+    revision: Digest | None
+    order: OrderKind | None = None
+    failure: Failure | None = None
+    begins: bool = False
+    """Whether this is the first step of a new life of the instance."""
+
+
+def plan(view: View, now: datetime) -> tuple[Move, ...]:
+    """The moves that turn what is into what is wanted, removals first so that ports and memory are free."""
+    removals = [
+        move
+        for key in sorted(view.instances)
+        if key[0] not in view.desired and key[0] not in view.kept
+        for move in _leave(view.instances[key], view, now, why="its file was removed from Git")
+    ]
+    by_deployment: dict[DeploymentId, list[Instance]] = {}
+    for instance in view.instances.values():
+        by_deployment.setdefault(instance.deployment_id, []).append(instance)
+    changes = [
+        move
+        for deployment_id in sorted(view.desired)
+        if deployment_id not in view.kept
+        for move in _follow(view.desired[deployment_id], by_deployment.get(deployment_id, []), view, now)
+    ]
+    leaving = [move for move in changes if move.order is OrderKind.REMOVE]
+    return (*removals, *leaving, *(move for move in changes if move.order is not OrderKind.REMOVE))
+
+
+def _follow(desired: Desired, instances: list[Instance], view: View, now: datetime) -> Iterator[Move]:
+    """Moves for one deployment that is wanted."""
+    # Whether a node may keep an instance does not depend on whether it can be heard right now.
+    suited = place(desired, [replace(node, liveness=Liveness.LIVE) for node in view.nodes.values()])
+    placed = {instance.node_id: instance for instance in instances if instance.node_id != UNPLACED}
+    for node_id in sorted(placed):
+        instance, node = placed[node_id], view.nodes.get(node_id)
+        if node is None:
+            yield from _leave(instance, view, now, why="its node was removed from the site")
+        elif node_id not in suited.chosen:
+            yield from _leave(instance, view, now, why=suited.refused.get(node_id, "it is no longer placed here"))
+        else:
+            yield from _keep_up(instance, desired, node)
+    for node_id in suited.chosen:
+        if node_id not in placed and view.nodes[node_id].liveness is not Liveness.LOST:
+            why = f"{desired.name} {desired.app_version} is wanted here"
+            yield Move(desired.id, node_id, H.SCHEDULED, why, desired.revision, OrderKind.APPLY, begins=True)
+    unplaced = next((instance for instance in instances if instance.node_id == UNPLACED), None)
+    yield from _explain(desired, unplaced, suited, view, now)
+
+
+def _keep_up(instance: Instance, desired: Desired, node: Node) -> Iterator[Move]:
+    """Moves for an instance on a node that suits it: a newer revision, a lost node, a node that is back."""
+    newer = instance.revision != desired.revision
+    runs = instance.running_revision is not None
+
+    def move(happening: H, why: str, order: OrderKind | None, failure: Failure | None = None) -> Move:
+        return Move(desired.id, instance.node_id, happening, why, desired.revision, order, failure)
+
+    match instance.state:
+        case S.INSTALLED if newer:
+            yield move(H.CHANGED, _difference(instance, desired), OrderKind.APPLY)
+        case S.INSTALLING | S.UPDATING | S.ROLLINGBACK | S.FAILED if newer:
+            happening = H.SUPERSEDED_UPDATE if runs else H.SUPERSEDED_INSTALL
+            yield move(happening, "a newer revision is wanted", OrderKind.APPLY)
+        case S.INSTALLING | S.UPDATING | S.ROLLINGBACK if node.liveness is Liveness.LOST:
+            why = f"{node.id} has not been heard for too long"
+            yield move(H.GAVE_UP, why, None, Failure(Code.NODE_OFFLINE, f"{why} while it worked on this"))
+        case S.FAILED if _was_offline(instance) and node.liveness is Liveness.LIVE:
+            yield move(H.RETRIED_UPDATE if runs else H.RETRIED_INSTALL, f"{node.id} is back", OrderKind.APPLY)
+        case _:
+            pass
+
+
+def _leave(instance: Instance, view: View, now: datetime, *, why: str) -> Iterator[Move]:
+    """Moves that take an instance away, from whatever state it is in."""
+    node = view.nodes.get(instance.node_id)
+    if instance.state is S.DELETED or _rests(instance, now):
+        return
+    order = OrderKind.REMOVE if node is not None else None
+    if instance.state is not S.DELETING:
+        yield Move(instance.deployment_id, instance.node_id, H.UNWANTED, why, instance.revision, order)
+    if node is None:
+        # Nothing was placed, or the machine is gone for good: nobody else could confirm it.
+        done = "nothing was placed" if instance.node_id == UNPLACED else "its node was removed from the site"
+        yield Move(instance.deployment_id, instance.node_id, H.REMOVED, done, instance.revision)
+
+
+def _explain(
+    desired: Desired, unplaced: Instance | None, suited: Placed, view: View, now: datetime
+) -> Iterator[Move]:
+    """Says FAILED where every node refuses a deployment, and takes that back when it is no longer true."""
+    if unplaced is not None and (suited.chosen or unplaced.revision != desired.revision):
+        yield from _leave(unplaced, view, now, why="a node can take it" if suited.chosen else "a newer revision came")
+        unplaced = None
+    if suited.chosen or unplaced is not None or not view.nodes:
+        return
+    why = "; ".join(f"{node_id}: {reason}" for node_id, reason in sorted(suited.refused.items()))
+    failure = Failure(Code.NO_ELIGIBLE_NODE, f"no node of the site can take it: {why}")
+    yield Move(desired.id, UNPLACED, H.UNPLACEABLE, failure.message, desired.revision, failure=failure, begins=True)
+
+
+def _difference(instance: Instance, desired: Desired) -> str:
+    return f"its file changed: revision {short(instance.revision)} → {short(desired.revision)}"
+
+
+def _was_offline(instance: Instance) -> bool:
+    return instance.failure is not None and instance.failure.code == Code.NODE_OFFLINE
+
+
+def _rests(instance: Instance, now: datetime) -> bool:
+    failed_removal = instance.failure is not None and instance.failure.code == Code.REMOVE_FAILED
+    since = now - instance.updated_at
+    return instance.state is S.FAILED and failed_removal and since < timedelta(seconds=REMOVAL_RETRY_SECONDS)
+
+
+def short(revision: Digest | None) -> str:
+    """A digest as people see it."""
+    return "none" if revision is None else revision.removeprefix("sha256:")[:8]

@@ -1,0 +1,450 @@
+"""Conducts a site: turns snapshots, node news and silence into recorded transitions and orders.
+
+One lock makes every change follow the last: decide on the memory, make it durable, then remember it and send
+the orders. Nothing here waits for a node.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+import anyio
+import structlog
+
+from homeport.core.lifecycle.node import liveness
+from homeport.core.lifecycle.record import Recorded
+from homeport.core.model.event import NewEvent, Site
+from homeport.core.model.instance import Transition
+from homeport.core.model.node import Node, NodeInfo
+from homeport.core.model.order import Held, Order, Progress, Result
+from homeport.core.model.report import NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
+from homeport.core.reconcile.orders import must_hear, outcome, standing_order
+from homeport.core.reconcile.plan import Move, plan
+from homeport.errors import NotFound
+from homeport.fleet.adoption import adoption, problem_text
+from homeport.fleet.memory import Memory
+from homeport.fleet.record import record_transitions
+from homeport.fleet.snapshot import Snapshot
+from homeport.ports import Clock, DesiredFile, NodeNews, Store, Transaction
+from homeport.vocabulary import (
+    Actor,
+    Commit,
+    DeploymentId,
+    EventKind,
+    Generation,
+    Happening,
+    Incarnation,
+    Liveness,
+    NodeId,
+    OrderKind,
+    State,
+)
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+# A result that leaves something to decide. HEALTHY does not, so a thousand installs cost no thousand plans.
+_NEEDS_PLAN = frozenset({Happening.GAVE_UP, Happening.REMOVED})
+
+SendOrder = Callable[[NodeId, Order], None]
+"""Hands an order to a node's stream if there is one; never waits."""
+Encode = Callable[[Report], dict[str, object]]
+
+
+class Conductor:
+    def __init__(
+        self,
+        memory: Memory,
+        store: Store,
+        clock: Clock,
+        *,
+        encode: Encode,
+        send: SendOrder,
+        stale_seconds: float,
+        lost_seconds: float,
+    ) -> None:
+        self.memory = memory
+        self._store = store
+        self._clock = clock
+        self._encode = encode
+        self._send = send
+        self._stale_seconds = stale_seconds
+        self._lost_seconds = lost_seconds
+        self._lock = anyio.Lock()
+        self.outbox_grew = anyio.Event()
+        """Set whenever a report was queued; whoever waits on it puts a fresh one in its place."""
+
+    # --- what is wanted -----------------------------------------------------------------------------------
+
+    async def adopt(self, snapshot: Snapshot, *, author: str) -> None:
+        """Makes a verified snapshot what this site wants, then plans."""
+        async with self._lock:
+            now, memory = self._clock.now(), self.memory
+            gone = frozenset(memory.wanted - snapshot.desired.keys() - snapshot.kept)
+            mended = frozenset(memory.kept & snapshot.desired.keys())
+            touched = sorted(snapshot.contents.keys() | gone | mended | snapshot.kept)
+
+            async def work(tx: Transaction) -> None:
+                known = {item.id: item for item in await tx.deployments_by_ids(touched)}
+                adopted = adoption(
+                    snapshot, known, gone, mended, self._states(), site=memory.site, author=author, now=now
+                )
+                await tx.put_deployments(adopted.deployments)
+                await tx.put_desired_files(_files(snapshot))
+                await tx.drop_desired_files([item.id for item in adopted.deployments if item.archived_at is not None])
+                await tx.append_events(adopted.events)
+                await tx.set_value("applied_commit", snapshot.commit)
+                problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
+                await self._put_site(tx, now, applied=snapshot.commit, problem=problem)
+                await self._enqueue(tx, [Synced(snapshot.commit, tuple(sorted(snapshot.desired)), snapshot.problems)])
+
+            await self._write(work)
+            memory.applied = snapshot.commit
+            memory.wanted = set(snapshot.desired) | (memory.wanted & snapshot.kept)
+            memory.files.update(snapshot.desired)
+            memory.kept = snapshot.kept
+            memory.complaint = problem_text(snapshot.problems[0]) if snapshot.problems else None
+            self._forget_finished()
+            log.info(
+                "adopted commit",
+                commit=snapshot.commit[:8],
+                deployments=len(memory.wanted),
+                changed=len(snapshot.contents),
+                removed=len(gone),
+                problems=len(snapshot.problems),
+            )
+            await self._reconcile()
+
+    async def settle(self) -> None:
+        """The source can be followed again at the commit that is applied: a complaint about it is taken back."""
+        async with self._lock:
+            applied = self.memory.applied
+            if self.memory.complaint is None or applied is None:
+                return
+            now = self._clock.now()
+
+            async def work(tx: Transaction) -> None:
+                await self._put_site(tx, now, problem=None)
+                await self._enqueue(tx, [Synced(applied, tuple(sorted(self.memory.wanted)))])
+
+            await self._write(work)
+            self.memory.complaint = None
+
+    async def complain(self, message: str) -> None:
+        """The source as a whole cannot be followed: say so, once, and keep everything."""
+        async with self._lock:
+            if self.memory.complaint == message:
+                return
+            now = self._clock.now()
+
+            async def work(tx: Transaction) -> None:
+                await self._put_site(tx, now, problem=message)
+                await tx.append_events([NewEvent(EventKind.SITE_PROBLEM, now, message, site=self.memory.site)])
+                await self._enqueue(tx, [SyncFailed(message)])
+
+            await self._write(work)
+            self.memory.complaint = message
+            log.warning("desired state cannot be followed", why=message)
+
+    # --- nodes --------------------------------------------------------------------------------------------
+
+    async def register(self, info: NodeInfo) -> None:
+        """A node says who it is. The same id again replaces what was known."""
+        async with self._lock:
+            await self._register(info)
+            await self._reconcile()
+
+    async def greet(self, info: NodeInfo, held: Sequence[Held]) -> None:
+        """A node has opened its stream: it hears every order that it lacks or has not ended."""
+        async with self._lock:
+            memory = self.memory
+            highest = max((item.generation for item in held), default=Generation(0))
+            memory.generation = Generation(max(memory.generation, highest))
+            await self._register(info)
+            by_deployment = {item.deployment_id: item for item in held}
+            for (deployment_id, node_id), instance in sorted(memory.instances.items()):
+                if node_id != info.id:
+                    continue
+                order = standing_order(instance, memory.files.get(deployment_id))
+                if order is not None and must_hear(order, by_deployment.get(deployment_id)):
+                    self._send(node_id, order)
+            for order in self._strays(info.id, held):
+                self._send(info.id, order)
+            await self._reconcile()
+
+    def hear(self, node_id: NodeId) -> None:
+        """A beat. Raises NotFound for a node that must register first."""
+        if node_id not in self.memory.nodes:
+            raise NotFound(f"node {node_id} is not registered here", hint="Register it first.")
+        self.memory.heard[node_id] = self._clock.monotonic()
+
+    async def forget(self, node_id: NodeId) -> None:
+        """A node leaves for good; its instances are no longer counted on."""
+        async with self._lock:
+            node = self.memory.nodes.get(node_id)
+            if node is None:
+                raise NotFound(f"there is no node {node_id}", hint="List them: homeport nodes list")
+            now = self._clock.now()
+
+            async def work(tx: Transaction) -> None:
+                await tx.remove_node(node_id)
+                await tx.append_events(
+                    [NewEvent(EventKind.NODE_LEFT, now, f"{node_id} left", site=node.site, node_id=node_id)]
+                )
+                await self._enqueue(tx, [NodeGone(node_id)])
+
+            await self._write(work)
+            self.memory.nodes.pop(node_id)
+            self.memory.heard.pop(node_id, None)
+            log.info("node left", node=node_id)
+            await self._reconcile()
+
+    async def sweep(self) -> None:
+        """Looks how long each node has been silent, and keeps the times of hearing in the store."""
+        async with self._lock:
+            moment = self._clock.monotonic()
+            now = self._clock.now()
+            for node_id, heard in list(self.memory.heard.items()):
+                node = self.memory.nodes[node_id]
+                level = liveness(moment - heard, stale_seconds=self._stale_seconds, lost_seconds=self._lost_seconds)
+                if level is not node.liveness:
+                    await self._put_node(replace(node, liveness=level, last_seen=self._last_seen(node_id)), now)
+            seen = self.seen()
+            await self._store.write(lambda tx: tx.touch_nodes(seen))
+            for node_id, at in seen.items():
+                self.memory.nodes[node_id] = replace(self.memory.nodes[node_id], last_seen=at)
+            await self._reconcile()
+
+    def seen(self) -> Mapping[NodeId, datetime]:
+        return {node_id: self._last_seen(node_id) for node_id in self.memory.heard}
+
+    # --- news ---------------------------------------------------------------------------------------------
+
+    async def take(self, news: Sequence[tuple[NodeId, NodeNews]]) -> None:
+        """Makes what nodes said durable. Returns when it is, so that they may forget it."""
+        async with self._lock:
+            transitions: list[Transition] = []
+            progressed: list[Progressed] = []
+            for node_id, item in news:
+                instance = self.memory.instances.get((item.deployment_id, node_id))
+                if instance is None:
+                    continue
+                if isinstance(item, Result):
+                    transition = outcome(item, instance)
+                    if transition is not None:
+                        transitions.append(transition)
+                elif item.generation == instance.generation:
+                    progressed.append(Progressed(node_id, item))
+            if transitions or progressed:
+                await self._record(transitions, progressed)
+            if any(transition.happening in _NEEDS_PLAN for transition in transitions):
+                await self._reconcile()
+
+    # --- planning -----------------------------------------------------------------------------------------
+
+    async def reconcile(self) -> None:
+        async with self._lock:
+            await self._reconcile()
+
+    def planned(self) -> tuple[Move, ...]:
+        """What would happen next; changes nothing."""
+        return plan(self.memory.view(), self._clock.now())
+
+    async def _reconcile(self) -> None:
+        if self.memory.applied is None:
+            return  # Without a verified snapshot nothing may be started or removed.
+        moves = plan(self.memory.view(), self._clock.now())
+        if not moves:
+            return
+        transitions = [self._transition(move) for move in moves]
+        for move in moves:
+            log.info(
+                "decided",
+                deployment=move.deployment_id,
+                node=move.node_id or None,
+                happening=move.happening.value,
+                order=None if move.order is None else move.order.value,
+                why=move.why,
+            )
+        await self._record(transitions, ())
+        for move in moves:
+            self._send_standing(move)
+        if any(move.happening is Happening.REMOVED for move in moves):
+            await self._reconcile()  # What was taken back may be placed anew at once.
+
+    def _transition(self, move: Move) -> Transition:
+        memory = self.memory
+        instance = memory.instances.get((move.deployment_id, move.node_id))
+        if move.order is not None:
+            memory.generation = Generation(memory.generation + 1)
+        if move.begins:
+            memory.incarnation = Incarnation(memory.incarnation + 1)
+        return Transition(
+            deployment_id=move.deployment_id,
+            node_id=move.node_id,
+            incarnation=memory.incarnation if move.begins or instance is None else instance.incarnation,
+            happening=move.happening,
+            actor=Actor.SITE,
+            reason=move.why,
+            at=self._clock.now(),
+            generation=memory.generation if move.order is not None or instance is None else instance.generation,
+            revision=move.revision,
+            failure=move.failure,
+        )
+
+    def _send_standing(self, move: Move) -> None:
+        instance = self.memory.instances.get((move.deployment_id, move.node_id))
+        if move.order is None or instance is None:
+            return
+        order = standing_order(instance, self.memory.files.get(move.deployment_id))
+        if order is not None:
+            self._send(move.node_id, order)
+
+    def _strays(self, node_id: NodeId, held: Iterable[Held]) -> list[Order]:
+        """Removals for what a node still runs and nobody here knows or wants."""
+        if self.memory.applied is None:
+            return []
+        orders = []
+        for item in held:
+            known = (item.deployment_id, node_id) in self.memory.instances
+            wanted = item.deployment_id in self.memory.wanted or item.deployment_id in self.memory.kept
+            if known or wanted or (item.kind is OrderKind.REMOVE and item.done):
+                continue
+            self.memory.generation = Generation(self.memory.generation + 1)
+            orders.append(
+                Order(
+                    self.memory.generation, item.deployment_id, OrderKind.REMOVE, None, reason="nobody wants it here"
+                )
+            )
+        return orders
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    async def _record(self, transitions: Sequence[Transition], progressed: Sequence[Progressed]) -> None:
+        now = self._clock.now()
+        memory = self.memory
+
+        async def work(tx: Transaction) -> Recorded:
+            recorded = await record_transitions(tx, transitions, now)
+            refused = {id(transition) for transition, _ in recorded.refused}
+            await tx.drop_instances([item.key for item in recorded.instances if item.state is State.DELETED])
+            await tx.drop_desired_files([item.id for item in recorded.deployments if item.archived_at is not None])
+            await tx.set_steps({_key(item): _step_text(item.progress) for item in progressed})
+            await tx.append_events([_progress_event(item, memory) for item in progressed])
+            await self._enqueue(tx, [*progressed, *(item for item in transitions if id(item) not in refused)])
+            await tx.set_value("generation", str(memory.generation))
+            await tx.set_value("incarnation", str(memory.incarnation))
+            return recorded
+
+        recorded = await self._write(work)
+        for transition, why in recorded.refused:
+            log.error("refused a transition", deployment=transition.deployment_id, node=transition.node_id, why=why)
+        for instance in recorded.instances:
+            if instance.state is State.DELETED:
+                memory.instances.pop(instance.key, None)
+            else:
+                memory.instances[instance.key] = instance
+        for item in progressed:
+            if _key(item) in memory.instances:
+                memory.instances[_key(item)] = replace(memory.instances[_key(item)], step=_step_text(item.progress))
+        self._forget_finished()
+
+    def _forget_finished(self) -> None:
+        """A deployment that is neither wanted nor placed anywhere leaves the memory."""
+        placed = {deployment_id for deployment_id, _ in self.memory.instances}
+        for deployment_id in [
+            key for key in self.memory.files if key not in self.memory.wanted and key not in placed
+        ]:
+            del self.memory.files[deployment_id]
+
+    async def _register(self, info: NodeInfo) -> None:
+        now = self._clock.now()
+        before = self.memory.nodes.get(info.id)
+        registered_at = now if before is None else before.registered_at
+        node = Node(info, self.memory.site, Liveness.LIVE, now, registered_at)
+        self.memory.heard[info.id] = self._clock.monotonic()
+        if before is None or replace(before, last_seen=now) != node:
+            await self._put_node(node, now)
+
+    async def _put_node(self, node: Node, now: datetime) -> None:
+        before = self.memory.nodes.get(node.id)
+        kind = EventKind.NODE_JOINED if before is None else EventKind.NODE_LIVENESS
+        message = f"{node.id} joined" if before is None else f"{node.id} is {node.liveness}"
+        event = NewEvent(kind, now, message, site=node.site, node_id=node.id, data={"liveness": node.liveness.value})
+
+        async def work(tx: Transaction) -> None:
+            await tx.put_node(node)
+            await tx.append_events([event])
+            await self._enqueue(tx, [NodeChanged(node)])
+
+        await self._write(work)
+        self.memory.nodes[node.id] = node
+        log.info("node changed", node=node.id, liveness=node.liveness.value, engine=node.info.capabilities.engine)
+
+    async def _put_site(
+        self, tx: Transaction, now: datetime, *, applied: Commit | None = None, problem: str | None
+    ) -> None:
+        site = await tx.site(self.memory.site) or Site(self.memory.site, now, None, None)
+        await tx.put_site(
+            replace(site, last_seen=now, applied_commit=applied or site.applied_commit, problem=problem)
+        )
+
+    async def _enqueue(self, tx: Transaction, reports: Sequence[Report]) -> None:
+        await tx.enqueue([self._encode(report) for report in reports])
+
+    async def _write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Only what is durable may be forwarded, so the outbox is announced after the commit."""
+        written = await self._store.write(work)
+        self.outbox_grew.set()
+        return written
+
+    def _states(self) -> dict[DeploymentId, list[tuple[NodeId, State]]]:
+        states: dict[DeploymentId, list[tuple[NodeId, State]]] = {}
+        for (deployment_id, node_id), instance in self.memory.instances.items():
+            states.setdefault(deployment_id, []).append((node_id, instance.state))
+        return states
+
+    def _last_seen(self, node_id: NodeId) -> datetime:
+        silent = self._clock.monotonic() - self.memory.heard[node_id]
+        return datetime.fromtimestamp(self._clock.now().timestamp() - silent, self._clock.now().tzinfo)
+
+
+def _files(snapshot: Snapshot) -> list[DesiredFile]:
+    return [
+        DesiredFile(key, snapshot.desired[key].path, snapshot.desired[key].revision, content)
+        for key, content in snapshot.contents.items()
+    ]
+
+
+def _key(item: Progressed) -> tuple[DeploymentId, NodeId]:
+    return item.progress.deployment_id, item.node_id
+
+
+def _step_text(progress: Progress) -> str:
+    """What is going on, short enough for a column: `web: pulling 61 %`."""
+    part = f"{progress.component}: " if progress.component else ""
+    if progress.bytes_total:
+        return f"{part}{progress.step} {100 * progress.bytes_done // progress.bytes_total} %"
+    return f"{part}{progress.message or progress.step}"
+
+
+def _progress_event(item: Progressed, memory: Memory) -> NewEvent:
+    progress = item.progress
+    return NewEvent(
+        EventKind.DEPLOYMENT_PROGRESS,
+        progress.at,
+        f"{item.node_id}: {_step_text(progress)}",
+        site=memory.site,
+        deployment_id=progress.deployment_id,
+        node_id=item.node_id,
+        data={
+            "step": progress.step.value,
+            "component": progress.component,
+            "message": progress.message,
+            "bytes_done": progress.bytes_done,
+            "bytes_total": progress.bytes_total,
+            "generation": progress.generation,
+        },
+    )

@@ -1,0 +1,57 @@
+"""Keeps a site in step with its deployments repository: look whenever it may have moved, never more."""
+
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+import anyio.to_thread
+import structlog
+
+from homeport.errors import TransientError
+from homeport.fleet.conductor import Conductor
+from homeport.fleet.snapshot import FILE_SIZE_MAX, BrokenSource, read_snapshot, site_folder
+from homeport.ports import GitSource
+from homeport.vocabulary import Commit
+
+log = structlog.get_logger(__name__)
+
+RETRY_SECONDS: Final = 2.0
+
+
+async def follow(git: GitSource, conductor: Conductor, on_contact: Callable[[str | None], None]) -> None:
+    """Runs for as long as the role lives. `on_contact` hears None after each success, else what is wrong."""
+    async for _ in git.watch():
+        try:
+            await follow_once(git, conductor)
+            on_contact(None)
+        except BrokenSource as error:
+            on_contact(str(error))
+            await conductor.complain(str(error))
+        except TransientError as error:
+            on_contact(str(error))
+            log.warning("deployments repository cannot be read, what runs stays", why=str(error))
+            await anyio.sleep(RETRY_SECONDS)
+            git.nudge()
+
+
+async def follow_once(git: GitSource, conductor: Conductor) -> None:
+    """Fetches, checks that history only grew, and adopts the newest commit if it is another."""
+    memory = conductor.memory
+    commit = await git.fetch()
+    if commit is None:
+        raise BrokenSource(f"{git.url} has no branch to follow yet", hint="Push a first commit, or deploy something.")
+    if commit == memory.applied and not memory.kept:
+        await conductor.settle()
+        return
+    if memory.applied is not None and not await git.is_ancestor(memory.applied, commit):
+        raise BrokenSource(
+            f"history was rewritten: {commit[:8]} does not descend from {memory.applied[:8]}, which is applied here",
+            hint="Put the applied commit back into the branch's history.",
+        )
+    files = await git.files(commit, site_folder(memory.site), size_max=FILE_SIZE_MAX)
+    known = {key: desired for key, desired in memory.files.items() if key in memory.wanted}
+    snapshot = await anyio.to_thread.run_sync(read_snapshot, memory.site, commit, files, known)
+    if commit == memory.applied and snapshot.kept == memory.kept:
+        return
+    _, author, _ = await git.log(Commit(commit))
+    await conductor.adopt(snapshot, author=author)

@@ -1,0 +1,62 @@
+"""A site's working memory: what its store holds, parsed once. The store is the truth; this is changed only
+after the store has made a change durable.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from homeport.catalog.deployment import parse_deployment
+from homeport.core.model.deployment import Desired
+from homeport.core.model.instance import Instance
+from homeport.core.model.node import Node
+from homeport.core.reconcile.plan import Key, View
+from homeport.ports import DeploymentFilter, Reader
+from homeport.vocabulary import Commit, DeploymentId, Generation, Incarnation, NodeId, SiteName
+
+
+@dataclass(slots=True)
+class Memory:
+    site: SiteName
+    generation: Generation
+    incarnation: Incarnation
+    applied: Commit | None = None
+    wanted: set[DeploymentId] = field(default_factory=set)
+    files: dict[DeploymentId, Desired] = field(default_factory=dict)
+    """The last readable file of each deployment, kept until its last instance is gone."""
+    kept: frozenset[DeploymentId] = frozenset()
+    complaint: str | None = None
+    """Why the source cannot be followed at all, as last told; None while it can."""
+    nodes: dict[NodeId, Node] = field(default_factory=dict)
+    heard: dict[NodeId, float] = field(default_factory=dict)
+    """When each node was last heard, on the monotonic clock."""
+    instances: dict[Key, Instance] = field(default_factory=dict)
+
+    def view(self) -> View:
+        return View(
+            desired={key: desired for key, desired in self.files.items() if key in self.wanted},
+            kept=self.kept,
+            nodes=self.nodes,
+            instances=self.instances,
+        )
+
+
+async def recall(reader: Reader, site: SiteName, now: datetime, monotonic: float) -> Memory:
+    """What the store remembers. Nodes count as just heard: a restart of the site is no fault of theirs."""
+    # A database that was lost must not give out numbers anew, so both counters begin at the time of day.
+    since_epoch = int(now.timestamp() * 1000)
+    memory = Memory(
+        site,
+        generation=Generation(int(await reader.value("generation") or since_epoch)),
+        incarnation=Incarnation(int(await reader.value("incarnation") or since_epoch)),
+    )
+    applied = await reader.value("applied_commit")
+    memory.applied = None if applied is None else Commit(applied)
+    here = await reader.site(site)
+    memory.complaint = None if here is None else here.problem
+    memory.wanted = {item.id for item in await reader.deployments(DeploymentFilter()) if item.wanted}
+    for file in await reader.desired_files():
+        memory.files[file.deployment_id] = parse_deployment(file.content, file.path, site)
+    memory.nodes = {node.id: node for node in await reader.nodes()}
+    memory.heard = dict.fromkeys(memory.nodes, monotonic)
+    memory.instances = {instance.key: instance for instance in await reader.instances()}
+    return memory
