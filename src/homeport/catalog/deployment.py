@@ -6,30 +6,21 @@ pushed by hand or by another fleet manager, is as good.
 """
 
 import re
-from collections.abc import Mapping
-from pathlib import PurePosixPath
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+from homeport.catalog.deployment_checks import OURS, check_deployment
 from homeport.catalog.description import extensions_of
-from homeport.catalog.documents import Document, load
+from homeport.catalog.documents import Quoted, dump, load
 from homeport.catalog.references import ENVIRONMENT_NAME
-from homeport.catalog.structure import check_structure
-from homeport.core.model.app import Value
+from homeport.core.model.app import App, Component, Parameter, Profile, Value
 from homeport.core.model.deployment import ComponentSpec, Desired, Placement, Release, digest_of_bytes
-from homeport.core.parameters import as_value, listing, matches, show, suggest
-from homeport.errors import InvalidInput, Problem
-from homeport.vocabulary import (
-    NODE_ID_PATTERN,
-    DeploymentId,
-    Digest,
-    NodeId,
-    ProfileType,
-    RolloutId,
-    SiteName,
-)
+from homeport.core.parameters import as_value
+from homeport.errors import InvalidInput
+from homeport.vocabulary import DeploymentId, Digest, NodeId, ProfileType, RolloutId, SiteName
 
-SCHEMA: Final = "application-deployment"
-OURS: Final = "x-homeport-extensions"
+NAMESPACE: Final = "homeport"
 TIMEOUT_SECONDS: Final = 300.0
 """How long a component may take to become healthy when its description does not say."""
 MARKER_NAME: Final = "site.yaml"
@@ -38,14 +29,50 @@ MARKER_NAME: Final = "site.yaml"
 def parse_deployment(content: bytes, path: str, site: SiteName) -> Desired:
     """Raises TooLarge, or InvalidInput with all problems, each with field, file and line."""
     document = load(content, path)
-    problems = _check_envelope(document)
-    if not problems:
-        problems = check_structure(document, SCHEMA)
-    if not problems:
-        problems = [*_check_identity(document, site), *_check_targets(document), *_check_ours(document)]
+    problems = check_deployment(document, site)
     if problems:
         raise InvalidInput(problems=problems)
     return _desired(document.data, path, site, digest_of_bytes(content))
+
+
+def render_deployment(
+    *,
+    deployment_id: DeploymentId,
+    site: SiteName,
+    name: str,
+    app: App,
+    app_name: str,
+    profile: Profile,
+    values: Mapping[str, Value],
+    nodes: Sequence[NodeId] = (),
+    rollout_id: RolloutId | None = None,
+    remove_images: bool = False,
+    namespace: str = NAMESPACE,
+) -> bytes:
+    """`values` are those that `check_values` returned: complete, and judged by the app's rules."""
+    ours: dict[str, Any] = {
+        "app": {"category": app.category, "name": app_name, "version": Quoted(app.version)},
+        "profile": profile.id,
+    }
+    if rollout_id:
+        ours["rollout"] = rollout_id
+    if nodes:
+        ours["placement"] = {"nodes": [str(node) for node in nodes]}
+    if remove_images:
+        ours["removal"] = {"images": True}
+    spec = {
+        "applicationId": app.margo_id,
+        "deploymentProfile": _profile(profile),
+        "parameters": _parameters(app, profile, values),
+        OURS: ours,
+    }
+    metadata = {"name": name, "namespace": namespace, "deviceId": str(site)}
+    return dump({"id": str(deployment_id), "metadata": metadata, "spec": spec})
+
+
+def asks_the_same(one: Desired, other: Desired) -> bool:
+    """Whether two files ask for the same, whichever rollout wrote them and however they are laid out."""
+    return _essence(one) == _essence(other)
 
 
 def deployment_path(site: SiteName, deployment_id: DeploymentId) -> str:
@@ -86,90 +113,6 @@ def as_environment(value: Value) -> str:
     return str(value)
 
 
-def _check_envelope(document: Document) -> list[Problem]:
-    data = document.data
-    if not isinstance(data, dict):
-        return [document.problem((), "is not a deployment: it must be a mapping (name: value).")]
-    if "deploymentProfiles" in data and "spec" not in data:
-        message = "makes this an application description; a deployment is expected in this folder."
-        return [document.problem(("deploymentProfiles",), message)]
-    problems = []
-    if "kind" in data and data["kind"] != "ApplicationDeployment":
-        message = f'says that this is a "{data["kind"]}", but a Margo deployment is expected, without kind.'
-        problems.append(document.problem(("kind",), message))
-    elif "apiVersion" in data or "kind" in data:
-        key = "apiVersion" if "apiVersion" in data else "kind"
-        message = "belongs to an older Margo version; a deployment has neither apiVersion nor kind: remove them."
-        problems.append(document.problem((key,), message))
-    return problems
-
-
-def _check_identity(document: Document, site: SiteName) -> list[Problem]:
-    data, name = document.data, PurePosixPath(document.path).stem
-    problems = []
-    if data["id"] != name:
-        message = f'is "{data["id"]}", but the file is called {name}.yaml; the two must be the same.'
-        problems.append(document.problem(("id",), message))
-    device = data["metadata"]["deviceId"]
-    if device != site:
-        message = f'is "{device}", but the file is in the folder of site "{site}"; the two must be the same.'
-        problems.append(document.problem(("metadata", "deviceId"), message))
-    return problems
-
-
-def _check_targets(document: Document) -> list[Problem]:
-    profile = document.data["spec"]["deploymentProfile"]
-    known = [component["name"] for component in profile["components"]]
-    problems = [
-        document.problem(
-            ("spec", "deploymentProfile", "components", position, "name"),
-            f'another component is called "{name}" too.',
-        )
-        for position, name in enumerate(known)
-        if name in known[:position]
-    ]
-    for parameter, each in (document.data["spec"].get("parameters") or {}).items():
-        for number, target in enumerate(each["targets"]):
-            place = ("spec", "parameters", parameter, "targets", number)
-            for position, name in enumerate(target["components"]):
-                if name not in known:
-                    message = f'names "{name}", but this profile has only {listing(known)}.{suggest(name, known)}'
-                    problems.append(document.problem((*place, "components", position), message))
-            if profile["type"] == ProfileType.COMPOSE and not ENVIRONMENT_NAME.fullmatch(target["pointer"]):
-                message = f"{show(target['pointer'])} is not the name of an environment variable."
-                problems.append(document.problem((*place, "pointer"), message))
-        if _is_nested(each["value"]):
-            message = "must be text, a number, true or false, or a list of these."
-            problems.append(document.problem(("spec", "parameters", parameter, "value"), message))
-    return problems
-
-
-def _is_nested(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(item, list | dict) or item is None for item in value)
-
-
-def _check_ours(document: Document) -> list[Problem]:
-    """The extension is ours, so a mistake in it is one, whereas foreign ones are none of our business."""
-    ours = document.data["spec"].get(OURS) or {}
-    app, placement = ours.get("app", {}), ours.get("placement", {})
-    found: list[tuple[tuple[str, ...], str]] = []
-    for key, value in (("app", app), ("placement", placement)):
-        if not isinstance(value, dict):
-            found.append(((key,), "must be a mapping (name: value)."))
-    texts: dict[tuple[str, ...], Any] = {("profile",): ours.get("profile"), ("rollout",): ours.get("rollout")}
-    if isinstance(app, dict):
-        texts |= {("app", key): app.get(key) for key in ("category", "name", "version")}
-    found += [
-        (keys, f"must be text, not {value}: put it in quotes.")
-        for keys, value in texts.items()
-        if value is not None and not isinstance(value, str)
-    ]
-    nodes = placement.get("nodes", []) if isinstance(placement, dict) else []
-    if not isinstance(nodes, list) or not all(isinstance(n, str) and matches(NODE_ID_PATTERN, n) for n in nodes):
-        found.append((("placement", "nodes"), "must be a list of node names."))
-    return [document.problem(("spec", OURS, *keys), message) for keys, message in found]
-
-
 def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Digest) -> Desired:
     metadata, spec = data["metadata"], data["spec"]
     profile, ours = spec["deploymentProfile"], spec.get(OURS) or {}
@@ -196,6 +139,7 @@ def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Diges
         rollout_id=RolloutId(ours["rollout"]) if ours.get("rollout") else None,
         revision=revision,
         path=path,
+        remove_images=(ours.get("removal") or {}).get("images") is True,
     )
 
 
@@ -217,3 +161,54 @@ def _component(data: Mapping[str, Any], kind: ProfileType, parameters: Mapping[s
         timeout_seconds=timeout_seconds(timeout) if timeout else TIMEOUT_SECONDS,
         extensions=extensions_of(data),
     )
+
+
+def _essence(desired: Desired) -> Desired:
+    nothing = Digest("")
+    release = replace(desired.release, revision=nothing)
+    return replace(desired, release=release, revision=nothing, rollout_id=None, path="")
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    rendered: dict[str, Any] = {
+        "type": profile.type.value,
+        "components": [_component(component) for component in profile.components],
+    }
+    if profile.device_constraints is not None:
+        rendered["deviceConstraints"] = profile.device_constraints
+    return rendered | dict(profile.extensions)
+
+
+def _component(component: Component) -> dict[str, Any]:
+    given = component.properties
+    properties = {
+        "repository": given["repository"],
+        "revision": Quoted(given["revision"]),
+        "wait": given.get("wait", True),
+        "timeout": Quoted(given.get("timeout") or f"{int(TIMEOUT_SECONDS) // 60}m{int(TIMEOUT_SECONDS) % 60}s"),
+    }
+    rest = {key: value for key, value in given.items() if key not in properties}
+    return {"name": component.name, "properties": properties | rest} | dict(component.extensions)
+
+
+def _parameters(app: App, profile: Profile, values: Mapping[str, Value]) -> dict[str, Any]:
+    rendered = {}
+    for parameter in app.parameters:
+        targets = _targets(parameter, profile)
+        if targets and parameter.name in values:
+            value = values[parameter.name]
+            plain = list(value) if isinstance(value, tuple) else value
+            rendered[parameter.name] = {"value": plain, "targets": targets}
+    return rendered
+
+
+def _targets(parameter: Parameter, profile: Profile) -> list[dict[str, Any]]:
+    """Those that reach this profile. A pointer that cannot be an environment variable is meant for the helm
+    profile of the same app, when both have a component of that name."""
+    known = {component.name for component in profile.components}
+    return [
+        {"pointer": target.pointer, "components": [name for name in target.components if name in known]}
+        for target in parameter.targets
+        if known & set(target.components)
+        and (profile.type is not ProfileType.COMPOSE or ENVIRONMENT_NAME.fullmatch(target.pointer))
+    ]

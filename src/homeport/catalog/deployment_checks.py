@@ -1,0 +1,107 @@
+"""What can be wrong with a deployment file, beyond being no YAML."""
+
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from homeport.catalog.documents import Document
+from homeport.catalog.references import ENVIRONMENT_NAME
+from homeport.catalog.structure import check_structure
+from homeport.core.parameters import listing, matches, show, suggest
+from homeport.errors import Problem
+from homeport.vocabulary import NODE_ID_PATTERN, ProfileType, SiteName
+
+SCHEMA: Final = "application-deployment"
+OURS: Final = "x-homeport-extensions"
+
+
+def check_deployment(document: Document, site: SiteName) -> list[Problem]:
+    """Every problem of the first kind that has any: what it is, its structure, then what its parts say."""
+    return (
+        _check_envelope(document)
+        or check_structure(document, SCHEMA)
+        or [*_check_identity(document, site), *_check_targets(document), *_check_ours(document)]
+    )
+
+
+def _check_envelope(document: Document) -> list[Problem]:
+    data = document.data
+    if not isinstance(data, dict):
+        return [document.problem((), "is not a deployment: it must be a mapping (name: value).")]
+    if "deploymentProfiles" in data and "spec" not in data:
+        message = "makes this an application description; a deployment is expected in this folder."
+        return [document.problem(("deploymentProfiles",), message)]
+    problems = []
+    if "kind" in data and data["kind"] != "ApplicationDeployment":
+        message = f'says that this is a "{data["kind"]}", but a Margo deployment is expected, without kind.'
+        problems.append(document.problem(("kind",), message))
+    elif "apiVersion" in data or "kind" in data:
+        key = "apiVersion" if "apiVersion" in data else "kind"
+        message = "belongs to an older Margo version; a deployment has neither apiVersion nor kind: remove them."
+        problems.append(document.problem((key,), message))
+    return problems
+
+
+def _check_identity(document: Document, site: SiteName) -> list[Problem]:
+    data, name = document.data, PurePosixPath(document.path).stem
+    problems = []
+    if data["id"] != name:
+        message = f'is "{data["id"]}", but the file is called {name}.yaml; the two must be the same.'
+        problems.append(document.problem(("id",), message))
+    device = data["metadata"]["deviceId"]
+    if device != site:
+        message = f'is "{device}", but the file is in the folder of site "{site}"; the two must be the same.'
+        problems.append(document.problem(("metadata", "deviceId"), message))
+    return problems
+
+
+def _check_targets(document: Document) -> list[Problem]:
+    profile = document.data["spec"]["deploymentProfile"]
+    known = [component["name"] for component in profile["components"]]
+    problems = [
+        document.problem(
+            ("spec", "deploymentProfile", "components", position, "name"),
+            f'another component is called "{name}" too.',
+        )
+        for position, name in enumerate(known)
+        if name in known[:position]
+    ]
+    for parameter, each in (document.data["spec"].get("parameters") or {}).items():
+        for number, target in enumerate(each["targets"]):
+            place = ("spec", "parameters", parameter, "targets", number)
+            for position, name in enumerate(target["components"]):
+                if name not in known:
+                    message = f'names "{name}", but this profile has only {listing(known)}.{suggest(name, known)}'
+                    problems.append(document.problem((*place, "components", position), message))
+            if profile["type"] == ProfileType.COMPOSE and not ENVIRONMENT_NAME.fullmatch(target["pointer"]):
+                message = f"{show(target['pointer'])} is not the name of an environment variable."
+                problems.append(document.problem((*place, "pointer"), message))
+        if _is_nested(each["value"]):
+            message = "must be text, a number, true or false, or a list of these."
+            problems.append(document.problem(("spec", "parameters", parameter, "value"), message))
+    return problems
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(item, list | dict) or item is None for item in value)
+
+
+def _check_ours(document: Document) -> list[Problem]:
+    """The extension is ours, so a mistake in it is one, whereas foreign ones are none of our business."""
+    ours = document.data["spec"].get(OURS) or {}
+    app, placement = ours.get("app", {}), ours.get("placement", {})
+    found: list[tuple[tuple[str, ...], str]] = []
+    for key, value in (("app", app), ("placement", placement), ("removal", ours.get("removal", {}))):
+        if not isinstance(value, dict):
+            found.append(((key,), "must be a mapping (name: value)."))
+    texts: dict[tuple[str, ...], Any] = {("profile",): ours.get("profile"), ("rollout",): ours.get("rollout")}
+    if isinstance(app, dict):
+        texts |= {("app", key): app.get(key) for key in ("category", "name", "version")}
+    found += [
+        (keys, f"must be text, not {value}: put it in quotes.")
+        for keys, value in texts.items()
+        if value is not None and not isinstance(value, str)
+    ]
+    nodes = placement.get("nodes", []) if isinstance(placement, dict) else []
+    if not isinstance(nodes, list) or not all(isinstance(n, str) and matches(NODE_ID_PATTERN, n) for n in nodes):
+        found.append((("placement", "nodes"), "must be a list of node names."))
+    return [document.problem(("spec", OURS, *keys), message) for keys, message in found]
