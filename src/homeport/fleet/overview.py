@@ -1,0 +1,208 @@
+"""What a person sees of the fleet: deployments with their instances, sites with their nodes, and the one thing
+worth knowing about each. Central and site answer these from their own store, with the same code.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from homeport.core.model.event import Deployment, HistoryEntry, Site
+from homeport.core.model.instance import Instance
+from homeport.core.model.node import Node
+from homeport.errors import Conflict, NotFound
+from homeport.fleet.suggestion import did_you_mean
+from homeport.ports import DeploymentFilter, Reader
+from homeport.vocabulary import UNPLACED, DeploymentId, Happening, Liveness, NodeId, SiteName, State
+
+SETTLED = frozenset({State.INSTALLED, State.FAILED, State.DELETED})
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceView:
+    instance: Instance
+    reachable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentView:
+    deployment: Deployment
+    instances: tuple[InstanceView, ...]
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class SiteView:
+    site: Site
+    reachable: bool
+    nodes_count: int
+    nodes_live_count: int
+    deployments: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Watchfulness:
+    """How a role judges silence. A site has itself always in reach; central hears sites only now and then."""
+
+    site_silence_seconds: float | None = None
+
+    def is_reachable(self, site: Site | None, now: datetime) -> bool:
+        if self.site_silence_seconds is None:
+            return True
+        if site is None or site.last_seen is None:
+            return False
+        return now - site.last_seen < timedelta(seconds=self.site_silence_seconds)
+
+
+async def view_deployments(
+    reader: Reader, deployments: Sequence[Deployment], watchfulness: Watchfulness, now: datetime
+) -> list[DeploymentView]:
+    """Three queries, however many deployments there are."""
+    ids = [deployment.id for deployment in deployments]
+    by_deployment: dict[DeploymentId, list[Instance]] = {}
+    for instance in await reader.instances(ids) if ids else ():
+        by_deployment.setdefault(instance.deployment_id, []).append(instance)
+    one_site = deployments[0].site if len({deployment.site for deployment in deployments}) == 1 else None
+    nodes = {node.id: node for node in await reader.nodes(one_site)}
+    sites = {site.name: site for site in await reader.sites()}
+    return [
+        _view(
+            deployment,
+            by_deployment.get(deployment.id, ()),
+            nodes=nodes,
+            site=sites.get(deployment.site),
+            watchfulness=watchfulness,
+            now=now,
+        )
+        for deployment in deployments
+    ]
+
+
+async def find_deployment(reader: Reader, text: str) -> Deployment:
+    """By id, by a prefix of the id that fits only one, or as `name@site`."""
+    name, separator, site = text.partition("@")
+    if separator:
+        found = list(await reader.deployments(DeploymentFilter(site=SiteName(site), name=name)))
+        missing = f'There is no deployment "{name}" at site "{site}".'
+    else:
+        exact = await reader.deployment(DeploymentId(text))
+        if exact is not None:
+            return exact
+        found = list(await reader.deployments_by_prefix(text)) if text else []
+        missing = f'There is no deployment "{text}".'
+    if not found:
+        raise NotFound(missing, hint="List them:  homeport deployments list")
+    if len(found) > 1:
+        listed = ", ".join(sorted(deployment.id for deployment in found)[:5])
+        raise Conflict(f'"{text}" fits several deployments: {listed}.', hint="Give more characters of the id.")
+    return found[0]
+
+
+async def find_node(reader: Reader, text: str) -> Node:
+    node = await reader.node(NodeId(text))
+    if node is None:
+        hint = did_you_mean(text, [node.id for node in await reader.nodes()], "homeport nodes list")
+        raise NotFound(f'There is no node "{text}".', hint=hint)
+    return node
+
+
+async def find_site(reader: Reader, text: str) -> Site:
+    site = await reader.site(SiteName(text))
+    if site is None:
+        hint = did_you_mean(text, [site.name for site in await reader.sites()], "homeport sites list")
+        raise NotFound(f'There is no site "{text}".', hint=hint)
+    return site
+
+
+async def view_sites(reader: Reader, watchfulness: Watchfulness, now: datetime) -> list[SiteView]:
+    nodes = Counter(node.site for node in await reader.nodes())
+    live = Counter(node.site for node in await reader.nodes() if node.liveness is Liveness.LIVE)
+    states: dict[SiteName, Counter[str]] = {}
+    for deployment in await reader.deployments(DeploymentFilter()):
+        states.setdefault(deployment.site, Counter())[deployment.state.value] += 1
+    return [
+        SiteView(
+            site=site,
+            reachable=watchfulness.is_reachable(site, now),
+            nodes_count=nodes[site.name],
+            nodes_live_count=live[site.name],
+            deployments=dict(states.get(site.name, {})),
+        )
+        for site in await reader.sites()
+    ]
+
+
+def is_settled(deployment: Deployment, instances: Sequence[Instance], history: Sequence[HistoryEntry]) -> bool:
+    """Whether what was asked for last has come to its end, good or bad.
+
+    INSTALLED alone does not say so: right after an update is asked for, the old release is still INSTALLED. It
+    counts once every instance is at the wanted revision, or has tried it and gone back.
+    """
+    if deployment.state is State.DELETED or deployment.archived_at is not None:
+        return True
+    if not deployment.wanted or deployment.state not in SETTLED:
+        return False
+    tried = {
+        entry.node_id
+        for entry in history
+        if entry.revision == deployment.revision and entry.happening is Happening.GAVE_UP
+    }
+    placed = [instance for instance in instances if instance.node_id != UNPLACED] or list(instances)
+    return all(item.revision in (deployment.revision, None) or item.node_id in tried for item in placed)
+
+
+def _view(
+    deployment: Deployment,
+    instances: Sequence[Instance],
+    *,
+    nodes: Mapping[NodeId, Node],
+    site: Site | None,
+    watchfulness: Watchfulness,
+    now: datetime,
+) -> DeploymentView:
+    site_reachable = watchfulness.is_reachable(site, now)
+    views = tuple(
+        InstanceView(instance, site_reachable and _is_live(instance.node_id, nodes))
+        for instance in sorted(instances, key=lambda instance: instance.node_id)
+    )
+    return DeploymentView(deployment, views, _note(deployment, views, site, site_reachable, now))
+
+
+def _is_live(node_id: NodeId, nodes: Mapping[NodeId, Node]) -> bool:
+    node = nodes.get(node_id)
+    return node_id == UNPLACED or (node is not None and node.liveness is not Liveness.LOST)
+
+
+def _note(
+    deployment: Deployment, views: Sequence[InstanceView], site: Site | None, site_reachable: bool, now: datetime
+) -> str:
+    """The first of these that is true; an empty note means that all is well."""
+    if deployment.archived_at is not None:
+        return deployment.problem or ""
+    silent = [view.instance.node_id for view in views if not view.reachable]
+    notes = (
+        deployment.problem,
+        None if site_reachable else _offline_note(site, now),
+        next((_failure_note(view.instance, deployment) for view in views if view.instance.failure), None),
+        next((_step_note(view.instance) for view in views if view.instance.state not in SETTLED), None),
+        f"{', '.join(silent[:3])} cannot be reached" if silent else None,
+        f"waiting for site {deployment.site}" if deployment.wanted and not views else None,
+    )
+    return next((note for note in notes if note), "")
+
+
+def _failure_note(instance: Instance, deployment: Deployment) -> str:
+    assert instance.failure is not None
+    return f"{instance.node_id or deployment.site}: {instance.failure.message} ({instance.failure.code})"
+
+
+def _step_note(instance: Instance) -> str:
+    return f"{instance.node_id}: {instance.step}" if instance.node_id and instance.step else instance.step
+
+
+def _offline_note(site: Site | None, now: datetime) -> str:
+    if site is None or site.last_seen is None:
+        return "its site has not called yet"
+    minutes = int((now - site.last_seen).total_seconds() // 60)
+    words = f"{minutes // 60} h" if minutes >= 60 else f"{minutes} m" if minutes else "less than a minute"
+    return f"site offline for {words}"

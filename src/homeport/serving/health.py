@@ -1,0 +1,90 @@
+"""`/healthz`, `/readyz` and `/metrics`, at the root of every role that serves HTTP.
+
+Alive and ready are two questions: a role whose repository is unreachable is alive, keeps what runs, and says in
+`/readyz` what it cannot do.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse, PlainTextResponse
+from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import Counter as MetricCounter
+
+from homeport import __version__
+from homeport.ports import DeploymentFilter, Store
+from homeport.serving.bodies import HealthBody, ReadyBody
+from homeport.vocabulary import Liveness, State
+
+OK: Final = "ok"
+Checks = Callable[[], Awaitable[Mapping[str, str]]]
+"""Each check by name, with `ok` or one sentence saying what is wrong."""
+
+
+class Metrics:
+    """One registry for one role, for several roles may share a process."""
+
+    def __init__(self, role: str, store: Store) -> None:
+        self._store = store
+        self.registry = registry = CollectorRegistry()
+        self._answers = MetricCounter(
+            "homeport_http_requests", "Answered requests.", ["method", "route", "status"], registry=registry
+        )
+        self._seconds = Histogram(
+            "homeport_http_request_seconds",
+            "Time to answer; for streams, their length.",
+            ["route"],
+            registry=registry,
+        )
+        self._deployments = Gauge("homeport_deployments", "Deployments in each state.", ["state"], registry=registry)
+        self._nodes = Gauge("homeport_nodes", "Nodes by their silence.", ["liveness"], registry=registry)
+        self._sites = Gauge("homeport_sites", "Known sites.", registry=registry)
+        self._events = Gauge("homeport_last_event_id", "Id of the newest event in the log.", registry=registry)
+        self._outbox = Gauge("homeport_outbox_size", "Reports that central has not taken yet.", registry=registry)
+        info = Gauge("homeport_info", "Which role this is, and its version.", ["role", "version"], registry=registry)
+        info.labels(role, __version__).set(1)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._answers.labels(method, route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    async def text(self) -> bytes:
+        async with self._store.read() as reader:
+            states = Counter(item.state for item in await reader.deployments(DeploymentFilter()))
+            nodes = Counter(node.liveness for node in await reader.nodes())
+            self._sites.set(len(await reader.sites()))
+            self._events.set(await reader.last_event_id())
+            self._outbox.set(await reader.outbox_size())
+        for state in State:
+            self._deployments.labels(state.value).set(states[state])
+        for liveness in Liveness:
+            self._nodes.labels(liveness.value).set(nodes[liveness])
+        return generate_latest(self.registry)
+
+
+def health_router(role: str, checks: Checks, metrics: Metrics) -> APIRouter:
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz", summary="Is it alive?")
+    async def healthz() -> HealthBody:
+        return HealthBody(status="ok", role=role, version=__version__)
+
+    @router.get(
+        "/readyz",
+        summary="Can it do its work, and if not, why?",
+        response_model=ReadyBody,
+        responses={503: {"model": ReadyBody, "description": "It cannot; `checks` says what is wrong."}},
+    )
+    async def readyz() -> JSONResponse:
+        found = await checks()
+        ready = all(result == OK for result in found.values())
+        body = ReadyBody(status="ready" if ready else "not ready", role=role, checks=found)
+        return JSONResponse(body.model_dump(mode="json"), status_code=200 if ready else 503)
+
+    @router.get("/metrics", summary="Prometheus text", response_class=PlainTextResponse)
+    async def serve_metrics() -> PlainTextResponse:
+        return PlainTextResponse(await metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return router

@@ -1,0 +1,196 @@
+"""Every error leaves as `application/problem+json`: what is wrong, which field, and what to do about it.
+
+This module decides which error becomes which status. What it does not recognise is a fault of ours: the caller
+learns that there was one and how to name it to an operator, never what was inside.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from homeport.errors import (
+    Conflict,
+    HomeportError,
+    InvalidInput,
+    InvariantViolated,
+    NotFound,
+    PermanentError,
+    Refused,
+    TooLarge,
+    TransientError,
+)
+from homeport.serving.bodies import FieldProblem, ProblemBody
+
+PROBLEM_JSON: Final = "application/problem+json"
+REQUEST_ID: Final = "x-request-id"
+
+log = structlog.get_logger("homeport.serving")
+
+# The first class that fits decides, so a child stands above its parent.
+_STATUS: Final[tuple[tuple[type[HomeportError], int], ...]] = (
+    (InvalidInput, 422),
+    (NotFound, 404),
+    (Conflict, 409),
+    (TooLarge, 413),
+    (Refused, 403),
+    (TransientError, 503),
+    (InvariantViolated, 500),
+    (PermanentError, 422),
+    (HomeportError, 500),
+)
+_FRAMEWORK_CODES: Final[Mapping[int, str]] = {
+    400: "malformed-request",
+    404: "no-such-route",
+    405: "method-not-allowed",
+    413: "too-large",
+    415: "unsupported-media-type",
+    421: "misdirected",
+}
+
+
+class MalformedRequest(InvalidInput):
+    """The request itself cannot be read."""
+
+    code = "malformed-request"
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of `app`, the framework's own included, a problem document."""
+    app.add_exception_handler(HomeportError, _on_our_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_request)
+    app.add_exception_handler(HTTPException, _on_framework_error)
+
+
+def problem_of(error: HomeportError) -> ProblemBody:
+    status = _status_of(error)
+    if status == 500:
+        return unexpected_problem()
+    seconds = math.ceil(error.retry_after_seconds) if isinstance(error, TransientError) else None
+    problems = error.problems if isinstance(error, InvalidInput) else ()
+    return _problem(
+        status,
+        detail=str(error),
+        code=str(error.code),
+        hint=error.hint,
+        retryable=seconds is not None,
+        retryAfterSeconds=seconds,
+        errors=[FieldProblem(field=p.field, message=p.message, path=p.path, line=p.line) for p in problems],
+    )
+
+
+def unexpected_problem() -> ProblemBody:
+    return _problem(
+        500,
+        detail="Homeport could not answer because of a fault of its own.",
+        code="internal",
+        hint="The log of this role has the details under the request id of this answer.",
+    )
+
+
+def problem_response(problem: ProblemBody, headers: Mapping[str, str] | None = None) -> Response:
+    extra = dict(headers or {})
+    if problem.retryAfterSeconds is not None:
+        extra["Retry-After"] = str(problem.retryAfterSeconds)
+    body = problem.model_dump_json(exclude_none=True).encode()
+    return Response(body, status_code=problem.status, media_type=PROBLEM_JSON, headers=extra)
+
+
+def refusal(status: int, detail: str, *, code: str, hint: str | None = None) -> Response:
+    """An answer from below the routes, where no exception handler reaches."""
+    return problem_response(_problem(status, detail=detail, code=code, hint=hint))
+
+
+def _status_of(error: HomeportError) -> int:
+    if isinstance(error, MalformedRequest):
+        return 400
+    return next(status for kind, status in _STATUS if isinstance(error, kind))
+
+
+def _problem(status: int, *, detail: str, code: str, **rest: Any) -> ProblemBody:
+    return ProblemBody(
+        type=f"urn:homeport:problem:{code}",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        code=code,
+        **rest,
+    )
+
+
+async def _on_our_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HomeportError)
+    problem = problem_of(error)
+    if problem.status == 500:
+        log.error("request failed by a fault of ours", path=request.url.path, exc_info=error)
+    elif problem.status == 503:
+        log.warning("request cannot be served now", path=request.url.path, reason=str(error))
+    return _named(request, problem)
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    if any(item["type"] == "json_invalid" for item in found):
+        return _named(request, problem_of(_malformed(found)))
+    if _body_is_not_json(request) and any(item["loc"][:1] == ("body",) for item in found):
+        hint = "Send it with the header  Content-Type: application/json ."
+        return _named(
+            request, _problem(415, detail="The body is not JSON.", code="unsupported-media-type", hint=hint)
+        )
+    fields = [
+        FieldProblem(field=_field_name(item["loc"]), message=_sentence(str(item["msg"]))) for item in found[:50]
+    ]
+    detail = "; ".join(f"{field.field}: {field.message}" if field.field else field.message for field in fields[:5])
+    return _named(request, _problem(422, detail=detail, code=InvalidInput.code, errors=fields))
+
+
+async def _on_framework_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    status = error.status_code
+    details = {
+        404: f"There is nothing at {request.url.path}.",
+        405: f"{request.method} is not possible at {request.url.path}.",
+    }
+    problem = _problem(
+        status,
+        detail=details.get(status, _sentence(str(error.detail))),
+        code=_FRAMEWORK_CODES.get(status, "refused"),
+        hint="See /docs for what there is." if status in details else None,
+        instance=request.url.path,
+    )
+    return problem_response(problem, error.headers)
+
+
+def _named(request: Request, problem: ProblemBody) -> Response:
+    return problem_response(problem.model_copy(update={"instance": request.url.path}))
+
+
+def _malformed(found: Sequence[Any]) -> MalformedRequest:
+    item = next(item for item in found if item["type"] == "json_invalid")
+    place = item["loc"][-1]
+    reason = str(item.get("ctx", {}).get("error", "it does not parse"))
+    return MalformedRequest(f"The body is not JSON: {reason} at character {place}.")
+
+
+def _body_is_not_json(request: Request) -> bool:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return not (kind == "application/json" or kind.endswith("+json"))
+
+
+def _field_name(location: Sequence[str | int]) -> str:
+    """`("body", "sites", 0, "site_id")` becomes `sites[0].site_id`."""
+    name = ""
+    for part in location[1:]:
+        name += f"[{part}]" if isinstance(part, int) else f".{part}" if name else str(part)
+    return name or "body"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -1,0 +1,102 @@
+"""Runs a web application on sockets that are already bound, inside the role's own event loop.
+
+The role owns its signals and its end; the server only serves and stops when told, within three seconds even
+while streams are open.
+"""
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Final
+
+import anyio
+import uvicorn
+from starlette.types import ASGIApp
+
+from homeport.errors import Refused
+from homeport.serving.guards import refuse_open_bind
+
+STOP_SECONDS: Final = 3.0
+
+
+class Stopping:
+    """Says once that the role is going down, so that open streams end by themselves."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    def is_set(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self) -> None:
+        await self._event.wait()
+
+
+def bind(host: str, port: int, *, option: str = "--http") -> socket.socket:
+    """A listening socket on loopback. Raises Refused for an open or a busy address, with a sentence."""
+    refuse_open_bind(host, option=option, port=port)
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.create_server(address[:2], family=family, backlog=1024)
+    except OSError as error:
+        raise Refused(
+            f"Cannot listen on {host}:{port}: {error.strerror or error}.",
+            hint=f"Stop what uses the port, or choose another with  {option} {host}:PORT",
+        ) from error
+    bound.setblocking(False)
+    return bound
+
+
+@contextlib.asynccontextmanager
+async def http_server(app: ASGIApp, sockets: Sequence[socket.socket], stopping: Stopping) -> AsyncIterator[None]:
+    """Serves while the body runs. On leaving, streams are told to end, and what has not ended in time is cut."""
+    server = _Server(
+        uvicorn.Config(
+            app,
+            loop="none",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=int(STOP_SECONDS) - 1,
+        )
+    )
+    done = anyio.Event()
+
+    async def serve() -> None:
+        try:
+            await server.serve(sockets=list(sockets))
+        finally:
+            done.set()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(serve)
+        await server.listening.wait()
+        try:
+            yield
+        finally:
+            stopping.set()
+            server.should_exit = True
+            with anyio.move_on_after(STOP_SECONDS, shield=True):
+                await done.wait()
+            tasks.cancel_scope.cancel()
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = anyio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leaves the process's signals to the role."""
+        yield

@@ -1,0 +1,127 @@
+"""Turns records into the bodies that the API answers with."""
+
+from homeport.core.model.event import HistoryEntry
+from homeport.core.model.instance import Failure
+from homeport.core.model.node import Node
+from homeport.fleet.overview import DeploymentView, InstanceView, SiteView
+from homeport.serving.bodies import (
+    CapabilitiesBody,
+    DeploymentBody,
+    FailureBody,
+    GpuBody,
+    HistoryEntryBody,
+    InstanceBody,
+    NodeBody,
+    SiteBody,
+)
+
+
+def deployment_body(view: DeploymentView) -> DeploymentBody:
+    deployment = view.deployment
+    return DeploymentBody(
+        id=deployment.id,
+        name=deployment.name,
+        site=deployment.site,
+        app_name=deployment.app_name,
+        app_category=deployment.app_category,
+        app_version=deployment.app_version,
+        margo_app_id=deployment.margo_app_id,
+        profile=deployment.profile_id,
+        profile_type=deployment.profile_type,
+        state=deployment.state.value,
+        wanted=deployment.wanted,
+        revision=deployment.revision,
+        commit=deployment.commit,
+        rollout_id=deployment.rollout_id,
+        parameters=deployment.parameters,
+        instances=[_instance_body(instance) for instance in view.instances],
+        note=view.note,
+        problem=deployment.problem,
+        created_at=deployment.created_at,
+        created_by=deployment.created_by,
+        updated_at=deployment.updated_at,
+        archived_at=deployment.archived_at,
+    )
+
+
+def history_body(entry: HistoryEntry) -> HistoryEntryBody:
+    return HistoryEntryBody(
+        at=entry.at,
+        node_id=entry.node_id,
+        incarnation=entry.incarnation,
+        before=entry.before.value,
+        after=entry.after.value,
+        happening=entry.happening.value,
+        actor=entry.actor.value,
+        reason=entry.reason,
+        revision=entry.revision,
+        failure=_failure_body(entry.failure),
+        verdict=entry.verdict,
+    )
+
+
+def site_body(view: SiteView) -> SiteBody:
+    site = view.site
+    return SiteBody(
+        name=site.name,
+        joined_at=site.joined_at,
+        last_seen=site.last_seen,
+        reachable=view.reachable,
+        applied_commit=site.applied_commit,
+        problem=site.problem,
+        software_version=site.software_version,
+        nodes=view.nodes_count,
+        nodes_live=view.nodes_live_count,
+        deployments=view.deployments,
+    )
+
+
+def node_body(node: Node) -> NodeBody:
+    able = node.info.capabilities
+    return NodeBody(
+        id=node.id,
+        hostname=node.info.hostname,
+        site=node.site,
+        liveness=node.liveness.value,
+        last_seen=node.last_seen,
+        registered_at=node.registered_at,
+        labels=node.info.labels,
+        software_version=node.info.software_version,
+        capabilities=CapabilitiesBody(
+            cpu_cores=able.cpu_cores,
+            memory_bytes=able.memory_bytes,
+            disk_bytes=able.disk_bytes,
+            disk_free_bytes=able.disk_free_bytes,
+            os=able.os,
+            architecture=able.architecture,
+            engine=able.engine,
+            engine_version=able.engine_version,
+            profile_types=[kind.value for kind in able.profile_types],
+            gpus=[
+                GpuBody(model=gpu.model, manufacturer=gpu.manufacturer, memory_bytes=gpu.memory_bytes)
+                for gpu in able.gpus
+            ],
+        ),
+    )
+
+
+def _instance_body(view: InstanceView) -> InstanceBody:
+    instance = view.instance
+    return InstanceBody(
+        node_id=instance.node_id,
+        state=instance.state.value,
+        step=instance.step,
+        revision=instance.revision,
+        running_revision=instance.running_revision,
+        generation=instance.generation,
+        attempt=instance.attempt,
+        failure=_failure_body(instance.failure),
+        reachable=view.reachable,
+        updated_at=instance.updated_at,
+    )
+
+
+def _failure_body(failure: Failure | None) -> FailureBody | None:
+    if failure is None:
+        return None
+    return FailureBody(code=failure.code, message=failure.message, source=failure.source)

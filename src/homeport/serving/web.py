@@ -1,0 +1,94 @@
+"""Puts a role's web application together: routes, guards, problem documents, OpenAPI and its page."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+
+from homeport import __version__
+from homeport.serving.bodies import ProblemBody
+from homeport.serving.docs import docs_router
+from homeport.serving.guards import Guard, GuardSettings
+from homeport.serving.health import Metrics
+from homeport.serving.problems import PROBLEM_JSON, install
+
+_EVERYWHERE: Final = (403, 421, 422, 500, 503)
+_WITH_BODY: Final = (400, 413, 415)
+_SAYS: Final = {
+    400: "The request cannot be read.",
+    403: "Not allowed, or a page of another origin asks.",
+    404: "There is no such thing.",
+    409: "It conflicts with what is there, or a name means several things.",
+    413: "The body, or a file it names, is larger than what is accepted.",
+    415: "The body is not JSON.",
+    421: "The Host header names somebody else.",
+    422: "A field is wrong; `errors` names it, and file and line for YAML.",
+    500: "A fault of Homeport's own.",
+    503: "It cannot be done now; `Retry-After` says when to try again.",
+}
+
+
+def build_web(
+    *, role: str, description: str, routers: Sequence[APIRouter], metrics: Metrics, guards: GuardSettings
+) -> FastAPI:
+    app = FastAPI(
+        title=f"Homeport {role}",
+        version=__version__,
+        description=description,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        generate_unique_id_function=_operation_id,
+        redirect_slashes=False,
+    )
+    install(app)
+    for router in routers:
+        app.include_router(router)
+    app.include_router(docs_router())
+    app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    app.add_middleware(Guard, settings=guards, on_answer=metrics.answered)
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _openapi(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's document, with every way a request can fail added as the problem document it is."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title,
+            version=app.version,
+            openapi_version="3.1.0",
+            description=app.description,
+            routes=app.routes,
+        )
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        problem = ProblemBody.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(problem.pop("$defs", {}))
+        schemas["ProblemBody"] = problem
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                _document_problems(operation)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _document_problems(operation: dict[str, Any]) -> None:
+    responses = operation["responses"]
+    for status in (*_EVERYWHERE, *(_WITH_BODY if "requestBody" in operation else ())):
+        responses.setdefault(str(status), {})
+    for status, response in responses.items():
+        if int(status) < 400 or "ReadyBody" in str(response):
+            continue
+        response["description"] = _SAYS.get(int(status), HTTPStatus(int(status)).phrase)
+        response["content"] = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
+        response["headers"] = {"X-Request-Id": {"schema": {"type": "string"}}}
+        if int(status) == 503:
+            response["headers"]["Retry-After"] = {"schema": {"type": "integer"}}
