@@ -1,0 +1,193 @@
+"""A small HTTP client over the standard library: JSON in, JSON out, and server-sent events.
+
+A web client library would cost more start-up time than all commands together take. Failures come out as
+`homeport.errors`, so that the command line has one place that prints them.
+"""
+
+import http.client
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from homeport.errors import (
+    Conflict,
+    HomeportError,
+    InvalidInput,
+    NotFound,
+    PeerUnavailable,
+    Problem,
+    Refused,
+    TooLarge,
+    TransientError,
+)
+
+Json = dict[str, Any]
+
+TIMEOUT_SECONDS: Final = 60.0
+"""Registering apps clones a repository and deploying pushes to one: both may take a while."""
+STREAM_SILENCE_SECONDS: Final = 35.0
+"""The server sends a comment every ten seconds; three missed ones mean that the connection is dead."""
+START_HINT: Final = "Start it with  homeport up , or point me elsewhere with --url or HOMEPORT_URL."
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSent:
+    id: str
+    name: str
+    data: Json
+
+
+class Client:
+    def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self.url = url.rstrip("/")
+        self._timeout_seconds = timeout_seconds
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise InvalidInput(
+                f'"{url}" is not an address of Homeport.', hint="Give a URL such as http://127.0.0.1:8080 ."
+            )
+        self._secure = parts.scheme == "https"
+        self._address = parts.netloc.rpartition("@")[2]
+        self._prefix = parts.path
+
+    def get(self, path: str, **query: Any) -> Json:
+        return self._call("GET", path, query)
+
+    def post(self, path: str, body: Mapping[str, Any], **query: Any) -> Json:
+        return self._call("POST", path, query, body)
+
+    def delete(self, path: str, **query: Any) -> Json:
+        return self._call("DELETE", path, query)
+
+    def stream(self, path: str, *, last_event_id: str | None = None, **query: Any) -> Iterator[ServerSent]:
+        """Events until the server ends the stream; raises PeerUnavailable when the connection breaks."""
+        headers = {"Accept": "text/event-stream"}
+        if last_event_id is not None:
+            headers["Last-Event-ID"] = last_event_id
+        with self._request("GET", path, query, headers=headers, timeout_seconds=STREAM_SILENCE_SECONDS) as response:
+            yield from parse_events(response)
+
+    def _call(self, method: str, path: str, query: Mapping[str, Any], body: Mapping[str, Any] | None = None) -> Json:
+        headers = {"Accept": "application/json"}
+        with self._request(
+            method, path, query, body=body, headers=headers, timeout_seconds=self._timeout_seconds
+        ) as response:
+            return self._decode(response.read())
+
+    @contextmanager
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any],
+        *,
+        headers: Mapping[str, str],
+        timeout_seconds: float,
+        body: Mapping[str, Any] | None = None,
+    ) -> Iterator[http.client.HTTPResponse]:
+        content = None if body is None else json.dumps(body).encode()
+        if content is not None:
+            headers = {**headers, "Content-Type": "application/json"}
+        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        with closing(kind(self._address, timeout=timeout_seconds)) as connection:
+            try:
+                connection.request(method, self._target(path, query), content, dict(headers))
+                response = connection.getresponse()
+                if response.status >= 400:
+                    raise problem_of(response.status, response.read(), self.url)
+                yield response
+            except (OSError, http.client.HTTPException) as error:
+                raise PeerUnavailable(
+                    f"Cannot reach Homeport at {self.url} ({reason_of(error)}).", hint=START_HINT
+                ) from error
+
+    def _target(self, path: str, query: Mapping[str, Any]) -> str:
+        given = {name: _text(value) for name, value in query.items() if value is not None}
+        target = self._prefix + quote(path)
+        return f"{target}?{urlencode(given)}" if given else target
+
+    def _decode(self, content: bytes) -> Json:
+        if not content:
+            return {}
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise _not_homeport(self.url)
+        return answer
+
+
+def parse_events(lines: Iterator[bytes] | http.client.HTTPResponse) -> Iterator[ServerSent]:
+    """The event stream format: fields until an empty line; a line that begins with a colon is a comment."""
+    event_id, name, data = "", "message", list[str]()
+    for raw in lines:
+        line = raw.decode("utf-8", "replace").rstrip("\r\n")
+        if not line:
+            if data:
+                yield ServerSent(event_id, name, json.loads("\n".join(data)))
+            name, data = "message", []
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "id":
+            event_id = value
+        elif field == "event":
+            name = value
+        elif field == "data":
+            data.append(value)
+
+
+def problem_of(status: int, content: bytes, url: str) -> HomeportError:
+    """A problem+json answer as the error it was at the server."""
+    try:
+        body = json.loads(content)
+    except ValueError:
+        body = None
+    if not isinstance(body, dict) or "detail" not in body:
+        return _not_homeport(url) if status < 500 else HomeportError(f"{url} failed with HTTP {status}.")
+    detail, hint = str(body["detail"]), body.get("hint")
+    if status in {400, 422}:
+        return InvalidInput(detail, problems=[_problem(entry) for entry in body.get("errors") or ()], hint=hint)
+    kind = _BY_STATUS.get(status, TransientError if body.get("retryable") else HomeportError)
+    return kind(detail, hint=hint)
+
+
+_BY_STATUS: Final[Mapping[int, type[HomeportError]]] = {
+    401: Refused,
+    403: Refused,
+    404: NotFound,
+    409: Conflict,
+    413: TooLarge,
+}
+
+
+def _problem(entry: Mapping[str, Any]) -> Problem:
+    return Problem(
+        str(entry.get("field") or ""), str(entry.get("message") or ""), entry.get("path"), entry.get("line")
+    )
+
+
+def _not_homeport(url: str) -> HomeportError:
+    return PeerUnavailable(f"Something answers at {url}, but it is not Homeport.", hint=START_HINT)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a connection failed, in two or three words."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, socket.gaierror):
+        return "unknown host"
+    if isinstance(error, ConnectionError | http.client.HTTPException):
+        return "connection lost"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,124 @@
+"""`homeport deploy`: what is wanted goes into Git; then watch it become true."""
+
+from typing import Any
+
+import click
+
+from homeport.cli.client import Client, Json
+from homeport.cli.completing import complete_apps, complete_nodes, complete_sites
+from homeport.cli.exits import Exit
+from homeport.cli.finding import find_app
+from homeport.cli.options import Settings, connected, formatted, pass_settings
+from homeport.cli.output import done, print_data
+from homeport.cli.parameters import typed_parameters
+from homeport.cli.planning import plan_lines
+from homeport.cli.progress import lines_for
+from homeport.cli.verdicts import exit_of, print_verdicts
+from homeport.cli.waiting import Verdict, Wait
+
+
+@click.command()
+@click.argument("app", metavar="APP[@VERSION]", shell_complete=complete_apps)
+@click.option(
+    "--site", "sites", multiple=True, required=True, help="Where to; repeat it.", shell_complete=complete_sites
+)
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="[SITE/]NODE",
+    help="Only on this node of the site; repeat it.",
+    shell_complete=complete_nodes,
+)
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of the app; repeat it.")
+@click.option("--profile", help="The profile's id or type; needed when the app has several.")
+@click.option("--name", help="What to call the deployment; the app's name when left out.")
+@click.option("--plan", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
+@click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
+@connected
+@formatted
+@pass_settings
+@click.pass_context
+def deploy(
+    ctx: click.Context,
+    settings: Settings,
+    /,
+    *,
+    app: str,
+    sites: tuple[str, ...],
+    hosts: tuple[str, ...],
+    given: tuple[str, ...],
+    profile: str | None,
+    name: str | None,
+    plan: bool,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Deploy an app to sites, or plan it.
+
+    The same name at the same site again is an update.
+    """
+    client = Client(settings.url)
+    found = find_app(client, app)
+    body: Json = {"app_id": found["id"], "sites": target_sites(sites, hosts)}
+    if given:
+        body["parameters"] = typed_parameters(given, client.get(f"/api/v1/apps/{found['id']}"))
+    body |= {key: value for key, value in (("profile", profile), ("name", name)) if value}
+    if plan:
+        ctx.exit(_plan(settings, client, body))
+    after = client.get("/api/v1/overview")["last_event_id"] if wait else 0
+    deployed = client.post("/api/v1/deployments", body)
+    if not wait:
+        _report(settings, deployed)
+        return
+    if not settings.is_data:
+        click.echo(f"deploying {found['app_name']} {found['version']} to {_named(sites)}")
+    ctx.exit(_wait(settings, client, deployed, after=after, timeout_seconds=timeout))
+
+
+def target_sites(sites: tuple[str, ...], hosts: tuple[str, ...]) -> list[dict[str, Any]]:
+    """`--host` belongs to the only site, or names its own: line-7/node-a."""
+    targets: dict[str, dict[str, Any]] = {site: {"site_id": site} for site in sites}
+    for host in hosts:
+        site, _, node = host.rpartition("/")
+        if not site and len(targets) > 1:
+            raise click.UsageError(f"--host {host}: several sites are given, so write SITE/{host}.")
+        site = site or sites[0]
+        if site not in targets:
+            raise click.UsageError(f"--host {host}: there is no --site {site}.")
+        targets[site].setdefault("host_ids", []).append(node)
+    return list(targets.values())
+
+
+def _plan(settings: Settings, client: Client, body: Json) -> Exit:
+    plan = client.post("/api/v1/deployments", body, plan=True)
+    if settings.is_data:
+        print_data(settings, plan)
+    else:
+        for line in plan_lines(plan):
+            click.echo(line)
+    return Exit.CHANGES if plan["changes"] else Exit.DONE
+
+
+def _report(settings: Settings, deployed: Json) -> None:
+    if settings.is_data:
+        print_data(settings, deployed)
+        return
+    for deployment_id in deployed["deployment_ids"]:
+        done(f"{deployment_id}   {'already as asked for' if deployment_id in deployed['unchanged'] else 'wanted'}")
+    click.echo(f"  commit {deployed['commit'][:12]}   Follow it:  homeport deployments list --watch")
+
+
+def _wait(settings: Settings, client: Client, deployed: Json, *, after: int, timeout_seconds: float) -> Exit:
+    lines = None if settings.is_data else lines_for(settings)
+    ends = Wait(client, deployed["deployment_ids"], lines).run(after=after, timeout_seconds=timeout_seconds)
+    if settings.is_data:
+        print_data(settings, {**deployed, "deployments": [end.deployment for end in ends]})
+    else:
+        print_verdicts(ends)
+    return exit_of(ends, wanted=Verdict.INSTALLED)
+
+
+def _named(sites: tuple[str, ...]) -> str:
+    return f"site {sites[0]}" if len(sites) == 1 else f"{len(sites)} sites"

@@ -1,0 +1,65 @@
+"""`homeport doctor`: looks at this machine and says what would keep Homeport from working, and what to do."""
+
+from pathlib import Path
+
+import click
+
+from homeport.cli.addresses import ADDRESS, Address
+from homeport.cli.exits import Exit
+from homeport.cli.options import Settings, formatted, pass_settings
+from homeport.cli.output import print_data
+
+DEFAULT_PORTS = (Address("127.0.0.1", 8080), Address("127.0.0.1", 50051))
+
+
+@click.command()
+@click.option(
+    "--data", type=click.Path(path_type=Path), default=Path(".homeport"), show_default=True, help="The data folder."
+)
+@click.option("--deployments", metavar="GIT_URL", help="Also try to reach this deployments repository.")
+@click.option("--http", type=ADDRESS, default=DEFAULT_PORTS[0], help="The HTTP address to check [127.0.0.1:8080].")
+@click.option("--grpc", type=ADDRESS, default=DEFAULT_PORTS[1], help="The gRPC address to check [127.0.0.1:50051].")
+@formatted
+@pass_settings
+@click.pass_context
+def doctor(
+    ctx: click.Context,
+    settings: Settings,
+    /,
+    *,
+    data: Path,
+    deployments: str | None,
+    http: Address,
+    grpc: Address,
+) -> None:
+    """Find what would keep Homeport from working here.
+
+    Exit code 0 when nothing would, 1 otherwise. Nothing is changed.
+    """
+    from homeport.cli.diagnosis import diagnose  # noqa: PLC0415 - start-up time
+
+    findings = diagnose(data=data, deployments=deployments, addresses=(http, grpc))
+    problems = [finding for finding in findings if finding.level == "problem"]
+    notes = [finding for finding in findings if finding.level == "note"]
+    if settings.is_data:
+        print_data(settings, {"healthy": not problems, "findings": [finding.as_data() for finding in findings]})
+        ctx.exit(Exit.FAILED if problems else Exit.DONE)
+    signs = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
+    for finding in findings:
+        sign, color = signs[finding.level]
+        click.echo(f"{click.style(sign, fg=color)} {finding.message}")
+        if finding.hint:
+            click.echo(f"    {finding.hint}")
+    click.echo(_summary(len(problems), len(notes)))
+    ctx.exit(Exit.FAILED if problems else Exit.DONE)
+
+
+def _summary(problems: int, notes: int) -> str:
+    if not problems and not notes:
+        return "Everything is fine."
+    counted = [f"{number} {word}{'' if number == 1 else 's'}" for number, word in _words(problems, notes) if number]
+    return f"{', '.join(counted)}."
+
+
+def _words(problems: int, notes: int) -> tuple[tuple[int, str], ...]:
+    return (problems, "problem"), (notes, "note")

@@ -1,0 +1,46 @@
+"""Exit codes are an interface: scripts branch on them. This is their one table."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final
+
+from homeport.errors import Conflict, HomeportError, NotFound, PeerUnavailable, Refused
+
+
+class Exit(IntEnum):
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    UNREACHABLE = 4
+    REFUSED = 5
+    CHANGES = 6
+    TIMED_OUT = 7
+    ROLLED_BACK = 8
+
+
+MEANING: Final[Mapping[Exit, str]] = MappingProxyType(
+    {
+        Exit.DONE: "Done. A plan has no changes.",
+        Exit.FAILED: "It was tried and failed, or what was given is not valid.",
+        Exit.USAGE: "The command line is wrong: an unknown option, a missing argument.",
+        Exit.NOT_FOUND: "There is no such app, deployment, site, node or file.",
+        Exit.UNREACHABLE: "The server cannot be reached at the given URL.",
+        Exit.REFUSED: "Refused: not allowed, in conflict with what is there, or a name that means two things.",
+        Exit.CHANGES: "A plan has changes.",
+        Exit.TIMED_OUT: "A wait ran out of time; the work goes on.",
+        Exit.ROLLED_BACK: "The update failed and was rolled back.",
+    }
+)
+
+_BY_ERROR: Final = (
+    (NotFound, Exit.NOT_FOUND),
+    (PeerUnavailable, Exit.UNREACHABLE),
+    (Refused, Exit.REFUSED),
+    (Conflict, Exit.REFUSED),
+)
+
+
+def exit_for(error: HomeportError) -> Exit:
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)

@@ -1,0 +1,96 @@
+"""`homeport nodes`: the machines, what they can do and when they were last heard."""
+
+from datetime import UTC, datetime
+
+import click
+
+from homeport.cli.ages import age, size
+from homeport.cli.client import Client
+from homeport.cli.completing import complete_nodes, complete_sites
+from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
+from homeport.cli.output import Column, Item, Listing, done, print_data, print_facts, show
+
+
+@click.group()
+def nodes() -> None:
+    """List, show and remove nodes."""
+
+
+@nodes.command("list")
+@click.option("--site", help="Only this site's nodes.", shell_complete=complete_sites)
+@listed
+@pass_settings
+def list_nodes(settings: Settings, watch: bool, site: str | None) -> None:
+    """List the nodes."""
+    listing = Listing(
+        key="nodes",
+        columns=(
+            Column("NODE", lambda node: node["id"]),
+            Column("SITE", lambda node: node["site"]),
+            Column("STATE", lambda node: node["liveness"]),
+            Column("SEEN", lambda node: age(node["last_seen"], datetime.now(UTC))),
+            Column("CORES", lambda node: str(node["capabilities"]["cpu_cores"])),
+            Column("MEMORY", lambda node: size(node["capabilities"]["memory_bytes"])),
+            Column("ENGINE", _engine),
+            Column("HOSTNAME", lambda node: node["hostname"], wide=True),
+            Column("DISK FREE", lambda node: size(node["capabilities"]["disk_free_bytes"]), wide=True),
+            Column("VERSION", lambda node: node["software_version"], wide=True),
+            Column("SYSTEM", _system),
+        ),
+        identity=lambda node: node["id"],
+        empty="No node has joined yet. Start one:  homeport node --site HOST:PORT",
+    )
+    client = Client(settings.url)
+    show(settings, listing, lambda: client.get("/api/v1/nodes", site=site), watch=watch)
+
+
+@nodes.command("show")
+@click.argument("node", shell_complete=complete_nodes)
+@connected
+@formatted
+@pass_settings
+def show_node(settings: Settings, node: str) -> None:
+    """Show one node."""
+    found = Client(settings.url).get(f"/api/v1/nodes/{node}")
+    if settings.is_data:
+        print_data(settings, found)
+        return
+    now = datetime.now(UTC)
+    able = found["capabilities"]
+    print_facts(
+        [
+            ("node", found["id"]),
+            ("hostname", found["hostname"]),
+            ("site", found["site"]),
+            ("state", f"{found['liveness']}, last seen {age(found['last_seen'], now)} ago"),
+            ("joined", f"{age(found['registered_at'], now)} ago"),
+            ("system", _system(found)),
+            ("cores", str(able["cpu_cores"])),
+            ("memory", size(able["memory_bytes"])),
+            ("disk", f"{size(able['disk_free_bytes'])} free of {size(able['disk_bytes'])}"),
+            ("engine", _engine(found)),
+            ("runs", ", ".join(able["profile_types"]) or "nothing"),
+            ("gpus", ", ".join(f"{gpu['model']} {size(gpu['memory_bytes'])}" for gpu in able["gpus"]) or "none"),
+            ("labels", ", ".join(f"{name}={value}" for name, value in found["labels"].items()) or "none"),
+            ("version", found["software_version"]),
+        ]
+    )
+
+
+@nodes.command("remove")
+@click.argument("node", shell_complete=complete_nodes)
+@connected
+@pass_settings
+def remove(settings: Settings, node: str) -> None:
+    """Forget a node. It stays away until its process is started again; its containers keep running."""
+    Client(settings.url).delete(f"/api/v1/nodes/{node}")
+    done(f"removed node {node}")
+
+
+def _engine(node: Item) -> str:
+    able = node["capabilities"]
+    return f"{able['engine']} {able['engine_version']}".strip() or "none"
+
+
+def _system(node: Item) -> str:
+    return f"{node['capabilities']['os']} {node['capabilities']['architecture']}"

@@ -1,0 +1,70 @@
+"""The options that many commands share. They may stand before or after the command's name.
+
+`Settings` is what they add up to; the root command creates it and every other command receives it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+FORMATS: Final = ("table", "wide", "json", "yaml")
+
+
+@dataclass
+class Settings:
+    url: str = DEFAULT_URL
+    output: str = "table"
+    color: bool | None = None
+    """None lets the terminal decide."""
+    quiet: bool = False
+    debug: bool = False
+
+    @property
+    def is_data(self) -> bool:
+        """Whether a program is reading: exact values, and nothing else on stdout."""
+        return self.output in {"json", "yaml"}
+
+
+pass_settings = click.make_pass_decorator(Settings, ensure=True)
+
+
+def connected(command: Decorated) -> Decorated:
+    """Adds --url."""
+    return _option("--url", envvar="HOMEPORT_URL", metavar="URL", help=f"Where Homeport is [{DEFAULT_URL}].")(command)
+
+
+def formatted(command: Decorated) -> Decorated:
+    """Adds -o and --no-color."""
+    command = _option("--no-color", is_flag=True, default=None, help="Print without colour; NO_COLOR does the same.")(
+        command
+    )
+    return _option("-o", "--output", type=click.Choice(FORMATS), help="How to print [table].")(command)
+
+
+def listed(command: Decorated) -> Decorated:
+    """What every list has: --url, -o, --no-color, -q; and --watch, which the command receives."""
+    command = click.option("-w", "--watch", is_flag=True, help="Show it again as it changes, until Ctrl-C.")(command)
+    command = _option("-q", "--quiet", is_flag=True, default=None, help="Print ids only.")(command)
+    return connected(formatted(command))
+
+
+def _option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
+    """An option that is kept in Settings instead of being handed to the command."""
+    return click.option(*names, expose_value=False, callback=_keep, is_eager=True, **attributes)
+
+
+def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value is None:
+        return
+    settings = ctx.ensure_object(Settings)
+    if parameter.name == "no_color":
+        # A root context's choice is inherited by every command below it.
+        settings.color = False if value else settings.color
+        ctx.color = settings.color
+    elif parameter.name is not None:
+        setattr(settings, parameter.name, value)

@@ -1,0 +1,81 @@
+"""A plan as a person reads it: what would change, where, and why, before anything does."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Json = Mapping[str, Any]
+
+
+def plan_lines(plan: Json) -> Iterator[str]:
+    if not plan["changes"]:
+        yield "Nothing would change: everything is already as asked for."
+        return
+    moving = [item for item in plan["deployments"] if item["action"] != "unchanged"]
+    sites = len({item["site"] for item in moving})
+    yield f"Would change {_count(len(moving), 'deployment')} at {_count(sites, 'site')}:"
+    yield ""
+    for item in plan["deployments"]:
+        yield from _deployment_lines(item)
+    restarts = f"restarts {_count(plan['restarts'], 'component')}" if plan["restarts"] else "restarts nothing"
+    deletes = f"deletes {_count(plan['deletions'], 'component')}" if plan["deletions"] else "deletes nothing"
+    yield f"  {restarts}, {deletes}."
+    yield ""
+    yield "Run it without --plan to apply."
+
+
+def _deployment_lines(item: Json) -> Iterator[str]:
+    title = f"  {item['site']}   {item['name']}  {_versions(item)}"
+    yield f"{title:<48} {_revisions(item)}".rstrip()
+    if item["waits"]:
+        yield f"    waits         {item['waits']}"
+    width = max((len(node["node_id"]) for node in (*item["nodes"], *item["refused"])), default=0)
+    for node in item["nodes"]:
+        yield from _component_lines(node["node_id"], node["components"], max(width, 10))
+    for node in item["refused"]:
+        yield f"    {node['node_id']:<{max(width, 10)}}   refused: {node['why']}"
+    for position, parameter in enumerate(item["parameters"]):
+        heading = "parameters" if position == 0 else ""
+        change = _change(parameter["before"], parameter["after"])
+        yield f"    {heading:<{max(width, 10)}}   {parameter['name']} {change}"
+
+
+def _component_lines(node: str, components: Sequence[Json], width: int) -> Iterator[str]:
+    names = max((len(component["component"]) for component in components), default=0)
+    for position, component in enumerate(components):
+        heading = node if position == 0 else ""
+        name = component["component"]
+        yield f"    {heading:<{width}}   {name:<{names}}   {component['action']:<7}   {component['why']}".rstrip()
+
+
+def _versions(item: Json) -> str:
+    before, after = item["version_before"], item["version_after"]
+    if item["action"] == "unchanged":
+        return f"{after or before}  (unchanged)"
+    if before is None:
+        return f"{after}  (new)"
+    if after is None:
+        return f"{before}  (deleted)"
+    return str(after) if before == after else f"{before} → {after}"
+
+
+def _revisions(item: Json) -> str:
+    before, after = item["revision_before"], item["revision_after"]
+    if before == after or not (before or after):
+        return ""
+    shown = [f"{str(revision).removeprefix('sha256:')[:4]}…" for revision in (before, after) if revision]
+    return f"revision {' → '.join(shown)}"
+
+
+def _change(before: Any, after: Any) -> str:
+    if before is None:
+        return f"= {_value(after)}"
+    return f"{_value(before)} → {_value(after)}"
+
+
+def _value(value: Any) -> str:
+    return "(none)" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
