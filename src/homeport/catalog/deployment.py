@@ -120,7 +120,7 @@ def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Diges
     parameters: Mapping[str, Any] = spec.get("parameters") or {}
     version = app.get("version") or profile["components"][0]["properties"]["revision"]
     kind = ProfileType(profile["type"])
-    components = tuple(_component(each, kind, parameters) for each in profile["components"])
+    components = tuple(_specification(each, kind, parameters) for each in profile["components"])
     return Desired(
         id=DeploymentId(data["id"]),
         site=site,
@@ -143,7 +143,7 @@ def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Diges
     )
 
 
-def _component(data: Mapping[str, Any], kind: ProfileType, parameters: Mapping[str, Any]) -> ComponentSpec:
+def _specification(data: Mapping[str, Any], kind: ProfileType, parameters: Mapping[str, Any]) -> ComponentSpec:
     name, properties = data["name"], data["properties"]
     timeout = properties.get("timeout")
     return ComponentSpec(
