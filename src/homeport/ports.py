@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
 from homeport.core.model.instance import Instance
-from homeport.core.model.node import Node, NodeInfo
+from homeport.core.model.node import Capabilities, Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.vocabulary import (
     AppId,
@@ -193,6 +193,10 @@ class Transaction(Reader, Protocol):
 
     async def append_history(self, entries: Sequence[HistoryEntry]) -> None: ...
     async def append_events(self, events: Sequence[NewEvent]) -> None: ...
+    async def trim_events(self, keep: int) -> None:
+        """Forgets all but the newest `keep` events, at least one; history stays."""
+        ...
+
 
     async def put_desired_files(self, files: Sequence[DesiredFile]) -> None: ...
     async def drop_desired_files(self, deployment_ids: Sequence[DeploymentId]) -> None: ...
@@ -476,6 +480,25 @@ class NodeSession(Protocol):
 
     async def send(self, message: ToNode) -> None: ...
     def __aiter__(self) -> AsyncIterator[FromNode]: ...
+
+
+class NodeReception(Protocol):
+    """The site's side of `homeport.v1.Nodes`, behind whichever link nodes come through."""
+
+    heartbeat_seconds: float
+    site: SiteName
+
+    async def register(self, info: NodeInfo) -> None: ...
+    async def beat(self, node_id: NodeId) -> None:
+        """Raises NotFound for a node that must register first."""
+        ...
+
+    async def update(self, node_id: NodeId, capabilities: Capabilities) -> None: ...
+    async def unregister(self, node_id: NodeId) -> None: ...
+    async def list_nodes(self) -> Sequence[Node]: ...
+    async def converse(self, session: NodeSession) -> None:
+        """Talks with a connected node until its stream ends."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

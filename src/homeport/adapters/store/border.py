@@ -1,0 +1,117 @@
+"""Where foreign errors end: nothing of SQLAlchemy, sqlite3 or asyncpg leaves this package.
+
+`Connection` is all that the queries know of a database connection.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import CursorResult, Executable, Row
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from homeport.errors import Conflict, HomeportError, InvariantViolated, PermanentError, Refused, TransientError
+
+Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class Connection:
+    def __init__(self, raw: AsyncConnection) -> None:
+        self.raw = raw
+        self.is_postgresql = raw.dialect.name == "postgresql"
+
+    async def rows(self, statement: Executable, parameters: Parameters | None = None) -> Sequence[Row[Any]]:
+        return (await self._execute(statement, parameters)).fetchall()
+
+    async def first(self, statement: Executable) -> Row[Any] | None:
+        return (await self._execute(statement, None)).first()
+
+    async def run(self, statement: Executable, parameters: Parameters | None = None) -> int:
+        """How many rows it touched. PostgreSQL's driver does not say so for a list of parameters."""
+        return (await self._execute(statement, parameters)).rowcount
+
+    async def _execute(self, statement: Executable, parameters: Parameters | None) -> CursorResult[Any]:
+        with translated():
+            return await self.raw.execute(statement, parameters)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    try:
+        yield
+    except StatementError as error:
+        raise _translate(error) from error
+    except PoolTimeout as error:
+        raise TransientError("All connections to the database are busy.") from error
+    except SQLAlchemyError as error:
+        raise InvariantViolated(f"The database toolkit was used wrongly: {error}") from error
+    except OSError as error:
+        raise TransientError(f"The database cannot be reached: {error.strerror or error}.") from error
+
+
+def _translate(error: StatementError) -> HomeportError:
+    origin = error.orig
+    if isinstance(origin, HomeportError):
+        return origin
+    if isinstance(origin, sqlite3.Error):
+        return _from_sqlite(origin)
+    if isinstance(error, DBAPIError):
+        return _from_postgresql(origin, lost=error.connection_invalidated)
+    return InvariantViolated(f"A value does not fit its column: {origin}")
+
+
+def _from_sqlite(error: sqlite3.Error) -> HomeportError:  # noqa: PLR0911 - one for each kind
+    name = getattr(error, "sqlite_errorname", "")
+    match name.removeprefix("SQLITE_").split("_")[0]:
+        case "FULL":
+            return _disk_full()
+        case "BUSY" | "LOCKED":
+            return TransientError("Another program is holding the database file.")
+        case "CONSTRAINT":
+            return Conflict(f"The database holds something that contradicts it: {error}.")
+        case "NOTADB" | "CORRUPT":
+            return PermanentError(
+                f"The database file is damaged or is no database: {error}.",
+                hint="Move it away, or restore it from a backup; desired state is in Git and is read again.",
+            )
+        case "READONLY" | "PERM" | "AUTH" | "CANTOPEN":
+            return Refused(
+                f"The database file cannot be written: {error}.",
+                hint="Check that the user running Homeport owns the file and its folder.",
+            )
+        case "IOERR" | "NOMEM" | "":
+            return TransientError(f"The database file cannot be read or written: {error}.")
+        case _:
+            return InvariantViolated(f"The database refused a statement: {error}")
+
+
+def _from_postgresql(error: BaseException | None, *, lost: bool) -> HomeportError:  # noqa: PLR0911 - as above
+    state = str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
+    words = str(error).split("\n", maxsplit=1)[0].removeprefix("<class 'asyncpg.exceptions.").rstrip(".")
+    match state[:2]:
+        case "53" if state == "53100":
+            return _disk_full()
+        case "23":
+            return Conflict(f"The database holds something that contradicts it: {words}.")
+        case "3D" | "28":
+            return Refused(
+                f"PostgreSQL does not let us in: {words}.",
+                hint="Create the database and its user first, and check the URL.",
+            )
+        case "42" if state == "42501":
+            return Refused(f"PostgreSQL does not allow it: {words}.", hint="Grant the user its own database.")
+        case "08" | "40" | "53" | "55" | "57" | "58":
+            return TransientError(f"PostgreSQL cannot serve us now: {words}.")
+    if lost or not state:
+        return TransientError(f"The connection to PostgreSQL was lost: {words}.")
+    return InvariantViolated(f"The database refused a statement: {words}")
+
+
+def _disk_full() -> TransientError:
+    return TransientError(
+        "The disk that holds the database is full; nothing was written.",
+        hint="Free some space; no restart is needed.",
+    )

@@ -1,0 +1,84 @@
+"""Column types that mean the same in SQLite and PostgreSQL, and JSON as text.
+
+Text sorts by code point in both databases. Times are UTC, with their time zone, on the way in and out. JSON is
+kept as plain text, written and read by us, so that neither database has an opinion about it.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, DateTime, Dialect, Integer, LargeBinary, Text, TypeDecorator
+
+from homeport.errors import InvalidInput, InvariantViolated
+
+Number = BigInteger().with_variant(Integer(), "sqlite")
+"""64 bits. SQLite calls that INTEGER, and only under this name makes it the row's own key."""
+Bytes = LargeBinary()
+
+
+class Words(TypeDecorator[str]):
+    """Text. What PostgreSQL cannot hold (NUL, half a surrogate pair) becomes U+FFFD, so that the output of a
+    strange container can always be recorded."""
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        return dialect.type_descriptor(Text(collation="C") if dialect.name == "postgresql" else Text())
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return value if value is None else storable(value)
+
+
+class Moment(TypeDecorator[datetime]):
+    """A point in time. PostgreSQL keeps the zone; SQLite has no such type, so there it is UTC by agreement."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        return dialect.type_descriptor(DateTime(timezone=dialect.name == "postgresql"))
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return utc(value) if dialect.name == "postgresql" else utc(value).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def utc(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise InvariantViolated(f"the time {moment} has no time zone")
+    return moment.astimezone(UTC)
+
+
+def storable(text: str) -> str:
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    if not text.isascii():
+        text = text.encode(errors="surrogatepass").decode(errors="replace")
+    return text
+
+
+def to_json(value: Any) -> str:
+    """Raises InvalidInput for what JSON cannot say."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"This cannot be stored as JSON: {error}") from error
+
+
+def from_json(text: str) -> Any:
+    return json.loads(text)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")

@@ -1,0 +1,204 @@
+"""Group commit: many callers, one writer, one commit.
+
+A commit costs the same for one change as for a hundred, so the writer takes everybody who is waiting into one
+transaction. Works run one after the other; one that raises is taken back alone, and only its caller hears of it.
+If the commit itself fails, everybody in it gets a TransientError and nothing of it is there.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import anyio
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from homeport.adapters.store.appends import Appends, Counts, load_counts
+from homeport.adapters.store.border import Connection, translated
+from homeport.adapters.store.schema import events
+from homeport.adapters.store.transaction import SqlTransaction
+from homeport.errors import HomeportError, Refused, TransientError
+from homeport.ports import Transaction
+
+T = TypeVar("T")
+Work = Callable[[Transaction], Awaitable[T]]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    work: Work[Any]
+    done: anyio.Event = field(default_factory=anyio.Event)
+    abandoned: bool = False
+    """The caller was cancelled. A work that has not begun is then passed over; one that has, goes on."""
+    result: Any = None
+    error: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        self.result, self.error = None, error
+
+
+class GroupCommit:
+    def __init__(
+        self,
+        connect: Callable[[], Awaitable[AsyncConnection]],
+        *,
+        batch_max: int,
+        queue_max: int,
+        limit_seconds: float,
+    ) -> None:
+        self._connect = connect
+        self._batch_max = batch_max
+        self._limit_seconds = limit_seconds
+        self._send, self._receive = anyio.create_memory_object_stream[_Waiting](queue_max)
+        self._connection: Connection | None = None
+        self._counts: Counts = {}
+        self._moved = anyio.Event()
+
+    # --- for callers ----------------------------------------------------------------------------------------
+
+    async def write(self, work: Work[T]) -> T:
+        waiting = _Waiting(work)
+        try:
+            await self._send.send(waiting)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            raise TransientError("The store is closed.") from error
+        try:
+            await waiting.done.wait()
+        except BaseException:
+            waiting.abandoned = True
+            raise
+        if waiting.error is not None:
+            raise waiting.error
+        return cast(T, waiting.result)
+
+    async def wait_for_event(self, after: int) -> None:
+        while self._counts[events] <= after:
+            await self._moved.wait()
+
+    # --- the writer -----------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connects, so that what is wrong with the database is said before anybody writes."""
+        await self._connected()
+
+    def finish(self) -> None:
+        """Takes no more work; `run` ends when what is waiting is done."""
+        self._send.close()
+
+    async def run(self) -> None:
+        try:
+            async for first in self._receive:
+                await self._commit([first, *self._others()])
+        finally:
+            self._send.close()
+            for waiting in self._others(all_of_them=True):
+                waiting.fail(TransientError("The store is closed."))
+                waiting.done.set()
+
+    async def close(self) -> None:
+        self._send.close()
+        self._receive.close()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with translated():
+                await connection.raw.close()
+
+    def _others(self, *, all_of_them: bool = False) -> Sequence[_Waiting]:
+        others: list[_Waiting] = []
+        while all_of_them or len(others) < self._batch_max - 1:
+            try:
+                others.append(self._receive.receive_nowait())
+            except (anyio.WouldBlock, anyio.EndOfStream, anyio.ClosedResourceError):
+                break
+        return others
+
+    async def _commit(self, batch: Sequence[_Waiting]) -> None:
+        """Ends every waiting of `batch`, whatever happens. A commit that has begun is not cancelled: whether it
+        took place would be unknown. It has a deadline instead."""
+        try:
+            with anyio.fail_after(self._limit_seconds, shield=True):
+                await self._run_works(batch)
+        except (HomeportError, TimeoutError) as error:
+            log.warning("group commit failed", error=str(error), works=len(batch))
+            for waiting in batch:
+                waiting.fail(_for_a_caller(error, self._limit_seconds))
+            await self._abandon_connection()
+        except BaseException:
+            for waiting in batch:
+                waiting.fail(TransientError("The store has ended."))
+            raise
+        finally:
+            for waiting in batch:
+                waiting.done.set()
+
+    async def _run_works(self, batch: Sequence[_Waiting]) -> None:
+        connection = await self._connected()
+        appends = Appends(self._counts)
+        with translated():
+            transaction = await connection.raw.begin()
+        is_alone = len(batch) == 1
+        for waiting in batch:
+            if not waiting.abandoned:
+                await _run_work(waiting, SqlTransaction(connection, appends, is_alone=is_alone))
+        if is_alone and batch[0].error is not None:
+            with translated():
+                await transaction.rollback()
+            return
+        await appends.write_all(connection)
+        with translated():
+            await transaction.commit()
+        self._advance(appends.counts)
+
+    def _advance(self, counts: Counts) -> None:
+        has_moved = counts[events] > self._counts.get(events, 0)
+        self._counts = counts
+        if has_moved:
+            self._moved.set()
+            self._moved = anyio.Event()
+
+    async def _connected(self) -> Connection:
+        """The writer's own connection. After a failure it is a new one, and all numbers are read again."""
+        if self._connection is None:
+            with translated():
+                connection = Connection(await self._connect())
+            self._connection = connection
+            counts = await load_counts(connection)
+            with translated():
+                await connection.raw.rollback()
+            self._advance(counts)
+        return self._connection
+
+    async def _abandon_connection(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        with anyio.move_on_after(5, shield=True):
+            try:
+                with translated():
+                    await connection.raw.invalidate()
+                    await connection.raw.close()
+            except HomeportError as error:
+                log.warning("closing a database connection failed", error=str(error))
+
+
+async def _run_work(waiting: _Waiting, transaction: SqlTransaction) -> None:
+    try:
+        waiting.result = await waiting.work(transaction)
+        await transaction.keep()
+    except Exception as error:  # noqa: BLE001 - the request ends here; its caller gets the error
+        waiting.fail(error)
+        await transaction.take_back()
+
+
+def _for_a_caller(error: HomeportError | TimeoutError, limit_seconds: float) -> HomeportError:
+    """Each caller gets an error object of its own, for raising one adds to it."""
+    new: HomeportError
+    if isinstance(error, TimeoutError):
+        new = TransientError(f"The database did not finish within {limit_seconds:g} seconds.")
+    else:
+        kind = type(error) if isinstance(error, Refused) else TransientError
+        new = kind(str(error), hint=error.hint)
+    new.__cause__ = error
+    return new

@@ -1,0 +1,78 @@
+"""`ports.Reader` on one connection."""
+
+from collections.abc import Sequence
+
+from homeport.adapters.store import apps, deployments, instances, log, role, sites
+from homeport.adapters.store.border import Connection
+from homeport.core.model.event import Deployment, Event, HistoryEntry, Site
+from homeport.core.model.instance import Instance
+from homeport.core.model.node import Node
+from homeport.ports import AppRecord, ComponentRecord, DeploymentFilter, DesiredFile, Outgoing, ProfileRecord
+from homeport.vocabulary import AppId, DeploymentId, NodeId, SiteName
+
+
+class SqlReader:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def apps(
+        self, *, category: str | None = None, app_name: str | None = None, version: str | None = None
+    ) -> Sequence[AppRecord]:
+        return await apps.find_apps(self._connection, category=category, app_name=app_name, version=version)
+
+    async def app(self, app_id: AppId) -> AppRecord | None:
+        return await apps.find_app(self._connection, app_id)
+
+    async def profiles(self, app_id: AppId) -> Sequence[ProfileRecord]:
+        return await apps.find_profiles(self._connection, app_id)
+
+    async def components(self, app_id: AppId) -> Sequence[ComponentRecord]:
+        return await apps.find_components(self._connection, app_id)
+
+    async def sites(self) -> Sequence[Site]:
+        return await sites.find_sites(self._connection)
+
+    async def site(self, name: SiteName) -> Site | None:
+        return await sites.find_site(self._connection, name)
+
+    async def nodes(self, site: SiteName | None = None) -> Sequence[Node]:
+        return await sites.find_nodes(self._connection, site)
+
+    async def node(self, node_id: NodeId) -> Node | None:
+        return await sites.find_node(self._connection, node_id)
+
+    async def deployments(self, where: DeploymentFilter) -> Sequence[Deployment]:
+        return await deployments.find_deployments(self._connection, where)
+
+    async def deployment(self, deployment_id: DeploymentId) -> Deployment | None:
+        return await deployments.find_deployment(self._connection, deployment_id)
+
+    async def deployments_by_ids(self, deployment_ids: Sequence[DeploymentId]) -> Sequence[Deployment]:
+        return await deployments.find_by_ids(self._connection, deployment_ids)
+
+    async def deployments_by_prefix(self, prefix: str) -> Sequence[Deployment]:
+        return await deployments.find_by_prefix(self._connection, prefix)
+
+    async def instances(self, deployment_ids: Sequence[DeploymentId] | None = None) -> Sequence[Instance]:
+        return await instances.find_instances(self._connection, deployment_ids)
+
+    async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
+        return await log.find_history(self._connection, deployment_id)
+
+    async def events(self, *, after: int, limit: int, deployment_id: DeploymentId | None = None) -> Sequence[Event]:
+        return await log.find_events(self._connection, after=after, limit=limit, deployment_id=deployment_id)
+
+    async def last_event_id(self) -> int:
+        return await log.last_event_id(self._connection)
+
+    async def desired_files(self) -> Sequence[DesiredFile]:
+        return await role.find_desired_files(self._connection)
+
+    async def outbox(self, *, limit: int) -> Sequence[Outgoing]:
+        return await role.find_outbox(self._connection, limit=limit)
+
+    async def outbox_size(self) -> int:
+        return await role.outbox_size(self._connection)
+
+    async def value(self, key: str) -> str | None:
+        return await role.find_value(self._connection, key)

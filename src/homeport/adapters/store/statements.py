@@ -1,0 +1,76 @@
+"""Statements that the two databases spell differently, and lists that must be cut to fit them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Executable, Table, and_, bindparam, func, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from homeport.adapters.store.border import Connection
+
+T = TypeVar("T")
+Insert = postgresql.Insert | sqlite.Insert
+
+LIST_MAX = 5_000
+"""Both drivers take some 32,000 parameters in one statement; lists are cut well below that."""
+
+
+def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), LIST_MAX):
+        yield items[start : start + LIST_MAX]
+
+
+def insert_or_nothing(connection: Connection, table: Table) -> Insert:
+    return _insert(connection, table).on_conflict_do_nothing()
+
+
+def insert_or_update(connection: Connection, table: Table, *, only_if: str | None = None) -> Insert:
+    """Inserts by primary key, or replaces what is there; with `only_if`, only where that column grows."""
+    statement = _insert(connection, table)
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=list(table.primary_key),
+        set_={column.name: new[column.name] for column in table.columns if not column.primary_key},
+        where=None if only_if is None else new[only_if] > table.c[only_if],
+    )
+
+
+async def update_guarded(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Updates each row whose stored version is one less than the given one; returns how many that were.
+
+    No two of `rows` may have the same key. SQLite runs the one statement for each row, which costs it nothing;
+    PostgreSQL gets the rows as arrays, column by column, so that hundreds are one round trip and are counted.
+    """
+    if not connection.is_postgresql:
+        return await connection.run(_update_each(table), [{f"new_{key}": row[key] for key in row} for row in rows])
+    arrays = {f"new_{column.name}": [row[column.name] for row in rows] for column in table.columns}
+    return await connection.run(_update_from_arrays(table), arrays)
+
+
+def _insert(connection: Connection, table: Table) -> Insert:
+    return postgresql.insert(table) if connection.is_postgresql else sqlite.insert(table)
+
+
+@lru_cache
+def _update_each(table: Table) -> Executable:
+    new = {column.name: bindparam(f"new_{column.name}", type_=column.type) for column in table.columns}
+    return _guarded(table, new)
+
+
+@lru_cache
+def _update_from_arrays(table: Table) -> Executable:
+    arrays = [bindparam(f"new_{column.name}", type_=ARRAY(column.type)) for column in table.columns]
+    names = [column.name for column in table.columns]
+    new = func.unnest(*arrays).table_valued(*names, name="new").render_derived()
+    return _guarded(table, {name: new.c[name] for name in names})
+
+
+def _guarded(table: Table, new: Mapping[str, ColumnElement[Any]]) -> Executable:
+    is_it = and_(*(column == new[column.name] for column in table.primary_key))
+    return (
+        update(table)
+        .where(is_it, table.c.version == new["version"] - 1)
+        .values({column: new[column.name] for column in table.columns if not column.primary_key})
+    )

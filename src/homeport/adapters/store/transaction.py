@@ -1,0 +1,156 @@
+"""`ports.Transaction`: what one work of a group commit may do.
+
+Rows for the logs are handed to `Appends` and reach the database with everybody else's, unless the work asks for
+them itself. Anything else first sets a savepoint, so that a work which fails is taken back alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Table
+from sqlalchemy.ext.asyncio import AsyncTransaction
+
+from homeport.adapters.store import apps, log, role, schema, sites
+from homeport.adapters.store import deployments as stored_deployments
+from homeport.adapters.store import instances as stored_instances
+from homeport.adapters.store.appends import Appends
+from homeport.adapters.store.border import Connection, translated
+from homeport.adapters.store.reader import SqlReader
+from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
+from homeport.core.model.instance import Instance
+from homeport.core.model.node import Node
+from homeport.errors import Conflict
+from homeport.ports import AppRecord, ComponentRecord, DesiredFile, Outgoing, ProfileRecord
+from homeport.vocabulary import AppId, DeploymentId, Liveness, NodeId
+
+
+class SqlTransaction(SqlReader):
+    def __init__(self, connection: Connection, appends: Appends, *, is_alone: bool) -> None:
+        super().__init__(connection)
+        self._appends = appends
+        self._mark = appends.mark()
+        self._needs_savepoint = not is_alone
+        self._savepoint: AsyncTransaction | None = None
+        self._conflict: Conflict | None = None
+
+    # --- for the group commit -------------------------------------------------------------------------------
+
+    async def keep(self) -> None:
+        """The work has ended well. A conflict that it has swallowed still takes everything back."""
+        if self._conflict is not None:
+            raise self._conflict
+        if self._savepoint is not None:
+            with translated():
+                await self._savepoint.commit()
+
+    async def take_back(self) -> None:
+        if self._savepoint is not None:
+            with translated():
+                await self._savepoint.rollback()
+        self._appends.restore(self._mark)
+
+    # --- catalog --------------------------------------------------------------------------------------------
+
+    async def add_app(
+        self, app: AppRecord, profiles: Sequence[ProfileRecord], components: Sequence[ComponentRecord]
+    ) -> None:
+        await apps.add_app(await self._writable(), app, profiles, components)
+
+    async def remove_app(self, app_id: AppId) -> None:
+        await apps.remove_app(await self._writable(), app_id)
+
+    # --- fleet ----------------------------------------------------------------------------------------------
+
+    async def put_site(self, site: Site) -> None:
+        await sites.put_site(await self._writable(), site)
+
+    async def put_node(self, node: Node) -> None:
+        await sites.put_node(await self._writable(), node)
+
+    async def touch_nodes(self, seen: Mapping[NodeId, datetime]) -> None:
+        await sites.touch_nodes(await self._writable(), seen)
+
+    async def set_liveness(self, node_id: NodeId, liveness: Liveness) -> None:
+        await sites.set_liveness(await self._writable(), node_id, liveness)
+
+    async def remove_node(self, node_id: NodeId) -> None:
+        await sites.remove_node(await self._writable(), node_id)
+
+    async def put_deployments(self, deployments: Sequence[Deployment]) -> None:
+        try:
+            await stored_deployments.put_deployments(await self._writable(), deployments)
+        except Conflict as conflict:
+            self._conflict = conflict
+            raise
+
+    async def put_instances(self, instances: Sequence[Instance]) -> None:
+        try:
+            await stored_instances.put_instances(await self._writable(), instances)
+        except Conflict as conflict:
+            self._conflict = conflict
+            raise
+
+    async def set_steps(self, steps: Mapping[tuple[DeploymentId, NodeId], str]) -> None:
+        await stored_instances.set_steps(await self._writable(), steps)
+
+    async def drop_instances(self, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:
+        await stored_instances.drop_instances(await self._writable(), keys)
+
+    # --- what happened --------------------------------------------------------------------------------------
+
+    async def append_history(self, entries: Sequence[HistoryEntry]) -> None:
+        self._appends.add(schema.history, map(log.history_row, entries))
+
+    async def append_events(self, events: Sequence[NewEvent]) -> None:
+        self._appends.add(schema.events, map(log.event_row, events))
+
+    async def trim_events(self, keep: int) -> None:
+        await log.trim_events(await self._with_all(schema.events, writable=True), keep)
+
+    async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
+        return await log.find_history(await self._with_all(schema.history), deployment_id)
+
+    async def events(self, *, after: int, limit: int, deployment_id: DeploymentId | None = None) -> Sequence[Event]:
+        connection = await self._with_all(schema.events)
+        return await log.find_events(connection, after=after, limit=limit, deployment_id=deployment_id)
+
+    async def last_event_id(self) -> int:
+        return self._appends.counts[schema.events]
+
+    # --- a role's own ---------------------------------------------------------------------------------------
+
+    async def put_desired_files(self, files: Sequence[DesiredFile]) -> None:
+        await role.put_desired_files(await self._writable(), files)
+
+    async def drop_desired_files(self, deployment_ids: Sequence[DeploymentId]) -> None:
+        await role.drop_desired_files(await self._writable(), deployment_ids)
+
+    async def enqueue(self, bodies: Sequence[Mapping[str, Any]]) -> None:
+        self._appends.add(schema.outbox, map(role.outbox_row, bodies))
+
+    async def dequeue(self, up_to_sequence: int) -> None:
+        await role.dequeue(await self._with_all(schema.outbox, writable=True), up_to_sequence)
+
+    async def outbox(self, *, limit: int) -> Sequence[Outgoing]:
+        return await role.find_outbox(await self._with_all(schema.outbox), limit=limit)
+
+    async def outbox_size(self) -> int:
+        return await role.outbox_size(await self._with_all(schema.outbox))
+
+    async def set_value(self, key: str, value: str) -> None:
+        await role.set_value(await self._writable(), key, value)
+
+    # --- savepoint and tails --------------------------------------------------------------------------------
+
+    async def _writable(self) -> Connection:
+        if self._needs_savepoint and self._savepoint is None:
+            with translated():
+                self._savepoint = await self._connection.raw.begin_nested()
+        return self._connection
+
+    async def _with_all(self, table: Table, *, writable: bool = False) -> Connection:
+        """The connection, once it can see every row that was appended to `table`."""
+        if writable or not self._appends.is_written(table):
+            await self._appends.write(await self._writable(), table)
+        return self._connection
