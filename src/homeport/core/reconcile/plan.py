@@ -5,7 +5,7 @@ its reason; those with an order also give the node something to do. A site alrea
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -70,19 +70,20 @@ def plan(view: View, now: datetime) -> tuple[Move, ...]:
 
 def _follow(desired: Desired, instances: list[Instance], view: View, now: datetime) -> Iterator[Move]:
     """Moves for one deployment that is wanted."""
+    suited = place(desired, list(view.nodes.values()))
     # Whether a node may keep an instance does not depend on whether it can be heard right now.
-    suited = place(desired, [replace(node, liveness=Liveness.LIVE) for node in view.nodes.values()])
+    fits = {*suited.chosen, *suited.silent}
     placed = {instance.node_id: instance for instance in instances if instance.node_id != UNPLACED}
     for node_id in sorted(placed):
         instance, node = placed[node_id], view.nodes.get(node_id)
         if node is None:
             yield from _leave(instance, view, now, why="its node was removed from the site")
-        elif node_id not in suited.chosen:
+        elif node_id not in fits:
             yield from _leave(instance, view, now, why=suited.refused.get(node_id, "it is no longer placed here"))
         else:
             yield from _keep_up(instance, desired, node)
     for node_id in suited.chosen:
-        if node_id not in placed and view.nodes[node_id].liveness is not Liveness.LOST:
+        if node_id not in placed:
             why = f"{desired.name} {desired.app_version} is wanted here"
             yield Move(desired.id, node_id, H.SCHEDULED, why, desired.revision, OrderKind.APPLY, begins=True)
     unplaced = next((instance for instance in instances if instance.node_id == UNPLACED), None)
@@ -133,8 +134,8 @@ def _explain(
     if unplaced is not None and (suited.chosen or unplaced.revision != desired.revision):
         yield from _leave(unplaced, view, now, why="a node can take it" if suited.chosen else "a newer revision came")
         unplaced = None
-    if suited.chosen or unplaced is not None or not view.nodes:
-        return
+    if suited.chosen or suited.silent or unplaced is not None or not view.nodes:
+        return  # It is placed, it waits for a node to be heard, or it has been said already.
     why = "; ".join(f"{node_id}: {reason}" for node_id, reason in sorted(suited.refused.items()))
     failure = Failure(Code.NO_ELIGIBLE_NODE, f"no node of the site can take it: {why}")
     yield Move(desired.id, UNPLACED, H.UNPLACEABLE, failure.message, desired.revision, failure=failure, begins=True)

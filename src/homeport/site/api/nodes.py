@@ -1,0 +1,25 @@
+"""Changing the site's list of nodes. Reading it is in `serving`."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Response
+
+from homeport.ports import NodeReception
+from homeport.serving.callers import CallerOf
+from homeport.vocabulary import NodeId
+
+
+def nodes_router(reception: NodeReception) -> APIRouter:
+    router = APIRouter(tags=["nodes"])
+
+    @router.delete(
+        "/api/v1/nodes/{node_id}",
+        summary="Remove a node; what it runs is no longer counted on",
+        status_code=204,
+        responses={404: {}},
+    )
+    async def remove_node(caller: CallerOf, node_id: Annotated[str, Path(max_length=200)]) -> Response:
+        await reception.unregister(NodeId(node_id))
+        return Response(status_code=204)
+
+    return router

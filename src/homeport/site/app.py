@@ -1,0 +1,116 @@
+"""Wires a site: store, repository, conductor, links and loops. The only place that knows both ports and adapters."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+from fastapi import FastAPI
+
+from homeport.adapters.git.repository import open_repository
+from homeport.adapters.link.central_http import open_central_link
+from homeport.adapters.link.grpc_site import serve_nodes
+from homeport.adapters.store.open import open_store
+from homeport.adapters.system import RandomIds, SystemClock
+from homeport.fleet.conductor import Conductor
+from homeport.fleet.memory import recall
+from homeport.fleet.outbox import epoch_of
+from homeport.fleet.overview import Watchfulness
+from homeport.fleet.sessions import Sessions
+from homeport.ports import CentralLink
+from homeport.serving.guards import GuardSettings
+from homeport.serving.health import Metrics, health_router
+from homeport.serving.reading import Reading, reading_router
+from homeport.serving.server import Stopping, bind, http_server
+from homeport.serving.web import build_web
+from homeport.site.api.nodes import nodes_router
+from homeport.site.api.plan import plan_router
+from homeport.site.api.webhooks import webhooks_router
+from homeport.site.contact import Contact
+from homeport.site.loops import run_loops
+from homeport.site.parts import SiteParts
+from homeport.site.reception import Reception
+from homeport.site.settings import SiteSettings
+from homeport.wire.reports import encode
+
+
+@asynccontextmanager
+async def open_site(settings: SiteSettings, central: CentralLink | None = None) -> AsyncIterator["SiteApp"]:
+    """Runs the site while the body runs. `central` is given when it lives in the same process."""
+    stopping = Stopping()
+    async with AsyncExitStack() as stack:
+        site = await _parts(settings, central, stack)
+        http_port = None
+        if settings.http_address is not None:
+            listener = bind(*settings.http_address)
+            http_port = listener.getsockname()[1]
+            await stack.enter_async_context(http_server(_web(site, stopping), [listener], stopping))
+        grpc_port = None
+        if settings.grpc_address is not None:
+            grpc_port = await stack.enter_async_context(serve_nodes(site.reception, settings.grpc_address))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_loops, site)
+            yield SiteApp(site, grpc_port, http_port)
+            tasks.cancel_scope.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class SiteApp:
+    parts: SiteParts
+    grpc_port: int | None
+    http_port: int | None
+
+
+async def _parts(settings: SiteSettings, central: CentralLink | None, stack: AsyncExitStack) -> SiteParts:
+    clock = SystemClock()
+    store = await stack.enter_async_context(open_store(str(settings.data / "site.db")))
+    git = await open_repository(
+        settings.git_url,
+        settings.data / "deployments.git",
+        branch=settings.branch,
+        poll_seconds=settings.poll_seconds,
+    )
+    if central is None and settings.central_url is not None:
+        central = await stack.enter_async_context(open_central_link(settings.central_url))
+    async with store.read() as reader:
+        memory = await recall(reader, settings.name, clock.now(), clock.monotonic())
+    sessions = Sessions(settings.name, heartbeat_seconds=settings.heartbeat_seconds)
+    conductor = Conductor(
+        memory,
+        store,
+        clock,
+        encode=encode,
+        send=sessions.send_order,
+        stale_seconds=settings.stale_seconds,
+        lost_seconds=settings.lost_seconds,
+    )
+    return SiteParts(
+        settings=settings,
+        clock=clock,
+        store=store,
+        git=git,
+        conductor=conductor,
+        sessions=sessions,
+        reception=Reception(conductor, sessions, heartbeat_seconds=settings.heartbeat_seconds),
+        contact=Contact(has_central=central is not None),
+        central=central,
+        epoch=await epoch_of(store, RandomIds()),
+    )
+
+
+def _web(site: SiteParts, stopping: Stopping) -> FastAPI:
+    metrics = Metrics("site", site.store)
+    reading = Reading("site", site.store, site.clock, stopping, Watchfulness(), commit_value="applied_commit")
+    return build_web(
+        role="site",
+        description=f"Site {site.settings.name}: what runs here, with or without central.",
+        routers=[
+            health_router("site", site.contact.checks, metrics),
+            reading_router(reading),
+            nodes_router(site.reception),
+            plan_router(site.conductor),
+            webhooks_router(site.git),
+        ],
+        metrics=metrics,
+        guards=GuardSettings(),
+    )

@@ -1,0 +1,25 @@
+"""The parts of a running site, put together by `app.py` and used by its loops and routes."""
+
+from dataclasses import dataclass
+
+from homeport.fleet.conductor import Conductor
+from homeport.fleet.sessions import Sessions
+from homeport.ports import CentralLink, Clock, GitSource, Store
+from homeport.site.contact import Contact
+from homeport.site.reception import Reception
+from homeport.site.settings import SiteSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteParts:
+    settings: SiteSettings
+    clock: Clock
+    store: Store
+    git: GitSource
+    conductor: Conductor
+    sessions: Sessions
+    reception: Reception
+    """Where nodes arrive, those of the same process included."""
+    contact: Contact
+    central: CentralLink | None
+    epoch: str

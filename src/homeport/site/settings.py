@@ -1,0 +1,54 @@
+"""Everything that can be set for a site, read once at start."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from homeport.errors import InvalidInput, Problem
+from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteSettings:
+    name: SiteName
+    """Its folder in Git and its Margo deviceId. It never changes."""
+    data: Path
+    """The folder of the site's database and of its clone of the deployments repository."""
+    git_url: str
+    """The deployments repository: a URL or a local path."""
+    branch: str = "main"
+    poll_seconds: float = 30.0
+    """How often a remote repository is asked when nobody says that it moved. Central and webhooks do say so, so
+    this only bounds how long a lost word can matter."""
+    central_url: str | None = None
+    """Where central answers; None for a site on its own, or one that shares a process with central."""
+    http_address: tuple[str, int] | None = ("127.0.0.1", 8081)
+    """Where people and programs ask the site; None where another role of the process serves them."""
+    grpc_address: str | None = "127.0.0.1:50052"
+    """HOST:PORT that nodes dial; None when they live in the same process."""
+    heartbeat_seconds: float = 5.0
+    """How often nodes are asked to say that they live."""
+    stale_seconds: float = 15.0
+    """Three missed beats: long enough for a slow link, short enough to know of a dead machine soon."""
+    lost_seconds: float = 30.0
+    """Six missed beats: work under way on that node is given up, what is installed there stays counted on."""
+    sweep_seconds: float = 1.0
+    """How often silence is measured."""
+    report_seconds: float = 5.0
+    """How often central hears from the site when there is nothing to report."""
+    events_max: int = 100_000
+    """How many events the log keeps."""
+
+    def __post_init__(self) -> None:
+        if not re.match(SITE_NAME_PATTERN, self.name):
+            raise InvalidInput(
+                problems=[
+                    Problem("name", f'"{self.name}" is no name for a site: use small letters, digits and dashes')
+                ]
+            )
+        if not 0 < self.heartbeat_seconds < self.stale_seconds < self.lost_seconds:
+            raise InvalidInput(
+                problems=[
+                    Problem("heartbeat_seconds", "must be shorter than stale_seconds, and that than lost_seconds")
+                ]
+            )
