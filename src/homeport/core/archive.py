@@ -1,0 +1,176 @@
+"""The archive of a compose component: packed reproducibly, and taken apart only after every entry was judged.
+
+Pure: bytes in, values out. Margo's rules: one top-level directory with `compose.yaml` in it, no absolute names,
+nothing that leaves the directory, by name or by link; special permission bits are never kept. The limits are
+ours: an archive of a few kilobytes must not fill a node's disk.
+"""
+
+import gzip
+import io
+import posixpath
+import tarfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from homeport.errors import InvalidInput, TooLarge
+
+PACKED_SIZE_MAX: Final = 16 * 2**20
+SIZE_MAX: Final = 64 * 2**20
+RATIO_MAX: Final = 200
+RATIO_FREE_SIZE: Final = 2**20
+"""Below this size nobody is harmed, and small text files do pack very well."""
+ENTRY_COUNT_MAX: Final = 2_000
+COMPOSE_FILE: Final = "compose.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file, directory or link; `path` is relative to the archive's top-level directory."""
+
+    path: str
+    content: bytes = b""
+    link: str | None = None
+    """Where a symbolic link points, relative to the directory it is in."""
+    is_directory: bool = False
+    is_executable: bool = False
+
+
+def pack_archive(folder: str, files: Mapping[str, bytes]) -> bytes:
+    """Equal files give equal bytes: sorted, without times and owners."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        directories = {parent for path in files for parent in _parents(f"{folder}/{path}")}
+        for name in sorted({*directories, *(f"{folder}/{path}" for path in files)}):
+            member = tarfile.TarInfo(name)
+            if name in directories:
+                member.type, member.mode = tarfile.DIRTYPE, 0o755
+                tar.addfile(member)
+            else:
+                content = files[name.removeprefix(f"{folder}/")]
+                member.size = len(content)
+                member.mode = 0o755 if content.startswith(b"#!") else 0o644
+                tar.addfile(member, io.BytesIO(content))
+    return gzip.compress(buffer.getvalue(), mtime=0)
+
+
+def check_archive(content: bytes) -> tuple[Entry, ...]:
+    """What an archive holds, without its top-level directory. Raises InvalidInput or TooLarge, naming the entry."""
+    entries: dict[str, Entry] = {}
+    tops: set[str] = set()
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_unpacked(content)), mode="r:") as tar:
+            for entry in _entries(tar):
+                top, _, path = entry.path.partition("/")
+                tops.add(top)
+                if not path and not entry.is_directory:
+                    raise _bad(entry.path, "stands outside the one top-level directory that is allowed")
+                if not path:
+                    continue
+                if path in entries and not (entry.is_directory and entries[path].is_directory):
+                    raise _bad(entry.path, "is there twice")
+                entries[path] = Entry(path, entry.content, entry.link, entry.is_directory, entry.is_executable)
+    except (tarfile.TarError, EOFError, ValueError, UnicodeError) as error:
+        raise InvalidInput(f"The component's archive is damaged ({error}).") from error
+    if len(tops) > 1:
+        raise InvalidInput(f"The component's archive has {len(tops)} top-level entries; exactly one is allowed.")
+    if sum(len(entry.content) for entry in entries.values()) > SIZE_MAX:  # hard links repeat what they point to
+        raise TooLarge(f"The component's archive unpacks to more than {SIZE_MAX // 2**20} MiB.")
+    _check_links(entries)
+    if COMPOSE_FILE not in entries or entries[COMPOSE_FILE].is_directory or entries[COMPOSE_FILE].link is not None:
+        raise InvalidInput(
+            f"The component's archive has no {COMPOSE_FILE} in its top-level directory.",
+            hint="The file must have exactly this name; compose.yml and docker-compose.yaml are not read.",
+        )
+    return tuple(entries[path] for path in sorted(entries))
+
+
+def _parents(path: str) -> Iterator[str]:
+    while path := posixpath.dirname(path):
+        yield path
+
+
+def _unpacked(content: bytes) -> bytes:
+    if len(content) > PACKED_SIZE_MAX:
+        raise TooLarge(f"The component's archive is larger than {PACKED_SIZE_MAX // 2**20} MiB.")
+    limit = min(SIZE_MAX, max(RATIO_FREE_SIZE, RATIO_MAX * len(content)))
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+            unpacked = stream.read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidInput(f"The component's archive is not a whole tar.gz file ({error}).") from error
+    if len(unpacked) > limit:
+        raise TooLarge(f"The component's archive unpacks to more than {limit // 2**20} MiB.")
+    return unpacked
+
+
+def _entries(tar: tarfile.TarFile) -> Iterator[Entry]:
+    hard_link_sources: dict[str, bytes] = {}
+    count = 0
+    while (member := tar.next()) is not None:
+        count += 1
+        if count > ENTRY_COUNT_MAX:
+            raise TooLarge(f"The component's archive has more than {ENTRY_COUNT_MAX} entries.")
+        path = _safe_path(member.name)
+        if path == ".":
+            continue
+        executable = bool(member.mode & 0o111)
+        if member.isdir():
+            yield Entry(path, is_directory=True)
+        elif member.issym():
+            yield Entry(path, link=member.linkname)
+        elif member.islnk():
+            source = _safe_path(member.linkname)
+            if source not in hard_link_sources:
+                raise _bad(path, f"is a hard link to {source}, which is not a file before it")
+            yield Entry(path, hard_link_sources[source], is_executable=executable)
+        elif member.isreg() and member.sparse is None:
+            hard_link_sources[path] = _content(tar, member)
+            yield Entry(path, hard_link_sources[path], is_executable=executable)
+        else:
+            raise _bad(path, "is neither a file, a directory nor a link")
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = tar.extractfile(member)
+    content = stream.read() if stream and 0 <= member.size <= SIZE_MAX else b""
+    if len(content) != member.size:
+        raise _bad(member.name, "is cut off")
+    return content
+
+
+def _safe_path(name: str) -> str:
+    if name.startswith("/"):
+        raise _bad(name, "has an absolute name")
+    if ".." in name.split("/"):
+        raise _bad(name, "leaves its directory")
+    if not name or "\\" in name or any(ord(character) < 32 for character in name):
+        raise _bad(name, "has a character in its name that is not allowed")
+    return posixpath.normpath(name)
+
+
+def _check_links(entries: Mapping[str, Entry]) -> None:
+    """Links stay inside, and nothing leads through a link: judged by name, such a path could end anywhere."""
+    links = {path for path, entry in entries.items() if entry.link is not None}
+    for path, entry in entries.items():
+        if links & set(_parents(path)):
+            raise _bad(path, "lies below a link")
+        files_above = [each for each in _parents(path) if each in entries and not entries[each].is_directory]
+        if files_above:
+            raise _bad(path, f"lies below {files_above[0]}, which is a file")
+        if entry.link is None:
+            continue
+        if entry.link.startswith("/") or not entry.link:
+            raise _bad(path, f"is a link to {entry.link or 'nothing'}, outside the archive")
+        place = posixpath.dirname(path)
+        for step in entry.link.split("/"):
+            place = posixpath.normpath(posixpath.join(place, step))
+            if place == ".." or place.startswith("../"):
+                raise _bad(path, f"is a link to {entry.link}, outside the archive")
+            if place in links:
+                raise _bad(path, "is a link that leads through another link")
+
+
+def _bad(name: str, what: str) -> InvalidInput:
+    return InvalidInput(f"The component's archive is refused: {name[:200]!r} {what}.")
