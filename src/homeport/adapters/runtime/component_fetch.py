@@ -1,0 +1,42 @@
+"""Brings a component's archive from its registry to a node's disk, whole and checked."""
+
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from homeport.adapters.runtime.compose_files import ARTIFACT_TYPE, unpack
+from homeport.adapters.runtime.failures import disk_full, is_disk_full
+from homeport.core.model.deployment import ComponentSpec
+from homeport.errors import HomeportError, WorkFailed
+from homeport.ports import Artifact, Registry
+from homeport.vocabulary import Code
+
+
+async def fetch_component(registry: Registry, spec: ComponentSpec, folder: Path) -> None:
+    """Raises WorkFailed with COMPONENT_FETCH_FAILED or DISK_FULL."""
+    try:
+        with anyio.fail_after(spec.timeout_seconds):
+            artifact = await registry.pull(spec.repository, spec.revision)
+        content = _archive(artifact)
+        await anyio.to_thread.run_sync(partial(unpack, content, folder))
+    except TimeoutError as error:
+        raise _failed(spec, f"it took longer than {spec.timeout_seconds:.0f} s") from error
+    except HomeportError as error:
+        raise _failed(spec, str(error)) from error
+    except OSError as error:
+        if is_disk_full(str(error)):
+            raise disk_full(spec.name) from error
+        raise _failed(spec, str(error)) from error
+
+
+def _archive(artifact: Artifact) -> bytes:
+    if artifact.artifact_type != ARTIFACT_TYPE or len(artifact.layers) != 1:
+        raise HomeportError(f"it is not a compose component ({ARTIFACT_TYPE} with one layer)")
+    return artifact.layers[0].content
+
+
+def _failed(spec: ComponentSpec, reason: str) -> WorkFailed:
+    message = f"The component {spec.name} could not be fetched from {spec.repository}:{spec.revision}: {reason}"
+    return WorkFailed(Code.COMPONENT_FETCH_FAILED, message, source=spec.name)

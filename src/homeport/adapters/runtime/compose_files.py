@@ -1,0 +1,143 @@
+"""The files of one compose component on a node's disk: the fetched archive, and the override that marks its
+services.
+
+The archive of a revision is kept under a name made from repository and revision, so that a restart without uplink
+and a rollback find what they need. It appears there whole or not at all.
+"""
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from homeport.adapters.registry.archive import extract_archive
+from homeport.adapters.runtime.interpolation import escape, interpolate, parse_env_file
+from homeport.core.model.deployment import ComponentSpec, digest_of, digest_of_bytes
+from homeport.errors import InvalidInput
+from homeport.ports import Workload
+from homeport.vocabulary import DeploymentId, NodeId
+
+COMPOSE_FILE = "compose.yaml"
+OVERRIDE_FILE = "homeport.override.yaml"
+ARTIFACT_TYPE = "application/vnd.org.margo.component.compose+json"
+
+LABEL_DEPLOYMENT = "homeport.deployment"
+LABEL_COMPONENT = "homeport.component"
+LABEL_DIGEST = "homeport.digest"
+LABEL_NODE = "homeport.node"
+LABEL_SERVICES = "homeport.services"
+"""How many containers each service of the component should have: `web=1,worker=2`. Written on every container, so
+that the one that is left tells which are missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    name: str
+    image: str | None
+    """None where the compose tool gets it by itself: it is built, or must not be pulled."""
+    count: int
+
+
+def project_name(deployment_id: DeploymentId, component: str, node_id: NodeId) -> str:
+    """Compose accepts only lower-case letters, digits, dashes and underscores.
+
+    The node is part of it, since two nodes on one machine may use one engine for the same deployment.
+    """
+    safe = re.sub(r"[^a-z0-9_-]", "-", component.lower())
+    node = digest_of_bytes(node_id.encode()).removeprefix("sha256:")[:4]
+    return f"hp-{deployment_id.replace('-', '')[:12].lower()}-{safe}-{node}"
+
+
+def archive_folder(workload: Workload) -> Path:
+    """Where this revision's archive stands, or will stand."""
+    source = {"repository": workload.spec.repository, "revision": workload.spec.revision}
+    return workload.folder / digest_of(source).removeprefix("sha256:")[:12]
+
+
+def unpack(content: bytes, folder: Path) -> None:
+    """Raises InvalidInput for a bad archive, OSError for a full disk; leaves nothing half-written behind."""
+    beginning = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(beginning, ignore_errors=True)
+    beginning.mkdir(parents=True)
+    try:
+        extract_archive(content, beginning)
+        project_folder(beginning)
+        beginning.rename(folder)
+    except BaseException:
+        shutil.rmtree(beginning, ignore_errors=True)
+        raise
+
+
+def project_folder(folder: Path) -> Path:
+    """The folder that holds compose.yaml: the archive's one top-level directory."""
+    if (folder / COMPOSE_FILE).is_file():
+        return folder
+    found = [path.parent for path in folder.glob(f"*/{COMPOSE_FILE}")]
+    if len(found) != 1:
+        raise InvalidInput(f"The component's archive has no {COMPOSE_FILE} in its one top-level directory.")
+    return found[0]
+
+
+def read_services(project: Path, spec: ComponentSpec) -> tuple[Service, ...]:
+    """The services that `up` will start, with their images as the compose tool will see them."""
+    env_file = project / ".env"
+    environment = parse_env_file(env_file.read_text(errors="replace")) if env_file.is_file() else {}
+    environment |= spec.environment
+    try:
+        content = yaml.load((project / COMPOSE_FILE).read_bytes(), Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"{COMPOSE_FILE} is not valid YAML: {' '.join(str(error).split())}") from error
+    services = content.get("services") if isinstance(content, dict) else None
+    if not isinstance(services, dict) or not services:
+        raise InvalidInput(f"{COMPOSE_FILE} has no services.")
+    read = (_service(str(name), service or {}, environment) for name, service in services.items())
+    return tuple(service for service in read if service is not None)
+
+
+def write_override(project: Path, workload: Workload, node_id: NodeId, services: tuple[Service, ...]) -> Path:
+    """Labels and environment for every service, in a second compose file that the tool merges."""
+    spec = workload.spec
+    labels = {
+        LABEL_DEPLOYMENT: workload.deployment_id,
+        LABEL_COMPONENT: spec.name,
+        LABEL_DIGEST: spec.digest,
+        LABEL_NODE: node_id,
+        LABEL_SERVICES: ",".join(f"{service.name}={service.count}" for service in services),
+    }
+    added: dict[str, Any] = {"labels": {name: escape(value) for name, value in labels.items()}}
+    if spec.environment:
+        added["environment"] = {name: escape(value) for name, value in spec.environment.items()}
+    override: dict[str, Any] = {"services": {service.name: added for service in services}}
+    version = _version(project)
+    if version is not None:
+        # Compose 1 takes files with a version only together with files of the same version.
+        override = {"version": version, **override}
+    path = project / OVERRIDE_FILE
+    path.write_text(yaml.dump(override, Dumper=_PlainDumper, sort_keys=False))
+    return path
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes equal values out in full: an anchor in a generated file only puzzles its reader."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _version(project: Path) -> Any:
+    content = yaml.load((project / COMPOSE_FILE).read_bytes(), Loader=yaml.CSafeLoader)
+    return content.get("version")
+
+
+def _service(name: str, service: Mapping[str, Any], environment: Mapping[str, str]) -> Service | None:
+    if service.get("profiles"):
+        return None
+    deploy = service.get("deploy") or {}
+    count = interpolate(str(service.get("scale", deploy.get("replicas", 1))), environment)
+    pulls_by_itself = "build" in service or service.get("pull_policy") in ("never", "build")
+    image = interpolate(str(service.get("image", "")), environment)
+    return Service(name, image if image and not pulls_by_itself else None, int(count) if count.isdigit() else 1)

@@ -1,0 +1,160 @@
+"""The runtime `null`: runs nothing, and behaves in every other way like one that does.
+
+For tests, simulations and for trying things out. What "runs" is a journal of lines in its data folder, appended to
+at each change, so that ids survive a restart and a thousand deployments cost a thousand lines. Components can ask
+for misfortune: `x-homeport-extensions: {"null": {"fail": CODE, "unhealthy": true, "seconds": 0.2}}`.
+"""
+
+import json
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+import anyio
+
+from homeport.adapters.runtime.extensions import extension
+from homeport.errors import WorkFailed
+from homeport.ports import Container, Health, Observation, OnProgress, Workload
+from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
+
+FETCH_CODES = (Code.COMPONENT_FETCH_FAILED, Code.IMAGE_PULL_FAILED, Code.DISK_FULL)
+"""What goes wrong in `prepare`; the other codes go wrong in `apply`, or where their name says."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    id: str
+    digest: str
+    environment: Mapping[str, str]
+    started_at: str
+    fail: str
+
+
+class NullRuntime:
+    name = "null"
+    profile_types = (ProfileType.COMPOSE, ProfileType.HELM, ProfileType.CUSTOM)
+
+    def __init__(self, data: Path) -> None:
+        self._path = data / "null.jsonl"
+        self._running: dict[DeploymentId, dict[str, _Running]] = {}
+        self._journal: IO[str] | None = None
+
+    async def start(self) -> None:
+        if self._journal is not None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._running = _read(self._path)
+        _write(self._path, self._running)
+        self._journal = self._path.open("a")
+
+    async def close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    async def version(self) -> str:
+        return "1"
+
+    async def prepare(self, workload: Workload, on_progress: OnProgress) -> None:
+        wish = _wish(workload)
+        on_progress(Step.PULLING, f"pulling {workload.spec.name}", 0, 0)
+        if wish.get("fail") in FETCH_CODES:
+            raise _failed(workload.spec.name, Code(wish["fail"]))
+        on_progress(Step.PULLING, f"pulling {workload.spec.name}", 1, 1)
+
+    async def apply(self, workload: Workload, on_progress: OnProgress) -> None:
+        spec, wish = workload.spec, _wish(workload)
+        held = self._running.get(workload.deployment_id, {}).get(spec.name)
+        if held is not None and held.digest == spec.digest:
+            return
+        on_progress(Step.CREATING, f"creating {spec.name}", 0, 0)
+        await anyio.sleep(float(wish.get("seconds", 0)))
+        fail = str(wish.get("fail", ""))
+        if fail and fail not in (*FETCH_CODES, Code.REMOVE_FAILED, Code.HEALTH_CHECK_FAILED):
+            raise _failed(spec.name, Code(fail))
+        started = _Running(
+            id=f"null-{uuid.uuid4().hex[:12]}",
+            digest=spec.digest,
+            environment=dict(spec.environment),
+            started_at=datetime.now(UTC).isoformat(),
+            fail=fail,
+        )
+        self._running.setdefault(workload.deployment_id, {})[spec.name] = started
+        self._note(workload.deployment_id, spec.name, started)
+
+    async def observe(self, deployment_id: DeploymentId) -> Sequence[Observation]:
+        return [
+            Observation(
+                component=component,
+                digest=Digest(held.digest),
+                containers=(Container(held.id, component, running=True, started_at=held.started_at),),
+            )
+            for component, held in sorted(self._running.get(deployment_id, {}).items())
+        ]
+
+    async def health(self, workload: Workload) -> Health:
+        wish = _wish(workload)
+        if workload.spec.name not in self._running.get(workload.deployment_id, {}):
+            return Health(False, f"{workload.spec.name} is not running")
+        if wish.get("unhealthy") or wish.get("fail") == Code.HEALTH_CHECK_FAILED:
+            return Health(False, f"{workload.spec.name} is unhealthy, as its extension asks")
+        return Health(True)
+
+    async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
+        held = self._running.get(workload.deployment_id, {}).get(workload.spec.name)
+        lines = [f"{name}={value}\n" for name, value in sorted(held.environment.items())] if held else []
+        for line in lines[-tail:]:
+            yield line.encode()
+
+    async def remove(self, deployment_id: DeploymentId, component: str, *, remove_images: bool) -> None:
+        held = self._running.get(deployment_id, {}).get(component)
+        if held is None:
+            return
+        if held.fail == Code.REMOVE_FAILED:
+            raise _failed(component, Code.REMOVE_FAILED)
+        del self._running[deployment_id][component]
+        if not self._running[deployment_id]:
+            del self._running[deployment_id]
+        self._note(deployment_id, component, None)
+
+    def _note(self, deployment_id: DeploymentId, component: str, running: _Running | None) -> None:
+        assert self._journal is not None, "start() comes first"
+        self._journal.write(_line(deployment_id, component, running))
+        self._journal.flush()
+
+
+def _wish(workload: Workload) -> Mapping[str, Any]:
+    return extension(workload.spec, "null")
+
+
+def _failed(component: str, code: Code) -> WorkFailed:
+    return WorkFailed(code, f"{component} fails with {code}, as its extension asks.", source=component)
+
+
+def _line(deployment_id: DeploymentId, component: str, running: _Running | None) -> str:
+    return json.dumps([deployment_id, component, asdict(running) if running else None]) + "\n"
+
+
+def _read(path: Path) -> dict[DeploymentId, dict[str, _Running]]:
+    """The last line about a component wins. A line cut short by a crash is the last one, and is passed over."""
+    running: dict[DeploymentId, dict[str, _Running]] = {}
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        try:
+            deployment_id, component, held = json.loads(line)
+        except ValueError:
+            continue
+        running.setdefault(deployment_id, {}).pop(component, None)
+        if held is not None:
+            running[deployment_id][component] = _Running(**held)
+    return {deployment_id: components for deployment_id, components in running.items() if components}
+
+
+def _write(path: Path, running: Mapping[DeploymentId, Mapping[str, _Running]]) -> None:
+    """Rewrites the journal with only what still runs: once at each start, so that it does not grow for ever."""
+    lines = [_line(key, name, held) for key, components in running.items() for name, held in components.items()]
+    beginning = path.with_suffix(".new")
+    beginning.write_text("".join(lines))
+    beginning.replace(path)

@@ -1,0 +1,184 @@
+"""Runs native programs: components of profile `custom` with
+
+    x-homeport-extensions: {process: {command: [...], workdir: DIR, health: {...}}}
+
+A program outlives the node: a keeper process of its own holds its log and its exit code, and files in our data
+folder say which process it is. It runs as the node's user, without any confinement.
+"""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import anyio
+
+from homeport.adapters.runtime import child, process_keeper
+from homeport.adapters.runtime.checks import CheckHistory, is_due, record
+from homeport.adapters.runtime.failures import create_failed, disk_full
+from homeport.adapters.runtime.process_checks import run_probe
+from homeport.adapters.runtime.process_files import ProcessFolder, Program, boot_id, read_program
+from homeport.adapters.runtime.process_spec import read_spec
+from homeport.adapters.runtime.tail import last_lines
+from homeport.errors import WorkFailed
+from homeport.ports import Container, Health, Observation, OnProgress, Workload
+from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
+
+LOG_BYTES_MAX = 10 * 1024 * 1024
+STOP_SECONDS = 10.0
+START_SECONDS = 15.0
+KEEPER_SECONDS = 2.0
+KEPT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "TZ")
+
+
+class ProcessRuntime:
+    name = "process"
+    profile_types = (ProfileType.CUSTOM,)
+
+    def __init__(self, data: Path, environment: Mapping[str, str]) -> None:
+        self._folder = data / "process"
+        self._environment = {name: environment[name] for name in KEPT_VARIABLES if name in environment}
+        self._checks: dict[str, CheckHistory] = {}
+
+    async def start(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    async def close(self) -> None:
+        """Programs belong to their keepers, not to us."""
+
+    async def version(self) -> str:
+        return "1"
+
+    async def prepare(self, workload: Workload, on_progress: OnProgress) -> None:
+        spec = workload.spec
+        if spec.type not in self.profile_types:
+            message = f"The process runtime runs custom components; {spec.name} is of type {spec.type}."
+            raise WorkFailed(Code.UNSUPPORTED_TYPE, message, source=spec.name)
+        read_spec(spec)
+
+    async def apply(self, workload: Workload, on_progress: OnProgress) -> None:
+        await self.prepare(workload, on_progress)
+        folder = self._of(workload.deployment_id, workload.spec.name)
+        program = read_program(folder)
+        if program is not None and program.is_running:
+            if program.digest == workload.spec.digest:
+                return
+            on_progress(Step.STOPPING, f"stopping the running {workload.spec.name}", 0, 0)
+            await self._stop(program, folder, workload.spec.name)
+        on_progress(Step.CREATING, f"starting {workload.spec.name}", 0, 0)
+        await self._launch(workload, folder)
+
+    async def observe(self, deployment_id: DeploymentId) -> Sequence[Observation]:
+        parent = self._folder / deployment_id
+        folders = sorted(parent.iterdir()) if parent.is_dir() else []
+        programs = ((unquote(path.name), read_program(ProcessFolder(path))) for path in folders)
+        return [_observation(component, program) for component, program in programs if program is not None]
+
+    async def health(self, workload: Workload) -> Health:
+        spec, process = workload.spec, read_spec(workload.spec)
+        program = read_program(self._of(workload.deployment_id, spec.name))
+        if program is None:
+            return Health(False, f"{spec.name} is not running")
+        if not program.is_running:
+            code = "unknown" if program.exit_code is None else program.exit_code
+            return Health(False, f"{spec.name} ended with exit code {code}")
+        if process.probe is None:
+            return Health(True)
+        now = time.monotonic()
+        history = self._checks.get(program.id) or CheckHistory(since=now)
+        if is_due(history, process.rules, now):
+            passed, message = await run_probe(
+                process.probe,
+                seconds=process.rules.timeout_seconds,
+                environment={**self._environment, **spec.environment},
+            )
+            history = record(history, process.rules, passed=passed, message=message, now=time.monotonic())
+            self._checks[program.id] = history
+        return history.verdict
+
+    async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
+        log = self._of(workload.deployment_id, workload.spec.name).log
+        for line in last_lines((log.with_name(log.name + ".1"), log), tail):
+            yield line
+
+    async def remove(self, deployment_id: DeploymentId, component: str, *, remove_images: bool) -> None:
+        folder = self._of(deployment_id, component)
+        program = read_program(folder)
+        if program is not None:
+            await self._stop(program, folder, component)
+            self._checks.pop(program.id, None)
+        folder.remove()
+        parent = folder.path.parent
+        if parent.is_dir() and not any(parent.iterdir()):
+            parent.rmdir()
+
+    def _of(self, deployment_id: DeploymentId, component: str) -> ProcessFolder:
+        return ProcessFolder(self._folder / deployment_id / quote(component, safe=""))
+
+    async def _launch(self, workload: Workload, folder: ProcessFolder) -> None:
+        spec, process = workload.spec, read_spec(workload.spec)
+        workdir = Path(process.workdir) if process.workdir else workload.folder
+        config = {
+            "command": process.command,
+            "workdir": str(workdir),
+            "environment": {**self._environment, **spec.environment},
+            "state": str(folder.state),
+            "exit": str(folder.exit),
+            "log": str(folder.log),
+            "log_bytes_max": LOG_BYTES_MAX,
+            "identity": {
+                "digest": spec.digest,
+                "boot_id": boot_id(),
+                "started_at": datetime.now(UTC).isoformat(),
+            },
+        }
+        try:
+            workload.folder.mkdir(parents=True, exist_ok=True)
+            folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for path in (folder.exit, folder.state, folder.log):
+                path.unlink(missing_ok=True)
+            folder.config.touch(mode=0o600)
+            folder.config.write_text(json.dumps(config))
+        except OSError as error:
+            raise disk_full(spec.name) from error
+        keeper = [sys.executable, "-I", "-S", str(process_keeper.__file__), str(folder.config)]
+        # Not to be interrupted half-way: a program whose state file is not written yet would be lost to us.
+        with anyio.CancelScope(shield=True):
+            done = await child.run(keeper, environment=self._environment, seconds=START_SECONDS)
+        if done.exit_code != 0:
+            folder.state.unlink(missing_ok=True)
+            lines = done.errors.strip().splitlines()
+            raise create_failed(spec.name, lines[-1] if lines else "it gave no reason")
+
+    async def _stop(self, program: Program, folder: ProcessFolder, component: str) -> None:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            program.signal(number)
+            if await _becomes(lambda: not program.is_running, seconds=STOP_SECONDS):
+                # The keeper still has its last line to write, and would write it into the next program's folder.
+                await _becomes(folder.exit.exists, seconds=KEEPER_SECONDS)
+                return
+        message = f"{component} (process {program.pid}) does not end, even when killed."
+        raise WorkFailed(Code.REMOVE_FAILED, message, source=component)
+
+
+async def _becomes(true: Callable[[], bool], *, seconds: float) -> bool:
+    with anyio.move_on_after(seconds):
+        while not true():
+            await anyio.sleep(0.02)
+        return True
+    return False
+
+
+def _observation(component: str, program: Program) -> Observation:
+    container = Container(
+        id=program.id,
+        name=component,
+        running=program.is_running,
+        exit_code=program.exit_code,
+        started_at=program.started_at,
+    )
+    return Observation(component=component, digest=Digest(program.digest), containers=(container,))
