@@ -1,0 +1,8 @@
+"""Git: one remote repository and branch, through a bare clone of our own. See `homeport.ports.GitSource`."""
+
+from homeport.adapters.git.address import redact
+from homeport.adapters.git.bare import create_bare
+from homeport.adapters.git.mirror import Mirror
+from homeport.adapters.git.repository import Repository, open_repository, snapshot
+
+__all__ = ["Mirror", "Repository", "create_bare", "open_repository", "redact", "snapshot"]

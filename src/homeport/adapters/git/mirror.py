@@ -1,0 +1,166 @@
+"""A remote's ref, read through our clone: fetch, look, compare. Knows nothing of writing.
+
+Reading opens the clone anew each time (0.2 ms), in a worker thread: no handle is shared between threads or kept
+over a fetch, and a clone that had to be replaced is simply found in its place. What touches the remote goes one
+at a time, so that a fetch never takes back what a push has just recorded.
+"""
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import anyio
+import pygit2
+import structlog
+from anyio import to_thread
+
+from homeport.adapters.git import trees
+from homeport.adapters.git.address import Address
+from homeport.adapters.git.clone import DAMAGE, Tracked, beside, discard, make_clone, newest_commit, open_clone
+from homeport.adapters.git.failures import explain, too_slow
+from homeport.adapters.git.program import Outcome, run_git
+from homeport.errors import GitUnavailable
+from homeport.ports import TreeFile
+from homeport.vocabulary import Commit
+
+T = TypeVar("T")
+
+log = structlog.get_logger("homeport.git")
+
+UNTIDY_MAX = 500
+"""New objects, roughly, after which git is asked whether it wants to pack them."""
+
+TIDY_SECONDS_MAX = 120.0
+
+_NO_SUCH_REF = "couldn't find remote ref"
+_BROKEN_CLONE = re.compile(
+    r"not a git repository: '|bad object|corrupt|bad config|invalid sha1 pointer|missing (blob|tree|commit)"
+    r"|unable to read|cannot lock ref|Unable to create '.*\.lock'|did not send all necessary objects"
+)
+
+
+class Mirror:
+    """Reads one ref of one remote. Made by `snapshot`, and under every `Repository`."""
+
+    def __init__(
+        self, address: Address, clone: Path, tracked: Tracked, newest: Commit | None, *, timeout_seconds: float
+    ) -> None:
+        self.url = address.shown
+        """The remote's address as people may see it, without credentials."""
+        self._address = address
+        self._clone = clone.absolute()
+        self._tracked = tracked
+        self._timeout_seconds = timeout_seconds
+        self._head = newest
+        self._tip = newest
+        """What the remote had when we last heard of it; unlike `_head`, None again when its branch is gone."""
+        self._heard_at = float("-inf")
+        self._untidy = 0
+        self._clones_made = 0
+        self._remote_turn = anyio.Lock()
+
+    async def fetch(self) -> Commit | None:
+        async with self._remote_turn:
+            try:
+                tip = await self._fetch_into(self._clone)
+            except trees.Damaged as error:
+                tip = await self._replace_clone(str(error))
+            self._untidy += tip != self._tip
+            self._hear(tip)
+            if self._untidy > UNTIDY_MAX:
+                await self._tidy()
+            return tip
+
+    async def head(self) -> Commit | None:
+        return self._head
+
+    async def files(self, commit: Commit, folder: str, *, size_max: int) -> Sequence[TreeFile]:
+        return await self._read(partial(trees.read_files, commit=commit, folder=folder, size_max=size_max))
+
+    async def changed_paths(self, before: Commit | None, after: Commit, folder: str) -> Sequence[str]:
+        return await self._read(partial(trees.read_changed_paths, before=before, after=after, folder=folder))
+
+    async def is_ancestor(self, older: Commit, newer: Commit) -> bool:
+        return await self._read(partial(trees.is_ancestor, older=older, newer=newer))
+
+    async def log(self, commit: Commit) -> tuple[str, str, datetime]:
+        return await self._read(partial(trees.read_log, commit=commit))
+
+    def _hear(self, tip: Commit | None) -> None:
+        self._tip = tip
+        self._head = tip or self._head
+        self._heard_at = time.monotonic()
+
+    async def _read(self, work: Callable[[pygit2.Repository], T]) -> T:
+        """Runs `work` on the clone; a clone that turns out to be damaged is fetched anew, once."""
+        clones_made = self._clones_made
+        try:
+            return await to_thread.run_sync(self._work_on_clone, work)
+        except DAMAGE as error:
+            async with self._remote_turn:
+                if self._clones_made == clones_made:
+                    self._hear(await self._replace_clone(repr(error)))
+        try:
+            return await to_thread.run_sync(self._work_on_clone, work)
+        except DAMAGE as error:
+            raise GitUnavailable(f"The local copy of {self.url} cannot be read ({error}).") from error
+
+    def _work_on_clone(self, work: Callable[[pygit2.Repository], T]) -> T:
+        return work(open_clone(self._clone))
+
+    async def _fetch_into(self, clone: Path) -> Commit | None:
+        """Raises Damaged where the clone is at fault, GitUnavailable where the remote is."""
+        outcome = await self._run(
+            "fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "--no-write-fetch-head",
+            "--no-recurse-submodules", "origin", self._tracked.refspec, clone=clone,
+        )  # fmt: skip
+        if outcome.exit_code != 0:
+            if _NO_SUCH_REF in outcome.stderr:
+                return None
+            if _BROKEN_CLONE.search(outcome.stderr):
+                raise trees.Damaged(outcome.stderr) from explain(self._address, outcome.stderr)
+            raise explain(self._address, outcome.stderr)
+        try:
+            return await to_thread.run_sync(newest_commit, clone, self._tracked)
+        except DAMAGE as error:
+            raise trees.Damaged(repr(error)) from error
+
+    async def _replace_clone(self, reason: str) -> Commit | None:
+        """Fetches everything into a new clone and puts it in the place of the old one, which stays until then."""
+        log.warning("git clone damaged, fetching it anew", url=self.url, reason=reason.strip())
+        new = beside(self._clone)
+        try:
+            await to_thread.run_sync(make_clone, new, self._address, self._tracked)
+            tip = await self._fetch_into(new)
+            await to_thread.run_sync(self._put_in_place, new)
+        except DAMAGE as error:
+            raise explain(self._address, str(error)) from error
+        finally:
+            await to_thread.run_sync(partial(shutil.rmtree, new, ignore_errors=True))
+        return tip
+
+    def _put_in_place(self, new: Path) -> None:
+        kept = beside(new)  # outside the reach of `discard`, which removes leftovers of the old clone
+        new.replace(kept)
+        discard(self._clone)
+        kept.replace(self._clone)
+        self._clones_made += 1
+
+    async def _tidy(self) -> None:
+        """Packs what has piled up. It costs seconds at most, once in thousands of commits."""
+        self._untidy = 0
+        try:
+            await run_git(self._clone, "gc", "--auto", "--quiet", timeout_seconds=TIDY_SECONDS_MAX)
+        except TimeoutError:
+            log.warning("git clone could not be packed in time", url=self.url, seconds=TIDY_SECONDS_MAX)
+
+    async def _run(self, *arguments: str, clone: Path | None = None) -> Outcome:
+        try:
+            return await run_git(clone or self._clone, *arguments, timeout_seconds=self._timeout_seconds)
+        except TimeoutError as error:
+            raise too_slow(self._address, self._timeout_seconds) from error

@@ -1,0 +1,101 @@
+"""Runs the `git` program: for fetch, push and housekeeping, never for reading.
+
+It brings proxies, credential helpers and ssh, and it can be stopped: every run has a deadline, and a cancelled
+caller leaves no process behind. It never asks a question, for nobody is there to answer it.
+"""
+
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+
+from homeport.errors import GitUnavailable
+
+OUTPUT_BYTES_MAX = 64 * 1024
+"""What is kept of a run's output; an error says what it has to say in less."""
+
+ENDING_SECONDS = 2.0
+"""How long a stopped git may take to remove its lock files before it is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+async def run_git(clone: Path, *arguments: str, timeout_seconds: float) -> Outcome:
+    """Runs git on the bare repository `clone`. Raises TimeoutError after the deadline."""
+    try:
+        process = await anyio.open_process(
+            ["git", f"--git-dir={clone}", *arguments],
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            cwd="/",  # the clone may have vanished, and git shall be the one to say so
+            env=environment(os.environ),
+            start_new_session=True,  # away from the terminal: no prompt, and Ctrl-C reaches us alone
+        )
+    except FileNotFoundError as error:
+        raise GitUnavailable("The program git is not installed.", hint="Install it, e.g. apt install git.") from error
+    async with process:
+        try:
+            with anyio.fail_after(timeout_seconds):
+                return await _communicate(process)
+        finally:
+            if process.returncode is None:
+                await _end(process)
+
+
+def environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """People's own git settings and credentials apply; what would ask, translate or redirect does not."""
+    kept = {
+        name: value
+        for name, value in inherited.items()
+        if name not in {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "SSH_ASKPASS"}
+    }
+    kept.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
+    return kept | {
+        "GIT_TERMINAL_PROMPT": "0",
+        "GCM_INTERACTIVE": "never",
+        "GIT_ALLOW_PROTOCOL": "file:http:https:ssh:git",
+        "LC_ALL": "C",  # messages are told apart by their words
+    }
+
+
+async def _communicate(process: Process) -> Outcome:
+    assert process.stdout is not None and process.stderr is not None
+    stdout, stderr = bytearray(), bytearray()
+    async with anyio.create_task_group() as group:
+        group.start_soon(_collect, process.stdout, stdout)
+        group.start_soon(_collect, process.stderr, stderr)
+    exit_code = await process.wait()
+    return Outcome(exit_code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+
+
+async def _collect(stream: ByteReceiveStream, into: bytearray) -> None:
+    async for chunk in stream:
+        into += chunk[: OUTPUT_BYTES_MAX - len(into)]
+
+
+async def _end(process: Process) -> None:
+    """Ends git and what it started (ssh, the http helper), with time to remove its lock files."""
+    with anyio.CancelScope(shield=True):
+        _signal_group(process, signal.SIGTERM)
+        with anyio.move_on_after(ENDING_SECONDS):
+            await process.wait()
+        if process.returncode is None:
+            _signal_group(process, signal.SIGKILL)
+            await process.wait()
+
+
+def _signal_group(process: Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

@@ -1,0 +1,165 @@
+"""The deployments repository: what a mirror can read, and commits on top of what the remote has.
+
+A commit is an object in our clone until the remote has taken it; only then does any ref know it. The remote
+decides races: it refuses a push that is not on top of its newest commit, and then the caller decides again.
+"""
+
+import random
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from homeport.adapters.git.address import Address, parse_address
+from homeport.adapters.git.bare import checked_branch
+from homeport.adapters.git.changes import nest
+from homeport.adapters.git.clone import Tracked, prepare_clone
+from homeport.adapters.git.commits import write_commit
+from homeport.adapters.git.failures import explain, refused
+from homeport.adapters.git.mirror import Mirror
+from homeport.adapters.git.program import Outcome
+from homeport.adapters.git.watch import Watch
+from homeport.errors import GitUnavailable, PermanentError
+from homeport.ports import Change
+from homeport.vocabulary import Commit
+
+RECENT_SECONDS = 10.0
+"""A head heard of this recently is built on without asking first: one push instead of a fetch and a push."""
+
+RACES_MAX = 60
+PAUSE_SECONDS_MAX = 0.4
+"""Somebody wins every race, so with n writers n rounds are enough; the pauses keep them apart."""
+
+_RACE = re.compile(
+    r"fetch first|non-fast-forward|stale info|failed to update ref|cannot lock ref|incorrect old value"
+    r"|reference already exists|but expected|failed to lock"
+)
+
+Decide = Callable[[Commit | None], Awaitable[Sequence[Change]]]
+
+
+async def open_repository(
+    url: str, clone: Path, *, branch: str = "main", poll_seconds: float = 30.0, timeout_seconds: float = 30.0
+) -> "Repository":
+    """Needs no network: a site starts with its remote gone. `clone` is made, or made anew, as needed."""
+    address, tracked = parse_address(url), Tracked(checked_branch(branch))
+    newest = await to_thread.run_sync(prepare_clone, clone, address, tracked)
+    watch = Watch(address.folder, tracked.reference, poll_seconds=poll_seconds)
+    return Repository(address, clone, tracked, newest, watch=watch, timeout_seconds=timeout_seconds)
+
+
+async def snapshot(
+    url_or_path: str, clone: Path, *, branch: str | None = None, timeout_seconds: float = 30.0
+) -> tuple[Commit | None, Mirror]:
+    """Any repository as it is now, to be read: its default branch (a checkout's current one) or `branch`."""
+    address = parse_address(url_or_path)
+    tracked = Tracked("HEAD" if branch is None else checked_branch(branch))
+    newest = await to_thread.run_sync(prepare_clone, clone, address, tracked)
+    mirror = Mirror(address, clone, tracked, newest, timeout_seconds=timeout_seconds)
+    return await mirror.fetch(), mirror
+
+
+class Repository(Mirror):
+    """`ports.GitSource`. Writers of one process take turns; those of others are met in the push."""
+
+    def __init__(
+        self,
+        address: Address,
+        clone: Path,
+        tracked: Tracked,
+        newest: Commit | None,
+        *,
+        watch: Watch,
+        timeout_seconds: float,
+    ) -> None:
+        super().__init__(address, clone, tracked, newest, timeout_seconds=timeout_seconds)
+        self._watch = watch
+        self._writer_turn = anyio.Lock()
+
+    def watch(self) -> AsyncIterator[None]:
+        return self._watch.moves()
+
+    def nudge(self) -> None:
+        self._watch.ring()
+
+    async def commit(self, decide: Decide, *, message: str, author: str) -> Commit | None:
+        async with self._writer_turn:
+            started_at = time.monotonic()
+            if started_at - self._heard_at > RECENT_SECONDS:
+                await self.fetch()
+            for race in range(RACES_MAX):
+                base = self._tip
+                try:
+                    made = await self._make(decide, base, message=message, author=author)
+                except PermanentError:
+                    if await self._is_newest(base, since=started_at):
+                        raise
+                    continue
+                if made is None:
+                    if await self._is_newest(base, since=started_at):
+                        return None
+                    continue
+                if await self._push(made):
+                    return made
+                await anyio.sleep(random.uniform(0, min(PAUSE_SECONDS_MAX, 0.02 * 2**race)))
+                await self.fetch()
+        raise GitUnavailable(
+            f"The Git repository {self.url} moved {RACES_MAX} times while a change was made to it.",
+            hint="Others are writing to it without a pause; try again.",
+        )
+
+    async def _is_newest(self, base: Commit | None, *, since: float) -> bool:
+        """To refuse, or to find nothing to do, takes certainty; a head that was only believed is asked for."""
+        if self._heard_at < since:
+            await self.fetch()
+        return self._tip == base
+
+    async def _make(self, decide: Decide, base: Commit | None, *, message: str, author: str) -> Commit | None:
+        changes = await decide(base)
+        if not changes:
+            return None
+        self._untidy += len(changes)
+        return await self._read(
+            partial(write_commit, base=base, changes=nest(changes), message=message, author=author)
+        )
+
+    async def _push(self, made: Commit) -> bool:
+        """False when somebody else was faster. Raises GitUnavailable when the remote refuses or is gone."""
+        async with self._remote_turn:
+            self._heard_at = float("-inf")  # until its answer is here, nobody knows what the remote has
+            outcome = await self._run(
+                "push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags",
+                "--recurse-submodules=no", "origin", f"{made}:{self._tracked.reference}",
+            )  # fmt: skip
+            if outcome.exit_code == 0:
+                self._hear(made)
+                return True
+        reason = rejection(outcome)
+        if reason is None:
+            return await self._has_landed(made, explain(self._address, outcome.stderr))
+        if _RACE.search(reason):
+            return False
+        raise refused(self._address, reason, outcome.stderr)
+
+    async def _has_landed(self, made: Commit, failure: GitUnavailable) -> bool:
+        """A connection lost in a push leaves open whether it came through; the remote knows."""
+        try:
+            tip = await self.fetch()
+        except GitUnavailable:
+            raise failure from None
+        if tip is None or not await self.is_ancestor(made, tip):
+            raise failure
+        return True
+
+
+def rejection(outcome: Outcome) -> str | None:
+    """The reason of the line that `push --porcelain` prints for a ref that was not taken; None without one."""
+    for line in outcome.stdout.splitlines():
+        match = re.match(r"!\t[^\t]*\t\[[^\]]*\] ?\(?(?P<reason>.*?)\)?$", line)
+        if match:
+            return match["reason"]
+    return None

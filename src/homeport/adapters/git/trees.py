@@ -1,0 +1,143 @@
+"""Reads commits and trees, without a checkout. Synchronous; callers run it in a worker thread.
+
+An absent commit is NotFound. An object that a present commit needs and that cannot be read is Damaged: the clone
+has lost something, and the remote still has it.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+
+import pygit2
+from pygit2.enums import FileMode
+
+from homeport.errors import NotFound, TooLarge
+from homeport.ports import TreeFile
+from homeport.vocabulary import Commit
+
+DEPTH_MAX = 64
+FILES_MAX = 200_000
+BYTES_MAX = 512 * 1024 * 1024
+"""Bounds of one reading, so that a hostile tree costs an error and not the process."""
+
+Entries = dict[str, tuple[pygit2.Oid, int]]
+
+
+class Damaged(Exception):
+    """An object that must be in the clone cannot be read."""
+
+
+def find_commit(repository: pygit2.Repository, commit: Commit) -> pygit2.Commit:
+    try:
+        found: object = repository.get(pygit2.Oid(hex=commit))
+    except ValueError as error:
+        raise NotFound(f'"{commit}" is not the id of a commit.') from error
+    if not isinstance(found, pygit2.Commit):
+        raise NotFound(f"There is no commit {commit}.")
+    return found
+
+
+def find_tree(repository: pygit2.Repository, object_id: pygit2.Oid) -> pygit2.Tree:
+    found: object = repository.get(object_id)
+    if not isinstance(found, pygit2.Tree):
+        raise Damaged(f"tree {object_id} is missing")
+    return found
+
+
+def read_files(repository: pygit2.Repository, commit: Commit, folder: str, size_max: int) -> Sequence[TreeFile]:
+    files, bytes_left = [], BYTES_MAX
+    for path, blob_id in _blobs(repository, _folder(repository, find_commit(repository, commit), folder), folder):
+        content = bytes(memoryview(_blob(repository, blob_id))[: size_max + 1])
+        files.append(TreeFile(path, content))
+        bytes_left -= len(content)
+        if bytes_left < 0:
+            raise TooLarge(f'The files below "{folder}" hold more than {BYTES_MAX // 2**20} MiB.')
+    return sorted(files, key=lambda file: file.path)
+
+
+def read_changed_paths(
+    repository: pygit2.Repository, before: Commit | None, after: Commit, folder: str
+) -> Sequence[str]:
+    """Equal subtrees are passed over unread, so the cost follows what changed."""
+    old = _folder(repository, find_commit(repository, before), folder) if before else None
+    new = _folder(repository, find_commit(repository, after), folder)
+    return sorted(islice(_differences(repository, old, new, _prefix(folder), DEPTH_MAX), FILES_MAX + 1))
+
+
+def is_ancestor(repository: pygit2.Repository, older: Commit, newer: Commit) -> bool:
+    """False, too, where one of them is not here: nothing is known to lead from the one to the other."""
+    try:
+        old, new = find_commit(repository, older), find_commit(repository, newer)
+    except NotFound:
+        return False
+    return old.id == new.id or repository.descendant_of(new.id, old.id)
+
+
+def read_log(repository: pygit2.Repository, commit: Commit) -> tuple[str, str, datetime]:
+    found = find_commit(repository, commit)
+    return found.message.rstrip("\n"), found.author.name, datetime.fromtimestamp(found.commit_time, UTC)
+
+
+def _folder(repository: pygit2.Repository, commit: pygit2.Commit, folder: str) -> pygit2.Tree | None:
+    """The tree at `folder`; None where there is none, or something that is not a folder."""
+    tree = find_tree(repository, commit.tree_id)
+    for name in _prefix(folder).split("/")[:-1]:
+        if name not in tree or tree[name].filemode != FileMode.TREE:
+            return None
+        tree = find_tree(repository, tree[name].id)
+    return tree
+
+
+def _prefix(folder: str) -> str:
+    names = [name for name in folder.split("/") if name not in {"", "."}]
+    return "".join(f"{name}/" for name in names)
+
+
+def _blobs(repository: pygit2.Repository, tree: pygit2.Tree | None, folder: str) -> Iterator[tuple[str, pygit2.Oid]]:
+    """Path and id of every regular file, bounded in number and depth."""
+    count = 0
+    waiting = [(tree, _prefix(folder), 0)] if tree is not None else []
+    while waiting:
+        current, prefix, depth = waiting.pop()
+        if depth > DEPTH_MAX:
+            raise TooLarge(f'"{prefix}" nests more than {DEPTH_MAX} folders.')
+        for name, (object_id, mode) in _entries(current).items():
+            count += 1
+            if count > FILES_MAX:
+                raise TooLarge(f'There are more than {FILES_MAX} files below "{folder}".')
+            if mode == FileMode.TREE:
+                waiting.append((find_tree(repository, object_id), f"{prefix}{name}/", depth + 1))
+            elif mode in {FileMode.BLOB, FileMode.BLOB_EXECUTABLE}:
+                yield f"{prefix}{name}", object_id
+
+
+def _differences(
+    repository: pygit2.Repository, old: pygit2.Tree | None, new: pygit2.Tree | None, prefix: str, depth_left: int
+) -> Iterator[str]:
+    if depth_left < 0:
+        raise TooLarge(f'"{prefix}" nests more than {DEPTH_MAX} folders.')
+    before, after = _entries(old), _entries(new)
+    for name in before.keys() | after.keys():
+        was, now = before.get(name), after.get(name)
+        if was == now:
+            continue
+        trees = [
+            find_tree(repository, entry[0]) if entry and entry[1] == FileMode.TREE else None for entry in (was, now)
+        ]
+        if any(entry is not None and entry[1] != FileMode.TREE for entry in (was, now)):
+            yield f"{prefix}{name}"
+        if any(tree is not None for tree in trees):
+            yield from _differences(repository, trees[0], trees[1], f"{prefix}{name}/", depth_left - 1)
+
+
+def _entries(tree: pygit2.Tree | None) -> Entries:
+    if tree is None:
+        return {}
+    return {(entry.raw_name or b"").decode(errors="replace"): (entry.id, int(entry.filemode)) for entry in tree}
+
+
+def _blob(repository: pygit2.Repository, object_id: pygit2.Oid) -> pygit2.Blob:
+    found: object = repository.get(object_id)
+    if not isinstance(found, pygit2.Blob):
+        raise Damaged(f"blob {object_id} is missing")
+    return found

@@ -1,0 +1,358 @@
+"""What every `GitSource` does, over a path, a file URL and HTTP."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import anyio
+import pytest
+
+from homeport.errors import Conflict, InvalidInput, NotFound
+from homeport.ports import Change, GitSource, TreeFile
+from homeport.vocabulary import Commit
+from tests.conformance.git.conftest import Open, Remote
+from tests.support.git import Person, git
+
+pytestmark = pytest.mark.anyio
+
+Decide = Callable[[Commit | None], Awaitable[Sequence[Change]]]
+
+
+def writing(**files: str | None) -> Decide:
+    """Decides on these files whatever is there; `__` in a name stands for a slash."""
+
+    async def decide(_head: Commit | None) -> Sequence[Change]:
+        return [
+            Change(name.replace("__", "/"), None if text is None else text.encode()) for name, text in files.items()
+        ]
+
+    return decide
+
+
+async def put(source: GitSource, path: str, text: str | None) -> Commit | None:
+    async def decide(_head: Commit | None) -> Sequence[Change]:
+        return [Change(path, None if text is None else text.encode())]
+
+    return await source.commit(decide, message=f"change {path}", author="tester")
+
+
+async def contents(source: GitSource, commit: Commit | None, folder: str = "") -> dict[str, str]:
+    assert commit is not None
+    return {file.path: file.content.decode() for file in await source.files(commit, folder, size_max=1000)}
+
+
+async def test_a_remote_without_the_branch_has_no_newest_commit(open_one: Open) -> None:
+    source = await open_one()
+    assert await source.fetch() is None
+    assert await source.head() is None
+
+
+async def test_the_first_commit_makes_the_branch_of_an_empty_remote(open_one: Open, remote: Remote) -> None:
+    source = await open_one()
+    commit = await put(source, "deployments/home/site.yaml", "site: home\n")
+    assert git("rev-parse", "main", cwd=remote.path) == commit == await source.head() == await source.fetch()
+    assert await contents(source, commit) == {"deployments/home/site.yaml": "site: home\n"}
+
+
+async def test_a_persons_push_is_fetched(open_one: Open, person: Person) -> None:
+    source = await open_one()
+    person.write("deployments/home/a.yaml", "a\n")
+    pushed = person.push()
+    assert await source.head() is None
+    assert await source.fetch() == pushed == await source.head()
+
+
+async def test_our_commit_reaches_a_person(open_one: Open, person: Person) -> None:
+    await put(await open_one(), "deployments/home/a.yaml", "a\n")
+    person.pull()
+    assert person.read("deployments/home/a.yaml") == "a\n"
+    assert git("log", "-1", "--format=%an <%ae> %s", cwd=person.folder) == (
+        "tester <tester@homeport.invalid> change deployments/home/a.yaml"
+    )
+    git("fsck", "--strict", cwd=person.folder)
+
+
+async def test_a_branch_other_than_main_is_followed(open_one: Open, remote: Remote, tmp_path: Path) -> None:
+    source = await open_one(branch="fleet/live")
+    commit = await put(source, "a", "1")
+    assert git("rev-parse", "fleet/live", cwd=remote.path) == commit
+    other = Person(str(remote.path), tmp_path / "other", branch="fleet/live")
+    other.write("a", "2")
+    assert other.push() == await source.fetch()
+
+
+async def test_changes_write_replace_and_remove_nested_files(open_one: Open) -> None:
+    source = await open_one()
+    await source.commit(writing(a="1", b__c__d="2", b__e="3"), message="first", author="tester")
+    commit = await source.commit(writing(a="one", b__c__d=None, f__g="4"), message="second", author="tester")
+    assert await contents(source, commit) == {"a": "one", "b/e": "3", "f/g": "4"}
+
+
+async def test_a_folder_vanishes_with_its_last_file(open_one: Open, remote: Remote) -> None:
+    source = await open_one()
+    await source.commit(writing(a__b__c="1", d="2"), message="first", author="tester")
+    await put(source, "a/b/c", None)
+    assert git("ls-tree", "--name-only", "main", cwd=remote.path) == "d"
+    last = await put(source, "d", None)
+    assert await contents(source, last) == {}
+
+
+async def test_no_changes_make_no_commit(open_one: Open) -> None:
+    source = await open_one()
+    first = await put(source, "a", "1")
+    assert await source.commit(writing(), message="nothing", author="tester") is None
+    assert await put(source, "a", "1") is None
+    assert await put(source, "missing/file", None) is None
+    assert await source.fetch() == first
+
+
+async def test_to_do_nothing_is_decided_on_the_remotes_newest_commit(open_one: Open, person: Person) -> None:
+    source = await open_one()
+    await put(source, "a", "1")
+    person.pull()
+    person.remove("a")
+    person.push()
+    assert await put(source, "a", "1") is not None, "the file is gone by now, so writing it is a change"
+
+
+async def test_a_refusal_is_decided_on_the_remotes_newest_commit(open_one: Open, person: Person) -> None:
+    source = await open_one()
+    await put(source, "a", "1")
+    person.pull()
+    person.write("b", "2")
+    person.push()
+
+    async def decide(head: Commit | None) -> Sequence[Change]:
+        if "b" not in await contents(source, head):
+            raise NotFound("There is no b.")
+        return [Change("b", None)]
+
+    assert await contents(source, await source.commit(decide, message="remove b", author="tester")) == {"a": "1"}
+
+
+async def test_an_error_of_the_decision_reaches_the_caller_and_changes_nothing(open_one: Open) -> None:
+    source = await open_one()
+    first = await put(source, "a", "1")
+
+    async def decide(_head: Commit | None) -> Sequence[Change]:
+        raise Conflict("No.")
+
+    with pytest.raises(Conflict):
+        await source.commit(decide, message="no", author="tester")
+    assert await source.fetch() == first
+
+
+async def test_the_decision_is_asked_again_on_top_of_a_faster_writer(open_one: Open, person: Person) -> None:
+    source = await open_one()
+    await put(source, "a", "1")
+    person.pull()
+    heads: list[Commit | None] = []
+
+    async def decide(head: Commit | None) -> Sequence[Change]:
+        heads.append(head)
+        if len(heads) == 1:
+            person.write("theirs", "x")
+            person.push()
+        return [Change("ours", f"attempt {len(heads)}".encode())]
+
+    commit = await source.commit(decide, message="ours", author="tester")
+    assert await contents(source, commit) == {"a": "1", "ours": "attempt 2", "theirs": "x"}
+    assert len(set(heads)) == 2
+    assert heads[1] is not None and await source.is_ancestor(heads[1], Commit(str(commit)))
+
+
+async def test_twenty_writers_with_their_own_clones_lose_no_commit(open_one: Open, remote: Remote) -> None:
+    async def write(number: int) -> None:
+        source = await open_one(f"clone-{number}")
+        assert await put(source, f"deployments/site-{number}/a.yaml", str(number)) is not None
+
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(write, number)
+    assert git("rev-list", "--count", "main", cwd=remote.path) == "20"
+    assert len(git("ls-tree", "-r", "--name-only", "main", cwd=remote.path).splitlines()) == 20
+
+
+async def test_twenty_writers_through_one_clone_lose_no_commit(open_one: Open, remote: Remote) -> None:
+    source = await open_one()
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(put, source, f"file-{number}", str(number))
+    assert git("rev-list", "--count", "main", cwd=remote.path) == "20"
+    assert len(await contents(source, await source.head())) == 20
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "/etc/passwd", "../up", "a/../../b", "a//b", "a/", "./a", ".git/config", "a/.GIT/hooks/x", "git~1/x",
+     ".git./x", "a\\b", "a\nb", "a\0b", "/".join("x" * 40)],
+)  # fmt: skip
+async def test_a_path_that_leaves_the_repository_is_refused(open_one: Open, path: str) -> None:
+    source = await open_one()
+    with pytest.raises(InvalidInput):
+        await put(source, path, "x")
+    assert await source.fetch() is None
+
+
+async def test_a_file_and_a_folder_do_not_share_a_path(open_one: Open) -> None:
+    source = await open_one()
+    first = await put(source, "a/b", "1")
+    for changes in (writing(a="x"), writing(a__b__c="x"), writing(c="x", c__d="x"), writing(c__d="x", c="x")):
+        with pytest.raises(InvalidInput):
+            await source.commit(changes, message="no", author="tester")
+    assert await source.fetch() == first
+
+
+async def test_files_are_those_below_the_folder_sorted_by_path(open_one: Open) -> None:
+    source = await open_one()
+    files = writing(a__z="1", a__b__c="2", a__b="3", ab__c="4", b="5")
+    with pytest.raises(InvalidInput):
+        await source.commit(files, message="b is both", author="tester")
+    commit = await source.commit(
+        writing(a__z="1", a__b__c="2", **{"a__b-d": "3", "ab__c": "4", "b": "5"}), message="m", author="tester"
+    )
+    assert commit is not None
+    for folder in ("a", "a/", "/a", "./a"):
+        assert [file.path for file in await source.files(commit, folder, size_max=9)] == ["a/b-d", "a/b/c", "a/z"]
+    assert await source.files(commit, "b", size_max=9) == [], "a file is no folder"
+    assert await source.files(commit, "nowhere", size_max=9) == []
+    assert len(await source.files(commit, "", size_max=9)) == 5
+
+
+async def test_a_file_above_the_limit_has_one_byte_more_than_the_limit(open_one: Open) -> None:
+    source = await open_one()
+    commit = await source.commit(writing(at="x" * 10, above="x" * 11, far="x" * 5000), message="m", author="tester")
+    assert commit is not None
+    assert await source.files(commit, "", size_max=10) == [
+        TreeFile("above", b"x" * 11),
+        TreeFile("at", b"x" * 10),
+        TreeFile("far", b"x" * 11),
+    ]
+
+
+async def test_links_are_passed_over_and_programs_are_files(open_one: Open, person: Person) -> None:
+    source = await open_one()
+    person.write("folder/plain", "1")
+    person.write("folder/program", "2")
+    (person.folder / "folder/program").chmod(0o755)
+    (person.folder / "folder/link").symlink_to("/etc/passwd")
+    (person.folder / "linked").symlink_to("folder")
+    git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},folder/submodule", cwd=person.folder)
+    git("add", "--all", ":!folder/submodule", cwd=person.folder)
+    git("commit", "--quiet", "--message", "all kinds", cwd=person.folder)
+    git("push", "--quiet", "origin", "HEAD:refs/heads/main", cwd=person.folder)
+    commit = await source.fetch()
+    assert await contents(source, commit, "folder") == {"folder/plain": "1", "folder/program": "2"}
+    assert await contents(source, commit, "linked") == {}
+
+
+async def test_changed_paths_are_added_changed_and_removed_ones(open_one: Open) -> None:
+    source = await open_one()
+    before = await source.commit(writing(d__s__a="1", d__s__b="1", d__t__c="1", e="1"), message="m", author="t")
+    after = await source.commit(writing(d__s__a="2", d__s__b=None, d__u__n="1", e="2"), message="m", author="t")
+    assert before is not None and after is not None
+    assert await source.changed_paths(before, after, "d") == ["d/s/a", "d/s/b", "d/u/n"]
+    assert await source.changed_paths(before, after, "d/s") == ["d/s/a", "d/s/b"]
+    assert await source.changed_paths(before, after, "d/t") == []
+    assert await source.changed_paths(before, after, "") == ["d/s/a", "d/s/b", "d/u/n", "e"]
+    assert await source.changed_paths(None, before, "d/s") == ["d/s/a", "d/s/b"]
+    assert await source.changed_paths(after, before, "d/u") == ["d/u/n"]
+
+
+async def test_a_file_that_becomes_a_folder_counts_with_what_is_in_it(open_one: Open, person: Person) -> None:
+    source = await open_one()
+    person.write("d/x", "1")
+    before = Commit(person.push())
+    person.remove("d/x")
+    person.write("d/x/y", "1")
+    after = Commit(person.push())
+    await source.fetch()
+    assert await source.changed_paths(before, after, "d") == ["d/x", "d/x/y"]
+
+
+async def test_rewritten_history_is_fetched_and_is_no_descendant(open_one: Open, person: Person) -> None:
+    source = await open_one()
+    person.write("a", "1")
+    first = Commit(person.push())
+    person.write("a", "2")
+    second = Commit(person.push())
+    assert await source.fetch() == second
+    assert await source.is_ancestor(first, second)
+    assert await source.is_ancestor(second, second)
+    assert not await source.is_ancestor(second, first)
+    git("commit", "--quiet", "--amend", "--message", "rewritten", cwd=person.folder)
+    rewritten = Commit(person.push("on top", force=True))
+    assert await source.fetch() == rewritten
+    assert await source.is_ancestor(first, rewritten)
+    assert not await source.is_ancestor(second, rewritten)
+    assert await contents(source, second) == {"a": "2"}, "what was applied can still be read"
+
+
+async def test_a_commit_that_is_not_here_is_nobodys_ancestor_and_not_found(open_one: Open) -> None:
+    source = await open_one()
+    head = await put(source, "a", "1")
+    assert head is not None
+    for unknown in (Commit("1" * 40), Commit("nonsense"), Commit("")):
+        assert not await source.is_ancestor(unknown, head)
+        with pytest.raises(NotFound):
+            await source.files(unknown, "", size_max=1)
+        with pytest.raises(NotFound):
+            await source.log(unknown)
+
+
+async def test_a_branch_that_was_deleted_is_none_and_what_was_fetched_stays(
+    open_one: Open, person: Person, remote: Remote
+) -> None:
+    source = await open_one()
+    person.write("a", "1")
+    pushed = Commit(person.push())
+    await source.fetch()
+    git("update-ref", "-d", "refs/heads/main", cwd=remote.path)
+    assert await source.fetch() is None
+    assert await source.head() == pushed
+    assert await contents(source, pushed) == {"a": "1"}
+
+
+async def test_the_log_tells_message_author_and_time(open_one: Open) -> None:
+    source = await open_one()
+    commit = await source.commit(writing(a="1"), message="deploy hello\n\nfor a reason", author="Ann <b> Lee\n")
+    assert commit is not None
+    message, author, when = await source.log(commit)
+    assert (message, author) == ("deploy hello\n\nfor a reason", "Ann b Lee")
+    assert abs(datetime.now(UTC) - when) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("author", ["", "  ", "<>", "...", "Zoë Ünï", "token:ci/deploy"])
+async def test_any_author_can_commit(open_one: Open, remote: Remote, author: str) -> None:
+    assert await (await open_one()).commit(writing(a="1"), message="m", author=author) is not None
+    git("fsck", "--strict", cwd=remote.path)
+
+
+async def test_a_clone_is_used_again_after_a_restart(open_one: Open) -> None:
+    commit = await put(await open_one(), "a", "1")
+    again = await open_one()
+    assert await again.head() == commit
+    assert await contents(again, commit) == {"a": "1"}
+
+
+async def test_a_nudge_wakes_every_watcher_at_once_and_nudges_add_up(open_one: Open) -> None:
+    source = await open_one(poll_seconds=600)
+    first, second = source.watch(), source.watch()
+    with anyio.fail_after(2):
+        await anext(first)
+        await anext(second)
+        source.nudge()
+        source.nudge()
+        await anext(first)
+        await anext(second)
+    with anyio.move_on_after(0.2) as scope:
+        await anext(first)
+    assert scope.cancelled_caught, "two nudges are one look"
+
+
+async def test_without_any_nudge_the_poll_comes(open_one: Open) -> None:
+    source = await open_one(poll_seconds=0.2)
+    watch = source.watch()
+    with anyio.fail_after(3):
+        for _ in range(3):
+            await anext(watch)
