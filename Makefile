@@ -1,0 +1,31 @@
+# The commands of this repository. Each prepares what it needs by itself.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench install docs
+
+help:           ## Show this list.
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo:           ## A running fleet of one with an app in it; ONCE=1 checks it, cleans up and exits.
+	@scripts/setup
+	@.venv/bin/python scripts/demo $(if $(ONCE),--once)
+
+test:           ## Everything, with the real Podman, Git, registry and PostgreSQL.
+	@scripts/setup --test
+	@.venv/bin/python scripts/test
+
+check:          ## Format, types, imports, generated files, unit and property tests; under a minute.
+	@scripts/setup --dev
+	@.venv/bin/python scripts/check
+
+bench:          ## Measure start-up, memory and push to INSTALLED beside the numbers to reach.
+	@scripts/setup --test
+	@.venv/bin/python scripts/bench
+
+install:        ## Install the homeport command into .venv and say how to use it.
+	@scripts/setup
+	@echo "  homeport is at $(CURDIR)/.venv/bin/homeport"
+	@echo "  Try:  .venv/bin/homeport doctor     or put it on your path:  export PATH=\"$(CURDIR)/.venv/bin:\$$PATH\""
+
+docs:           ## Generate the reference pages that are compared by a test.
+	@scripts/setup --dev
+	@.venv/bin/python scripts/generate-docs

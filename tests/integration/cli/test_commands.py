@@ -1,0 +1,266 @@
+"""What the commands send and what they print, against real HTTP."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from homeport.serving.bodies import (
+    AddApps,
+    AppsAddedBody,
+    HistoryBody,
+    HistoryEntryBody,
+    NodesBody,
+    SitesBody,
+)
+from tests.integration.cli.canned import (
+    HELLO,
+    NOW,
+    OTHER,
+    Canned,
+    Request,
+    app,
+    deployment,
+    instance,
+    moved,
+    node,
+    progress,
+    site,
+)
+from tests.integration.cli.conftest import Homeport
+
+
+def test_a_list_is_for_scanning_with_ages_and_names(homeport: Homeport, canned: Canned) -> None:
+    canned.deployments = [
+        deployment(note="rolled back from 2.0.0"),
+        deployment("UPDATING", instance(), instance("UPDATING", node_id="node-c"), id=OTHER, name="vision"),
+    ]
+    done = homeport("deployments", "list")
+    assert [line.split() for line in done.stdout.splitlines()] == [
+        ["DEPLOYMENT", "SITE", "APP", "STATE", "NODES", "SINCE", "NOTE"],
+        ["hello", "home", "hello", "1.1.0", "INSTALLED", "1/1", "4", "m", "rolled", "back", "from", "2.0.0"],
+        ["vision", "home", "hello", "1.1.0", "UPDATING", "1/2", "4", "m"],
+    ]
+
+
+def test_ids_are_shown_on_request(homeport: Homeport) -> None:
+    assert HELLO in homeport("deployments", "list", "-o", "wide").stdout
+    assert homeport("deployments", "list", "-q").stdout == f"{HELLO}\n"
+
+
+def test_json_and_yaml_have_the_exact_times(homeport: Homeport) -> None:
+    as_json = json.loads(homeport("deployments", "list", "-o", "json").stdout)
+    as_yaml = yaml.safe_load(homeport("-o", "yaml", "deployments", "list").stdout)
+    assert as_json == as_yaml
+    assert as_json["deployments"][0]["created_at"] == NOW.isoformat().replace("+00:00", "Z")
+
+
+def test_an_empty_list_says_what_to_do_and_keeps_stdout_clean(homeport: Homeport, canned: Canned) -> None:
+    canned.deployments = []
+    done = homeport("deployments", "list")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "homeport deploy APP --site SITE" in done.stderr
+
+
+@pytest.mark.parametrize("reference", ["hello", "hello@home", HELLO, HELLO[:8]])
+def test_a_deployment_is_found_by_name_place_id_or_prefix(homeport: Homeport, reference: str) -> None:
+    done = homeport("deployments", "show", reference)
+    assert done.returncode == 0, done.stderr
+    assert "hello@home" in done.stdout
+    assert "this-laptop" in done.stdout
+
+
+def test_filters_become_the_query(homeport: Homeport, canned: Canned) -> None:
+    homeport("deployments", "list", "--site", "home", "--state", "failed", "--archived")
+    assert canned.requests[0].query == {"site": "home", "state": "FAILED", "archived": "true"}
+
+
+def test_deploy_takes_the_newest_version_and_types_the_parameters(homeport: Homeport, canned: Canned) -> None:
+    canned.apps = [app("1.9.0"), app("1.10.0"), app("1.10.0-rc.1")]
+    canned.deploys(result=deployment())
+    done = homeport(
+        *("deploy", "hello", "--site", "home", "--host", "a", "--host", "home/b", "--name", "hi"),
+        *("--profile", "compose", "--set", "port=81", "--set", "greeting=5", "--no-wait"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert canned.sent("POST", "/api/v1/deployments").body == {
+        "app_id": "demo-hello-1.10.0",
+        "sites": [{"site_id": "home", "host_ids": ["a", "b"]}],
+        "parameters": {"port": 81, "greeting": "5"},
+        "profile": "compose",
+        "name": "hi",
+    }
+
+
+def test_waiting_shows_each_step_of_each_node(homeport: Homeport, canned: Canned) -> None:
+    canned.deploys(
+        moved(1, "PENDING", "INSTALLING", "new here"),
+        progress(2, "accepted"),
+        progress(3, "pulling", "pulling hello:1.1.0", bytes_done=100, bytes_total=2_100_000),
+        progress(4, "pulling", "pulling hello:1.1.0", bytes_done=2_000_000, bytes_total=2_100_000),
+        progress(5, "starting"),
+        progress(6, "healthy"),
+        moved(7, "INSTALLING", "INSTALLED", "healthy"),
+        result=deployment("INSTALLING", instance("INSTALLING", running_revision=None)),
+    )
+
+    def ends(request: Request) -> object:
+        # The deployment is installed once all of its events are out.
+        return deployment() if len(canned.requests) > 6 else canned.deployments[0]
+
+    canned.answers[f"GET /api/v1/deployments/{HELLO}"] = ends  # type: ignore[assignment]
+    done = homeport("deploy", "hello", "--site", "home")
+    lines = done.stdout.splitlines()
+    assert lines[:4] == [
+        "deploying hello 1.1.0 to site home",
+        "  home / this-laptop   installing  new here",
+        "  home / this-laptop   pulling     ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  2.1 MB   hello:1.1.0",
+        "  home / this-laptop   starting",
+    ]
+    assert lines[4].startswith("  home / this-laptop   healthy     after 0.")
+    assert lines[5].startswith("✓ INSTALLED in ")
+
+
+def test_deploy_answers_a_program_with_one_document(homeport: Homeport, canned: Canned) -> None:
+    canned.deploys(progress(1, "starting"), result=deployment())
+    answer = json.loads(homeport("deploy", "hello", "--site", "home", "-o", "json").stdout)
+    assert answer["commit"] == "d" * 40
+    assert answer["deployments"][0]["state"] == "INSTALLED"
+
+
+def test_apps_are_added_by_the_full_path_of_a_local_folder(
+    homeport: Homeport, canned: Canned, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("registry")
+
+    def add(request: Request) -> AppsAddedBody:
+        assert AddApps.model_validate(request.body).repository == str(folder)
+        return AppsAddedBody(added=[app("1.1.0")], unchanged=[app("1.0.0")])
+
+    canned.answers["POST /api/v1/apps"] = add
+    done = homeport("apps", "add", os.path.relpath(folder), "--category", "demo")
+    assert done.stdout == "✓ added demo/hello 1.1.0\n  demo/hello 1.0.0 was there already\n", done.stderr
+
+
+def test_an_app_is_shown_and_removed_by_its_name(homeport: Homeport, canned: Canned) -> None:
+    assert "greeting = Hello" in homeport("apps", "show", "hello@1.0.0").stdout
+    canned.answers["DELETE /api/v1/apps/demo-hello-1.0.0"] = lambda _: (204, b"")
+    assert homeport("apps", "remove", "demo/hello@1.0.0").stdout == "✓ removed demo/hello 1.0.0\n"
+
+
+def test_an_app_in_two_categories_must_be_named_with_one(homeport: Homeport, canned: Canned) -> None:
+    canned.apps = [app(), app(category="tools")]
+    done = homeport("apps", "show", "hello")
+    assert done.returncode == 5
+    assert "demo/hello, tools/hello" in done.stderr
+
+
+def test_sites_and_nodes_are_listed_and_shown(homeport: Homeport, canned: Canned) -> None:
+    canned.answers["GET /api/v1/sites"] = lambda _: SitesBody(sites=[site()])
+    canned.answers["GET /api/v1/sites/home"] = lambda _: site(problem="Git is away")
+    canned.answers["GET /api/v1/nodes"] = lambda _: NodesBody(nodes=[node()])
+    canned.answers["GET /api/v1/nodes/this-laptop"] = lambda _: node()
+    canned.answers["DELETE /api/v1/nodes/this-laptop"] = lambda _: (204, b"")
+    assert "2/3" in homeport("sites", "list").stdout
+    assert "Git is away" in homeport("sites", "show", "home").stdout
+    listed = homeport("nodes", "list").stdout
+    assert "podman 4.3.1" in listed
+    assert "16 GB" in listed
+    assert "room=attic" in homeport("nodes", "show", "this-laptop").stdout
+    assert homeport("nodes", "remove", "this-laptop").stdout == "✓ removed node this-laptop\n"
+
+
+def test_history_has_who_and_why(homeport: Homeport, canned: Canned) -> None:
+    entry = HistoryEntryBody(
+        at=NOW,
+        node_id="this-laptop",
+        incarnation=1,
+        before="PENDING",
+        after="INSTALLING",
+        happening="scheduled",
+        actor="site",
+        reason="new in Git",
+        revision="sha256:2222",
+        failure=None,
+        verdict="stepped",
+    )
+    canned.answers[f"GET /api/v1/deployments/{HELLO}/history"] = lambda _: HistoryBody(
+        deployment_id=HELLO, history=[entry]
+    )
+    assert homeport("deployments", "history", "hello").stdout.splitlines()[1].split()[1:] == [
+        *("this-laptop", "PENDING", "INSTALLING", "site", "new", "in", "Git")
+    ]
+
+
+def test_events_end_with_the_newest_unless_followed(homeport: Homeport, canned: Canned) -> None:
+    canned.events = [progress(1, "pulling"), progress(2, "starting"), progress(3, "healthy")]
+    lines = [json.loads(line) for line in homeport("events", "--after", "1", "-o", "json").stdout.splitlines()]
+    assert [line["id"] for line in lines] == [2, 3]
+    assert homeport("events", "--site", "elsewhere").stdout == ""
+
+
+def test_a_watch_prints_again_what_has_changed_and_ends_well_on_ctrl_c(canned: Canned) -> None:
+    command = [sys.executable, "-m", "homeport.cli", "--url", canned.url, "deployments", "list", "-w", "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        canned.deployments = [deployment("UPDATING")]
+        second = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+    assert [each["deployments"][0]["state"] for each in (first, second)] == ["INSTALLED", "UPDATING"]
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_a_followed_stream_goes_on_after_the_connection_was_lost(canned: Canned) -> None:
+    """The canned server ends each stream when told to stop; the command resumes after the last id it has seen."""
+    canned.events = [progress(1, "pulling")]
+    command = [sys.executable, "-m", "homeport.cli", "--url", canned.url, "events", "-f", "-o", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        canned.answers["GET /healthz"] = lambda _: (503, b"")
+        canned.stopping.set()
+        time.sleep(0.2)
+        canned.stopping.clear()
+        canned.events.append(progress(2, "starting"))
+        second = json.loads(process.stdout.readline())
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert (first["id"], second["id"]) == (1, 2)
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("shell", "sign"), [("bash", "complete -o"), ("zsh", "#compdef homeport"), ("fish", "complete")]
+)
+def test_completion_scripts_are_printed(homeport: Homeport, shell: str, sign: str) -> None:
+    done = homeport("completion", shell)
+    assert sign in done.stdout
+    assert "_HOMEPORT_COMPLETE" in done.stdout
+
+
+def test_names_are_completed_from_the_server(homeport: Homeport, canned: Canned) -> None:
+    canned.answers["GET /api/v1/sites"] = lambda _: SitesBody(sites=[site("home"), site("line-7")])
+    words = {"_HOMEPORT_COMPLETE": "bash_complete", "COMP_CWORD": "2", "COMP_WORDS": "homeport deploy he"}
+    assert homeport(**words).stdout.splitlines() == ["plain,hello", "plain,hello@1.0.0", "plain,hello@1.1.0"]
+    words |= {"COMP_CWORD": "4", "COMP_WORDS": "homeport deploy hello --site l"}
+    assert homeport(**words).stdout.splitlines() == ["plain,line-7"]
+
+
+def test_completion_offers_nothing_when_the_server_is_away(homeport: Homeport) -> None:
+    words = {"_HOMEPORT_COMPLETE": "bash_complete", "COMP_CWORD": "2", "COMP_WORDS": "homeport deploy he"}
+    done = homeport(**words, HOMEPORT_URL="http://127.0.0.1:9")
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+
+
+def test_colour_is_only_for_terminals_and_the_help_is_complete(homeport: Homeport) -> None:
+    done = homeport("deploy", "helo", "--site", "home")
+    assert "\x1b" not in done.stderr
+    help_text = homeport("--help").stdout
+    assert all(command in help_text for command in ("up", "deployments", "doctor", "completion"))
