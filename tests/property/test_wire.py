@@ -1,0 +1,215 @@
+"""What is sent is what arrives: every message and report survives its encoding."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homeport.core.model.deployment import ComponentSpec, Release
+from homeport.core.model.instance import Failure, Transition
+from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
+from homeport.core.model.order import Held, Order, Progress, Result
+from homeport.core.model.report import FileProblem, NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
+from homeport.errors import InvalidInput
+from homeport.ports import Acknowledged, Beat, Farewell, FromNode, Hello, News, ToNode, Welcome
+from homeport.vocabulary import (
+    Actor,
+    Commit,
+    DeploymentId,
+    Digest,
+    Generation,
+    Happening,
+    Incarnation,
+    Liveness,
+    NodeId,
+    OrderKind,
+    ProfileType,
+    SiteName,
+    Step,
+)
+from homeport.wire import nodes as convert
+from homeport.wire import reports
+
+texts = st.text(max_size=20)
+names = st.text(min_size=1, max_size=20)
+numbers = st.integers(0, 2**53)
+times = st.integers(0, 2**41).map(
+    lambda ms: datetime.fromtimestamp(ms / 1000, UTC).replace(microsecond=ms % 1000 * 1000)
+)
+maps = st.dictionaries(names, texts, max_size=3)
+failures = st.builds(Failure, code=texts, message=texts, source=texts)
+capabilities = st.builds(
+    Capabilities,
+    cpu_cores=st.integers(0, 2**31 - 1),
+    memory_bytes=numbers,
+    disk_bytes=numbers,
+    disk_free_bytes=numbers,
+    os=texts,
+    architecture=texts,
+    engine=texts,
+    engine_version=texts,
+    profile_types=st.lists(st.sampled_from(ProfileType), max_size=3).map(tuple),
+    gpus=st.lists(st.builds(Gpu, model=texts, manufacturer=texts, memory_bytes=numbers), max_size=2).map(tuple),
+)
+infos = st.builds(
+    NodeInfo, id=names.map(NodeId), hostname=texts, capabilities=capabilities, labels=maps, software_version=texts
+)
+components = st.builds(
+    ComponentSpec,
+    name=names,
+    type=st.sampled_from(ProfileType),
+    repository=texts,
+    revision=texts,
+    environment=maps,
+    wait=st.booleans(),
+    timeout_seconds=st.floats(0, 1e6),
+    extensions=st.dictionaries(names, st.dictionaries(names, st.integers() | texts), max_size=2),
+)
+releases = st.builds(
+    Release,
+    deployment_id=names.map(DeploymentId),
+    name=texts,
+    revision=texts.map(Digest),
+    app_version=texts,
+    components=st.lists(components, max_size=3).map(tuple),
+)
+orders = st.builds(
+    Order,
+    generation=numbers.map(Generation),
+    deployment_id=names.map(DeploymentId),
+    kind=st.sampled_from(OrderKind),
+    release=st.none() | releases,
+    remove_images=st.booleans(),
+    reason=texts,
+)
+progresses = st.builds(
+    Progress,
+    deployment_id=names.map(DeploymentId),
+    generation=numbers.map(Generation),
+    step=st.sampled_from(Step),
+    component=texts,
+    message=texts,
+    at=times,
+    bytes_done=numbers,
+    bytes_total=numbers,
+)
+results = st.builds(
+    Result,
+    deployment_id=names.map(DeploymentId),
+    generation=numbers.map(Generation),
+    kind=st.sampled_from(OrderKind),
+    succeeded=st.booleans(),
+    at=times,
+    failure=st.none() | failures,
+    deleted=st.booleans(),
+    exit_code=st.integers(-1, 255),
+    release_runs=st.booleans(),
+)
+helds = st.builds(
+    Held,
+    deployment_id=names.map(DeploymentId),
+    generation=numbers.map(Generation),
+    kind=st.sampled_from(OrderKind),
+    revision=st.none() | names.map(Digest),
+    done=st.booleans(),
+)
+from_node = (
+    st.builds(Hello, info=infos, held=st.lists(helds, max_size=3).map(tuple))
+    | st.just(Beat())
+    | st.builds(News, sequence=numbers, news=progresses | results)
+)
+to_node = (
+    st.builds(Welcome, site=names.map(SiteName), heartbeat_seconds=st.floats(0, 1e6))
+    | orders
+    | st.builds(Acknowledged, sequence=numbers)
+    | st.builds(Farewell, reason=texts)
+)
+nodes = st.builds(
+    Node,
+    info=infos,
+    site=names.map(SiteName),
+    liveness=st.sampled_from(Liveness),
+    last_seen=times,
+    registered_at=times,
+)
+transitions = st.builds(
+    Transition,
+    deployment_id=names.map(DeploymentId),
+    node_id=texts.map(NodeId),
+    incarnation=numbers.map(Incarnation),
+    happening=st.sampled_from(Happening),
+    actor=st.sampled_from(Actor),
+    reason=texts,
+    at=times,
+    generation=numbers.map(Generation),
+    revision=st.none() | names.map(Digest),
+    failure=st.none() | failures,
+)
+problems = st.builds(
+    FileProblem,
+    path=texts,
+    message=texts,
+    deployment_id=st.none() | names.map(DeploymentId),
+    line=st.none() | numbers,
+)
+all_reports = (
+    transitions
+    | st.builds(Progressed, node_id=names.map(NodeId), progress=progresses)
+    | st.builds(
+        Synced,
+        commit=names.map(Commit),
+        deployment_ids=st.lists(names.map(DeploymentId), max_size=3).map(tuple),
+        problems=st.lists(problems, max_size=2).map(tuple),
+    )
+    | st.builds(SyncFailed, message=texts)
+    | st.builds(NodeChanged, node=nodes)
+    | st.builds(NodeGone, node_id=names.map(NodeId))
+)
+
+
+@given(from_node)
+def test_a_nodes_messages_arrive_as_they_were_sent(message: FromNode) -> None:
+    encoded = convert.from_node_to_proto(message).SerializeToString()
+    assert convert.from_node_from_proto(convert.pb.FromNode.FromString(encoded)) == message
+
+
+@given(to_node)
+def test_a_sites_messages_arrive_as_they_were_sent(message: ToNode) -> None:
+    encoded = convert.to_node_to_proto(message).SerializeToString()
+    assert convert.to_node_from_proto(convert.pb.ToNode.FromString(encoded)) == message
+
+
+@given(all_reports)
+def test_a_report_survives_the_outbox(report: Report) -> None:
+    assert reports.decode(json.loads(json.dumps(reports.encode(report)))) == report
+
+
+@given(all_reports, st.data())
+def test_a_report_with_a_part_missing_is_refused_and_not_guessed(report: Report, data: st.DataObject) -> None:
+    body = reports.encode(report)
+    body.pop(data.draw(st.sampled_from(sorted(body))))
+    with pytest.raises(InvalidInput):
+        reports.decode(body)
+
+
+@given(st.dictionaries(texts, st.none() | st.integers() | texts | st.lists(st.integers(), max_size=2), max_size=4))
+def test_nonsense_is_refused_with_a_sentence(body: dict[str, object]) -> None:
+    for kind in ("transition", "progressed", "synced", "node-changed", "node-gone", "sync-failed", "dance"):
+        with pytest.raises(InvalidInput):
+            reports.decode({**body, "kind": kind})
+
+
+def test_an_empty_message_is_refused() -> None:
+    with pytest.raises(InvalidInput):
+        convert.from_node_from_proto(convert.pb.FromNode())
+    with pytest.raises(InvalidInput):
+        convert.to_node_from_proto(convert.pb.ToNode())
+
+
+def test_a_node_without_id_or_capabilities_is_refused_by_name() -> None:
+    with pytest.raises(InvalidInput, match=r"node\.id"):
+        convert.node_info_from_proto(convert.pb.Node())
+    with pytest.raises(InvalidInput, match=r"node\.capabilities"):
+        convert.node_info_from_proto(convert.pb.Node(id="a"))

@@ -1,0 +1,109 @@
+"""A batch of transitions becomes rows, history and events; what the table refuses spoils nobody else."""
+
+from homeport.core.lifecycle.record import record
+from homeport.core.model.instance import Failure, Transition
+from homeport.vocabulary import Actor, Code, EventKind, Generation, Happening, Incarnation, NodeId, State
+from tests.support.builders import NOW, a_deployment, an_instance, deployment_id, revision
+
+
+def a_transition(
+    happening: Happening, *, number: int = 1, node: str = "one", actor: Actor = Actor.SITE
+) -> Transition:
+    return Transition(
+        deployment_id=deployment_id(number),
+        node_id=NodeId(node),
+        incarnation=Incarnation(3),
+        happening=happening,
+        actor=actor,
+        reason="because",
+        at=NOW,
+        generation=Generation(8),
+        revision=revision("first"),
+        failure=Failure(Code.CREATE_FAILED, "port taken") if happening is Happening.GAVE_UP else None,
+    )
+
+
+def test_a_whole_install_in_one_batch_is_one_row_with_two_lines_of_history() -> None:
+    recorded = record(
+        {},
+        {deployment_id(): a_deployment()},
+        [a_transition(Happening.SCHEDULED), a_transition(Happening.HEALTHY, actor=Actor.NODE)],
+        NOW,
+    )
+    (instance,) = recorded.instances
+    assert (instance.state, instance.version) == (State.INSTALLED, 1)
+    assert [entry.after for entry in recorded.history] == [State.INSTALLING, State.INSTALLED]
+    (deployment,) = recorded.deployments
+    assert (deployment.state, deployment.version) == (State.INSTALLED, 2)
+    kinds = [event.kind for event in recorded.events]
+    assert kinds == [EventKind.INSTANCE_STATE, EventKind.INSTANCE_STATE, EventKind.DEPLOYMENT_STATE]
+
+
+def test_a_known_row_moves_by_one_version_however_many_steps_it_took() -> None:
+    known = an_instance(state=State.INSTALLED)
+    recorded = record(
+        {known.key: known},
+        {deployment_id(): a_deployment(state=State.INSTALLED)},
+        [a_transition(Happening.CHANGED), a_transition(Happening.HEALTHY, actor=Actor.NODE)],
+        NOW,
+    )
+    assert [instance.version for instance in recorded.instances] == [known.version + 1]
+    assert recorded.deployments == ()
+
+
+def test_a_refused_transition_is_told_and_the_others_go_on() -> None:
+    first, second = an_instance(1), an_instance(2, state=State.INSTALLING)
+    recorded = record(
+        {first.key: first, second.key: second},
+        {
+            deployment_id(1): a_deployment(1, state=State.INSTALLED),
+            deployment_id(2): a_deployment(2, state=State.INSTALLING),
+        },
+        [a_transition(Happening.SCHEDULED, number=1), a_transition(Happening.HEALTHY, number=2, actor=Actor.NODE)],
+        NOW,
+    )
+    assert [transition.deployment_id for transition, _ in recorded.refused] == [deployment_id(1)]
+    assert [instance.deployment_id for instance in recorded.instances] == [deployment_id(2)]
+    assert recorded.events[0].kind is EventKind.DEPLOYMENT_REFUSED
+
+
+def test_a_transition_of_an_unknown_deployment_is_refused() -> None:
+    recorded = record({}, {}, [a_transition(Happening.SCHEDULED)], NOW)
+    assert recorded.refused
+    assert not recorded.instances
+
+
+def test_late_news_is_kept_in_history_and_changes_nothing() -> None:
+    known = an_instance(state=State.INSTALLED)
+    recorded = record(
+        {known.key: known},
+        {deployment_id(): a_deployment(state=State.INSTALLED)},
+        [a_transition(Happening.HEALTHY, actor=Actor.NODE)],
+        NOW,
+    )
+    assert recorded.instances == ()
+    assert [entry.verdict for entry in recorded.history] == ["stale"]
+    assert recorded.events[0].kind is EventKind.INSTANCE_STALE
+
+
+def test_the_last_removal_archives_a_deployment_that_nobody_wants() -> None:
+    leaving = an_instance(state=State.DELETING)
+    recorded = record(
+        {leaving.key: leaving},
+        {deployment_id(): a_deployment(state=State.DELETING, wanted=False)},
+        [a_transition(Happening.REMOVED, actor=Actor.NODE)],
+        NOW,
+    )
+    (deployment,) = recorded.deployments
+    assert (deployment.state, deployment.archived_at) == (State.DELETED, NOW)
+
+
+def test_a_failure_is_named_in_the_deployments_own_event() -> None:
+    busy = an_instance(state=State.INSTALLING)
+    recorded = record(
+        {busy.key: busy},
+        {deployment_id(): a_deployment(state=State.INSTALLING)},
+        [a_transition(Happening.GAVE_UP, actor=Actor.NODE)],
+        NOW,
+    )
+    assert recorded.events[-1].message == "app-1 at home is FAILED: port taken (CREATE_FAILED)"

@@ -1,0 +1,74 @@
+"""Orders are derived from an instance, and results say what they mean for it."""
+
+from dataclasses import replace
+
+from homeport.core.model.instance import Failure
+from homeport.core.model.order import Held, Result
+from homeport.core.reconcile.orders import must_hear, outcome, standing_order
+from homeport.vocabulary import Actor, Code, Generation, Happening, OrderKind, State
+from tests.support.builders import NOW, a_desired, an_instance
+
+
+def a_result(**changes: object) -> Result:
+    base = Result(an_instance().deployment_id, Generation(7), OrderKind.APPLY, succeeded=True, at=NOW)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def test_an_install_under_way_stands_as_an_order_to_apply() -> None:
+    order = standing_order(an_instance(state=State.INSTALLING), a_desired())
+    assert order is not None
+    assert (order.kind, order.generation, order.release) == (OrderKind.APPLY, 7, a_desired().release)
+
+
+def test_a_removal_stands_without_a_release_and_keeps_the_wish_about_images() -> None:
+    desired = replace(a_desired(), remove_images=True)
+    order = standing_order(an_instance(state=State.DELETING), desired)
+    assert order is not None
+    assert (order.kind, order.release, order.remove_images) == (OrderKind.REMOVE, None, True)
+    without_file = standing_order(an_instance(state=State.DELETING), None)
+    assert without_file is not None
+    assert not without_file.remove_images
+
+
+def test_nothing_stands_for_a_failed_instance_or_an_outdated_one() -> None:
+    assert standing_order(an_instance(state=State.FAILED), a_desired()) is None
+    assert standing_order(an_instance(state=State.INSTALLED), a_desired(at="second")) is None
+
+
+def test_a_node_hears_an_order_until_it_has_ended_it() -> None:
+    order = standing_order(an_instance(), a_desired())
+    assert order is not None
+    held = Held(order.deployment_id, order.generation, OrderKind.APPLY, a_desired().revision, done=True)
+    assert not must_hear(order, held)
+    assert must_hear(order, None)
+    assert must_hear(order, replace(held, done=False))
+    assert must_hear(order, replace(held, generation=Generation(6)))
+
+
+def test_success_means_healthy_and_failure_is_passed_on_unchanged() -> None:
+    busy = an_instance(state=State.INSTALLING)
+    healthy = outcome(a_result(), busy)
+    assert healthy is not None
+    assert (healthy.happening, healthy.actor) == (Happening.HEALTHY, Actor.NODE)
+    failure = Failure(Code.IMAGE_PULL_FAILED, "no such image", "web")
+    failed = outcome(a_result(succeeded=False, failure=failure), busy)
+    assert failed is not None
+    assert (failed.happening, failed.failure) == (Happening.GAVE_UP, failure)
+
+
+def test_only_deleted_with_exit_code_zero_confirms_a_removal() -> None:
+    leaving = an_instance(state=State.DELETING)
+    done = outcome(a_result(kind=OrderKind.REMOVE, deleted=True), leaving)
+    assert done is not None
+    assert done.happening is Happening.REMOVED
+    odd = outcome(a_result(kind=OrderKind.REMOVE, deleted=True, exit_code=1), leaving)
+    assert odd is not None
+    assert odd.happening is Happening.GAVE_UP
+
+
+def test_the_result_of_an_older_order_means_nothing() -> None:
+    assert outcome(a_result(generation=Generation(6)), an_instance(state=State.UPDATING)) is None
+
+
+def test_a_repeated_success_is_no_news() -> None:
+    assert outcome(a_result(), an_instance(state=State.INSTALLED)) is None

@@ -1,0 +1,149 @@
+"""Each rule of the plan, one test each."""
+
+from datetime import timedelta
+
+from homeport.core.model.deployment import Desired
+from homeport.core.model.instance import Failure, Instance
+from homeport.core.model.node import Node
+from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS, Move, View, plan
+from homeport.vocabulary import UNPLACED, Code, Liveness, OrderKind, ProfileType, State
+from homeport.vocabulary import Happening as H
+from tests.support.builders import NOW, a_desired, a_node, an_instance, deployment_id
+
+
+def view(desired: list[Desired], nodes: list[Node], instances: list[Instance], *, kept: tuple[int, ...] = ()) -> View:
+    return View(
+        desired={item.id: item for item in desired},
+        kept=frozenset(deployment_id(number) for number in kept),
+        nodes={node.id: node for node in nodes},
+        instances={item.key: item for item in instances},
+    )
+
+
+def told(moves: tuple[Move, ...]) -> list[tuple[str, H, OrderKind | None]]:
+    return [(move.node_id, move.happening, move.order) for move in moves]
+
+
+def test_a_wanted_deployment_is_scheduled_on_every_node() -> None:
+    moves = plan(view([a_desired()], [a_node("a"), a_node("b")], []), NOW)
+    assert told(moves) == [("a", H.SCHEDULED, OrderKind.APPLY), ("b", H.SCHEDULED, OrderKind.APPLY)]
+    assert all(move.begins for move in moves)
+
+
+def test_only_the_nodes_that_were_asked_for_get_it() -> None:
+    moves = plan(view([a_desired(nodes=("b",))], [a_node("a"), a_node("b")], []), NOW)
+    assert told(moves) == [("b", H.SCHEDULED, OrderKind.APPLY)]
+
+
+def test_a_site_already_right_has_no_moves() -> None:
+    assert plan(view([a_desired()], [a_node()], [an_instance()]), NOW) == ()
+
+
+def test_a_new_revision_updates_what_is_installed() -> None:
+    moves = plan(view([a_desired(at="second")], [a_node()], [an_instance()]), NOW)
+    assert told(moves) == [("one", H.CHANGED, OrderKind.APPLY)]
+    assert "revision" in moves[0].why
+
+
+def test_a_new_revision_supersedes_an_install_under_way() -> None:
+    busy = an_instance(state=State.INSTALLING, runs=False)
+    assert told(plan(view([a_desired(at="second")], [a_node()], [busy]), NOW)) == [
+        ("one", H.SUPERSEDED_INSTALL, OrderKind.APPLY)
+    ]
+
+
+def test_a_new_revision_after_a_failed_update_is_an_update_for_a_release_runs() -> None:
+    failed = an_instance(state=State.FAILED, runs=True, failure=Failure(Code.IMAGE_PULL_FAILED, "no"))
+    assert told(plan(view([a_desired(at="second")], [a_node()], [failed]), NOW)) == [
+        ("one", H.SUPERSEDED_UPDATE, OrderKind.APPLY)
+    ]
+
+
+def test_a_failed_instance_rests_until_something_changes() -> None:
+    failed = an_instance(state=State.FAILED, failure=Failure(Code.IMAGE_PULL_FAILED, "no"))
+    assert plan(view([a_desired()], [a_node()], [failed]), NOW) == ()
+
+
+def test_work_on_a_lost_node_is_given_up_and_tried_again_when_it_is_back() -> None:
+    busy = an_instance(state=State.UPDATING)
+    (move,) = plan(view([a_desired()], [a_node(liveness=Liveness.LOST)], [busy]), NOW)
+    assert (move.happening, move.order) == (H.GAVE_UP, None)
+    assert move.failure is not None
+    assert move.failure.code == Code.NODE_OFFLINE
+    failed = an_instance(state=State.FAILED, failure=move.failure)
+    assert plan(view([a_desired()], [a_node(liveness=Liveness.LOST)], [failed]), NOW) == ()
+    assert told(plan(view([a_desired()], [a_node()], [failed]), NOW)) == [("one", H.RETRIED_UPDATE, OrderKind.APPLY)]
+
+
+def test_what_is_installed_on_a_lost_node_stays_installed() -> None:
+    assert plan(view([a_desired()], [a_node(liveness=Liveness.LOST)], [an_instance()]), NOW) == ()
+
+
+def test_a_lost_node_gets_nothing_new() -> None:
+    assert plan(view([a_desired()], [a_node(liveness=Liveness.LOST)], []), NOW) == ()
+
+
+def test_a_removed_file_removes_the_workload() -> None:
+    moves = plan(view([], [a_node()], [an_instance()]), NOW)
+    assert told(moves) == [("one", H.UNWANTED, OrderKind.REMOVE)]
+
+
+def test_an_unreadable_file_keeps_its_deployment_as_it_is() -> None:
+    assert plan(view([], [a_node()], [an_instance()], kept=(1,)), NOW) == ()
+    assert plan(view([a_desired(at="second")], [a_node()], [an_instance()], kept=(1,)), NOW) == ()
+
+
+def test_a_removal_on_a_lost_node_waits_for_it() -> None:
+    leaving = an_instance(state=State.DELETING)
+    assert plan(view([], [a_node(liveness=Liveness.LOST)], [leaving]), NOW) == ()
+
+
+def test_a_removal_whose_node_was_removed_is_over() -> None:
+    moves = plan(view([], [], [an_instance()]), NOW)
+    assert [move.happening for move in moves] == [H.UNWANTED, H.REMOVED]
+
+
+def test_a_failed_removal_is_tried_again_after_a_rest() -> None:
+    stuck = an_instance(state=State.FAILED, failure=Failure(Code.REMOVE_FAILED, "busy"))
+    assert plan(view([], [a_node()], [stuck]), NOW) == ()
+    later = NOW + timedelta(seconds=REMOVAL_RETRY_SECONDS)
+    assert told(plan(view([], [a_node()], [stuck]), later)) == [("one", H.UNWANTED, OrderKind.REMOVE)]
+
+
+def test_a_deployment_that_every_node_refuses_fails_with_each_reason() -> None:
+    helm = a_desired(kind=ProfileType.HELM)
+    (move,) = plan(view([helm], [a_node("a")], []), NOW)
+    assert (move.node_id, move.happening) == (UNPLACED, H.UNPLACEABLE)
+    assert move.failure is not None
+    assert move.failure.code == Code.NO_ELIGIBLE_NODE
+    assert "a cannot run helm apps" in move.failure.message
+
+
+def test_without_any_node_a_deployment_waits() -> None:
+    assert plan(view([a_desired()], [], []), NOW) == ()
+
+
+def test_the_refusal_is_taken_back_when_a_node_can_take_it() -> None:
+    refused = an_instance(node=UNPLACED, state=State.FAILED, runs=False)
+    moves = plan(view([a_desired()], [a_node("a")], [refused]), NOW)
+    assert [(move.node_id, move.happening) for move in moves] == [
+        ("a", H.SCHEDULED),
+        (UNPLACED, H.UNWANTED),
+        (UNPLACED, H.REMOVED),
+    ]
+
+
+def test_an_instance_leaves_a_node_that_is_no_longer_asked_for() -> None:
+    moves = plan(view([a_desired(nodes=("b",))], [a_node("a"), a_node("b")], [an_instance(node="a")]), NOW)
+    assert told(moves) == [("a", H.UNWANTED, OrderKind.REMOVE), ("b", H.SCHEDULED, OrderKind.APPLY)]
+
+
+def test_removals_come_first_so_that_ports_are_free() -> None:
+    moves = plan(view([a_desired(1)], [a_node()], [an_instance(9)]), NOW)
+    assert [move.happening for move in moves] == [H.UNWANTED, H.SCHEDULED]
+
+
+def test_every_move_says_why() -> None:
+    moves = plan(view([a_desired(1), a_desired(2, at="x")], [a_node()], [an_instance(2), an_instance(9)]), NOW)
+    assert len(moves) == 3
+    assert all(move.why for move in moves)
