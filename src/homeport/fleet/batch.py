@@ -1,0 +1,268 @@
+"""One batch of a site's reports, applied in memory and written at once.
+
+Loading takes a handful of queries and writing a handful of statements, however many reports there are: that is
+what makes thousands of them a second durable.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import structlog
+
+from homeport.core.lifecycle.deployment import IN_FLIGHT, fold
+from homeport.core.lifecycle.record import Key, record
+from homeport.core.model.event import Deployment, HistoryEntry, NewEvent, Site
+from homeport.core.model.instance import Instance, Transition
+from homeport.core.model.node import Node
+from homeport.core.model.report import NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
+from homeport.ports import DeploymentFilter, Transaction
+from homeport.vocabulary import DeploymentId, EventKind, NodeId, State
+
+log = structlog.get_logger("homeport.fleet.intake")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A report that cannot be decoded: recorded and passed over, or it would block those behind it for ever."""
+
+    why: str
+
+
+@dataclass(slots=True)
+class Batch:
+    site: Site
+    now: datetime
+    deployments: dict[DeploymentId, Deployment] = field(default_factory=dict)
+    instances: dict[Key, Instance] = field(default_factory=dict)
+    nodes: dict[NodeId, Node] = field(default_factory=dict)
+    history: list[HistoryEntry] = field(default_factory=list)
+    events: list[NewEvent] = field(default_factory=list)
+    _stored_deployments: Mapping[DeploymentId, Deployment] = field(default_factory=dict)
+    _stored_instances: Mapping[Key, Instance] = field(default_factory=dict)
+    _stored_nodes: Mapping[NodeId, Node] = field(default_factory=dict)
+
+    async def load(
+        self, tx: Transaction, reports: Sequence[tuple[int, Report | Unreadable]], seen: Mapping[NodeId, datetime]
+    ) -> None:
+        """Everything the reports may touch. After a sync that is every deployment of the site."""
+        ids = {report.deployment_id for _, report in reports if isinstance(report, Transition)}
+        ids |= {report.progress.deployment_id for _, report in reports if isinstance(report, Progressed)}
+        if any(isinstance(report, Synced) for _, report in reports):
+            ids |= {row.id for row in await tx.deployments(DeploymentFilter(site=self.site.name))}
+        if ids:
+            ordered = sorted(ids)
+            self.deployments = {row.id: row for row in await tx.deployments_by_ids(ordered)}
+            self.instances = {item.key: item for item in await tx.instances(ordered)}
+        if seen or any(isinstance(report, NodeChanged | NodeGone) for _, report in reports):
+            self.nodes = {node.id: node for node in await tx.nodes()}
+        self._stored_deployments = dict(self.deployments)
+        self._stored_instances = dict(self.instances)
+        self._stored_nodes = dict(self.nodes)
+
+    def take(self, reports: Sequence[tuple[int, Report | Unreadable]]) -> None:
+        """Applies the reports in their order; transitions that follow each other go together."""
+        run: list[Transition] = []
+        for _, report in reports:
+            if isinstance(report, Transition):
+                run.append(report)
+                continue
+            self._step(run)
+            run = []
+            self._take_other(report)
+        self._step(run)
+
+    async def write(self, tx: Transaction, seen: Mapping[NodeId, datetime]) -> None:
+        await tx.put_site(replace(self.site, last_seen=self.now))
+        for node_id, node in self.nodes.items():
+            if node is not self._stored_nodes.get(node_id):
+                await tx.put_node(node)
+        for node_id in self._stored_nodes.keys() - self.nodes.keys():
+            await tx.remove_node(node_id)
+        own = {
+            node_id: at
+            for node_id, at in seen.items()
+            if node_id in self.nodes and self.nodes[node_id].site == self.site.name
+        }
+        if own:
+            await tx.touch_nodes(own)
+        await tx.put_instances(self._changed_instances())
+        await tx.put_deployments(self._changed_deployments())
+        await tx.append_history(self.history)
+        await tx.append_events(self.events)
+
+    def _changed_instances(self) -> list[Instance]:
+        """Each with the version that its guarded write expects, however many steps it took."""
+        changed = []
+        for key, item in self.instances.items():
+            stored = self._stored_instances.get(key)
+            if item is not stored:
+                begins = stored is None or item.incarnation > stored.incarnation
+                changed.append(replace(item, version=1 if stored is None or begins else stored.version + 1))
+        return changed
+
+    def _changed_deployments(self) -> list[Deployment]:
+        return [
+            replace(row, version=self._stored_deployments[row.id].version + 1)
+            for row in self.deployments.values()
+            if row is not self._stored_deployments[row.id]
+        ]
+
+    # --- one kind of report each ----------------------------------------------------------------------------
+
+    def _step(self, transitions: Sequence[Transition]) -> None:
+        own = []
+        for transition in transitions:
+            why = self._not_ours(transition.deployment_id)
+            if why is None:
+                own.append(transition)
+            else:
+                self._refuse(f"{transition.happening} of deployment {transition.deployment_id}: {why}")
+        if not own:
+            return
+        named = {transition.deployment_id for transition in own}
+        instances = {key: item for key, item in self.instances.items() if key[0] in named}
+        recorded = record(instances, self.deployments, own, self.now)
+        self.instances.update({item.key: item for item in recorded.instances})
+        self.deployments.update({row.id: row for row in recorded.deployments})
+        self.history.extend(recorded.history)
+        self.events.extend(recorded.events)
+        for transition, why in recorded.refused:
+            log.warning("report refused", site=self.site.name, deployment=transition.deployment_id, why=why)
+
+    def _take_other(self, report: Report | Unreadable) -> None:
+        match report:
+            case Progressed():
+                self._progress(report)
+            case Synced():
+                self._sync(report)
+            case SyncFailed():
+                self._complain(report.message)
+            case NodeChanged():
+                self._node_changed(report.node)
+            case NodeGone():
+                self._node_gone(report.node_id)
+            case Unreadable():
+                self._refuse(f"a report cannot be read: {report.why}")
+            case Transition():
+                raise AssertionError("transitions are stepped in runs")
+
+    def _progress(self, report: Progressed) -> None:
+        progress = report.progress
+        why = self._not_ours(progress.deployment_id)
+        if why is not None:
+            self._refuse(f"progress of deployment {progress.deployment_id}: {why}")
+            return
+        key = (progress.deployment_id, report.node_id)
+        instance = self.instances.get(key)
+        if instance is not None and instance.state in IN_FLIGHT and instance.generation == progress.generation:
+            self.instances[key] = replace(instance, step=progress.message, updated_at=progress.at)
+        row = self.deployments[progress.deployment_id]
+        self.events.append(
+            NewEvent(
+                EventKind.DEPLOYMENT_PROGRESS,
+                progress.at,
+                f"{row.name} on {report.node_id}: {progress.message}",
+                site=self.site.name,
+                deployment_id=row.id,
+                node_id=report.node_id,
+                data={
+                    "step": progress.step.value,
+                    "component": progress.component,
+                    "message": progress.message,
+                    "generation": progress.generation,
+                    "bytes_done": progress.bytes_done,
+                    "bytes_total": progress.bytes_total,
+                },
+            )
+        )
+
+    def _sync(self, report: Synced) -> None:
+        moved = self.site.applied_commit != report.commit
+        self.site = replace(self.site, applied_commit=report.commit)
+        problems = [f"{item.path}{f':{item.line}' if item.line else ''}  {item.message}" for item in report.problems]
+        if problems:
+            self._complain("; ".join(problems[:3]))
+        else:
+            self.site = replace(self.site, problem=None)
+        if moved:
+            message = f"site {self.site.name} applied commit {report.commit[:8]}"
+            self._event(EventKind.SITE_SYNCED, message, commit=report.commit)
+        listed = set(report.deployment_ids)
+        states: dict[DeploymentId, list[tuple[NodeId, State]]] = {}
+        for (deployment_id, node_id), item in self.instances.items():
+            states.setdefault(deployment_id, []).append((node_id, item.state))
+        for row in list(self.deployments.values()):
+            if row.wanted or row.id in listed or row.archived_at is not None or row.site != self.site.name:
+                continue
+            if fold(states.get(row.id, ()), wanted=False) is State.DELETED:
+                self._archive(row)
+
+    def _archive(self, row: Deployment) -> None:
+        self.deployments[row.id] = replace(
+            row, state=State.DELETED, archived_at=self.now, updated_at=self.now, version=row.version + 1
+        )
+        if row.state is State.DELETED:
+            return
+        self.events.append(
+            NewEvent(
+                EventKind.DEPLOYMENT_STATE,
+                self.now,
+                f"{row.name} at {row.site} is {State.DELETED}",
+                site=row.site,
+                deployment_id=row.id,
+                data={
+                    "before": row.state.value,
+                    "state": State.DELETED.value,
+                    "name": row.name,
+                    "app_name": row.app_name,
+                    "app_version": row.app_version,
+                    "revision": row.revision,
+                    "failure": None,
+                },
+            )
+        )
+
+    def _node_changed(self, node: Node) -> None:
+        before = self.nodes.get(node.id)
+        owner = node.site if before is None else before.site
+        if node.site != self.site.name or owner != self.site.name:
+            self._refuse(f"node {node.id} belongs to site {owner}")
+            return
+        self.nodes[node.id] = node
+        if before is None:
+            self._event(EventKind.NODE_JOINED, f"node {node.id} joined {self.site.name}", node_id=node.id)
+        elif before.liveness is not node.liveness:
+            message = f"node {node.id} is {node.liveness}"
+            liveness = {"before": before.liveness.value, "liveness": node.liveness.value}
+            self._event(EventKind.NODE_LIVENESS, message, node_id=node.id, **liveness)
+
+    def _node_gone(self, node_id: NodeId) -> None:
+        node = self.nodes.get(node_id)
+        if node is None:
+            return
+        if node.site != self.site.name:
+            self._refuse(f"node {node_id} belongs to site {node.site}")
+            return
+        del self.nodes[node_id]
+        self._event(EventKind.NODE_LEFT, f"node {node_id} left {self.site.name}", node_id=node_id)
+
+    # --- what is not right ----------------------------------------------------------------------------------
+
+    def _not_ours(self, deployment_id: DeploymentId) -> str | None:
+        row = self.deployments.get(deployment_id)
+        if row is None:
+            return "there is no such deployment"
+        return None if row.site == self.site.name else f"it belongs to site {row.site}"
+
+    def _refuse(self, why: str) -> None:
+        log.warning("report refused", site=self.site.name, why=why)
+        self._event(EventKind.DEPLOYMENT_REFUSED, f"site {self.site.name} reported what is not true: {why}", why=why)
+
+    def _complain(self, message: str) -> None:
+        if self.site.problem != message:
+            self.site = replace(self.site, problem=message)
+            self._event(EventKind.SITE_PROBLEM, f"site {self.site.name}: {message}")
+
+    def _event(self, kind: EventKind, message: str, node_id: NodeId | None = None, **data: str) -> None:
+        self.events.append(NewEvent(kind, self.now, message, site=self.site.name, node_id=node_id, data=data))

@@ -1,0 +1,216 @@
+"""Writes what is wanted into Git: one commit for any number of sites.
+
+The decision is taken on the very commit it is built on, each time anew when somebody else was faster, so two
+requests can never give one name to two deployments.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import anyio.to_thread
+import structlog
+
+from homeport.catalog.deployment import deployment_path, marker_path, render_marker
+from homeport.core.model.caller import Caller
+from homeport.core.model.deployment import Desired, digest_of_bytes
+from homeport.core.model.event import Deployment
+from homeport.errors import Conflict, GitUnavailable, NotFound
+from homeport.fleet.index import Index
+from homeport.fleet.moves import Moves
+from homeport.fleet.overview import find_deployment
+from homeport.fleet.resolve import DeployRequest, Resolved, Target, present_by_site, resolve
+from homeport.fleet.snapshot import FILE_SIZE_MAX, site_folder
+from homeport.ports import Change, GitSource, Ids, Store
+from homeport.vocabulary import Commit, DeploymentId, RolloutId, SiteName
+
+LISTED_MAX: Final = 100
+"""How many deployments a commit message names."""
+OUTRUN_MAX: Final = 20
+
+log = structlog.get_logger("homeport.fleet.deploy")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    rollout_id: RolloutId
+    deployment_ids: tuple[DeploymentId, ...]
+    """In the order of the targets."""
+    commit: Commit
+    unchanged: tuple[DeploymentId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one site's file shall be. `content` is None where it already is as asked for."""
+
+    target: Target
+    deployment_id: DeploymentId
+    content: bytes | None
+    desired: Desired | None
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The ports that writing to the deployments repository needs."""
+
+    store: Store
+    git: GitSource
+    index: Index
+    moves: Moves
+    ids: Ids
+
+
+async def deploy(request: DeployRequest, caller: Caller, desk: Desk) -> Deployed:
+    """Returns when the commit is pushed and shown. Raises with nothing written."""
+    async with desk.store.read() as reader:
+        resolved = await resolve(reader, request)
+    rollout_id = RolloutId(desk.ids.new())
+    fresh = {target.site: DeploymentId(desk.ids.new()) for target in resolved.targets}
+    for _ in range(OUTRUN_MAX):
+        try:
+            return await _commit(desk, resolved, fresh, rollout_id, caller)
+        except _Outrun:
+            continue
+    raise GitUnavailable("Others are deploying the same names to the same sites without a pause; try again.")
+
+
+async def delete(text: str, caller: Caller, desk: Desk) -> tuple[Deployment, Commit]:
+    """Removes a deployment's file; what runs is removed by its site."""
+    async with desk.store.read() as reader:
+        row = await find_deployment(reader, text)
+
+    async def decide(head: Commit | None) -> Sequence[Change]:
+        if head is not None:
+            await desk.index.follow(head)
+        async with desk.store.read() as reader:
+            check_deletable(await find_deployment(reader, row.id))
+        return [Change(deployment_path(row.site, row.id), None)]
+
+    message = f"delete {row.name} from {row.site}\n\n{row.site}/{row.id}"
+    commit = await desk.git.commit(decide, message=message, author=caller.name)
+    if commit is None:
+        raise Conflict(f'The file of "{row.name}" is already gone from Git.')
+    await desk.index.follow(commit)
+    desk.moves.tell(commit)
+    log.info("deployment deleted from git", deployment=row.id, name=row.name, site=row.site, by=caller.name)
+    return row, commit
+
+
+def check_deletable(row: Deployment) -> None:
+    if row.archived_at is not None:
+        raise NotFound(f'"{row.name}" at site "{row.site}" was deleted at {row.archived_at:%Y-%m-%d %H:%M:%S} UTC.')
+    if not row.wanted:
+        raise Conflict(
+            f'"{row.name}" at site "{row.site}" is being deleted already.',
+            hint=f"Watch it:  homeport deployments watch {row.id[:8]}",
+        )
+
+
+async def mark_site(site: SiteName, desk: Desk, caller: Caller) -> None:
+    """Writes the site's marker, so that its folder counts as real even while it is empty."""
+
+    async def decide(head: Commit | None) -> Sequence[Change]:
+        return await _missing_markers(desk.git, head, [site])
+
+    commit = await desk.git.commit(decide, message=f"join {site}", author=caller.name)
+    if commit is not None:
+        await desk.index.follow(commit)
+        desk.moves.tell(commit)
+
+
+class _Outrun(Exception):
+    """Somebody else was faster: the ids that the commit's message names are no longer the right ones."""
+
+
+def _ids(present: dict[SiteName, Deployment], fresh: dict[SiteName, DeploymentId]) -> dict[SiteName, DeploymentId]:
+    return {site: present[site].id if site in present else new for site, new in fresh.items()}
+
+
+async def _commit(
+    desk: Desk, resolved: Resolved, fresh: dict[SiteName, DeploymentId], rollout_id: RolloutId, caller: Caller
+) -> Deployed:
+    async with desk.store.read() as reader:
+        ids = _ids(await present_by_site(reader, resolved), fresh)
+    written: list[Written] = []
+    base: Commit | None = None
+    present: dict[SiteName, Deployment] = {}
+
+    async def decide(head: Commit | None) -> Sequence[Change]:
+        nonlocal written, base, present
+        base = head
+        if head is not None:
+            await desk.index.follow(head)
+        async with desk.store.read() as reader:
+            present = await present_by_site(reader, resolved)
+        if _ids(present, fresh) != ids:
+            raise _Outrun
+        written = await anyio.to_thread.run_sync(_write_files, resolved, ids, present, rollout_id)
+        changes = [
+            Change(deployment_path(each.target.site, each.deployment_id), each.content)
+            for each in written
+            if each.content is not None
+        ]
+        if not changes:
+            return ()
+        sites = [each.target.site for each in written if each.content is not None]
+        return [*await _missing_markers(desk.git, head, sites), *changes]
+
+    commit = await desk.git.commit(decide, message=_message(resolved, ids, rollout_id), author=caller.name)
+    unchanged = tuple(each.deployment_id for each in written if each.content is None)
+    if commit is None:
+        assert base is not None, "nothing to change, and no commit that says so"
+        before = {row.rollout_id for row in present.values()}
+        same = before.pop() if len(before) == 1 else None
+        return Deployed(same or rollout_id, tuple(ids.values()), base, unchanged)
+    known = {each.deployment_id: each.desired for each in written if each.desired is not None}
+    await desk.index.follow(commit, known=known)
+    desk.moves.tell(commit)
+    log.info(
+        "deployment written to git",
+        app=resolved.record.app_name,
+        version=resolved.app.version,
+        sites=len(known),
+        commit=commit[:12],
+        by=caller.name,
+    )
+    return Deployed(rollout_id, tuple(ids.values()), commit, unchanged)
+
+
+def _write_files(
+    resolved: Resolved,
+    ids: dict[SiteName, DeploymentId],
+    present: dict[SiteName, Deployment],
+    rollout_id: RolloutId,
+) -> list[Written]:
+    """The files of all sites; off the event loop, for there may be thousands."""
+    written = []
+    like: Desired | None = None
+    for target in resolved.targets:
+        deployment_id = ids[target.site]
+        before = present.get(target.site)
+        if before is not None and before.problem is None:
+            same = resolved.render(target, deployment_id, before.rollout_id)
+            if digest_of_bytes(same) == before.revision:
+                written.append(Written(target, deployment_id, None, None))
+                continue
+        content = resolved.render(target, deployment_id, rollout_id)
+        like = resolved.desired(target, deployment_id, content, like)
+        written.append(Written(target, deployment_id, content, like))
+    return written
+
+
+async def _missing_markers(git: GitSource, head: Commit | None, sites: Sequence[SiteName]) -> list[Change]:
+    present: set[str] = set()
+    if head is not None:
+        for folder in {site_folder(site) for site in sites} if len(sites) <= LISTED_MAX else {"deployments"}:
+            present.update(file.path for file in await git.files(head, folder, size_max=FILE_SIZE_MAX))
+    return [Change(marker_path(site), render_marker(site)) for site in sites if marker_path(site) not in present]
+
+
+def _message(resolved: Resolved, ids: dict[SiteName, DeploymentId], rollout_id: RolloutId) -> str:
+    sites = list(ids)
+    where = ", ".join(sites[:3]) + (f" and {len(sites) - 3} more" if len(sites) > 3 else "")
+    listed = "\n".join(f"{site}/{deployment_id}" for site, deployment_id in list(ids.items())[:LISTED_MAX])
+    title = f"deploy {resolved.record.app_name} {resolved.app.version} to {where}"
+    return f"{title}\n\n{listed}\n\nRollout: {rollout_id}"
