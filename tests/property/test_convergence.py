@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from homeport.core.lifecycle.replay import replay
 from homeport.core.model.instance import Failure, Instance, Transition
-from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS, Move, View, plan
+from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS, Key, Move, View, plan
 from homeport.vocabulary import UNPLACED, Actor, Code, Generation, Happening, Incarnation, Liveness, OrderKind, State
 from tests.support.builders import NOW, a_desired, a_node, an_instance
 
@@ -33,7 +33,9 @@ def views(draw: st.DrawFn) -> View:
         for name in draw(st.sets(st.sampled_from(NAMES))):
             state = draw(st.sampled_from([state for state in State if state is not State.DELETED]))
             failure = Failure(Code.REMOVE_FAILED, "busy") if state is State.FAILED and draw(st.booleans()) else None
-            instance = an_instance(number, name, state=state, runs=draw(st.booleans()), failure=failure)
+            instance = an_instance(
+                number, name, state=state, runs=state is State.INSTALLED or draw(st.booleans()), failure=failure
+            )
             instances[instance.key] = instance
     return View(desired, frozenset(), nodes, instances)
 
@@ -51,7 +53,7 @@ def obey(view: View, moves: tuple[Move, ...]) -> View:
     return replace(view, instances={key: item for key, item in instances.items() if item.state is not State.DELETED})
 
 
-def _step(instances: dict[tuple[str, str], Instance], key: tuple[str, str], move: Move, fresh: Incarnation) -> None:
+def _step(instances: dict[Key, Instance], key: Key, move: Move, fresh: Incarnation) -> None:
     known = instances.get(key)
     transition = Transition(
         deployment_id=move.deployment_id,
@@ -68,7 +70,7 @@ def _step(instances: dict[tuple[str, str], Instance], key: tuple[str, str], move
     instances[key], _ = replay(known, transition)
 
 
-def _finish(instances: dict[tuple[str, str], Instance], key: tuple[str, str], happening: Happening) -> None:
+def _finish(instances: dict[Key, Instance], key: Key, happening: Happening) -> None:
     known = instances[key]
     done = Transition(
         known.deployment_id, known.node_id, known.incarnation, happening, Actor.NODE, "done", NOW, known.generation,

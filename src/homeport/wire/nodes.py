@@ -3,7 +3,7 @@ except that a message without a required part is refused by name.
 """
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from homeport.core.model.deployment import ComponentSpec, Release
@@ -23,6 +23,8 @@ from homeport.vocabulary import (
     Step,
 )
 from homeport.wire.v1 import nodes_pb2 as pb
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 PbMessage = Any
 """The generated classes carry no usable types for the checker."""
@@ -312,8 +314,8 @@ def to_node_from_proto(message: PbMessage) -> ToNode:
 
 
 def _to_ms(at: datetime) -> int:
-    return int(at.timestamp() * 1000)
+    return (at - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _from_ms(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    return _EPOCH + timedelta(milliseconds=milliseconds)
