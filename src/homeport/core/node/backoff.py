@@ -1,0 +1,33 @@
+"""How soon to repair a component again that keeps breaking."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How often a component was repaired of late, and when it may be repaired again."""
+
+    attempts: int
+    last: float
+    not_before: float
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffRules:
+    first_seconds: float = 1.0
+    max_seconds: float = 300.0
+    forget_seconds: float = 600.0
+    """A component that needed no repair for so long starts afresh. Longer than `max_seconds`, else a crash loop
+    would be forgotten between two of its own repairs."""
+
+
+def may_repair(backoff: Backoff | None, now: float) -> bool:
+    return backoff is None or now >= backoff.not_before
+
+
+def after_repair(backoff: Backoff | None, now: float, rules: BackoffRules) -> Backoff:
+    """The first repair is immediate; each further one waits twice as long as the one before."""
+    is_fresh = backoff is None or now - backoff.last > rules.forget_seconds
+    attempts = 1 if backoff is None or is_fresh else backoff.attempts + 1
+    delay = min(rules.first_seconds * 2.0 ** min(attempts - 1, 30), rules.max_seconds)
+    return Backoff(attempts, now, now + delay)

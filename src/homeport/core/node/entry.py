@@ -1,0 +1,78 @@
+"""What a node remembers of one deployment: the newest order, how it ended, and the release that last was good."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from homeport.core.model.deployment import Release
+from homeport.core.model.order import Held, Order, Result
+from homeport.vocabulary import OrderKind
+
+
+class Outcome(StrEnum):
+    PENDING = "pending"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    order: Order
+    result: Result | None = None
+    """None while the order is being carried out, also across a crash."""
+    good: Release | None = None
+    """The last release that was healthy here; it outlives failed updates."""
+    keeps_good: bool = False
+    """After a failed update: whether `good` is untouched and still has to be kept running."""
+    components: frozenset[str] = frozenset()
+    """Every component that may have left something here, so that a removal forgets none."""
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.result is None:
+            return Outcome.PENDING
+        return Outcome.SUCCEEDED if self.result.succeeded else Outcome.FAILED
+
+    @property
+    def held(self) -> Held:
+        release = self.order.release
+        return Held(
+            deployment_id=self.order.deployment_id,
+            generation=self.order.generation,
+            kind=self.order.kind,
+            revision=None if release is None else release.revision,
+            done=self.result is not None,
+        )
+
+    @property
+    def kept_release(self) -> Release | None:
+        """The release that must run here while no order is being carried out; None when none must.
+
+        A failed update that has already replaced something is not undone here: whether to go back or to try
+        again is the site's decision, and it has the policy.
+        """
+        if self.order.kind is OrderKind.REMOVE or self.result is None:
+            return None
+        if self.result.succeeded:
+            return self.order.release
+        return self.good if self.keeps_good else None
+
+
+def accepted(order: Order, before: Entry | None) -> Entry:
+    """The entry after a newer order was taken up."""
+    names = {part.name for part in order.release.components} if order.release else set()
+    return Entry(
+        order=order,
+        good=before.good if before else None,
+        components=frozenset(names | (before.components if before else frozenset())),
+    )
+
+
+def ended(entry: Entry, result: Result, *, keeps_good: bool) -> Entry:
+    """The entry after its order ended."""
+    order = entry.order
+    if not result.succeeded:
+        return Entry(order, result, entry.good, keeps_good and entry.good is not None, entry.components)
+    if order.release is None:
+        return Entry(order, result)
+    names = frozenset(part.name for part in order.release.components)
+    return Entry(order, result, good=order.release, components=names)

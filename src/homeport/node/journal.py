@@ -1,0 +1,143 @@
+"""The node's memory, safe against `kill -9` and power cuts: an order is durable before it is acted on, a result
+before it is sent.
+
+SQLite with synchronous=FULL. A commit waits for the disk, on an SD card for tens of milliseconds, so commits run in
+a thread and not in the event loop; writes that arrive meanwhile share the next commit. Everything is also held in
+memory, replaced only after the commit, so that reading costs no I/O. A node has few deployments; this is small.
+"""
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from anyio.to_thread import run_sync
+
+from homeport.core.model.order import Order, Result
+from homeport.core.node.entry import Entry, accepted, ended
+from homeport.errors import WorkFailed
+from homeport.node import rows
+from homeport.vocabulary import DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """What the journal holds. A write works on a copy that becomes visible once it is durable."""
+
+    entries: dict[DeploymentId, Entry]
+    outbox: dict[int, Result]
+
+
+Write = Callable[[sqlite3.Connection, Pages], None]
+
+
+class Journal:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = rows.connect(path)
+        self._pages = Pages(rows.load_entries(self._connection), rows.load_outbox(self._connection))
+        self._waiting: list[_Waiting] = []
+        self._is_writing = False
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @property
+    def entries(self) -> Mapping[DeploymentId, Entry]:
+        return self._pages.entries
+
+    @property
+    def outbox(self) -> Mapping[int, Result]:
+        """Results that the site has not yet made durable, by sequence, in order."""
+        return self._pages.outbox
+
+    async def accept(self, orders: Sequence[Order]) -> None:
+        """Takes up orders that were judged newer than what is there."""
+
+        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+            for order in orders:
+                entry = accepted(order, pages.entries.get(order.deployment_id))
+                rows.write_entry(connection, entry)
+                pages.entries[order.deployment_id] = entry
+
+        await self._write(write)
+
+    async def finish(self, result: Result, *, keeps_good: bool = False) -> None:
+        """Ends an order and puts its result into the outbox, unless a newer order has overtaken it."""
+
+        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+            entry = pages.entries[result.deployment_id]
+            if entry.order.generation != result.generation:
+                return
+            after = ended(entry, result, keeps_good=keeps_good)
+            rows.write_entry(connection, after)
+            pages.entries[result.deployment_id] = after
+            pages.outbox[rows.insert_result(connection, result)] = result
+
+        await self._write(write)
+
+    async def repeat(self, deployment_id: DeploymentId) -> None:
+        """Puts the newest result into the outbox again, unless it still waits there."""
+
+        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+            result = pages.entries[deployment_id].result
+            if result is not None and result not in pages.outbox.values():
+                pages.outbox[rows.insert_result(connection, result)] = result
+
+        await self._write(write)
+
+    async def acknowledge(self, sequence: int) -> None:
+        """Forgets what the site has made durable."""
+
+        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+            rows.delete_results(connection, sequence)
+            for done in [each for each in pages.outbox if each <= sequence]:
+                del pages.outbox[done]
+
+        if any(each <= sequence for each in self.outbox):
+            await self._write(write)
+
+    async def _write(self, write: Write) -> None:
+        """Group commit: who finds nobody writing writes for all that wait, until nobody does."""
+        mine = _Waiting(write)
+        self._waiting.append(mine)
+        if not self._is_writing:
+            await self._write_all()
+        with anyio.CancelScope(shield=True):
+            await mine.done.wait()
+        if mine.error is not None:
+            raise mine.error
+
+    async def _write_all(self) -> None:
+        """Shielded, for the others who wait must not suffer from one caller's cancellation."""
+        self._is_writing = True
+        with anyio.CancelScope(shield=True):
+            try:
+                while self._waiting:
+                    batch, self._waiting = self._waiting, []
+                    await run_sync(self._commit, batch)
+                    for each in batch:
+                        each.done.set()
+            finally:
+                self._is_writing = False
+
+    def _commit(self, batch: Sequence["_Waiting"]) -> None:
+        """Runs in a thread."""
+        draft = Pages(dict(self._pages.entries), dict(self._pages.outbox))
+        try:
+            with self._connection:
+                for each in batch:
+                    each.write(self._connection, draft)
+        except sqlite3.Error as error:
+            for each in batch:
+                each.error = rows.translated(error, self._path)
+        else:
+            self._pages = draft
+
+
+class _Waiting:
+    def __init__(self, write: Write) -> None:
+        self.write = write
+        self.done = anyio.Event()
+        self.error: WorkFailed | None = None

@@ -1,0 +1,113 @@
+"""Orders and results as JSON for the journal. The core never serializes itself, and the journal must be readable by
+a later version, so the keys are written out here.
+"""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from homeport.core.model.deployment import ComponentSpec, Release
+from homeport.core.model.instance import Failure
+from homeport.core.model.order import Order, Result
+from homeport.vocabulary import DeploymentId, Digest, Generation, OrderKind, ProfileType
+
+
+def dump_release(release: Release) -> dict[str, Any]:
+    return {
+        "deployment_id": release.deployment_id,
+        "name": release.name,
+        "revision": release.revision,
+        "app_version": release.app_version,
+        "components": [
+            {
+                "name": part.name,
+                "type": part.type.value,
+                "repository": part.repository,
+                "revision": part.revision,
+                "environment": dict(part.environment),
+                "wait": part.wait,
+                "timeout_seconds": part.timeout_seconds,
+                "extensions": part.extensions,
+            }
+            for part in release.components
+        ],
+    }
+
+
+def load_release(body: dict[str, Any]) -> Release:
+    return Release(
+        deployment_id=DeploymentId(body["deployment_id"]),
+        name=body["name"],
+        revision=Digest(body["revision"]),
+        app_version=body["app_version"],
+        components=tuple(
+            ComponentSpec(
+                name=part["name"],
+                type=ProfileType(part["type"]),
+                repository=part["repository"],
+                revision=part["revision"],
+                environment=part["environment"],
+                wait=part["wait"],
+                timeout_seconds=part["timeout_seconds"],
+                extensions=part["extensions"],
+            )
+            for part in body["components"]
+        ),
+    )
+
+
+def dump_order(order: Order) -> str:
+    return json.dumps(
+        {
+            "generation": order.generation,
+            "deployment_id": order.deployment_id,
+            "kind": order.kind.value,
+            "release": None if order.release is None else dump_release(order.release),
+            "remove_images": order.remove_images,
+            "reason": order.reason,
+        }
+    )
+
+
+def load_order(text: str) -> Order:
+    body = json.loads(text)
+    return Order(
+        generation=Generation(body["generation"]),
+        deployment_id=DeploymentId(body["deployment_id"]),
+        kind=OrderKind(body["kind"]),
+        release=None if body["release"] is None else load_release(body["release"]),
+        remove_images=body["remove_images"],
+        reason=body["reason"],
+    )
+
+
+def dump_result(result: Result) -> str:
+    failure = result.failure
+    return json.dumps(
+        {
+            "deployment_id": result.deployment_id,
+            "generation": result.generation,
+            "kind": result.kind.value,
+            "succeeded": result.succeeded,
+            "at": result.at.isoformat(),
+            "failure": None if failure is None else [failure.code, failure.message, failure.source],
+            "deleted": result.deleted,
+            "exit_code": result.exit_code,
+            "release_runs": result.release_runs,
+        }
+    )
+
+
+def load_result(text: str) -> Result:
+    body = json.loads(text)
+    return Result(
+        deployment_id=DeploymentId(body["deployment_id"]),
+        generation=Generation(body["generation"]),
+        kind=OrderKind(body["kind"]),
+        succeeded=body["succeeded"],
+        at=datetime.fromisoformat(body["at"]),
+        failure=None if body["failure"] is None else Failure(*body["failure"]),
+        deleted=body["deleted"],
+        exit_code=body["exit_code"],
+        release_runs=body["release_runs"],
+    )
