@@ -39,7 +39,7 @@ LOG_CONTAINERS_MAX = 100
 
 
 class ComposeRuntime:
-    profile_types = (ProfileType.COMPOSE,)
+    profile_types: tuple[ProfileType, ...] = (ProfileType.COMPOSE,)
 
     def __init__(self, engine: ContainerEngine, registry: Registry, node_id: NodeId) -> None:
         self.name = engine.name

@@ -1,6 +1,6 @@
 """Docker: its daemon is somebody else's to run, and it runs health checks by itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from homeport.adapters.runtime import child
@@ -21,7 +21,10 @@ class DockerEngine:
 
     def __init__(self, options: EngineOptions) -> None:
         self._socket = docker_socket(options)
-        self.environment = {**engine_environment(options.environment), "DOCKER_HOST": f"unix://{self._socket}"}
+        self.environment: Mapping[str, str] = {
+            **engine_environment(options.environment),
+            "DOCKER_HOST": f"unix://{self._socket}",
+        }
         self._compose: list[str] = []
 
     async def start(self) -> None:

@@ -35,7 +35,7 @@ class _Running:
 
 class NullRuntime:
     name = "null"
-    profile_types = (ProfileType.COMPOSE, ProfileType.HELM, ProfileType.CUSTOM)
+    profile_types: tuple[ProfileType, ...] = (ProfileType.COMPOSE, ProfileType.HELM, ProfileType.CUSTOM)
 
     def __init__(self, data: Path) -> None:
         self._path = data / "null.jsonl"

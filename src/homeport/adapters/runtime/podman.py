@@ -6,7 +6,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from subprocess import DEVNULL
 
@@ -36,7 +36,7 @@ class PodmanEngine:
     name = "podman"
 
     def __init__(self, data: Path, options: EngineOptions) -> None:
-        self.environment = engine_environment(options.environment)
+        self.environment: Mapping[str, str] = engine_environment(options.environment)
         self._data = data
         self._options = options
         self._given = given_socket(options)

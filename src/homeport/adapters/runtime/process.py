@@ -37,7 +37,7 @@ KEPT_VARIABLES = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "TZ")
 
 class ProcessRuntime:
     name = "process"
-    profile_types = (ProfileType.CUSTOM,)
+    profile_types: tuple[ProfileType, ...] = (ProfileType.CUSTOM,)
 
     def __init__(self, data: Path, environment: Mapping[str, str]) -> None:
         self._folder = data / "process"
@@ -166,11 +166,11 @@ class ProcessRuntime:
 
 
 async def _becomes(true: Callable[[], bool], *, seconds: float) -> bool:
-    with anyio.move_on_after(seconds):
-        while not true():
-            await anyio.sleep(0.02)
-        return True
-    return False
+    """Asks again and again: nobody tells us about a process that is not our child."""
+    deadline = anyio.current_time() + seconds
+    while not (answer := true()) and anyio.current_time() < deadline:  # noqa: ASYNC110 - see above
+        await anyio.sleep(0.02)
+    return answer
 
 
 def _observation(component: str, program: Program) -> Observation:

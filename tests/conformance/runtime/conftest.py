@@ -1,0 +1,53 @@
+"""The runtimes under test. Engines are brought up once for the session, and every deployment is taken away again."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from homeport.adapters.runtime.container_engine import EngineOptions
+from homeport.ports import Runtime
+from tests.conformance.runtime.stands import ComposeStand, NullStand, ProcessStand, Stand
+from tests.support.engines import docker_daemon, engine_environment, probe_image, skip_docker_if_asked
+from tests.support.registry import running_registry
+
+
+@pytest.fixture(scope="session")
+def registry_host() -> Iterator[str]:
+    with running_registry() as registry:
+        yield registry.host
+
+
+@pytest.fixture(scope="session")
+def image(registry_host: str) -> Iterator[str]:
+    with probe_image(registry_host) as reference:
+        yield reference
+
+
+@pytest.fixture(scope="session")
+def docker_socket() -> Iterator[Path]:
+    skip_docker_if_asked()
+    with docker_daemon() as socket:
+        yield socket
+
+
+@pytest.fixture(params=["null", "process", "podman", "docker"])
+def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
+    options = EngineOptions(environment=engine_environment())
+    if request.param == "null":
+        return NullStand("null", tmp_path, "", options)
+    if request.param == "process":
+        return ProcessStand("process", tmp_path, "", options)
+    if request.param == "docker":
+        options = EngineOptions(environment=engine_environment(), socket=request.getfixturevalue("docker_socket"))
+    host, image = request.getfixturevalue("registry_host"), request.getfixturevalue("image")
+    return ComposeStand(request.param, tmp_path, host, options, image=image)
+
+
+@pytest.fixture
+async def runtime(stand: Stand) -> AsyncIterator[Runtime]:
+    async with stand.opened() as runtime:
+        try:
+            yield runtime
+        finally:
+            await runtime.remove(stand.deployment_id, "web", remove_images=False)

@@ -1,0 +1,156 @@
+"""Real container engines for tests: Podman as it is installed, and a Docker daemon of our own in a temporary folder.
+
+Also what they run: an image that holds nothing but busybox, and compose components packed from text.
+"""
+
+import contextlib
+import gzip
+import io
+import os
+import shutil
+import socket
+import subprocess
+import tarfile
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from homeport.adapters.runtime.compose_files import ARTIFACT_TYPE
+from homeport.ports import Artifact, Layer
+
+CONTAINERS_CONF = Path(__file__).parents[2] / "scripts" / "containers.conf"
+LAYER_TYPE = "application/vnd.org.margo.component.compose.tar+gzip"
+DAEMON_SECONDS_MAX = 30.0
+CONTAINERFILE = """\
+FROM scratch
+COPY busybox /bin/busybox
+ENV PATH=/bin
+RUN ["/bin/busybox", "--install", "/bin"]
+"""
+
+
+def engine_environment() -> dict[str, str]:
+    """This process's environment, with container settings that also work on a confined machine."""
+    return {**os.environ, "CONTAINERS_CONF": os.environ.get("CONTAINERS_CONF", str(CONTAINERS_CONF))}
+
+
+def skip_docker_if_asked() -> None:
+    """A machine that cannot run Docker fails these tests, unless somebody has said that it need not."""
+    if os.environ.get("HOMEPORT_SKIP_DOCKER") == "1":
+        pytest.skip("HOMEPORT_SKIP_DOCKER=1: whoever set it says that this machine has no Docker")
+
+
+@contextlib.contextmanager
+def probe_image(registry_host: str) -> Iterator[str]:
+    """Builds an image of busybox alone and pushes it; afterwards Podman's own copy is removed."""
+    reference = f"{registry_host}/probe-{uuid.uuid4().hex[:8]}:1"
+    with tempfile.TemporaryDirectory(prefix="homeport-image-") as folder:
+        shutil.copy("/bin/busybox", folder)
+        (Path(folder) / "Containerfile").write_text(CONTAINERFILE)
+        podman("build", "--quiet", "--no-cache", "--tag", reference, folder)
+    try:
+        podman("push", "--quiet", "--tls-verify=false", reference)
+    finally:
+        podman("rmi", reference)
+    try:
+        yield reference
+    finally:
+        subprocess.run(["podman", "rmi", "--force", reference], env=engine_environment(), capture_output=True, check=False)
+
+
+def podman(*arguments: str) -> str:
+    done = subprocess.run(
+        ["podman", *arguments], env=engine_environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def compose_artifact(compose_yaml: str) -> Artifact:
+    """A Margo compose component: one directory with compose.yaml, as tar+gzip."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
+        directory = tarfile.TarInfo("component")
+        directory.type, directory.mode = tarfile.DIRTYPE, 0o755
+        tar.addfile(directory)
+        file = tarfile.TarInfo("component/compose.yaml")
+        file.size = len(compose_yaml.encode())
+        tar.addfile(file, io.BytesIO(compose_yaml.encode()))
+    annotations = {"org.margo.component.type": "compose", "org.margo.component.version": "1.0.0"}
+    return Artifact(ARTIFACT_TYPE, (Layer(LAYER_TYPE, packed.getvalue(), annotations),))
+
+
+@contextlib.contextmanager
+def docker_daemon() -> Iterator[Path]:
+    """Starts containerd and dockerd; gives the socket. Leaves no process, mount or file.
+
+    Without iptables: published ports then go through Docker's own proxy, and no rule of this machine is touched.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="homeport-docker-"))
+    try:
+        with _daemon(folder, "containerd", _containerd(folder)), _daemon(folder, "dockerd", _dockerd(folder)) as dockerd:
+            _await_docker(folder, dockerd)
+            yield folder / "docker.sock"
+    finally:
+        _unmount_below(folder)
+        shutil.rmtree(folder)
+
+
+def _containerd(folder: Path) -> list[str]:
+    places = ("--root", f"{folder}/containerd", "--state", f"{folder}/run", "--address", f"{folder}/containerd.sock")
+    return ["containerd", "--config", os.devnull, *places, "--log-level", "error"]
+
+
+def _dockerd(folder: Path) -> list[str]:
+    places = ("--data-root", f"{folder}/docker", "--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/docker.pid")
+    quiet = ("--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false", "--log-level", "error")
+    sockets = ("--host", f"unix://{folder}/docker.sock", "--containerd", f"{folder}/containerd.sock")
+    (folder / "daemon.json").write_text("{}")
+    configuration = ("--config-file", f"{folder}/daemon.json", "--default-ulimit", "nofile=4096:4096")
+    return ["dockerd", *places, *quiet, *sockets, *configuration]
+
+
+@contextlib.contextmanager
+def _daemon(folder: Path, name: str, command: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await_docker(folder: Path, dockerd: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + DAEMON_SECONDS_MAX
+    while time.monotonic() < deadline and dockerd.poll() is None:
+        if _answers(folder / "docker.sock"):
+            return
+        time.sleep(0.05)
+    log = (folder / "dockerd.log").read_text()[-2000:]
+    pytest.fail(f"dockerd does not start (HOMEPORT_SKIP_DOCKER=1 leaves its tests out): {log}")
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(str(path))
+            connection.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            return b" 200 " in connection.recv(64)
+        except OSError:
+            return False
+
+
+def _unmount_below(folder: Path) -> None:
+    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+        mounted = line.split()[1]
+        if mounted.startswith(f"{folder}/"):
+            subprocess.run(["umount", "--lazy", mounted], check=False)
