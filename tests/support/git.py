@@ -30,6 +30,11 @@ def bare_repository(path: Path, branch: str = "main") -> Path:
     return path
 
 
+def move(repository: Path, name: str) -> Path:
+    """Renames a repository, as when its server moves or loses it."""
+    return repository.rename(repository.with_name(name))
+
+
 class Person:
     """A working copy of `url` in `folder`; the branch need not exist yet."""
 

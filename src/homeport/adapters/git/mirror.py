@@ -39,7 +39,7 @@ TIDY_SECONDS_MAX = 120.0
 
 _NO_SUCH_REF = "couldn't find remote ref"
 _BROKEN_CLONE = re.compile(
-    r"not a git repository: '|bad object|corrupt|bad config|invalid sha1 pointer|missing (blob|tree|commit)"
+    r"not a git repository: '|invalid gitfile|bad object|corrupt|bad config|invalid sha1 pointer|missing (blob|tree|commit)"
     r"|unable to read|cannot lock ref|Unable to create '.*\.lock'|did not send all necessary objects"
 )
 

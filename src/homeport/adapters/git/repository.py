@@ -31,8 +31,11 @@ RECENT_SECONDS = 10.0
 """A head heard of this recently is built on without asking first: one push instead of a fetch and a push."""
 
 RACES_MAX = 60
-PAUSE_SECONDS_MAX = 0.4
+PAUSE_SECONDS_MAX = 0.8
 """Somebody wins every race, so with n writers n rounds are enough; the pauses keep them apart."""
+
+LANDED_SECONDS_MAX = 5.0
+"""How long to ask a remote whether a push whose answer was lost came through."""
 
 _RACE = re.compile(
     r"fetch first|non-fast-forward|stale info|failed to update ref|cannot lock ref|incorrect old value"
@@ -105,7 +108,7 @@ class Repository(Mirror):
                     continue
                 if await self._push(made):
                     return made
-                await anyio.sleep(random.uniform(0, min(PAUSE_SECONDS_MAX, 0.02 * 2**race)))
+                await anyio.sleep(random.uniform(0, min(PAUSE_SECONDS_MAX, 0.03 * 2**race)))
                 await self.fetch()
         raise GitUnavailable(
             f"The Git repository {self.url} moved {RACES_MAX} times while a change was made to it.",
@@ -129,6 +132,20 @@ class Repository(Mirror):
 
     async def _push(self, made: Commit) -> bool:
         """False when somebody else was faster. Raises GitUnavailable when the remote refuses or is gone."""
+        try:
+            outcome = await self._try_push(made)
+        except GitUnavailable as failure:
+            return await self._has_landed(made, failure)
+        if outcome.exit_code == 0:
+            return True
+        reason = rejection(outcome)
+        if reason is None:
+            return await self._has_landed(made, explain(self._address, outcome.stderr))
+        if _RACE.search(reason):
+            return False
+        raise refused(self._address, reason, outcome.stderr)
+
+    async def _try_push(self, made: Commit) -> Outcome:
         async with self._remote_turn:
             self._heard_at = float("-inf")  # until its answer is here, nobody knows what the remote has
             outcome = await self._run(
@@ -137,19 +154,14 @@ class Repository(Mirror):
             )  # fmt: skip
             if outcome.exit_code == 0:
                 self._hear(made)
-                return True
-        reason = rejection(outcome)
-        if reason is None:
-            return await self._has_landed(made, explain(self._address, outcome.stderr))
-        if _RACE.search(reason):
-            return False
-        raise refused(self._address, reason, outcome.stderr)
+            return outcome
 
     async def _has_landed(self, made: Commit, failure: GitUnavailable) -> bool:
-        """A connection lost in a push leaves open whether it came through; the remote knows."""
+        """A connection lost in a push leaves open whether it came through; the remote knows, if it answers."""
         try:
-            tip = await self.fetch()
-        except GitUnavailable:
+            with anyio.fail_after(LANDED_SECONDS_MAX):
+                tip = await self.fetch()
+        except (GitUnavailable, TimeoutError):
             raise failure from None
         if tip is None or not await self.is_ancestor(made, tip):
             raise failure

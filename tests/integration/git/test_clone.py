@@ -1,0 +1,158 @@
+"""Our own clone: made, found again, and made anew whatever happened to it."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from homeport.adapters.git import Repository, open_repository
+from homeport.errors import InvalidInput, Refused
+from homeport.ports import Change
+from homeport.vocabulary import Commit
+from tests.support.git import Person, bare_repository, git, move
+
+pytestmark = pytest.mark.anyio
+
+
+async def write(source: Repository, path: str, text: str = "1") -> Commit | None:
+    async def decide(_head: Commit | None) -> Sequence[Change]:
+        return [Change(path, text.encode())]
+
+    return await source.commit(decide, message="m", author="tester")
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def remove_all(clone: Path) -> None:
+    shutil.rmtree(clone)
+
+
+def remove_objects(clone: Path) -> None:
+    shutil.rmtree(clone / "objects")
+
+
+def remove_head(clone: Path) -> None:
+    (clone / "HEAD").unlink()
+
+
+def empty_every_object(clone: Path) -> None:
+    for file in (clone / "objects").rglob("*"):
+        if file.is_file():
+            file.chmod(0o600)
+            file.write_bytes(b"")
+
+
+def empty_the_ref(clone: Path) -> None:
+    (clone / "refs/remotes/origin/main").write_bytes(b"")
+
+
+def scramble_the_config(clone: Path) -> None:
+    (clone / "config").write_text("[core\n nonsense")
+
+
+def lock_the_ref(clone: Path) -> None:
+    (clone / "refs/remotes/origin/main.lock").write_bytes(b"")
+    (clone / "packed-refs.lock").write_bytes(b"")
+
+
+def be_a_file(clone: Path) -> None:
+    shutil.rmtree(clone)
+    clone.write_text("not a folder")
+
+
+DAMAGES = [
+    remove_all,
+    remove_objects,
+    remove_head,
+    empty_every_object,
+    empty_the_ref,
+    scramble_the_config,
+    lock_the_ref,
+    be_a_file,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("when", ["before it is opened", "while it is open"])
+async def test_a_damaged_clone_is_made_anew(
+    remote: Path, tmp_path: Path, damage: Callable[[Path], None], when: str
+) -> None:
+    clone = tmp_path / "clone"
+    source = await open_repository(str(remote), clone)
+    first = await write(source, "folder/a")
+    assert first is not None
+    damage(clone)
+    if when == "before it is opened":
+        source = await open_repository(str(remote), clone)
+    Person(str(remote), tmp_path / "person").push("something to fetch")
+    assert await source.fetch() == git("rev-parse", "main", cwd=remote)
+    assert [file.path for file in await source.files(first, "folder", size_max=10)] == ["folder/a"]
+    assert await write(source, "folder/b") is not None
+    assert git("ls-tree", "-r", "--name-only", "main", cwd=remote).split() == ["folder/a", "folder/b"]
+    assert names_in(tmp_path) == ["clone", "person", "remotes"], "nothing is left over"
+
+
+@pytest.mark.parametrize("damage", [remove_all, remove_objects, remove_head, empty_every_object])
+async def test_reading_and_committing_heal_a_damaged_clone_as_well(
+    remote: Path, tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    source = await open_repository(str(remote), tmp_path / "clone")
+    first = await write(source, "folder/a")
+    assert first is not None
+    damage(tmp_path / "clone")
+    assert len(await source.files(first, "folder", size_max=10)) == 1
+    damage(tmp_path / "clone")
+    assert await write(source, "folder/b") is not None
+
+
+async def test_a_folder_of_somebody_else_is_not_deleted(remote: Path, tmp_path: Path) -> None:
+    (tmp_path / "clone").mkdir()
+    (tmp_path / "clone" / "letters.txt").write_text("dear")
+    with pytest.raises(Refused, match=r"letters\.txt") as caught:
+        await open_repository(str(remote), tmp_path / "clone")
+    assert caught.value.hint
+    assert (tmp_path / "clone" / "letters.txt").read_text() == "dear"
+
+
+async def test_a_clone_follows_its_remote_to_a_new_address(remote: Path, tmp_path: Path) -> None:
+    source = await open_repository(str(remote), tmp_path / "clone")
+    first = await write(source, "a")
+    moved = move(remote, "moved.git")
+    again = await open_repository(moved.as_uri(), tmp_path / "clone")
+    assert await again.head() == first
+    assert await again.fetch() == first
+    other = bare_repository(tmp_path / "remotes" / "other.git")
+    elsewhere = await open_repository(str(other), tmp_path / "clone")
+    assert await elsewhere.fetch() is None
+    assert await write(elsewhere, "b") is not None
+    assert git("ls-tree", "--name-only", "main", cwd=other) == "b"
+
+
+@pytest.mark.parametrize("branch", ["", "-x", "a..b", "a b", "/a", "a.lock"])
+async def test_a_branch_name_that_git_would_not_take_is_refused(remote: Path, tmp_path: Path, branch: str) -> None:
+    with pytest.raises(InvalidInput):
+        await open_repository(str(remote), tmp_path / "clone", branch=branch)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "-u", "--upload-pack=touch x", "ext::sh -c id", "fd::3", "::x", "ftp://h/x", "ext://x", "javascript://x",
+     "ssh://-oProxyCommand=id/x", "-oProxyCommand=id:x", "git@-oProxyCommand=id:x", "host:-x", "http://", "http://h:x/",
+     "file://other/x", "file://", "a\nb", "http://[::1/x"],
+)  # fmt: skip
+async def test_an_address_that_would_run_a_program_or_is_none_is_refused(tmp_path: Path, url: str) -> None:
+    with pytest.raises(InvalidInput):
+        await open_repository(url, tmp_path / "clone")
+    assert not (tmp_path / "clone").exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://h/x.git", "https://u:p@h:8443/x", "ssh://git@h:22/x", "git@host:team/x.git", "host:x", "git://h/x",
+     "file:///x", "file://localhost/x", "relative/path", "./x:y", "~/x"],
+)  # fmt: skip
+async def test_the_addresses_that_people_use_are_taken(tmp_path: Path, url: str) -> None:
+    assert (await open_repository(url, tmp_path / "clone")).url
