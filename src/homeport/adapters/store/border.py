@@ -4,6 +4,7 @@
 """
 
 import sqlite3
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,6 +23,7 @@ class Connection:
     def __init__(self, raw: AsyncConnection) -> None:
         self.raw = raw
         self.is_postgresql = raw.dialect.name == "postgresql"
+        self._driver: Any = None
 
     async def rows(self, statement: Executable, parameters: Parameters | None = None) -> Sequence[Row[Any]]:
         return (await self._execute(statement, parameters)).fetchall()
@@ -33,9 +35,36 @@ class Connection:
         """How many rows it touched. PostgreSQL's driver does not say so for a list of parameters."""
         return (await self._execute(statement, parameters)).rowcount
 
+    async def begin(self) -> None:
+        """SQLite must take the write lock at once: one that is taken later may fail instead of waiting."""
+        await self.command("BEGIN" if self.is_postgresql else "BEGIN IMMEDIATE")
+
+    async def command(self, *statements: str) -> None:
+        """Runs plain statements by the driver itself, in one round trip. The writer begins, marks and ends its
+        transactions so, for the toolkit would spend more on these words than the database does."""
+        with translated():
+            if self._driver is None:
+                self._driver = (await self.raw.get_raw_connection()).driver_connection
+            try:
+                if self.is_postgresql:
+                    await self._driver.execute("; ".join(statements))
+                else:
+                    for statement in statements:
+                        await self._driver.execute(statement)
+            except sqlite3.Error as error:
+                raise _from_sqlite(error) from error
+            except _postgresql_errors() as error:
+                raise _from_postgresql(error, lost=False) from error
+
     async def _execute(self, statement: Executable, parameters: Parameters | None) -> CursorResult[Any]:
         with translated():
             return await self.raw.execute(statement, parameters)
+
+
+def _postgresql_errors() -> tuple[type[Exception], ...]:
+    """Those of asyncpg, where it is in use; it may not even be installed."""
+    driver = sys.modules.get("asyncpg")
+    return () if driver is None else (driver.PostgresError, driver.InterfaceError)
 
 
 @contextmanager

@@ -3,18 +3,29 @@
 import importlib.util
 import os
 import socket
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import URL, event, make_url
+from sqlalchemy import URL, NullPool, event, make_url
 from sqlalchemy.engine import Connection as SyncConnection
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from homeport.adapters.store.sqlite_writer import connect_writer
 from homeport.errors import InvalidInput, Refused
 
-BUSY_SECONDS = 5
+BUSY_SECONDS: Final = 5
 """How long SQLite waits for a program that looks into the file, a backup say."""
+
+
+_PRAGMAS: Final = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    f"busy_timeout = {BUSY_SECONDS * 1000}",
+    "journal_size_limit = 67108864",
+)
 
 
 def parse_address(url: str) -> URL:
@@ -38,14 +49,43 @@ def parse_address(url: str) -> URL:
             raise InvalidInput(f'There is no support for the database "{other}".', hint="Use sqlite or postgresql.")
 
 
-def create_engine(address: URL, *, connections_max: int) -> AsyncEngine:
-    pool = {"pool_size": connections_max, "max_overflow": 0, "pool_timeout": 10}
+@dataclass(frozen=True, slots=True)
+class Engines:
+    writer: AsyncEngine
+    readers: AsyncEngine
+
+    async def dispose(self) -> None:
+        await self.readers.dispose()
+        await self.writer.dispose()
+
+
+def create_engines(address: URL, *, readers_max: int) -> Engines:
+    """No driver begins a transaction of its own accord: SQLite's does so by rules that no snapshot survives."""
+    pool = {"pool_size": readers_max, "max_overflow": 0, "pool_timeout": 10}
     if address.get_backend_name() == "postgresql":
-        return _create_postgresql(address, pool)
-    return _create_sqlite(address, pool)
+        arguments = _postgresql_arguments()
+        readers = create_async_engine(address, connect_args=arguments, **pool)
+        # All queries of one reader see the same moment. SQLite gives that by itself.
+        readers = readers.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        writer = create_async_engine(
+            address, connect_args=arguments, poolclass=NullPool, isolation_level="AUTOCOMMIT"
+        )
+        return Engines(writer, readers)
+
+    path = str(address.database)
+    writer = create_async_engine(
+        address, async_creator=lambda: connect_writer(path, busy_seconds=BUSY_SECONDS), poolclass=NullPool
+    )
+    arguments = {"timeout": BUSY_SECONDS, "isolation_level": None}
+    readers = create_async_engine(address, connect_args=arguments, **pool)
+    for engine in (writer, readers):
+        event.listen(engine.sync_engine, "connect", _set_pragmas)
+    # The writer says for itself when its transactions begin.
+    event.listen(readers.sync_engine, "begin", _begin)
+    return Engines(writer, readers)
 
 
-def _create_postgresql(address: URL, pool: dict[str, Any]) -> AsyncEngine:
+def _postgresql_arguments() -> dict[str, Any]:
     if importlib.util.find_spec("asyncpg") is None:
         raise Refused("The driver for PostgreSQL is not installed.", hint="pip install 'homeport[cloud]'")
     settings = {
@@ -57,31 +97,15 @@ def _create_postgresql(address: URL, pool: dict[str, Any]) -> AsyncEngine:
         # Our queries are short; compiling them costs more than running them.
         "jit": "off",
     }
-    arguments = {"server_settings": settings, "timeout": 10, "command_timeout": 30}
-    return create_async_engine(address, connect_args=arguments, **pool)
+    return {"server_settings": settings, "timeout": 10, "command_timeout": 30}
 
 
-def _create_sqlite(address: URL, pool: dict[str, Any]) -> AsyncEngine:
-    engine = create_async_engine(address, connect_args={"timeout": BUSY_SECONDS}, **pool)
+def _set_pragmas(connection: Any, _record: Any) -> None:
+    cursor = connection.cursor()
+    for pragma in _PRAGMAS:
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
 
-    @event.listens_for(engine.sync_engine, "connect")
-    def set_up(connection: Any, _record: Any) -> None:
-        # The driver would begin transactions by its own rules; `begin` below does it by ours.
-        connection.isolation_level = None
-        cursor = connection.cursor()
-        for pragma in (
-            "journal_mode = WAL",
-            "synchronous = FULL",
-            "foreign_keys = ON",
-            f"busy_timeout = {BUSY_SECONDS * 1000}",
-            "journal_size_limit = 67108864",
-        ):
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
 
-    @event.listens_for(engine.sync_engine, "begin")
-    def begin(connection: SyncConnection) -> None:
-        is_writer = connection.get_execution_options().get("is_writer", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
-
-    return engine
+def _begin(connection: SyncConnection) -> None:
+    connection.exec_driver_sql("BEGIN")

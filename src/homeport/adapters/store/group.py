@@ -11,12 +11,11 @@ from typing import Any, TypeVar, cast
 
 import anyio
 import structlog
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from homeport.adapters.store.appends import Appends, Counts, load_counts
 from homeport.adapters.store.border import Connection, translated
 from homeport.adapters.store.schema import events
-from homeport.adapters.store.transaction import SqlTransaction
+from homeport.adapters.store.transaction import Savepoint, SqlTransaction
 from homeport.errors import HomeportError, Refused, TransientError
 from homeport.ports import Transaction
 
@@ -42,7 +41,7 @@ class _Waiting:
 class GroupCommit:
     def __init__(
         self,
-        connect: Callable[[], Awaitable[AsyncConnection]],
+        connect: Callable[[], Awaitable[Connection]],
         *,
         batch_max: int,
         queue_max: int,
@@ -136,19 +135,16 @@ class GroupCommit:
     async def _run_works(self, batch: Sequence[_Waiting]) -> None:
         connection = await self._connected()
         appends = Appends(self._counts)
-        with translated():
-            transaction = await connection.raw.begin()
-        is_alone = len(batch) == 1
+        await connection.begin()
+        savepoint = Savepoint(connection) if len(batch) > 1 else None
         for waiting in batch:
             if not waiting.abandoned:
-                await _run_work(waiting, SqlTransaction(connection, appends, is_alone=is_alone))
-        if is_alone and batch[0].error is not None:
-            with translated():
-                await transaction.rollback()
+                await _run_work(waiting, SqlTransaction(connection, appends, savepoint))
+        if savepoint is None and batch[0].error is not None:
+            await connection.command("ROLLBACK")
             return
         await appends.write_all(connection)
-        with translated():
-            await transaction.commit()
+        await connection.command("COMMIT")
         self._advance(appends.counts)
 
     def _advance(self, counts: Counts) -> None:
@@ -161,13 +157,8 @@ class GroupCommit:
     async def _connected(self) -> Connection:
         """The writer's own connection. After a failure it is a new one, and all numbers are read again."""
         if self._connection is None:
-            with translated():
-                connection = Connection(await self._connect())
-            self._connection = connection
-            counts = await load_counts(connection)
-            with translated():
-                await connection.raw.rollback()
-            self._advance(counts)
+            self._connection = await self._connect()
+            self._advance(await load_counts(self._connection))
         return self._connection
 
     async def _abandon_connection(self) -> None:
@@ -186,7 +177,7 @@ class GroupCommit:
 async def _run_work(waiting: _Waiting, transaction: SqlTransaction) -> None:
     try:
         waiting.result = await waiting.work(transaction)
-        await transaction.keep()
+        transaction.keep()
     except Exception as error:  # noqa: BLE001 - the request ends here; its caller gets the error
         waiting.fail(error)
         await transaction.take_back()

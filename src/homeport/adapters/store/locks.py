@@ -61,7 +61,6 @@ async def hold_session(connection: AsyncConnection, *, wait_seconds: float) -> N
         if anyio.current_time() >= deadline:
             raise Refused(await _who_holds_it(connection), hint=_HINT)
         await anyio.sleep(0.1)
-    await connection.commit()
 
 
 async def _who_holds_it(connection: AsyncConnection) -> str:

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import anyio
 from sqlalchemy import URL
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from homeport.adapters.store.border import Connection, translated
-from homeport.adapters.store.engine import create_engine, parse_address
+from homeport.adapters.store.engine import create_engines, parse_address
 from homeport.adapters.store.group import GroupCommit
 from homeport.adapters.store.locks import hold_file, hold_session
 from homeport.adapters.store.migrate import migrate
@@ -39,28 +39,25 @@ async def open_store(
     """
     address = parse_address(url)
     with _hold(address):
-        engine = create_engine(address, connections_max=readers_max + 1)
+        engines = create_engines(address, readers_max=readers_max)
 
-        async def connect() -> AsyncConnection:
-            return await _connect_writer(engine, lock_wait_seconds=lock_wait_seconds)
+        async def connect() -> Connection:
+            return await _connect_writer(engines.writer, lock_wait_seconds=lock_wait_seconds)
 
         group = GroupCommit(connect, batch_max=batch_max, queue_max=queue_max, limit_seconds=limit_seconds)
         try:
             await group.start()
             async with _running(group):
-                yield SqlStore(engine, group)
+                yield SqlStore(engines.readers, group)
         finally:
             with anyio.move_on_after(5, shield=True):
                 await group.close()
-                await engine.dispose()
+                await engines.dispose()
 
 
 class SqlStore:
-    def __init__(self, engine: AsyncEngine, group: GroupCommit) -> None:
-        self._readers = engine
-        if engine.dialect.name == "postgresql":
-            # All queries of one reader see the same moment. SQLite gives that by itself.
-            self._readers = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+    def __init__(self, readers: AsyncEngine, group: GroupCommit) -> None:
+        self._readers = readers
         self._group = group
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
@@ -91,20 +88,22 @@ def _hold(address: URL) -> AbstractContextManager[None]:
     return hold_file(database)
 
 
-async def _connect_writer(engine: AsyncEngine, *, lock_wait_seconds: float) -> AsyncConnection:
-    raw = await engine.connect()
+async def _connect_writer(engine: AsyncEngine, *, lock_wait_seconds: float) -> Connection:
+    with translated():
+        connection = Connection(await engine.connect())
     try:
-        raw = await raw.execution_options(is_writer=True)
-        if engine.dialect.name == "postgresql":
-            await hold_session(raw, wait_seconds=lock_wait_seconds)
-        async with raw.begin():
-            await raw.run_sync(migrate)
+        with translated():
+            if connection.is_postgresql:
+                await hold_session(connection.raw, wait_seconds=lock_wait_seconds)
+            await connection.begin()
+            await connection.raw.run_sync(migrate)
+            await connection.command("COMMIT")
     except BaseException:
         with anyio.move_on_after(5, shield=True):
-            await raw.invalidate()
-            await raw.close()
+            await connection.raw.invalidate()
+            await connection.raw.close()
         raise
-    return raw
+    return connection
 
 
 @asynccontextmanager

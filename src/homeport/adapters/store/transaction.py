@@ -9,13 +9,12 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Table
-from sqlalchemy.ext.asyncio import AsyncTransaction
 
 from homeport.adapters.store import apps, log, role, schema, sites
 from homeport.adapters.store import deployments as stored_deployments
 from homeport.adapters.store import instances as stored_instances
 from homeport.adapters.store.appends import Appends
-from homeport.adapters.store.border import Connection, translated
+from homeport.adapters.store.border import Connection
 from homeport.adapters.store.reader import SqlReader
 from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
 from homeport.core.model.instance import Instance
@@ -25,29 +24,44 @@ from homeport.ports import AppRecord, ComponentRecord, DesiredFile, Outgoing, Pr
 from homeport.vocabulary import AppId, DeploymentId, Liveness, NodeId
 
 
+class Savepoint:
+    """The one savepoint of a group commit, set anew for each work that writes."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._is_set = False
+
+    async def set(self) -> None:
+        # Releasing the previous work's here, and not when it ended, spares a round trip.
+        release = ("RELEASE SAVEPOINT work",) if self._is_set else ()
+        await self._connection.command(*release, "SAVEPOINT work")
+        self._is_set = True
+
+    async def return_to(self) -> None:
+        await self._connection.command("ROLLBACK TO SAVEPOINT work")
+
+
 class SqlTransaction(SqlReader):
-    def __init__(self, connection: Connection, appends: Appends, *, is_alone: bool) -> None:
+    """Without a savepoint, the work is alone in its transaction."""
+
+    def __init__(self, connection: Connection, appends: Appends, savepoint: Savepoint | None) -> None:
         super().__init__(connection)
         self._appends = appends
         self._mark = appends.mark()
-        self._needs_savepoint = not is_alone
-        self._savepoint: AsyncTransaction | None = None
+        self._savepoint = savepoint
+        self._has_written = False
         self._conflict: Conflict | None = None
 
     # --- for the group commit -------------------------------------------------------------------------------
 
-    async def keep(self) -> None:
+    def keep(self) -> None:
         """The work has ended well. A conflict that it has swallowed still takes everything back."""
         if self._conflict is not None:
             raise self._conflict
-        if self._savepoint is not None:
-            with translated():
-                await self._savepoint.commit()
 
     async def take_back(self) -> None:
-        if self._savepoint is not None:
-            with translated():
-                await self._savepoint.rollback()
+        if self._has_written and self._savepoint is not None:
+            await self._savepoint.return_to()
         self._appends.restore(self._mark)
 
     # --- catalog --------------------------------------------------------------------------------------------
@@ -144,9 +158,9 @@ class SqlTransaction(SqlReader):
     # --- savepoint and tails --------------------------------------------------------------------------------
 
     async def _writable(self) -> Connection:
-        if self._needs_savepoint and self._savepoint is None:
-            with translated():
-                self._savepoint = await self._connection.raw.begin_nested()
+        if not self._has_written and self._savepoint is not None:
+            await self._savepoint.set()
+        self._has_written = True
         return self._connection
 
     async def _with_all(self, table: Table, *, writable: bool = False) -> Connection:
