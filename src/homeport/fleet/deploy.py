@@ -145,7 +145,7 @@ async def _commit(
             present = await present_by_site(reader, resolved)
         if _ids(present, fresh) != ids:
             raise _Outrun
-        written = await anyio.to_thread.run_sync(_write_files, resolved, ids, present, rollout_id)
+        written = await anyio.to_thread.run_sync(write_files, resolved, ids, present, rollout_id)
         changes = [
             Change(deployment_path(each.target.site, each.deployment_id), each.content)
             for each in written
@@ -177,7 +177,7 @@ async def _commit(
     return Deployed(rollout_id, tuple(ids.values()), commit, unchanged)
 
 
-def _write_files(
+def write_files(
     resolved: Resolved,
     ids: dict[SiteName, DeploymentId],
     present: dict[SiteName, Deployment],

@@ -1,0 +1,133 @@
+"""Deploying and deleting. Both change Git and nothing else; sites do the rest."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
+
+from homeport.central.parts import CentralParts
+from homeport.core.parameters import as_value
+from homeport.errors import InvalidInput, Problem
+from homeport.fleet.apps import AppQuery
+from homeport.fleet.deploy import delete, deploy
+from homeport.fleet.preview import DeploymentPlan, Plan, preview_delete, preview_deploy
+from homeport.fleet.resolve import DeployRequest, Target
+from homeport.serving.bodies import (
+    Deploy,
+    DeployedBody,
+    PlanBody,
+    PlannedComponent,
+    PlannedDeployment,
+    PlannedNode,
+    PlannedParameter,
+    RefusedNode,
+)
+from homeport.serving.callers import CallerOf
+from homeport.serving.reading import DeploymentRef
+from homeport.vocabulary import NodeId, SiteName
+
+PlanOnly = Annotated[bool, Query(alias="plan", description="Answer what would happen, and change nothing.")]
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"model": PlanBody, "description": "With `plan=true`: what would happen."},
+    202: {"model": DeployedBody, "description": "Pushed to Git; the sites are told."},
+    404: {},
+    409: {},
+}
+
+
+def deployments_router(central: CentralParts) -> APIRouter:
+    router = APIRouter(tags=["deployments"])
+
+    @router.post(
+        "/api/v1/deployments",
+        summary="Deploy an app to sites",
+        status_code=202,
+        response_model=None,
+        responses=_ANSWERS,
+    )
+    async def create(caller: CallerOf, body: Deploy, plan: PlanOnly = False) -> Response:
+        """One commit for all sites. A deployment of the same name at a site is updated."""
+        request = _request(body)
+        if plan:
+            return _json(_plan_body(await preview_deploy(request, central.desk)), 200)
+        done = await deploy(request, caller, central.desk)
+        answer = DeployedBody(
+            rollout_id=done.rollout_id,
+            deployment_ids=done.deployment_ids,
+            commit=done.commit,
+            unchanged=done.unchanged,
+        )
+        return _json(answer, 202)
+
+    @router.delete(
+        "/api/v1/deployments/{deployment_id}",
+        summary="Delete a deployment",
+        status_code=202,
+        response_model=None,
+        responses=_ANSWERS,
+    )
+    async def remove(caller: CallerOf, deployment_id: DeploymentRef, plan: PlanOnly = False) -> Response:
+        """Removes its file from Git; the site then removes what runs."""
+        if plan:
+            return _json(_plan_body(await preview_delete(deployment_id, central.desk)), 200)
+        row, commit = await delete(deployment_id, caller, central.desk)
+        return _json(DeployedBody(rollout_id=row.rollout_id or "", deployment_ids=[row.id], commit=commit), 202)
+
+    return router
+
+
+def _request(body: Deploy) -> DeployRequest:
+    if (body.app_id is None) == (body.app_name is None):
+        raise InvalidInput(problems=[Problem("app_name", "name the app by app_name or by app_id, and not by both.")])
+    return DeployRequest(
+        targets=tuple(
+            Target(SiteName(site.site_id), tuple(NodeId(node) for node in site.host_ids or ())) for site in body.sites
+        ),
+        app_id=body.app_id,
+        app=AppQuery(body.category, body.app_name, body.version),
+        profile=body.profile,
+        name=body.name,
+        parameters={name: as_value(value) for name, value in body.parameters.items()},
+    )
+
+
+def _json(body: DeployedBody | PlanBody, status: int) -> Response:
+    return JSONResponse(body.model_dump(mode="json"), status_code=status)
+
+
+def _plan_body(plan: Plan) -> PlanBody:
+    return PlanBody(
+        changes=plan.changes,
+        deployments=[_planned(each) for each in plan.deployments],
+        restarts=plan.count("replace"),
+        deletions=plan.count("remove"),
+    )
+
+
+def _planned(plan: DeploymentPlan) -> PlannedDeployment:
+    before, after = plan.before, plan.after
+    app_name = after.app_name if after else before.app_name if before else ""
+    changes = plan.action != "unchanged"
+    return PlannedDeployment(
+        site=plan.site,
+        deployment_id=before.id if before else None,
+        name=plan.name,
+        action=plan.action,
+        app_name=app_name,
+        version_before=before.app_version if before else None,
+        version_after=after.app_version if after else None,
+        revision_before=before.revision if before else None,
+        revision_after=after.revision if after and before and not changes else None,
+        nodes=[
+            PlannedNode(
+                node_id=node_id,
+                components=[
+                    PlannedComponent(component=step.component, action=step.action, why=step.why) for step in steps
+                ],
+            )
+            for node_id, steps in plan.nodes.items()
+        ],
+        refused=[RefusedNode(node_id=node_id, why=why) for node_id, why in plan.refused.items()],
+        parameters=[PlannedParameter(name=name, before=was, after=is_) for name, was, is_ in plan.parameters],
+        waits=plan.waits,
+    )

@@ -1,0 +1,56 @@
+"""How sites reach central: they join, report, and listen for moves of the repository. They dial out; central
+never calls them."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+
+from homeport.central.link import welcome
+from homeport.central.parts import CentralParts
+from homeport.ports import Outgoing
+from homeport.serving.bodies import JoinedBody, JoinSite, ReportedBody, Reports
+from homeport.serving.callers import CallerOf
+from homeport.serving.reading import SSE_RESPONSES
+from homeport.serving.server import Stopping
+from homeport.serving.sse import EventStream, frame
+from homeport.vocabulary import SITE_NAME_PATTERN, NodeId, SiteName
+
+SiteRef = Annotated[str, Path(pattern=SITE_NAME_PATTERN, description="Small letters, digits and dashes.")]
+
+
+def sites_router(central: CentralParts, stopping: Stopping) -> APIRouter:
+    router = APIRouter(tags=["sites"])
+
+    @router.put("/api/v1/sites/{site}", summary="Join, or join again after a restart")
+    async def join(caller: CallerOf, site: SiteRef, body: JoinSite) -> JoinedBody:
+        """Makes the site known and gives it its folder in Git. Repeating it is harmless."""
+        last = await welcome(central, SiteName(site), epoch=body.epoch, software_version=body.software_version)
+        return JoinedBody(site=site, last_sequence=last)
+
+    @router.post("/api/v1/sites/{site}/reports", summary="Report what happened at a site", responses={409: {}})
+    async def report(caller: CallerOf, site: SiteRef, body: Reports) -> ReportedBody:
+        """In order, each once: repeats are harmless, a gap is refused. Durable when answered."""
+        last = await central.intake.take(
+            SiteName(site),
+            [Outgoing(item.sequence, item.body) for item in body.reports],
+            epoch=body.epoch,
+            seen={NodeId(node_id): at for node_id, at in body.seen.items()},
+        )
+        return ReportedBody(last_sequence=last)
+
+    @router.get(
+        "/api/v1/sites/{site}/watch",
+        summary="Hear at once when the deployments repository moves",
+        response_class=EventStream,
+        responses=SSE_RESPONSES,
+    )
+    async def watch(caller: CallerOf, site: SiteRef) -> EventStream:
+        return EventStream(_moved(central), stopping)
+
+    return router
+
+
+async def _moved(central: CentralParts) -> AsyncIterator[bytes]:
+    async for commit in central.moves.watch():
+        yield frame({"commit": commit}, event="moved")

@@ -1,0 +1,123 @@
+"""Wires central: store, repository, use-cases, routes and loops. The only place that knows both ports and
+adapters."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+from fastapi import FastAPI
+
+from homeport.adapters.git import create_bare, open_repository
+from homeport.adapters.link.grpc_site import serve_nodes
+from homeport.adapters.store.open import open_store
+from homeport.adapters.system import RandomIds, SystemClock
+from homeport.central.api.apps import apps_router
+from homeport.central.api.deployments import deployments_router
+from homeport.central.api.sites import sites_router
+from homeport.central.api.webhooks import webhooks_router
+from homeport.central.link import DirectLink
+from homeport.central.loops import run_loops
+from homeport.central.parts import CentralParts, Contact
+from homeport.central.reception import FleetReception
+from homeport.central.registries import app_trees
+from homeport.central.settings import CentralSettings
+from homeport.fleet.index import Index
+from homeport.fleet.intake import Intake
+from homeport.fleet.moves import Moves
+from homeport.fleet.overview import Watchfulness
+from homeport.ports import CentralLink
+from homeport.serving.guards import GuardSettings, refuse_open_bind
+from homeport.serving.health import Metrics, health_router
+from homeport.serving.reading import Reading, reading_router
+from homeport.serving.server import Stopping, bind, http_server
+from homeport.serving.web import build_web
+
+LARGE_BODY_BYTES_MAX = 8 * 1024 * 1024
+"""For a batch of reports, or a deployment to tens of thousands of sites."""
+
+
+@asynccontextmanager
+async def open_central(settings: CentralSettings) -> AsyncIterator["CentralApp"]:
+    """Runs central while the body runs."""
+    stopping = Stopping()
+    async with AsyncExitStack() as stack:
+        central = await _parts(settings, stack)
+        http_port = None
+        if settings.http_address is not None:
+            listener = bind(*settings.http_address)
+            http_port = listener.getsockname()[1]
+            await stack.enter_async_context(http_server(web(central, stopping), [listener], stopping))
+        grpc_port = None
+        if settings.grpc_address is not None:
+            host, _, port = settings.grpc_address.rpartition(":")
+            refuse_open_bind(host, option="--grpc", port=int(port))
+            reception = FleetReception(central.store)
+            grpc_port = await stack.enter_async_context(serve_nodes(reception, settings.grpc_address))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run_loops, central)
+            yield CentralApp(central, DirectLink(central), http_port, grpc_port)
+            tasks.cancel_scope.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class CentralApp:
+    parts: CentralParts
+    link: CentralLink
+    """For a site in the same process."""
+    http_port: int | None
+    grpc_port: int | None
+
+
+async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralParts:
+    clock, ids = SystemClock(), RandomIds()
+    await anyio.to_thread.run_sync(lambda: settings.data.mkdir(parents=True, exist_ok=True))
+    if settings.git_url is None:
+        await anyio.to_thread.run_sync(create_bare, settings.own_repository, settings.branch)
+    store = await stack.enter_async_context(open_store(settings.store_url or str(settings.data / "central.db")))
+    git = await open_repository(
+        settings.git_url or str(settings.own_repository),
+        settings.data / "central-clone.git",
+        branch=settings.branch,
+        poll_seconds=settings.poll_seconds,
+    )
+    index = Index(store, git, clock)
+    return CentralParts(
+        settings=settings,
+        clock=clock,
+        ids=ids,
+        store=store,
+        git=git,
+        index=index,
+        moves=Moves(),
+        intake=Intake(store, index, clock),
+        open_tree=app_trees(settings.data / "scratch"),
+        contact=Contact(),
+    )
+
+
+def web(central: CentralParts, stopping: Stopping) -> FastAPI:
+    settings = central.settings
+    metrics = Metrics("central", central.store)
+    reading = Reading("central", central.store, central.clock, stopping, Watchfulness(settings.site_silence_seconds))
+    return build_web(
+        role="central",
+        description="Apps, deployments, sites and nodes of the whole fleet.",
+        routers=[
+            health_router("central", central.contact.checks, metrics),
+            apps_router(central),
+            deployments_router(central),
+            reading_router(reading),
+            sites_router(central, stopping),
+            webhooks_router(central.git),
+        ],
+        metrics=metrics,
+        guards=GuardSettings(
+            allowed_hosts=settings.allowed_hosts,
+            body_bytes_max_by_path={
+                "/reports": LARGE_BODY_BYTES_MAX,
+                "/api/v1/deployments": LARGE_BODY_BYTES_MAX,
+            },
+        ),
+    )

@@ -1,0 +1,51 @@
+"""Where sites arrive, whether over HTTP or from the same process."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+
+import structlog
+
+from homeport.central.parts import CentralParts
+from homeport.core.model.caller import INTERNAL
+from homeport.errors import HomeportError, PeerUnavailable, PermanentError, TransientError
+from homeport.fleet.deploy import mark_site
+from homeport.ports import Moved, Outgoing
+from homeport.vocabulary import NodeId, SiteName
+
+log = structlog.get_logger("homeport.central")
+
+
+async def welcome(central: CentralParts, site: SiteName, *, epoch: str, software_version: str) -> int:
+    """Joins a site and gives it its folder in Git. With Git gone it has joined all the same."""
+    last = await central.intake.join(site, epoch=epoch, software_version=software_version)
+    try:
+        await mark_site(site, central.desk, INTERNAL)
+    except (TransientError, PermanentError) as error:
+        central.unmarked.add(site)
+        log.warning("marker of site not written, will try again", site=site, why=str(error))
+    return last
+
+
+class DirectLink:
+    """`ports.CentralLink` for a site in the same process."""
+
+    def __init__(self, central: CentralParts) -> None:
+        self._central = central
+
+    async def join(self, site: SiteName, *, epoch: str, software_version: str) -> int:
+        try:
+            return await welcome(self._central, site, epoch=epoch, software_version=software_version)
+        except HomeportError as error:
+            raise PeerUnavailable(str(error)) from error
+
+    async def report(
+        self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
+    ) -> int:
+        try:
+            return await self._central.intake.take(site, reports, epoch=epoch, seen=seen)
+        except HomeportError as error:
+            raise PeerUnavailable(str(error)) from error
+
+    async def watch(self, site: SiteName) -> AsyncIterator[Moved]:
+        async for commit in self._central.moves.watch():
+            yield Moved(commit)

@@ -1,0 +1,95 @@
+"""The loops of central, one line each in `run_loops`. Each runs for as long as the role lives."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import anyio
+import structlog
+
+from homeport.central.parts import CentralParts
+from homeport.core.model.caller import INTERNAL
+from homeport.core.model.event import NewEvent, Site
+from homeport.errors import PermanentError, TransientError
+from homeport.fleet.deploy import mark_site
+from homeport.vocabulary import EventKind, SiteName
+
+log = structlog.get_logger("homeport.central")
+
+RETRY_SECONDS = 2.0
+ROUND_SECONDS_MAX = 60.0
+TRIM_SECONDS = 60.0
+
+
+async def run_loops(central: CentralParts) -> None:
+    settings, silence = central.settings, Silence(central)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow, central)
+        tasks.start_soon(every, "silence", settings.sweep_seconds, silence.sweep)
+        tasks.start_soon(every, "markers", settings.sweep_seconds, lambda: mark_sites(central))
+        tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(central))
+
+
+async def follow(central: CentralParts) -> None:
+    """Shows what is in Git, whoever pushed it, and tells sites. What cannot be followed is said in /readyz."""
+    async for _ in central.git.watch():
+        try:
+            commit = await central.index.catch_up()
+            if commit is not None:
+                central.moves.tell(commit)
+            central.contact.of_git(None)
+        except TransientError as error:
+            central.contact.of_git(str(error))
+            log.warning("deployments repository cannot be read, what is shown stays", why=str(error))
+            await anyio.sleep(RETRY_SECONDS)
+            central.git.nudge()
+        except PermanentError as error:
+            if central.contact.git != str(error):
+                log.warning("deployments repository cannot be followed", why=str(error), hint=error.hint)
+            central.contact.of_git(str(error))
+
+
+class Silence:
+    """Says once of each site that it has fallen silent. Whether it is reachable is never stored, only derived."""
+
+    def __init__(self, central: CentralParts) -> None:
+        self._central = central
+        self._silent: set[SiteName] = set()
+
+    async def sweep(self) -> None:
+        now = self._central.clock.now()
+        limit = timedelta(seconds=self._central.settings.site_silence_seconds)
+        async with self._central.store.read() as reader:
+            sites = await reader.sites()
+        silent = {site.name: site for site in sites if site.last_seen is not None and now - site.last_seen > limit}
+        new = [site for name, site in silent.items() if name not in self._silent]
+        self._silent = set(silent)
+        if new:
+            events = [self._event(site) for site in new]
+            await self._central.store.write(lambda tx: tx.append_events(events))
+            log.warning("sites have fallen silent", sites=[site.name for site in new][:20], count=len(new))
+
+    def _event(self, site: Site) -> NewEvent:
+        message = f"site {site.name} cannot be reached; what runs there goes on"
+        return NewEvent(EventKind.SITE_PROBLEM, self._central.clock.now(), message, site=site.name)
+
+
+async def mark_sites(central: CentralParts) -> None:
+    for site in sorted(central.unmarked):
+        await mark_site(site, central.desk, INTERNAL)
+        central.unmarked.discard(site)
+
+
+async def trim(central: CentralParts) -> None:
+    await central.store.write(lambda tx: tx.trim_events(central.settings.events_max))
+
+
+async def every(name: str, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    """Repeats `work`. A transient failure costs one round; anything else ends the role, for a loop that died in
+    silence is worse than a process that its supervisor restarts."""
+    while True:
+        try:
+            with anyio.fail_after(ROUND_SECONDS_MAX):
+                await work()
+        except (TransientError, PermanentError, TimeoutError) as error:
+            log.warning("round lost", loop=name, why=repr(error))
+        await anyio.sleep(seconds)

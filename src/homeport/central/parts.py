@@ -1,0 +1,49 @@
+"""The parts of a running central, put together by `app.py` and used by its loops, routes and links."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from homeport.central.settings import CentralSettings
+from homeport.fleet.apps import OpenAppTree
+from homeport.fleet.deploy import Desk
+from homeport.fleet.index import Index
+from homeport.fleet.intake import Intake
+from homeport.fleet.moves import Moves
+from homeport.ports import Clock, GitSource, Ids, Store
+from homeport.vocabulary import SiteName
+
+OK: Final = "ok"
+
+
+@dataclass(slots=True)
+class Contact:
+    """What central knows of its repository, for /readyz: the sentence that says what is wrong, or nothing."""
+
+    git: str | None = "not read yet"
+
+    def of_git(self, problem: str | None) -> None:
+        self.git = problem
+
+    async def checks(self) -> Mapping[str, str]:
+        return {"git": self.git or OK}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CentralParts:
+    settings: CentralSettings
+    clock: Clock
+    ids: Ids
+    store: Store
+    git: GitSource
+    index: Index
+    moves: Moves
+    intake: Intake
+    open_tree: OpenAppTree
+    contact: Contact
+    unmarked: set[SiteName] = field(default_factory=set)
+    """Sites that joined while their marker could not be written; the sweep tries again."""
+
+    @property
+    def desk(self) -> Desk:
+        return Desk(self.store, self.git, self.index, self.moves, self.ids)

@@ -1,0 +1,40 @@
+"""Everything that can be set for central, read once at start."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from homeport.errors import InvalidInput, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CentralSettings:
+    data: Path
+    """The folder of central's database and of its clone of the deployments repository."""
+    git_url: str | None = None
+    """The deployments repository: a URL or a local path. None makes one, bare, in the data folder."""
+    branch: str = "main"
+    store_url: str | None = None
+    """The database; SQLite in the data folder when None."""
+    poll_seconds: float = 30.0
+    """How often a remote repository is asked when nobody says that it moved."""
+    http_address: tuple[str, int] | None = ("127.0.0.1", 8080)
+    """Where people, programs and sites ask central."""
+    grpc_address: str | None = "127.0.0.1:50051"
+    """HOST:PORT of the node registry over gRPC; None where a site of the same process serves it."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Names besides loopback under which central may be addressed."""
+    site_silence_seconds: float = 30.0
+    """After how long a silent site counts as unreachable: six missed reports."""
+    sweep_seconds: float = 5.0
+    """How often silence is measured."""
+    events_max: int = 1_000_000
+    """How many events the log keeps: some months of a large fleet, below a gigabyte."""
+
+    def __post_init__(self) -> None:
+        if self.poll_seconds <= 0 or self.sweep_seconds <= 0 or self.site_silence_seconds <= 0:
+            raise InvalidInput(problems=[Problem("poll_seconds", "and all other periods must be above zero")])
+
+    @property
+    def own_repository(self) -> Path:
+        """Where the repository is that central makes for itself."""
+        return self.data / "deployments.git"
