@@ -10,7 +10,6 @@ from homeport.cli.exits import Exit
 from homeport.cli.finding import find_app
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.output import done, print_data
-from homeport.cli.parameters import typed_parameters
 from homeport.cli.planning import plan_lines
 from homeport.cli.progress import lines_for
 from homeport.cli.verdicts import exit_of, print_verdicts
@@ -63,6 +62,8 @@ def deploy(
     found = find_app(client, app)
     body: Json = {"app_id": found["id"], "sites": target_sites(sites, hosts)}
     if given:
+        from homeport.cli.parameters import typed_parameters  # noqa: PLC0415 - start-up time
+
         body["parameters"] = typed_parameters(given, client.get(f"/api/v1/apps/{found['id']}"))
     body |= {key: value for key, value in (("profile", profile), ("name", name)) if value}
     if plan:

@@ -10,6 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import anyio
+
+from homeport.adapters.runtime.diagnosis import diagnose as diagnose_engine
 from homeport.cli.addresses import Address, holder_of, is_free
 from homeport.errors import HomeportError
 
@@ -31,9 +34,9 @@ class Finding:
         return asdict(self)
 
 
-def diagnose(*, data: Path, deployments: str | None, addresses: Sequence[Address]) -> list[Finding]:
+def diagnose(*, data: Path, runtime: str, deployments: str | None, addresses: Sequence[Address]) -> list[Finding]:
     findings = [check_python(sys.version_info[:3]), check_git(), check_disk(data), check_data_folder(data)]
-    findings += check_engines()
+    findings += check_engine(runtime)
     findings += [check_port(address) for address in addresses]
     if deployments:
         findings.append(check_repository(deployments))
@@ -55,12 +58,18 @@ def check_git() -> Finding:
 
 
 def check_disk(data: Path) -> Finding:
-    free = shutil.disk_usage(_existing(data)).free
+    return judge_disk(data, shutil.disk_usage(_existing(data)).free)
+
+
+def judge_disk(data: Path, free: int) -> Finding:
     amount = f"{free / 1e9:.1f} GB" if free < 10e9 else f"{free // 10**9} GB"
     if free >= DISK_FREE_BYTES_MIN:
-        return Finding("disk", "ok", f"disk {amount} free for {data}")
+        return Finding("disk", "ok", f"disk {amount} free")
     return Finding(
-        "disk", "problem", f"The disk of {data} is nearly full: {amount} free.", "Free at least 1 GB, or use --data DIR."
+        "disk",
+        "problem",
+        f"The disk of {data} is nearly full: {amount} free.",
+        "Free at least 1 GB, or use --data DIR.",
     )
 
 
@@ -68,7 +77,7 @@ def check_data_folder(data: Path) -> Finding:
     folder = _existing(data)
     try:
         with tempfile.TemporaryFile(dir=folder):
-            return Finding("data", "ok", f"data folder {data} can be written")
+            return Finding("data", "ok", "data folder can be written")
     except OSError as error:
         return Finding(
             "data",
@@ -76,6 +85,14 @@ def check_data_folder(data: Path) -> Finding:
             f"Cannot write to {folder}: {error.strerror}.",
             "Give another with --data DIR, or make it yours:  chown",
         )
+
+
+def check_engine(runtime: str) -> list[Finding]:
+    """Really starts a container, and removes it again."""
+    return [
+        Finding("engine", found.verdict.value, found.sentence, found.what_to_do)
+        for found in anyio.run(diagnose_engine, runtime)
+    ]
 
 
 def check_port(address: Address) -> Finding:
@@ -98,7 +115,7 @@ def check_port(address: Address) -> Finding:
 def check_repository(url: str) -> Finding:
     try:
         tried = subprocess.run(
-            ["git", "ls-remote", "--heads", "--", url],  # noqa: S607
+            ["git", "ls-remote", "--heads", "--", url],
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS_MAX,
@@ -110,8 +127,9 @@ def check_repository(url: str) -> Finding:
         return Finding("repository", "problem", f"The Git repository {url} does not answer.", _REPOSITORY_HINT)
     if tried.returncode == 0:
         return Finding("repository", "ok", f"the Git repository {url} can be read")
-    words = tried.stderr.strip().splitlines() or ["no reason was given"]
-    return Finding("repository", "problem", f"Cannot read the Git repository {url}: {words[-1]}", _REPOSITORY_HINT)
+    words = [line for line in tried.stderr.splitlines() if line.startswith(("fatal:", "remote:", "ssh:"))]
+    why = words[0].partition(": ")[2] if words else tried.stderr.strip() or "no reason was given"
+    return Finding("repository", "problem", f"Cannot read the Git repository {url}: {why}", _REPOSITORY_HINT)
 
 
 _REPOSITORY_HINT: Final = "Check the address, the network, and that this user may read it:  git ls-remote URL"

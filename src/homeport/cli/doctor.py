@@ -1,6 +1,8 @@
 """`homeport doctor`: looks at this machine and says what would keep Homeport from working, and what to do."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -8,14 +10,17 @@ from homeport.cli.addresses import ADDRESS, Address
 from homeport.cli.exits import Exit
 from homeport.cli.options import Settings, formatted, pass_settings
 from homeport.cli.output import print_data
+from homeport.cli.roles import data_option, home, runtime_option
+
+if TYPE_CHECKING:
+    from homeport.cli.diagnosis import Finding
 
 DEFAULT_PORTS = (Address("127.0.0.1", 8080), Address("127.0.0.1", 50051))
 
 
 @click.command()
-@click.option(
-    "--data", type=click.Path(path_type=Path), default=Path(".homeport"), show_default=True, help="The data folder."
-)
+@data_option(home("up"))
+@runtime_option
 @click.option("--deployments", metavar="GIT_URL", help="Also try to reach this deployments repository.")
 @click.option("--http", type=ADDRESS, default=DEFAULT_PORTS[0], help="The HTTP address to check [127.0.0.1:8080].")
 @click.option("--grpc", type=ADDRESS, default=DEFAULT_PORTS[1], help="The gRPC address to check [127.0.0.1:50051].")
@@ -28,6 +33,7 @@ def doctor(
     /,
     *,
     data: Path,
+    runtime: str,
     deployments: str | None,
     http: Address,
     grpc: Address,
@@ -38,20 +44,31 @@ def doctor(
     """
     from homeport.cli.diagnosis import diagnose  # noqa: PLC0415 - start-up time
 
-    findings = diagnose(data=data, deployments=deployments, addresses=(http, grpc))
+    findings = diagnose(data=data, runtime=runtime, deployments=deployments, addresses=(http, grpc))
     problems = [finding for finding in findings if finding.level == "problem"]
     notes = [finding for finding in findings if finding.level == "note"]
     if settings.is_data:
         print_data(settings, {"healthy": not problems, "findings": [finding.as_data() for finding in findings]})
         ctx.exit(Exit.FAILED if problems else Exit.DONE)
-    signs = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
-    for finding in findings:
-        sign, color = signs[finding.level]
-        click.echo(f"{click.style(sign, fg=color)} {finding.message}")
-        if finding.hint:
-            click.echo(f"    {finding.hint}")
+    for line in render(findings):
+        click.echo(line)
     click.echo(_summary(len(problems), len(notes)))
     ctx.exit(Exit.FAILED if problems else Exit.DONE)
+
+
+def render(findings: "Sequence[Finding]") -> Iterator[str]:
+    """What is well needs few words and shares its lines; what is not gets a line of its own, and what to do."""
+    good = [finding.message for finding in findings if finding.level == "ok"]
+    for start in range(0, len(good), 3):
+        row = good[start : start + 3]
+        yield "   ".join(f"{click.style('✓', fg='green')} {message:<26}" for message in row).rstrip()
+    for finding in findings:
+        if finding.level == "ok":
+            continue
+        sign, color = ("!", "yellow") if finding.level == "note" else ("✗", "red")
+        yield f"{click.style(sign, fg=color)} {finding.message}"
+        if finding.hint:
+            yield f"    {finding.hint}"
 
 
 def _summary(problems: int, notes: int) -> str:

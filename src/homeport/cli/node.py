@@ -1,0 +1,62 @@
+"""`homeport node`: one machine, on its own. The site stays where it is; the node calls it."""
+
+from pathlib import Path
+
+import click
+
+from homeport.cli.addresses import ADDRESS, Address
+from homeport.cli.logs import configure_logs, logged
+from homeport.cli.roles import data_option, home, prepare_folder, require_addresses, runtime_option
+from homeport.cli.running import Ready, run_role
+from homeport.vocabulary import NodeId
+
+
+@click.command()
+@click.option("--site", type=ADDRESS, required=True, help="Where its site listens for nodes.")
+@data_option(home("node"))
+@click.option("--http", type=ADDRESS, default="127.0.0.1:8082", help="Its health and metrics [127.0.0.1:8082].")
+@click.option("--id", "node_id", help="The node's id; made of the hostname at the first start when left out.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Something to know it by; repeat it.")
+@click.option("--leave", is_flag=True, help="Unregister when it stops, for a machine that does not come back.")
+@runtime_option
+@logged
+def node(
+    *,
+    site: Address,
+    data: Path,
+    http: Address,
+    node_id: str | None,
+    labels: tuple[str, ...],
+    leave: bool,
+    runtime: str,
+    log_level: str,
+    log_format: str | None,
+) -> None:
+    """Run a node: starts containers and reports."""
+    require_addresses(http=http)
+    configure_logs(log_level, log_format, with_structlog=False)
+    from homeport.node.app import open_default_link, open_default_runtime, run_node  # noqa: PLC0415 - start-up time
+    from homeport.node.settings import NodeSettings  # noqa: PLC0415
+
+    settings = NodeSettings(
+        data=prepare_folder(data),
+        site_address=str(site),
+        node_id=NodeId(node_id) if node_id else None,
+        labels=parse_labels(labels),
+        http_address=str(http),
+        runtime=runtime,
+        leave_on_stop=leave,
+    )
+
+    async def run(ready: Ready) -> None:
+        opened = await open_default_runtime(settings)
+        await run_node(settings, open_default_link(settings), opened, on_ready=ready)
+
+    run_role("node is up", run, address=f"http://{http}", notes=(f"It calls its site at {site}.",))
+
+
+def parse_labels(labels: tuple[str, ...]) -> dict[str, str]:
+    for label in labels:
+        if "=" not in label.lstrip("="):
+            raise click.UsageError(f"--label {label}: write it as name=value, for example --label room=attic.")
+    return dict(label.split("=", 1) for label in labels)

@@ -1,0 +1,65 @@
+"""`homeport site`: one place, on its own."""
+
+from pathlib import Path
+
+import anyio
+import click
+
+from homeport.cli.addresses import ADDRESS, Address
+from homeport.cli.logs import configure_logs, logged
+from homeport.cli.roles import home, poll_option, prepare_folder, require_addresses
+from homeport.cli.running import Ready, run_role
+from homeport.vocabulary import SiteName
+
+
+@click.command()
+@click.option("--name", required=True, help="The site's name: small letters, digits and dashes. It never changes.")
+@click.option("--git", "git_url", required=True, metavar="URL", help="The deployments repository: a URL or a path.")
+@click.option("--central", "central_url", metavar="URL", help="Where central is; without it the site works alone.")
+@click.option("--branch", default="main", show_default=True, help="The branch to follow.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where it keeps its state [~/.homeport/site-NAME].",
+)
+@click.option("--http", type=ADDRESS, default="127.0.0.1:8081", help="Its HTTP API [127.0.0.1:8081].")
+@click.option("--grpc", type=ADDRESS, default="127.0.0.1:50052", help="Where its nodes call [127.0.0.1:50052].")
+@poll_option
+@logged
+def site(
+    *,
+    name: str,
+    git_url: str,
+    central_url: str | None,
+    branch: str,
+    data: Path | None,
+    http: Address,
+    grpc: Address,
+    poll: float,
+    log_level: str,
+    log_format: str | None,
+) -> None:
+    """Run a site: follows Git and orders its nodes."""
+    require_addresses(http=http, grpc=grpc)
+    configure_logs(log_level, log_format)
+    from homeport.site.app import open_site  # noqa: PLC0415 - start-up time
+    from homeport.site.settings import SiteSettings  # noqa: PLC0415
+
+    settings = SiteSettings(
+        name=SiteName(name),
+        data=prepare_folder(data or home(f"site-{name}")),
+        git_url=git_url,
+        branch=branch,
+        poll_seconds=poll,
+        central_url=central_url,
+        http_address=(http.host, http.port),
+        grpc_address=str(grpc),
+    )
+
+    async def run(ready: Ready) -> None:
+        async with open_site(settings):
+            ready()
+            await anyio.sleep_forever()
+
+    notes = (f"Nodes join with  homeport node --site {grpc}", f"API: http://{http}/docs")
+    run_role(f"site {name} is up", run, address=f"http://{http}", notes=notes)

@@ -1,0 +1,148 @@
+"""What a reviewer should not have to check: the rules of the house that a program can see."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "homeport"
+GENERATED = PACKAGE / "wire" / "v1"
+
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if GENERATED not in path.parents)
+CORE = sorted((PACKAGE / "core").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+FUNCTION_LINES_MAX = 70
+IMPURE_MODULES = frozenset(
+    [
+        "aiohttp",
+        "anyio",
+        "asyncio",
+        "glob",
+        "http",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "queue",
+        "random",
+        "requests",
+        "secrets",
+        "select",
+        "shutil",
+        "signal",
+        "socket",
+        "sqlite3",
+        "ssl",
+        "subprocess",
+        "tempfile",
+        "threading",
+        "time",
+        "urllib",
+        "uuid",
+    ]
+)
+IMPURE_CALLS = frozenset({"datetime.now", "datetime.utcnow", "date.today", "open", "input", "print"})
+NAMES_THAT_SAY_NOTHING = frozenset({"utils", "util", "helpers", "helper", "manager", "common", "base", "misc"})
+ENTRY_POINTS = frozenset({"homeport.cli.main", "homeport.cli.__main__", "homeport.adapters.store.migrations.env"})
+"""Modules that are started by name and imported by nobody."""
+LEFTOVERS = re.compile(r"\b(FIX" + r"ME|TO" + r"DO|X" + r"XX|HA" + r"CK)\b")
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+def shown(path: Path, line: int = 0) -> str:
+    return f"{path.relative_to(ROOT)}:{line}" if line else str(path.relative_to(ROOT))
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+def test_the_core_has_no_clock_disk_socket_chance_or_async() -> None:
+    found = []
+    for path in CORE:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+                found.append(f"{shown(path, node.lineno)} is async")
+            found += [
+                f"{shown(path)} imports {name}"
+                for name in imported_modules(node)
+                if name.split(".")[0] in IMPURE_MODULES
+            ]
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in IMPURE_CALLS:
+                found.append(f"{shown(path, node.lineno)} calls {ast.unparse(node.func)}")
+    assert not found
+
+
+def test_functions_fit_a_screen() -> None:
+    """A migration may be longer: it is a list of tables, and never changes again."""
+    assert not [
+        f"{shown(path, node.lineno)} {node.name} has {node.end_lineno - node.lineno + 1} lines"
+        for path in SOURCES
+        if "migrations" not in path.parts
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno is not None
+        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+    ]
+
+
+def test_every_module_opens_with_its_idea() -> None:
+    everything = [*SOURCES, *TESTS]
+    assert not [shown(path) for path in everything if parsed(path).body and not ast.get_docstring(parsed(path))]
+
+
+def test_nothing_was_left_for_later_in_the_code() -> None:
+    found = []
+    for path in [*SOURCES, *TESTS]:
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            if LEFTOVERS.search(line):
+                found.append(f"{shown(path, number)} {line.strip()}")
+    assert not found
+
+
+def test_names_say_something() -> None:
+    assert not [shown(path) for path in SOURCES if NAMES_THAT_SAY_NOTHING & {path.stem, *path.parts}]
+
+
+def test_our_own_package_is_not_imported_inside_functions() -> None:
+    """The command line may: it loads what a command needs when that command is called."""
+    assert not [
+        f"{shown(path, function.lineno)} {function.name} imports {name}"
+        for path in SOURCES
+        if (PACKAGE / "cli") not in path.parents
+        for function in ast.walk(parsed(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        for name in imported_modules(node)
+        if name.startswith("homeport")
+    ]
+
+
+def test_no_module_is_imported_by_nobody() -> None:
+    used = {name for path in SOURCES for node in ast.walk(parsed(path)) for name in imported_modules(node)}
+    used |= {target.partition(":")[0] for target in lazily_loaded()}
+    modules = {module_of(path) for path in SOURCES if parsed(path).body and path.stem != "__init__"}
+    revisions = {name for name in modules if ".migrations.versions." in name}
+    assert not modules - used - ENTRY_POINTS - revisions
+
+
+def imported_modules(node: ast.AST) -> Iterator[str]:
+    """`from homeport.core import model` may mean a module or a name in one; both are given."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        yield node.module
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def lazily_loaded() -> Iterator[str]:
+    for node in ast.walk(parsed(PACKAGE / "cli" / "main.py")):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("homeport.cli."):
+            yield node.value
