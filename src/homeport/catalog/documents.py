@@ -72,8 +72,10 @@ def load(content: bytes, path: str) -> Document:
     except yaml.MarkedYAMLError as error:
         raise InvalidInput(problems=[_syntax_problem(error, path)]) from error
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        message = f"has a character that YAML does not allow (U+{ord(text[error.position]):04X})."
+        # libyaml counts the bytes it was given, which are UTF-8.
+        line = text.encode().count(b"\n", 0, error.position) + 1
+        what = f" (U+{error.character:04X})" if isinstance(error.character, int) else ""
+        message = f"has a character that YAML does not allow{what}."
         raise InvalidInput(problems=[Problem("", message, path, line)]) from error
 
 
