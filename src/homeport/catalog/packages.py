@@ -7,6 +7,7 @@ description that points elsewhere would have nodes pull something else than what
 a folder is published by somebody else and left alone.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,8 @@ async def push_app(directory: Path, repository: str, registry: Registry) -> tupl
 
 def pack_app(directory: Path, repository: str) -> tuple[Package, ...]:
     """Everything that `push_app` pushes, in its order."""
+    if not re.fullmatch(r"oci://[^/]+/[a-z0-9][a-z0-9._/-]*", repository):
+        raise InvalidInput(f"{repository!r} is not an OCI repository.", hint="Write it as oci://host[:port]/name.")
     content = _read(directory, DESCRIPTION_FILE, SIZE_MAX)
     description = parse_description(content, DESCRIPTION_FILE)
     components = _components(description.app, directory, repository)

@@ -1,7 +1,7 @@
 """YAML as it comes from strangers: every refusal names file, line and field."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homeport.catalog.documents import SIZE_MAX, Quoted, dump, field_path, load
@@ -70,9 +70,12 @@ def test_a_file_above_one_mebibyte_is_too_large() -> None:
 
 
 def test_fields_are_written_as_people_write_them() -> None:
-    assert field_path(("deploymentProfiles", 0, "components", 1, "name")) == "deploymentProfiles[0].components[1].name"
+    assert (
+        field_path(("deploymentProfiles", 0, "components", 1, "name")) == "deploymentProfiles[0].components[1].name"
+    )
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=300))
 def test_no_bytes_cause_anything_but_a_refusal(content: bytes) -> None:
     try:
@@ -86,6 +89,7 @@ SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False,
 DATA = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4))
 
 
+@settings(max_examples=50, deadline=None)
 @given(DATA)
 def test_what_is_dumped_is_loaded_again(data: object) -> None:
     content = dump({"data": data})

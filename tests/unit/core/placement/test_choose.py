@@ -1,0 +1,116 @@
+"""Which nodes get an instance, and what is said of the others."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from homeport.core.model.deployment import Desired, Placement, Release
+from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
+from homeport.core.placement.choose import device_of, place
+from homeport.core.placement.eligibility import refusal
+from homeport.vocabulary import DeploymentId, Digest, Liveness, NodeId, ProfileType, SiteName
+
+NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+SITE = SiteName("home")
+
+
+def node(name: str, *, liveness: Liveness = Liveness.LIVE, labels: dict[str, str] | None = None, **more: Any) -> Node:
+    capabilities = Capabilities(
+        cpu_cores=4,
+        memory_bytes=8 * 2**30,
+        disk_bytes=100 * 2**30,
+        disk_free_bytes=0,
+        os="linux",
+        architecture="amd64",
+        engine="podman",
+        profile_types=(ProfileType.COMPOSE,),
+    )
+    capabilities = replace(capabilities, **more)
+    return Node(NodeInfo(NodeId(name), name, capabilities, labels or {}), SITE, liveness, NOW, NOW)
+
+
+def desired(*nodes: str, constraints: dict[str, Any] | None = None) -> Desired:
+    deployment_id, revision = DeploymentId("d"), Digest("sha256:0")
+    return Desired(
+        id=deployment_id,
+        site=SITE,
+        name="hello",
+        namespace="homeport",
+        margo_app_id="hello",
+        app_name="hello",
+        app_category="demo",
+        app_version="1.0.0",
+        profile_id="p",
+        profile_type=ProfileType.COMPOSE,
+        release=Release(deployment_id, "hello", revision, "1.0.0", ()),
+        parameters={},
+        device_constraints=constraints,
+        placement=Placement(tuple(NodeId(name) for name in nodes)),
+        rollout_id=None,
+        revision=revision,
+        path="",
+    )
+
+
+def test_every_eligible_node_is_chosen_in_the_order_of_names() -> None:
+    placed = place(desired(), [node("b"), node("a"), node("c", liveness=Liveness.STALE)])
+    assert placed.chosen == ("a", "b", "c")
+    assert placed.refused == {}
+
+
+def test_only_the_nodes_asked_for_are_chosen() -> None:
+    placed = place(desired("b"), [node("a"), node("b")])
+    assert placed.chosen == ("b",)
+    assert placed.refused == {"a": "a is not among the nodes that were asked for."}
+
+
+def test_a_name_that_is_no_node_is_reported() -> None:
+    placed = place(desired("b", "ghost"), [node("b")])
+    assert placed.chosen == ("b",)
+    assert placed.refused == {"ghost": 'The site has no node called "ghost".'}
+
+
+def test_a_node_that_cannot_run_the_profile_is_refused_with_what_it_runs() -> None:
+    placed = place(desired(), [node("a", engine="", profile_types=())])
+    assert placed.refused == {"a": "a cannot run compose apps: with no container engine it runs nothing."}
+
+
+def test_a_node_that_lacks_memory_is_refused_with_the_amounts() -> None:
+    placed = place(desired(constraints={"capacityRequirements": {"memory": "16Gi"}}), [node("a")])
+    assert placed.refused == {"a": "a needs 16Gi of memory, has 8Gi."}
+
+
+def test_a_full_disk_does_not_make_a_node_incapable() -> None:
+    assert place(desired(constraints={"capacityRequirements": {"storage": "50Gi"}}), [node("a")]).chosen == ("a",)
+
+
+def test_a_lost_node_is_not_chosen_but_told_apart_from_an_incapable_one() -> None:
+    lost = node("a", liveness=Liveness.LOST)
+    placed = place(desired(), [lost, node("b")])
+    assert placed.chosen == ("b",)
+    assert placed.refused == {"a": "a has not been heard since 2026-03-01 12:30:00 UTC."}
+    assert placed.silent == ("a",)
+    incapable = replace(lost, info=node("a", profile_types=()).info)
+    assert place(desired(), [incapable]).silent == ()
+
+
+def test_labels_and_graphics_cards_can_be_asked_for() -> None:
+    one = node("a", labels={"zone": "paint"}, gpus=(Gpu("A2", "NVIDIA", 2**34),))
+    rules = [
+        {
+            "propertySelector": {
+                "matchExpressions": [
+                    {
+                        "key": "/peripherals",
+                        "operator": "ContainsAll",
+                        "itemSelector": {
+                            "matchExpressions": [{"key": "/manufacturer", "operator": "In", "values": ["NVIDIA"]}]
+                        },
+                    }
+                ]
+            },
+            "labelSelector": {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["paint"]}]},
+        }
+    ]
+    assert refusal({"eligibilityRules": rules}, device_of(one)) is None
+    assert refusal({"eligibilityRules": rules}, device_of(node("b"))) is not None
