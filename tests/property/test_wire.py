@@ -15,6 +15,7 @@ from homeport.core.model.report import FileProblem, NodeChanged, NodeGone, Progr
 from homeport.errors import InvalidInput
 from homeport.ports import Acknowledged, Beat, Farewell, FromNode, Hello, News, ToNode, Welcome
 from homeport.vocabulary import (
+    NODE_ID_PATTERN,
     Actor,
     Commit,
     DeploymentId,
@@ -52,8 +53,9 @@ capabilities = st.builds(
     profile_types=st.lists(st.sampled_from(ProfileType), max_size=3).map(tuple),
     gpus=st.lists(st.builds(Gpu, model=texts, manufacturer=texts, memory_bytes=numbers), max_size=2).map(tuple),
 )
+node_names = st.from_regex(NODE_ID_PATTERN, fullmatch=True).map(lambda name: NodeId(name.strip()))
 infos = st.builds(
-    NodeInfo, id=names.map(NodeId), hostname=texts, capabilities=capabilities, labels=maps, software_version=texts
+    NodeInfo, id=node_names, hostname=texts, capabilities=capabilities, labels=maps, software_version=texts
 )
 components = st.builds(
     ComponentSpec,

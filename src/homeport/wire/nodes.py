@@ -3,6 +3,7 @@ except that a message without a required part is refused by name.
 """
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.errors import InvalidInput, Problem
 from homeport.ports import Acknowledged, Beat, Farewell, FromNode, Hello, News, ToNode, Welcome
 from homeport.vocabulary import (
+    NODE_ID_PATTERN,
     DeploymentId,
     Digest,
     Generation,
@@ -54,6 +56,10 @@ def node_to_proto(node: Node) -> PbMessage:
 def node_info_from_proto(message: PbMessage) -> NodeInfo:
     if not message.id:
         raise InvalidInput(problems=[Problem("node.id", "is missing")])
+    if not re.match(NODE_ID_PATTERN, message.id):
+        raise InvalidInput(
+            problems=[Problem("node.id", "may hold letters, digits, dots, dashes and underscores only")]
+        )
     if not message.HasField("capabilities"):
         raise InvalidInput(problems=[Problem("node.capabilities", "are missing")])
     return NodeInfo(

@@ -1,0 +1,110 @@
+"""What happens at a site reaches central in order, once, also after central was gone."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+
+import anyio
+import pytest
+
+from homeport.adapters.link.inprocess import InProcessLink
+from homeport.core.model.instance import Transition
+from homeport.core.model.report import Synced
+from homeport.errors import PeerUnavailable
+from homeport.ports import Moved, Outgoing
+from homeport.vocabulary import NodeId, SiteName
+from homeport.wire.reports import decode
+from tests.integration.site.conftest import OpenSite
+from tests.support.deployment_files import deployment_file
+from tests.support.git import Person
+from tests.support.scripted_node import scripted_node
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+class Notebook:
+    """Central as far as a site can tell: it can be away, and it writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.is_away = False
+        self.epochs: list[str] = []
+        self.sequences: list[int] = []
+        self.reports: list[object] = []
+        self.seen: Mapping[NodeId, datetime] = {}
+
+    async def join(self, site: SiteName, *, epoch: str, software_version: str) -> int:
+        self._answer()
+        self.epochs.append(epoch)
+        return self.sequences[-1] if self.sequences else 0
+
+    async def report(
+        self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
+    ) -> int:
+        self._answer()
+        self.seen = seen
+        for item in reports:
+            if not self.sequences or item.sequence > self.sequences[-1]:
+                self.sequences.append(item.sequence)
+                self.reports.append(decode(item.body))
+        return self.sequences[-1] if self.sequences else 0
+
+    async def watch(self, site: SiteName) -> AsyncIterator[Moved]:
+        self._answer()
+        await anyio.sleep_forever()
+        yield Moved  # type: ignore[misc]
+
+    def _answer(self) -> None:
+        if self.is_away:
+            raise PeerUnavailable("central is away")
+
+    def steps(self) -> list[str]:
+        return [report.happening.value for report in self.reports if isinstance(report, Transition)]
+
+
+async def test_reports_arrive_in_order_without_gaps(person: Person, start: OpenSite) -> None:
+    central = Notebook()
+    path, text = deployment_file()
+    async with start(central) as site, scripted_node(InProcessLink(site.parts.reception)):
+        person.write(path, text)
+        person.push()
+        await eventually(lambda: central.steps() == ["scheduled", "healthy"])
+        assert central.sequences == list(range(1, len(central.sequences) + 1))
+        assert any(isinstance(report, Synced) and report.deployment_ids for report in central.reports)
+        assert NodeId("one") in central.seen
+
+
+async def test_what_happens_while_central_is_gone_arrives_when_it_is_back(person: Person, start: OpenSite) -> None:
+    central = Notebook()
+    path, text = deployment_file()
+    async with start(central) as site, scripted_node(InProcessLink(site.parts.reception)):
+        await eventually(lambda: central.epochs)
+        central.is_away = True
+        person.write(path, text)
+        person.push()
+        await eventually(
+            lambda: any(item.state == "INSTALLED" for item in site.parts.conductor.memory.instances.values())
+        )
+        person.remove(path)
+        person.push()
+        await eventually(lambda: not site.parts.conductor.memory.instances and site.parts.conductor.memory.applied)
+        assert central.steps() == []
+        assert (await site.parts.contact.checks())["git"] == "ok", "a site works with central gone"
+        central.is_away = False
+        await eventually(lambda: central.steps() == ["scheduled", "healthy", "unwanted", "removed"])
+        assert central.sequences == list(range(1, len(central.sequences) + 1))
+
+
+async def test_reports_queued_before_a_restart_are_sent_after_it(person: Person, start: OpenSite) -> None:
+    central = Notebook()
+    central.is_away = True
+    path, text = deployment_file()
+    person.write(path, text)
+    person.push()
+    async with start(central) as site, scripted_node(InProcessLink(site.parts.reception)):
+        await eventually(
+            lambda: any(item.state == "INSTALLED" for item in site.parts.conductor.memory.instances.values())
+        )
+    central.is_away = False
+    async with start(central):
+        await eventually(lambda: central.steps() == ["scheduled", "healthy"])
+    assert len(set(central.epochs)) == 1

@@ -1,0 +1,87 @@
+"""A node that does what a test tells it, on the real protocol: it connects, hears orders and answers them."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import anyio
+
+from homeport.core.model.instance import Failure
+from homeport.core.model.node import NodeInfo
+from homeport.core.model.order import Held, Order, Progress, Result
+from homeport.ports import Acknowledged, Beat, Farewell, Hello, News, SiteLink, Stream, Welcome
+from homeport.vocabulary import OrderKind, Step
+from tests.support.builders import a_node
+
+Answer = Callable[[Order], Failure | None]
+
+
+def obeys(order: Order) -> Failure | None:
+    return None
+
+
+class ScriptedNode:
+    """Remembers every order it heard; `answer` decides how each ends."""
+
+    def __init__(self, stream: Stream, info: NodeInfo, answer: Answer) -> None:
+        self._stream = stream
+        self._answer = answer
+        self._sequence = 0
+        self.info = info
+        self.orders: list[Order] = []
+        self.held: dict[str, Held] = {}
+        self.acknowledged = 0
+        self.welcomed = anyio.Event()
+        self.dismissed = anyio.Event()
+
+    async def run(self) -> None:
+        async for message in self._stream:
+            match message:
+                case Welcome():
+                    self.welcomed.set()
+                case Order():
+                    self.orders.append(message)
+                    await self.finish(message)
+                case Acknowledged():
+                    self.acknowledged = message.sequence
+                case Farewell():
+                    self.dismissed.set()
+
+    async def finish(self, order: Order) -> None:
+        now = datetime.now(UTC)
+        accepted = Progress(order.deployment_id, order.generation, Step.ACCEPTED, "", "order accepted", now)
+        await self._stream.send(News(0, accepted))
+        failure = self._answer(order)
+        self._sequence += 1
+        removal = order.kind is OrderKind.REMOVE
+        result = Result(
+            order.deployment_id,
+            order.generation,
+            order.kind,
+            succeeded=failure is None,
+            at=now,
+            failure=failure,
+            deleted=removal and failure is None,
+            exit_code=0 if failure is None else 1,
+        )
+        revision = None if order.release is None else order.release.revision
+        self.held[order.deployment_id] = Held(order.deployment_id, order.generation, order.kind, revision, done=True)
+        await self._stream.send(News(self._sequence, result))
+
+    async def beat(self) -> None:
+        await self._stream.send(Beat())
+
+
+@asynccontextmanager
+async def scripted_node(
+    link: SiteLink, name: str = "one", *, answer: Answer = obeys, held: tuple[Held, ...] = ()
+) -> AsyncIterator[ScriptedNode]:
+    info = a_node(name).info
+    async with link.connect() as stream, anyio.create_task_group() as tasks:
+        node = ScriptedNode(stream, info, answer)
+        await stream.send(Hello(info, held))
+        tasks.start_soon(node.run)
+        with anyio.fail_after(10):
+            await node.welcomed.wait()
+        yield node
+        tasks.cancel_scope.cancel()
