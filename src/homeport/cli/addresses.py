@@ -89,8 +89,9 @@ def holder_of(port: int) -> str:
 
     try:
         for connection in psutil.net_connections(kind="tcp"):
-            listens = connection.status == psutil.CONN_LISTEN and connection.laddr
-            if listens and connection.laddr[1] == port and connection.pid:
+            address: tuple[Any, ...] = connection.laddr
+            listens = connection.status == psutil.CONN_LISTEN and address[1:] == (port,)
+            if listens and connection.pid:
                 return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
     except psutil.Error:
         return ""

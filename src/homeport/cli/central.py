@@ -1,0 +1,61 @@
+"""`homeport central`: the API, the catalog and the writer of desired state, on its own."""
+
+from pathlib import Path
+
+import anyio
+import click
+
+from homeport.cli.addresses import ADDRESS, Address
+from homeport.cli.logs import configure_logs, logged
+from homeport.cli.roles import data_option, home, poll_option, prepare_folder, require_addresses
+from homeport.cli.running import Ready, run_role
+
+
+@click.command()
+@data_option(home("central"))
+@click.option("--git", "git_url", metavar="URL", help="The deployments repository; one of its own when left out.")
+@click.option("--branch", default="main", show_default=True, help="The branch to write to.")
+@click.option("--store", "store_url", metavar="URL", help="The database; SQLite in the data folder when left out.")
+@click.option("--http", type=ADDRESS, default="127.0.0.1:8080", help="The HTTP API [127.0.0.1:8080].")
+@click.option("--grpc", type=ADDRESS, default="127.0.0.1:50051", help="The node registry [127.0.0.1:50051].")
+@poll_option
+@logged
+def central(
+    *,
+    data: Path,
+    git_url: str | None,
+    branch: str,
+    store_url: str | None,
+    http: Address,
+    grpc: Address,
+    poll: float,
+    log_level: str,
+    log_format: str | None,
+) -> None:
+    """Run central: API, catalog, desired state."""
+    require_addresses(http=http, grpc=grpc)
+    configure_logs(log_level, log_format)
+    from homeport.central.app import open_central  # noqa: PLC0415 - start-up time
+    from homeport.central.settings import CentralSettings  # noqa: PLC0415
+
+    settings = CentralSettings(
+        data=prepare_folder(data),
+        git_url=git_url,
+        branch=branch,
+        store_url=store_url,
+        poll_seconds=poll,
+        http_address=(http.host, http.port),
+        grpc_address=str(grpc),
+    )
+
+    async def run(ready: Ready) -> None:
+        async with open_central(settings):
+            ready()
+            await anyio.sleep_forever()
+
+    repository = git_url or settings.own_repository
+    notes = (
+        f"API: http://{http}/docs",
+        f"Sites join with  homeport site --name NAME --central http://{http} --git {repository}",
+    )
+    run_role("central is up", run, address=f"http://{http}", notes=notes)

@@ -1,0 +1,96 @@
+"""`homeport up`: central, a site and a node in one process, linked without a network. The home profile."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from homeport.cli.addresses import ADDRESS, Address
+from homeport.cli.logs import configure_logs, logged
+from homeport.cli.roles import data_option, home, poll_option, prepare_folder, require_addresses, runtime_option
+from homeport.cli.running import Ready, run_role
+from homeport.vocabulary import NodeId, SiteName
+
+if TYPE_CHECKING:
+    from homeport.central.settings import CentralSettings
+    from homeport.node.settings import NodeSettings
+    from homeport.site.settings import SiteSettings
+
+
+@click.command()
+@data_option(home("up"))
+@click.option("--http", type=ADDRESS, default="127.0.0.1:8080", help="The HTTP API [127.0.0.1:8080].")
+@click.option("--grpc", type=ADDRESS, default="127.0.0.1:50051", help="Where more nodes can join [127.0.0.1:50051].")
+@runtime_option
+@click.option("--deployments", metavar="GIT_URL", help="The deployments repository; one of its own when left out.")
+@click.option("--branch", default="main", show_default=True, help="The branch of the deployments repository.")
+@poll_option
+@click.option("--site", default="home", show_default=True, help="The site's name.")
+@click.option("--node", "node_id", help="The node's id; made of the hostname at the first start when left out.")
+@logged
+def up(
+    *,
+    data: Path,
+    http: Address,
+    grpc: Address,
+    runtime: str,
+    deployments: str | None,
+    branch: str,
+    poll: float,
+    site: str,
+    node_id: str | None,
+    log_level: str,
+    log_format: str | None,
+) -> None:
+    """Run central, one site and one node in this process."""
+    require_addresses(http=http, grpc=grpc)
+    configure_logs(log_level, log_format)
+    from homeport.central.settings import CentralSettings  # noqa: PLC0415 - start-up time
+    from homeport.node.settings import NodeSettings  # noqa: PLC0415
+    from homeport.site.settings import SiteSettings  # noqa: PLC0415
+
+    folder = prepare_folder(data)
+    for_central = CentralSettings(
+        data=folder / "central",
+        git_url=deployments,
+        branch=branch,
+        poll_seconds=poll,
+        http_address=(http.host, http.port),
+        grpc_address=None,
+    )
+    repository = deployments or str(for_central.own_repository)
+    for_site = SiteSettings(
+        name=SiteName(site),
+        data=folder / "site",
+        git_url=repository,
+        branch=branch,
+        poll_seconds=poll,
+        http_address=None,
+        grpc_address=str(grpc),
+    )
+    for_node = NodeSettings(
+        data=folder / "node", node_id=NodeId(node_id) if node_id else None, http_address=None, runtime=runtime
+    )
+
+    async def run(ready: Ready) -> None:
+        await run_fleet(for_central, for_site, for_node, ready)
+
+    notes = (f"API: http://{http}/docs", f"Deployments in Git: {repository}")
+    run_role("homeport is up", run, address=f"http://{http}", notes=notes)
+
+
+async def run_fleet(
+    for_central: "CentralSettings", for_site: "SiteSettings", for_node: "NodeSettings", ready: Ready
+) -> None:
+    """All three roles until cancelled. The node's engine comes first: without one there is nothing to be up for."""
+    from homeport.adapters.link.inprocess import InProcessLink  # noqa: PLC0415 - start-up time
+    from homeport.central.app import open_central  # noqa: PLC0415
+    from homeport.node.app import open_default_runtime, run_node  # noqa: PLC0415
+    from homeport.site.app import open_site  # noqa: PLC0415
+
+    runtime = await open_default_runtime(for_node)
+    async with AsyncExitStack() as stack:
+        central = await stack.enter_async_context(open_central(for_central))
+        site = await stack.enter_async_context(open_site(for_site, central.link))
+        await run_node(for_node, InProcessLink(site.parts.reception), runtime, on_ready=ready)
