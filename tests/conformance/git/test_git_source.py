@@ -185,7 +185,7 @@ async def test_twenty_writers_through_one_clone_lose_no_commit(open_one: Open, r
 @pytest.mark.parametrize(
     "path",
     ["", "/etc/passwd", "../up", "a/../../b", "a//b", "a/", "./a", ".git/config", "a/.GIT/hooks/x", "git~1/x",
-     ".git./x", "a\\b", "a\nb", "a\0b", "/".join("x" * 40)],
+     ".git./x", "a\\b", "a\nb", "a\0b", "a\ud800b", "/".join("x" * 40)],
 )  # fmt: skip
 async def test_a_path_that_leaves_the_repository_is_refused(open_one: Open, path: str) -> None:
     source = await open_one()
@@ -201,6 +201,35 @@ async def test_a_file_and_a_folder_do_not_share_a_path(open_one: Open) -> None:
         with pytest.raises(InvalidInput):
             await source.commit(changes, message="no", author="tester")
     assert await source.fetch() == first
+
+
+async def test_a_thousand_files_in_one_commit_are_like_one(open_one: Open, remote: Remote) -> None:
+    source = await open_one()
+
+    async def commit(changes: Sequence[Change]) -> Commit | None:
+        async def decide(_head: Commit | None) -> Sequence[Change]:
+            return changes
+
+        return await source.commit(decide, message="many\n\nat once", author='Ann "A" Lee')
+
+    files = {f'deployments/site-{n}/"ä {n}".yaml': f"{n}\n" for n in range(1000)}
+    everything = [Change(path, text.encode()) for path, text in files.items()]
+    assert await commit([Change(path, None) for path in files]) is None, "there is nothing to remove yet"
+    await commit([Change("kept", b"1")])
+    made = await commit(everything)
+    assert made is not None
+    assert await contents(source, made, "deployments") == files
+    assert (await source.log(made))[:2] == ("many\n\nat once", 'Ann "A" Lee')
+    assert await commit(everything) is None
+    assert len(await source.changed_paths(None, made, "deployments")) == 1000
+    with pytest.raises(InvalidInput):
+        await commit([*everything, Change("deployments/site-1", b"x")])
+    with pytest.raises(InvalidInput):
+        await commit([Change("kept/below", b"x"), *everything])
+    removed = await commit([Change(path, None) for path in files])
+    assert await contents(source, removed) == {"kept": "1"}
+    assert git("for-each-ref", "--format=%(refname)", cwd=remote.path) == "refs/heads/main"
+    git("fsck", "--strict", cwd=remote.path)
 
 
 async def test_files_are_those_below_the_folder_sorted_by_path(open_one: Open) -> None:

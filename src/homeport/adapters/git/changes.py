@@ -1,6 +1,7 @@
 """The changes of one commit as a tree of names, checked: no path leaves the repository or enters its machinery."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -9,6 +10,8 @@ from homeport.ports import Change
 
 SEGMENTS_MAX = 32
 
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -16,6 +19,15 @@ class Leaf:
 
 
 Nested: TypeAlias = "dict[str, Leaf | Nested]"
+
+
+def leaves(changes: Nested, prefix: str = "") -> Iterator[tuple[str, Leaf]]:
+    """Every changed file with its whole path."""
+    for name, change in changes.items():
+        if isinstance(change, Leaf):
+            yield f"{prefix}{name}", change
+        else:
+            yield from leaves(change, f"{prefix}{name}/")
 
 
 def nest(changes: Sequence[Change]) -> Nested:
@@ -42,6 +54,6 @@ def checked_segments(path: str) -> list[str]:
     for segment in segments:
         if segment in {"", ".", ".."} or segment.lower().rstrip(". ") in {".git", "git~1"}:
             raise InvalidInput(f'"{path}" is not a path inside the repository.')
-        if any(ord(character) < 32 or character in "\\\x7f" for character in segment):
+        if _FORBIDDEN.search(segment):
             raise InvalidInput(f"{path!r} holds characters that a path may not have.")
     return segments

@@ -24,7 +24,7 @@ DAMAGE = (Damaged, pygit2.GitError, KeyError)
 # What may lie in a bare repository; a folder with anything else in it is somebody's, and is not deleted.
 _NAMES = re.compile(
     r"HEAD|FETCH_HEAD|ORIG_HEAD|config|description|packed-refs|shallow|objects|refs|hooks|info|branches|logs"
-    r"|worktrees|gc\.\w+|.*\.lock"
+    r"|worktrees|gc\.\w+|fast_import_crash_\d+|.*\.lock"
 )
 
 

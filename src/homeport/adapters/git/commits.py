@@ -21,12 +21,29 @@ def write_commit(
 ) -> Commit | None:
     """A commit that no ref knows yet; None when the changes change nothing."""
     before = find_commit(repository, base).tree if base else None
-    tree = _build(repository, before, changes, "") or repository.TreeBuilder().write()
-    if before is not None and tree == before.id:
+    empty = repository.TreeBuilder().write()
+    tree = _build(repository, before, changes, "") or empty
+    if tree == (before.id if before is not None else empty):
         return None
     who = signature(author)
-    text = message.replace("\0", "").rstrip("\n") + "\n"
-    return Commit(str(repository.create_commit(None, who, who, text, tree, [base] if base else [])))
+    parents = [base] if base else []
+    return Commit(str(repository.create_commit(None, who, who, message_text(message), tree, parents)))
+
+
+def message_text(message: str) -> str:
+    return message.replace("\0", "").rstrip("\n") + "\n"
+
+
+def check_places(repository: pygit2.Repository, base: Commit | None, changes: Nested) -> None:
+    """Raises InvalidInput where a change would put a file in the place of a folder, or the reverse."""
+    if base is not None:
+        _check_places(repository, find_commit(repository, base).tree, changes, "")
+
+
+def is_same_tree(repository: pygit2.Repository, base: Commit | None, made: Commit) -> bool:
+    empty = repository.TreeBuilder().write()
+    before = find_commit(repository, base).tree_id if base else empty
+    return find_commit(repository, made).tree_id == before
 
 
 def signature(author: str) -> pygit2.Signature:
@@ -45,9 +62,12 @@ def _build(
         present = builder.get(name)
         path = f"{prefix}{name}"
         if isinstance(change, Leaf):
-            built, mode = _file(repository, present, change, path), FileMode.BLOB
+            _refuse_folder(present, path)
+            built = None if change.content is None else repository.create_blob(change.content)
+            mode = FileMode.BLOB
         else:
-            built, mode = _build(repository, _folder(repository, present, path), change, f"{path}/"), FileMode.TREE
+            built = _build(repository, _folder(repository, present, path), change, f"{path}/")
+            mode = FileMode.TREE
         if built is not None:
             builder.insert(name, built, mode)
         elif present is not None:
@@ -55,10 +75,20 @@ def _build(
     return builder.write() if len(builder) else None
 
 
-def _file(repository: pygit2.Repository, present: pygit2.Object | None, change: Leaf, path: str) -> pygit2.Oid | None:
+def _check_places(repository: pygit2.Repository, tree: pygit2.Tree, changes: Nested, prefix: str) -> None:
+    for name, change in changes.items():
+        if name not in tree:
+            continue
+        path = f"{prefix}{name}"
+        if isinstance(change, Leaf):
+            _refuse_folder(tree[name], path)
+        elif (below := _folder(repository, tree[name], path)) is not None:
+            _check_places(repository, below, change, f"{path}/")
+
+
+def _refuse_folder(present: pygit2.Object | None, path: str) -> None:
     if present is not None and present.filemode == FileMode.TREE:
         raise InvalidInput(f'"{path}" is a folder in the repository, not a file.')
-    return None if change.content is None else repository.create_blob(change.content)
 
 
 def _folder(repository: pygit2.Repository, present: pygit2.Object | None, path: str) -> pygit2.Tree | None:

@@ -39,8 +39,8 @@ TIDY_SECONDS_MAX = 120.0
 
 _NO_SUCH_REF = "couldn't find remote ref"
 _BROKEN_CLONE = re.compile(
-    r"not a git repository: '|invalid gitfile|bad object|corrupt|bad config|invalid sha1 pointer|missing (blob|tree|commit)"
-    r"|unable to read|cannot lock ref|Unable to create '.*\.lock'|did not send all necessary objects"
+    r"not a git repository: '|invalid gitfile|bad object|corrupt|bad config|invalid sha1 pointer"
+    r"|missing (blob|tree|commit)|unable to read|cannot lock ref|Unable to create '.*\.lock'|did not send all necessary objects"
 )
 
 
@@ -159,8 +159,8 @@ class Mirror:
         except TimeoutError:
             log.warning("git clone could not be packed in time", url=self.url, seconds=TIDY_SECONDS_MAX)
 
-    async def _run(self, *arguments: str, clone: Path | None = None) -> Outcome:
+    async def _run(self, *arguments: str, clone: Path | None = None, stdin: bytes = b"") -> Outcome:
         try:
-            return await run_git(clone or self._clone, *arguments, timeout_seconds=self._timeout_seconds)
+            return await run_git(clone or self._clone, *arguments, timeout_seconds=self._timeout_seconds, stdin=stdin)
         except TimeoutError as error:
             raise too_slow(self._address, self._timeout_seconds) from error

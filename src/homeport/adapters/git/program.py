@@ -13,7 +13,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
 import anyio
-from anyio.abc import ByteReceiveStream, Process
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from homeport.errors import GitUnavailable
 
@@ -31,12 +31,12 @@ class Outcome:
     stderr: str
 
 
-async def run_git(clone: Path, *arguments: str, timeout_seconds: float) -> Outcome:
+async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: bytes = b"") -> Outcome:
     """Runs git on the bare repository `clone`. Raises TimeoutError after the deadline."""
     try:
         process = await anyio.open_process(
             ["git", f"--git-dir={clone}", *arguments],
-            stdin=DEVNULL,
+            stdin=PIPE if stdin else DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
             cwd="/",  # the clone may have vanished, and git shall be the one to say so
@@ -48,7 +48,7 @@ async def run_git(clone: Path, *arguments: str, timeout_seconds: float) -> Outco
     async with process:
         try:
             with anyio.fail_after(timeout_seconds):
-                return await _communicate(process)
+                return await _communicate(process, stdin)
         finally:
             if process.returncode is None:
                 await _end(process)
@@ -70,14 +70,22 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-async def _communicate(process: Process) -> Outcome:
+async def _communicate(process: Process, stdin: bytes) -> Outcome:
     assert process.stdout is not None and process.stderr is not None
     stdout, stderr = bytearray(), bytearray()
     async with anyio.create_task_group() as group:
         group.start_soon(_collect, process.stdout, stdout)
         group.start_soon(_collect, process.stderr, stderr)
+        if process.stdin is not None:
+            group.start_soon(_feed, process.stdin, stdin)
     exit_code = await process.wait()
     return Outcome(exit_code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+
+
+async def _feed(stream: ByteSendStream, content: bytes) -> None:
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it ended early, and says why
+        await stream.send(content)
+    await stream.aclose()
 
 
 async def _collect(stream: ByteReceiveStream, into: bytearray) -> None:

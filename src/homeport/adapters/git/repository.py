@@ -16,9 +16,10 @@ from anyio import to_thread
 
 from homeport.adapters.git.address import Address, parse_address
 from homeport.adapters.git.bare import checked_branch
-from homeport.adapters.git.changes import nest
+from homeport.adapters.git.bulk import BULK_FILES_MIN, COMMAND, import_stream
+from homeport.adapters.git.changes import Nested, nest
 from homeport.adapters.git.clone import Tracked, prepare_clone
-from homeport.adapters.git.commits import write_commit
+from homeport.adapters.git.commits import check_places, is_same_tree, write_commit
 from homeport.adapters.git.failures import explain, refused
 from homeport.adapters.git.mirror import Mirror
 from homeport.adapters.git.program import Outcome
@@ -125,10 +126,24 @@ class Repository(Mirror):
         changes = await decide(base)
         if not changes:
             return None
+        nested = nest(changes)
+        if len(changes) >= BULK_FILES_MIN:
+            return await self._make_in_bulk(base, nested, message=message, author=author)
         self._untidy += len(changes)
-        return await self._read(
-            partial(write_commit, base=base, changes=nest(changes), message=message, author=author)
+        return await self._read(partial(write_commit, base=base, changes=nested, message=message, author=author))
+
+    async def _make_in_bulk(
+        self, base: Commit | None, changes: Nested, *, message: str, author: str
+    ) -> Commit | None:
+        await self._read(partial(check_places, base=base, changes=changes))
+        stream = await to_thread.run_sync(
+            partial(import_stream, base=base, changes=changes, message=message, author=author)
         )
+        outcome = await self._run(*COMMAND, stdin=stream)
+        if outcome.exit_code != 0:
+            raise explain(self._address, outcome.stderr)
+        made = Commit(outcome.stdout.strip())
+        return None if await self._read(partial(is_same_tree, base=base, made=made)) else made
 
     async def _push(self, made: Commit) -> bool:
         """False when somebody else was faster. Raises GitUnavailable when the remote refuses or is gone."""

@@ -4,6 +4,7 @@ An absent commit is NotFound. An object that a present commit needs and that can
 has lost something, and the remote still has it.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -20,7 +21,12 @@ FILES_MAX = 200_000
 BYTES_MAX = 512 * 1024 * 1024
 """Bounds of one reading, so that a hostile tree costs an error and not the process."""
 
-Entries = dict[str, tuple[pygit2.Oid, int]]
+_ENTRY = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
+_TREE = b"40000"
+_FILES = frozenset((b"100644", b"100755", b"100664"))
+
+Entry = tuple[bytes, bytes, bytes]
+"""Mode, name and id as they stand in a tree: ten thousand of them are compared in a few milliseconds."""
 
 
 class Damaged(Exception):
@@ -101,14 +107,15 @@ def _blobs(repository: pygit2.Repository, tree: pygit2.Tree | None, folder: str)
         current, prefix, depth = waiting.pop()
         if depth > DEPTH_MAX:
             raise TooLarge(f'"{prefix}" nests more than {DEPTH_MAX} folders.')
-        for name, (object_id, mode) in _entries(current).items():
+        for mode, name, object_id in _entries(current):
             count += 1
             if count > FILES_MAX:
                 raise TooLarge(f'There are more than {FILES_MAX} files below "{folder}".')
-            if mode == FileMode.TREE:
-                waiting.append((find_tree(repository, object_id), f"{prefix}{name}/", depth + 1))
-            elif mode in {FileMode.BLOB, FileMode.BLOB_EXECUTABLE}:
-                yield f"{prefix}{name}", object_id
+            path = f"{prefix}{_text(name)}"
+            if mode == _TREE:
+                waiting.append((find_tree(repository, pygit2.Oid(raw=object_id)), f"{path}/", depth + 1))
+            elif mode in _FILES:
+                yield path, pygit2.Oid(raw=object_id)
 
 
 def _differences(
@@ -116,24 +123,29 @@ def _differences(
 ) -> Iterator[str]:
     if depth_left < 0:
         raise TooLarge(f'"{prefix}" nests more than {DEPTH_MAX} folders.')
-    before, after = _entries(old), _entries(new)
-    for name in before.keys() | after.keys():
-        was, now = before.get(name), after.get(name)
-        if was == now:
-            continue
-        trees = [
-            find_tree(repository, entry[0]) if entry and entry[1] == FileMode.TREE else None for entry in (was, now)
-        ]
-        if any(entry is not None and entry[1] != FileMode.TREE for entry in (was, now)):
-            yield f"{prefix}{name}"
-        if any(tree is not None for tree in trees):
-            yield from _differences(repository, trees[0], trees[1], f"{prefix}{name}/", depth_left - 1)
+    changed: dict[bytes, list[Entry | None]] = {}
+    before, after = set(_entries(old)), set(_entries(new))
+    for side, entries in enumerate((before - after, after - before)):
+        for entry in entries:
+            changed.setdefault(entry[1], [None, None])[side] = entry
+    for name, sides in changed.items():
+        path = f"{prefix}{_text(name)}"
+        if any(entry is not None and entry[0] != _TREE for entry in sides):
+            yield path
+        was, now = (
+            find_tree(repository, pygit2.Oid(raw=entry[2])) if entry is not None and entry[0] == _TREE else None
+            for entry in sides
+        )
+        if was is not None or now is not None:
+            yield from _differences(repository, was, now, f"{path}/", depth_left - 1)
 
 
-def _entries(tree: pygit2.Tree | None) -> Entries:
-    if tree is None:
-        return {}
-    return {(entry.raw_name or b"").decode(errors="replace"): (entry.id, int(entry.filemode)) for entry in tree}
+def _entries(tree: pygit2.Tree | None) -> list[Entry]:
+    return [] if tree is None else _ENTRY.findall(tree.read_raw())
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
 
 
 def _blob(repository: pygit2.Repository, object_id: pygit2.Oid) -> pygit2.Blob:
