@@ -36,9 +36,7 @@ SNAKE = {
 
 
 def rule(**schema: Any) -> Rule:
-    fields = {
-        SNAKE.get(key, key): tuple(value) if isinstance(value, list) else value for key, value in schema.items()
-    }
+    fields: dict[str, Any] = {SNAKE.get(key, key): as_value(value) for key, value in schema.items()}
     return Rule("rule", **fields)
 
 
