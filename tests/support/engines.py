@@ -59,7 +59,9 @@ def probe_image(registry_host: str) -> Iterator[str]:
     try:
         yield reference
     finally:
-        subprocess.run(["podman", "rmi", "--force", reference], env=engine_environment(), capture_output=True, check=False)
+        subprocess.run(
+            ["podman", "rmi", "--force", reference], env=engine_environment(), capture_output=True, check=False
+        )
 
 
 def podman(*arguments: str) -> str:
@@ -92,11 +94,14 @@ def docker_daemon() -> Iterator[Path]:
     """
     folder = Path(tempfile.mkdtemp(prefix="homeport-docker-"))
     try:
-        with _daemon(folder, "containerd", _containerd(folder)), _daemon(folder, "dockerd", _dockerd(folder)) as dockerd:
+        with (
+            _daemon(folder, "containerd", _containerd(folder)),
+            _daemon(folder, "dockerd", _dockerd(folder)) as dockerd,
+        ):
             _await_docker(folder, dockerd)
             yield folder / "docker.sock"
     finally:
-        _unmount_below(folder)
+        unmount_below(folder)
         shutil.rmtree(folder)
 
 
@@ -149,7 +154,7 @@ def _answers(path: Path) -> bool:
             return False
 
 
-def _unmount_below(folder: Path) -> None:
+def unmount_below(folder: Path) -> None:
     for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
         mounted = line.split()[1]
         if mounted.startswith(f"{folder}/"):

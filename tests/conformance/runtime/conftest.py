@@ -38,10 +38,12 @@ def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
         return NullStand("null", tmp_path, "", options)
     if request.param == "process":
         return ProcessStand("process", tmp_path, "", options)
-    if request.param == "docker":
-        options = EngineOptions(environment=engine_environment(), socket=request.getfixturevalue("docker_socket"))
-    host, image = request.getfixturevalue("registry_host"), request.getfixturevalue("image")
-    return ComposeStand(request.param, tmp_path, host, options, image=image)
+    return _compose_stand(request, tmp_path)
+
+
+@pytest.fixture(params=["podman", "docker"])
+def compose_stand(request: pytest.FixtureRequest, tmp_path: Path) -> ComposeStand:
+    return _compose_stand(request, tmp_path)
 
 
 @pytest.fixture
@@ -51,3 +53,19 @@ async def runtime(stand: Stand) -> AsyncIterator[Runtime]:
             yield runtime
         finally:
             await runtime.remove(stand.deployment_id, "web", remove_images=False)
+
+
+@pytest.fixture
+async def compose_runtime(compose_stand: ComposeStand) -> AsyncIterator[Runtime]:
+    async with compose_stand.opened() as runtime:
+        try:
+            yield runtime
+        finally:
+            await runtime.remove(compose_stand.deployment_id, "web", remove_images=False)
+
+
+def _compose_stand(request: pytest.FixtureRequest, folder: Path) -> ComposeStand:
+    socket = request.getfixturevalue("docker_socket") if request.param == "docker" else None
+    options = EngineOptions(environment=engine_environment(), socket=socket)
+    host, image = request.getfixturevalue("registry_host"), request.getfixturevalue("image")
+    return ComposeStand(request.param, folder, host, options, image=image)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -17,6 +18,9 @@ from homeport.ports import Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType
 from tests.support.engines import compose_artifact
 
+STAYS_SERVICE: Mapping[str, Any] = {
+    "command": ["sh", "-c", "echo greeting=$$GREETING; trap 'exit 0' TERM; while true; do sleep 0.1; done"]
+}
 STAYS = "echo greeting=$GREETING; trap 'exit 0' TERM; while true; do sleep 0.1; done"
 CHECK = "cat /nothing-here"
 
@@ -146,7 +150,30 @@ class ComposeStand(Base):
     async def _compose(
         self, name: str, service: Mapping[str, Any], environment: Mapping[str, str] | None = None
     ) -> Workload:
-        content = json.dumps({"services": {"app": {"image": self.image, **service}}})
-        repository = f"oci://{self.registry_host}/{self.deployment_id}-{name}"
+        return await self.services(name, {"app": service}, environment)
+
+    async def services(
+        self,
+        name: str,
+        services: Mapping[str, Mapping[str, Any]],
+        environment: Mapping[str, str] | None = None,
+        *,
+        host: str | None = None,
+    ) -> Workload:
+        """A component with these services, pushed to the registry at `host`."""
+        content = json.dumps(
+            {"services": {key: {"image": self.image, **service} for key, service in services.items()}}
+        )
+        repository = f"oci://{host or self.registry_host}/{self.deployment_id}-{name}"
         await OciRegistry().push(repository, "1.0.0", compose_artifact(content))
         return self.workload(environment=environment, repository=repository)
+
+    def engine(self, *arguments: str) -> str:
+        """What a person would do by hand with the engine's own program."""
+        environment = dict(self.options.environment)
+        if self.options.socket is not None:
+            environment["DOCKER_HOST"] = f"unix://{self.options.socket}"
+        done = subprocess.run(
+            [self.kind, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout

@@ -32,9 +32,19 @@ async def ids(runtime: Runtime, stand: Stand) -> set[str]:
 async def settle(runtime: Runtime, workload: Workload, *, seconds: float = 20.0) -> Health:
     """Asks until the runtime knows."""
     with anyio.fail_after(seconds):
-        while (health := await runtime.health(workload)).healthy is None:
+        while True:
+            health = await runtime.health(workload)
+            if health.healthy is not None:
+                return health
             await anyio.sleep(0.1)
-    return health
+
+
+async def eventually_unhealthy(runtime: Runtime, workload: Workload) -> None:
+    for _ in range(200):
+        if (await runtime.health(workload)).healthy is False:
+            return
+        await anyio.sleep(0.05)
+    pytest.fail("a workload that has ended is still called healthy")
 
 
 async def read_logs(runtime: Runtime, workload: Workload, expected: str) -> str:
@@ -78,7 +88,7 @@ async def test_a_changed_environment_replaces_what_runs(runtime: Runtime, stand:
 
 
 async def test_a_parameter_reaches_the_workload_unchanged(runtime: Runtime, stand: Stand) -> None:
-    value = 'a $b ${c} "d" \'e\' #f'
+    value = "a $b ${c} \"d\" 'e' #f"
     workload = await stand.runs(GREETING=value)
     await install(runtime, workload)
     assert value in await read_logs(runtime, workload, value)
@@ -121,11 +131,10 @@ async def test_a_workload_that_ends_at_once_is_never_healthy(runtime: Runtime, s
     try:
         await install(runtime, workload)
     except WorkFailed as failure:
-        assert failure.code is Code.EXITED  # noqa: PT017 - whether it is seen this early depends on the moment
-    with anyio.fail_after(10):
-        while any(observation.is_running for observation in await runtime.observe(stand.deployment_id)):
-            await anyio.sleep(0.05)
-    assert (await runtime.health(workload)).healthy is False
+        # Whether it is seen this early depends on the moment.
+        assert failure.code is Code.EXITED
+    await eventually_unhealthy(runtime, workload)
+    assert not any(observation.is_running for observation in await runtime.observe(stand.deployment_id))
 
 
 async def test_removal_leaves_nothing_and_can_be_repeated(runtime: Runtime, stand: Stand) -> None:

@@ -8,6 +8,7 @@ from homeport.vocabulary import Code
 _NOISE = re.compile(
     r"^(time=|failed to connect to syslog|Trying to pull|Traceback|\s|INFO:|DEBUG:|WARNING:|See '|$)"
     r"|no container with name or ID"
+    r"|\.\.\.\s*(error|done|started)?$"
     r"|Encountered errors while bringing up the project"
     r"|^[0-9a-f]{12,64}$"
 )

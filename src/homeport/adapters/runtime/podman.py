@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shlex
+import socket
 import sys
 import tempfile
 import time
@@ -61,9 +62,10 @@ class PodmanEngine:
 
     async def reach(self) -> Address:
         address = UnixAddress(self._socket)
-        if self._given is None and (self._service is None or self._service.returncode is not None):
+        if self._given is None and not is_listening(address.path):
             async with self._starting:
-                if self._service is None or self._service.returncode is not None:
+                if not is_listening(address.path):
+                    await self.close()
                     await self._start_service(address)
         return address
 
@@ -151,6 +153,19 @@ def given_socket(options: EngineOptions) -> Path | None:
         hint = "Unset CONTAINER_HOST, or give a unix:// address."
         raise EngineUnavailable(f"CONTAINER_HOST={host} is not a socket on this machine.", hint=hint)
     return Path(host.removeprefix("unix://"))
+
+
+def is_listening(path: Path) -> bool:
+    """Asked at every call: it costs microseconds, and a service that was killed is known at once."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return True
 
 
 def is_loopback(image: str) -> bool:

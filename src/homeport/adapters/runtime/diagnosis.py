@@ -1,0 +1,158 @@
+"""Finds out whether this machine can run containers, and says what to do if it cannot. For `homeport doctor`.
+
+It really starts a container, of an image made on the spot: only that shows what the kernel, the cgroups and the
+limits of this machine allow.
+"""
+
+import os
+import tempfile
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from homeport.adapters.runtime import child
+from homeport.adapters.runtime.container_engine import EngineOptions
+from homeport.adapters.runtime.docker import DockerEngine
+from homeport.adapters.runtime.engine_api import EngineApi
+from homeport.adapters.runtime.failures import meaningful_line
+from homeport.adapters.runtime.podman import PodmanEngine
+from homeport.adapters.runtime.probe_image import can_make_probe, write_probe_image
+from homeport.adapters.runtime.programs import find_program
+from homeport.errors import EngineUnavailable
+
+CONFIGURATION = "/etc/containers/containers.conf"
+TRIAL_SECONDS = 60.0
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    PROBLEM = "problem"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    verdict: Verdict
+    sentence: str
+    what_to_do: str = ""
+
+
+async def diagnose(kind: str, options: EngineOptions | None = None) -> list[Finding]:
+    """What was found about the container engine that `kind` would use. Leaves nothing behind."""
+    chosen = options or EngineOptions(environment=dict(os.environ))
+    if kind in ("process", "null"):
+        return [Finding(Verdict.OK, f"the runtime {kind} needs no container engine")]
+    if kind == "podman":
+        return await _podman(chosen)
+    if kind == "docker":
+        return await _docker(chosen)
+    return await _either(chosen)
+
+
+async def _either(options: EngineOptions) -> list[Finding]:
+    """As `auto` does: Podman, then Docker. What is wrong with an engine matters less where the other one works."""
+    podman = await _podman(options)
+    if all(finding.verdict is Verdict.OK for finding in podman):
+        return podman
+    docker = await _docker(options)
+    if all(finding.verdict is Verdict.OK for finding in docker):
+        return [*docker, *(Finding(Verdict.NOTE, found.sentence, found.what_to_do) for found in podman)]
+    missing = find_program(options.podman, options.environment) is None
+    return docker if missing and find_program("docker", options.environment) is not None else podman
+
+
+async def _podman(options: EngineOptions) -> list[Finding]:
+    podman = find_program(options.podman, options.environment)
+    if podman is None:
+        todo = "Install it (Debian: apt-get install podman runc), or choose another engine with --runtime."
+        return [Finding(Verdict.PROBLEM, f"{options.podman} was not found", todo)]
+    with tempfile.TemporaryDirectory(prefix="homeport-doctor-") as folder:
+        engine = PodmanEngine(Path(folder), options)
+        command = [str(podman), *options.podman_args]
+        return await _engine(engine, command, engine.environment, Path(folder))
+
+
+async def _docker(options: EngineOptions) -> list[Finding]:
+    try:
+        engine = DockerEngine(options)
+    except EngineUnavailable as error:
+        return [_problem(error)]
+    docker = find_program("docker", options.environment)
+    with tempfile.TemporaryDirectory(prefix="homeport-doctor-") as folder:
+        command = [str(docker)] if docker is not None else []
+        return await _engine(engine, command, engine.environment, Path(folder))
+
+
+async def _engine(
+    engine: PodmanEngine | DockerEngine, command: list[str], environment: Mapping[str, str], folder: Path
+) -> list[Finding]:
+    """Does it answer, is there a compose tool, does a container start?"""
+    try:
+        await engine.start()
+        version = await EngineApi(engine.reach).version()
+    except EngineUnavailable as error:
+        told = explain_refusal(engine.name, "", str(error))
+        return [told if told.what_to_do else _problem(error)]
+    finally:
+        await engine.close()
+    findings = []
+    try:
+        engine.compose_command()
+    except EngineUnavailable as error:
+        findings.append(_problem(error))
+    refusal = await _try_container(command, environment, folder) if command and can_make_probe() else None
+    if refusal is None:
+        return [Finding(Verdict.OK, f"{engine.name} {version}"), *findings]
+    return [explain_refusal(engine.name, version, refusal), *findings]
+
+
+def explain_refusal(engine: str, version: str, reason: str) -> Finding:
+    """Why no container starts, where we have seen it before; else the engine's own words."""
+    lowered = reason.lower()
+    begin = f"{engine} {version} cannot start a container:".replace("  ", " ")
+    sentence, todo = f"{begin} {reason}", ""
+    if "cgroup" in lowered or "crun: unknown version specified" in lowered:
+        runtime = "the runtime crun" if "crun" in lowered else "its runtime"
+        sentence = f"{begin} {runtime} does not support this machine's cgroups."
+        todo = f'Install runc and set  [engine] runtime = "runc"  in {CONFIGURATION}'
+    elif "oci runtime" in lowered and "not found" in lowered:
+        sentence = f"{begin} the runtime that it is configured to use is not installed."
+        todo = f'Install runc and set  [engine] runtime = "runc"  in {CONFIGURATION}'
+    elif "rlimit" in lowered or "ulimit" in lowered:
+        sentence = f"{begin} it asks for higher limits than this user may have."
+        todo = f'Set  [containers] default_ulimits = ["nofile=4096:4096", "nproc=10000:10000"]  in {CONFIGURATION}'
+    elif "permission denied" in lowered or "operation not permitted" in lowered:
+        todo = "Run as root, or as a user for whom the engine is set up (subordinate ids in /etc/subuid)."
+    return Finding(Verdict.PROBLEM, sentence, todo)
+
+
+def _problem(error: EngineUnavailable) -> Finding:
+    return Finding(Verdict.PROBLEM, str(error), error.hint or "")
+
+
+async def _try_container(command: list[str], environment: Mapping[str, str], folder: Path) -> str | None:
+    """Imports a tiny image, runs it without network, removes it again. Why it failed, or None."""
+    name = f"homeport-doctor-{uuid.uuid4().hex[:8]}"
+    archive = folder / "image.tar"
+    await anyio.to_thread.run_sync(write_probe_image, archive)
+    try:
+        imported = await child.run(
+            [*command, "import", str(archive), name], environment=environment, seconds=TRIAL_SECONDS
+        )
+        if imported.exit_code != 0:
+            return meaningful_line(imported.errors)
+        trial = [*command, "run", "--rm", "--network", "none", "--name", name, name, "/probe"]
+        ran = await child.run(trial, environment=environment, seconds=TRIAL_SECONDS)
+        return None if ran.exit_code == 0 else meaningful_line(ran.errors)
+    except TimeoutError:
+        return f"it did not start within {TRIAL_SECONDS:.0f} s"
+    except OSError as error:
+        return error.strerror or str(error)
+    finally:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(TRIAL_SECONDS):
+            await child.run([*command, "rmi", "--force", name], environment=environment, seconds=TRIAL_SECONDS)

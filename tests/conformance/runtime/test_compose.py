@@ -1,0 +1,171 @@
+"""What only compose components can show, on Podman and on Docker: several services, images, networks, ports."""
+
+import shutil
+import socket
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from homeport.errors import WorkFailed
+from homeport.ports import Runtime, Workload
+from homeport.vocabulary import Code, NodeId, Step
+from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand
+from tests.support.registry import free_port, running_registry
+
+pytestmark = pytest.mark.anyio
+
+
+def ignore(step: str, message: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+async def install(runtime: Runtime, workload: Workload) -> None:
+    await runtime.prepare(workload, ignore)
+    await runtime.apply(workload, ignore)
+
+
+async def ids(runtime: Runtime, stand: ComposeStand) -> dict[str, str]:
+    (observation,) = await runtime.observe(stand.deployment_id)
+    return {container.name: container.id for container in observation.containers}
+
+
+async def test_a_stopped_container_is_started_again_not_replaced(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    workload = await compose_stand.runs(GREETING="hello")
+    await install(compose_runtime, workload)
+    before = await ids(compose_runtime, compose_stand)
+    compose_stand.engine("kill", *before.values())
+    (stopped,) = await compose_runtime.observe(compose_stand.deployment_id)
+    assert not stopped.is_running
+    assert (await compose_runtime.health(workload)).healthy is False
+    await install(compose_runtime, workload)
+    (running,) = await compose_runtime.observe(compose_stand.deployment_id)
+    assert running.is_running
+    assert await ids(compose_runtime, compose_stand) == before
+
+
+async def test_a_container_removed_by_hand_is_missed_and_comes_back_alone(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    services = {"cache": STAYS_SERVICE, "app": {**STAYS_SERVICE, "depends_on": ["cache"]}}
+    workload = await compose_stand.services("two", services)
+    await install(compose_runtime, workload)
+    before = await ids(compose_runtime, compose_stand)
+    assert len(before) == 2
+    app = next(name for name in before if "app" in name)
+    compose_stand.engine("rm", "--force", app)
+    (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
+    assert not observation.is_running
+    assert "app" in (await compose_runtime.health(workload)).message
+    await install(compose_runtime, workload)
+    after = await ids(compose_runtime, compose_stand)
+    assert {name for name in before if after[name] != before[name]} == {app}
+
+
+async def test_a_taken_port_is_named_and_a_later_try_succeeds(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    port = free_port()
+    workload = await compose_stand.services("port", {"app": {**STAYS_SERVICE, "ports": [f"127.0.0.1:{port}:80"]}})
+    with socket.create_server(("127.0.0.1", port)):
+        with pytest.raises(WorkFailed) as failure:
+            await install(compose_runtime, workload)
+        assert failure.value.code is Code.CREATE_FAILED
+        assert str(failure.value) == f"web could not be started: port {port} is already in use on this machine"
+    await install(compose_runtime, workload)
+    (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
+    assert observation.is_running
+
+
+async def test_removal_needs_no_files_and_leaves_no_network(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    workload = await compose_stand.runs(GREETING="hello")
+    await install(compose_runtime, workload)
+    project = next(iter(await ids(compose_runtime, compose_stand))).partition("_")[0]
+    assert project in compose_stand.engine("network", "ls")
+    shutil.rmtree(workload.folder)
+    await compose_runtime.remove(compose_stand.deployment_id, "web", remove_images=False)
+    assert project not in compose_stand.engine("network", "ls")
+    assert list(await compose_runtime.observe(compose_stand.deployment_id)) == []
+
+
+async def test_what_was_fetched_once_starts_without_a_registry(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    with running_registry() as registry:
+        workload = await compose_stand.services("offline", {"app": STAYS_SERVICE}, host=registry.host)
+        await compose_runtime.prepare(workload, ignore)
+    changed = replace(workload, spec=replace(workload.spec, environment={"GREETING": "ahoy"}))
+    await install(compose_runtime, changed)
+    (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
+    assert observation.digest == changed.spec.digest
+
+
+async def test_a_cancelled_apply_is_repaired_by_the_next(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    workload = await compose_stand.services("cut", {"one": STAYS_SERVICE, "two": STAYS_SERVICE})
+    await compose_runtime.prepare(workload, ignore)
+    with anyio.move_on_after(0.5) as cut:
+        await compose_runtime.apply(workload, ignore)
+    assert cut.cancelled_caught
+    await install(compose_runtime, workload)
+    (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
+    assert observation.is_running
+    assert len(observation.containers) == 2
+
+
+async def test_parameters_choose_the_image_but_not_the_tool(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    repository, _, tag = compose_stand.image.rpartition(":")
+    service = {**STAYS_SERVICE, "image": f"{repository}:${{TAG:?is needed}}"}
+    workload = await compose_stand.services(
+        "chosen", {"app": service}, {"TAG": tag, "PATH": "/bin", "PYTHONHOME": "/x"}
+    )
+    await install(compose_runtime, workload)
+    (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
+    assert observation.is_running
+
+
+async def test_an_unknown_component_fails_with_its_code(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    workload = compose_stand.workload(repository=f"oci://{compose_stand.registry_host}/nobody-pushed-this")
+    with pytest.raises(WorkFailed) as failure:
+        await compose_runtime.prepare(workload, ignore)
+    assert failure.value.code is Code.COMPONENT_FETCH_FAILED
+    assert not list(workload.folder.glob("*"))
+
+
+async def test_an_image_is_pulled_with_progress_and_removed_when_asked(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    told: list[tuple[str, int, int]] = []
+    workload = await compose_stand.runs(GREETING="hello")
+    if compose_stand.image in compose_stand.engine("images", "--format", "{{.Repository}}:{{.Tag}}"):
+        compose_stand.engine("rmi", compose_stand.image)
+    await compose_runtime.prepare(workload, lambda step, _, done, total: told.append((step, done, total)))
+    assert told[0][0] == Step.FETCHING
+    assert told[-1][0] == Step.PULLING
+    assert told[-1][1] == told[-1][2] > 0
+    await compose_runtime.apply(workload, ignore)
+    await compose_runtime.remove(compose_stand.deployment_id, "web", remove_images=True)
+    assert compose_stand.image not in compose_stand.engine("images", "--format", "{{.Repository}}:{{.Tag}}")
+
+
+async def test_two_nodes_on_one_engine_keep_apart(compose_runtime: Runtime, compose_stand: ComposeStand) -> None:
+    workload = await compose_stand.runs(GREETING="hello")
+    await install(compose_runtime, workload)
+    before = await ids(compose_runtime, compose_stand)
+    other = replace(compose_stand, node_id=NodeId("another-node"), folder=compose_stand.folder / "other")
+    async with other.opened() as neighbour:
+        try:
+            assert list(await neighbour.observe(compose_stand.deployment_id)) == []
+            await install(neighbour, await other.runs(GREETING="hello"))
+        finally:
+            await neighbour.remove(compose_stand.deployment_id, "web", remove_images=False)
+    assert await ids(compose_runtime, compose_stand) == before

@@ -1,0 +1,143 @@
+"""Podman's own side: its API service lives as long as we do, comes back when it dies, and takes global arguments."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from homeport.adapters.registry.oci import OciRegistry
+from homeport.adapters.runtime.container_engine import EngineOptions
+from homeport.adapters.runtime.detect import open_runtime
+from homeport.ports import Health
+from homeport.vocabulary import DeploymentId, NodeId
+from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand
+from tests.support.engines import engine_environment, unmount_below
+
+pytestmark = pytest.mark.anyio
+
+HOLDER = """
+import anyio, sys
+from pathlib import Path
+from homeport.adapters.registry.oci import OciRegistry
+from homeport.adapters.runtime.detect import open_runtime
+
+async def main():
+    await open_runtime("podman", Path(sys.argv[1]), OciRegistry(), "holder")
+    print("open", flush=True)
+    await anyio.sleep(60)
+
+anyio.run(main)
+"""
+
+
+@pytest.fixture
+def podman_stand(tmp_path: Path, registry_host: str, image: str) -> ComposeStand:
+    options = EngineOptions(environment=engine_environment())
+    return ComposeStand("podman", tmp_path, registry_host, options, image=image)
+
+
+def ignore(step: str, message: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+def service_pids(data: Path) -> list[int]:
+    """Processes that serve the socket in this folder."""
+    wanted = f"unix://{data}/podman.sock".encode()
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if wanted in words and b"service" in words:
+            found.append(int(path.parent.name))
+    return found
+
+
+async def test_a_service_that_was_killed_is_brought_back(podman_stand: ComposeStand) -> None:
+    async with podman_stand.opened() as runtime:
+        (pid,) = service_pids(podman_stand.folder / "data")
+        os.kill(pid, signal.SIGKILL)
+        assert await runtime.version()
+    assert service_pids(podman_stand.folder / "data") == []
+
+
+def test_the_service_ends_with_a_node_that_was_killed(tmp_path: Path) -> None:
+    environment = {**engine_environment(), "PYTHONPATH": os.pathsep.join(sys.path)}
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], env=environment, stdout=subprocess.PIPE)
+    with holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"open\n"
+            assert len(service_pids(tmp_path)) == 1
+        finally:
+            holder.kill()
+    deadline = time.monotonic() + 10
+    while service_pids(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert service_pids(tmp_path) == []
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """Podman takes no runroot longer than 50 characters, and leaves its store mounted."""
+    folder = Path(tempfile.mkdtemp(prefix="hp-"))
+    try:
+        yield folder
+    finally:
+        unmount_below(folder)
+        shutil.rmtree(folder)
+
+
+async def test_global_arguments_reach_every_podman(tmp_path: Path, short_path: Path) -> None:
+    store = ("--root", str(short_path / "root"), "--runroot", str(short_path / "run"))
+    options = EngineOptions(environment=engine_environment(), podman_args=store)
+    runtime = await open_runtime("podman", tmp_path, OciRegistry(), NodeId("n"), options=options)
+    try:
+        assert list(await runtime.observe(DeploymentId("0"))) == []
+    finally:
+        await runtime.close()
+    assert (short_path / "root").is_dir()
+    assert (tmp_path / "podman").read_text() == f'#!/bin/sh\nexec podman {" ".join(store)} "$@"\n'
+
+
+async def test_a_deep_data_folder_is_no_obstacle(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60) / ("e" * 60)
+    options = EngineOptions(environment=engine_environment())
+    runtime = await open_runtime("podman", deep, OciRegistry(), NodeId("n"), options=options)
+    try:
+        assert await runtime.version()
+    finally:
+        await runtime.close()
+
+
+async def test_the_first_good_check_is_enough_whatever_the_interval(podman_stand: ComposeStand) -> None:
+    check = {"test": ["CMD-SHELL", "test -e /tmp/ready"], "interval": "30s", "retries": 1}
+    command = [
+        "sh",
+        "-c",
+        "mkdir -p /tmp; sleep 1; touch /tmp/ready; trap 'exit 0' TERM; while true; do sleep 0.1; done",
+    ]
+    workload = await podman_stand.services(
+        "slow", {"app": {**STAYS_SERVICE, "command": command, "healthcheck": check}}
+    )
+    async with podman_stand.opened() as runtime:
+        try:
+            await runtime.prepare(workload, ignore)
+            await runtime.apply(workload, ignore)
+            seen = []
+            with anyio.fail_after(15):
+                while Health(True) not in seen:
+                    seen.append(await runtime.health(workload))
+                    await anyio.sleep(0.1)
+            assert not [health for health in seen if health.healthy is False]
+        finally:
+            await runtime.remove(podman_stand.deployment_id, "web", remove_images=False)
