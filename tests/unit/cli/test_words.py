@@ -1,0 +1,236 @@
+"""The small decisions of the command line: ages, sizes, versions, addresses, verdicts, lines."""
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from homeport.cli.addresses import ADDRESS, Address, is_loopback, require_loopback
+from homeport.cli.ages import age, duration, size, took
+from homeport.cli.client import parse_events, problem_of
+from homeport.cli.deploy import target_sites
+from homeport.cli.diagnosis import check_python, judge_disk
+from homeport.cli.exits import Exit, exit_for
+from homeport.cli.finding import version_order
+from homeport.cli.logs import JsonFormatter, TextFormatter
+from homeport.cli.node import parse_labels
+from homeport.cli.parameters import typed_parameters
+from homeport.cli.progress import Line
+from homeport.cli.running import first_of
+from homeport.cli.verdicts import exit_of
+from homeport.cli.waiting import Ended, Verdict, line_of, verdict_of
+from homeport.errors import (
+    Conflict,
+    GitUnavailable,
+    HomeportError,
+    InvalidInput,
+    NotFound,
+    PeerUnavailable,
+    Refused,
+)
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (59, "59 s"), (60, "1 m"), (7_300, "2 h"), (9 * 86_400, "9 d"), (-5, "0 s")]
+)
+def test_an_age_has_one_unit(seconds: int, text: str) -> None:
+    assert duration(seconds) == text
+    assert age((NOW - timedelta(seconds=seconds)).isoformat(), NOW) == text
+
+
+def test_an_age_of_nothing_is_a_dash_and_a_measurement_has_tenths() -> None:
+    assert age(None, NOW) == "-"
+    assert (took(2.44), took(14.2)) == ("2.4 s", "14 s")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(999, "999 B"), (2_100_000, "2.1 MB"), (16_000_000_000, "16 GB"), (1_500, "1.5 kB")]
+)
+def test_a_size_has_two_digits(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_versions_sort_by_number_and_a_release_after_its_candidates() -> None:
+    versions = ["1.10.0", "1.9.0", "1.10.0-rc.1", "2.0.0", "1.9.1"]
+    assert sorted(versions, key=version_order) == ["1.9.0", "1.9.1", "1.10.0-rc.1", "1.10.0", "2.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:8080", Address("127.0.0.1", 8080)),
+        ("8080", Address("127.0.0.1", 8080)),
+        (":9", Address("127.0.0.1", 9)),
+        ("[::1]:80", Address("::1", 80)),
+    ],
+)
+def test_an_address_may_leave_out_its_host(text: str, address: Address) -> None:
+    assert ADDRESS.convert(text, None, None) == address
+    assert ADDRESS.convert(str(address), None, None) == address
+
+
+@pytest.mark.parametrize("text", ["here", "host:", "host:99999", "host:-1", ""])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not HOST:PORT"):
+        ADDRESS.convert(text, None, None)
+
+
+def test_only_loopback_may_be_listened_on() -> None:
+    assert all(is_loopback(host) for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost"))
+    for host in ("0.0.0.0", "192.168.1.4", "::", "example.org"):
+        with pytest.raises(Refused, match="Refusing to listen"):
+            require_loopback(Address(host, 80), "--http")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound(), Exit.NOT_FOUND),
+        (PeerUnavailable(), Exit.UNREACHABLE),
+        (Refused(), Exit.REFUSED),
+        (Conflict(), Exit.REFUSED),
+        (InvalidInput("x"), Exit.FAILED),
+        (GitUnavailable(), Exit.FAILED),
+    ],
+)
+def test_each_error_has_its_exit_code(error: HomeportError, code: Exit) -> None:
+    assert exit_for(error) is code
+
+
+def test_a_stream_of_events_is_parsed_with_comments_and_lines_that_continue() -> None:
+    lines = b': ping\n\nid: 7\nevent: node.joined\ndata: {"a":\ndata: 1}\n\nevent: x\n\ndata: {}\n\n'
+    events = list(parse_events(iter(lines.splitlines(keepends=True))))
+    assert [(event.id, event.name, event.data) for event in events] == [
+        ("7", "node.joined", {"a": 1}),
+        ("7", "message", {}),
+    ]
+
+
+def test_an_answer_that_is_no_problem_document_is_not_from_homeport() -> None:
+    assert isinstance(problem_of(404, b"<html>", "http://x"), PeerUnavailable)
+    assert str(problem_of(502, b"bad gateway", "http://x")) == "http://x failed with HTTP 502."
+
+
+def test_hosts_belong_to_the_site_they_name() -> None:
+    assert target_sites(("a", "b", "a"), ("a/1", "b/2", "a/3")) == [
+        {"site_id": "a", "host_ids": ["1", "3"]},
+        {"site_id": "b", "host_ids": ["2"]},
+    ]
+
+
+APP: dict[str, Any] = {
+    "parameters": {"on": {"value": True}, "words": {"value": ["a"]}, "bare": {}},
+    "configuration": None,
+}
+
+
+def test_a_parameter_without_a_rule_has_the_type_of_its_default() -> None:
+    assert typed_parameters(["on=false", "words=b,c", "bare=7", "unknown=8"], APP) == {
+        "on": False,
+        "words": ("b", "c"),
+        "bare": "7",
+        "unknown": "8",
+    }
+
+
+def instance(state: str, revision: str | None = "new", running: str | None = "new") -> dict[str, Any]:
+    return {"state": state, "revision": revision, "running_revision": running}
+
+
+def deployment(state: str, *instances: dict[str, Any], wanted: bool = True) -> dict[str, Any]:
+    return {"state": state, "revision": "new", "wanted": wanted, "instances": instances}
+
+
+@pytest.mark.parametrize(
+    ("given", "rolled_back", "verdict"),
+    [
+        (deployment("PENDING"), False, None),
+        (deployment("INSTALLED", instance("INSTALLED")), False, Verdict.INSTALLED),
+        # The site has not seen the new revision yet: the old one is installed, and nothing has ended.
+        (deployment("INSTALLED", instance("INSTALLED", "old", "old")), False, None),
+        (deployment("INSTALLED", instance("INSTALLED", "old", "old")), True, Verdict.ROLLED_BACK),
+        (deployment("INSTALLED", instance("INSTALLED"), instance("INSTALLED", "old", "old")), False, None),
+        (deployment("INSTALLED", instance("INSTALLED"), instance("DELETED", "old", None)), False, Verdict.INSTALLED),
+        (deployment("FAILED", instance("FAILED")), False, Verdict.FAILED),
+        (deployment("FAILED", instance("FAILED", None, None)), False, Verdict.FAILED),
+        # What failed is the revision before.
+        (deployment("FAILED", instance("FAILED", "old", None)), False, None),
+        (deployment("FAILED", instance("FAILED", "old", None), wanted=False), False, Verdict.FAILED),
+        (deployment("INSTALLED", instance("INSTALLED"), wanted=False), False, None),
+        (deployment("DELETED", wanted=False), False, Verdict.DELETED),
+    ],
+)
+def test_a_deployment_is_judged_by_its_newest_revision(
+    given: dict[str, Any], rolled_back: bool, verdict: Verdict | None
+) -> None:
+    assert verdict_of(given, rolled_back=rolled_back) is verdict
+
+
+def test_the_worst_end_decides_the_exit_code() -> None:
+    def ends(*verdicts: Verdict) -> list[Ended]:
+        return [Ended(verdict, {}, 0.0) for verdict in verdicts]
+
+    installed = Verdict.INSTALLED
+    assert exit_of(ends(installed, installed), wanted=installed) is Exit.DONE
+    assert exit_of(ends(installed, Verdict.TIMED_OUT), wanted=installed) is Exit.TIMED_OUT
+    assert exit_of(ends(Verdict.ROLLED_BACK, Verdict.TIMED_OUT), wanted=installed) is Exit.ROLLED_BACK
+    assert exit_of(ends(Verdict.ROLLED_BACK, Verdict.FAILED), wanted=installed) is Exit.FAILED
+    assert exit_of(ends(Verdict.DELETED), wanted=installed) is Exit.FAILED
+
+
+def test_a_line_of_progress_has_a_bar_when_the_size_is_known() -> None:
+    half = Line("home / a", "pulling", "x:1", bytes_done=50, bytes_total=100)
+    assert half.render(10) == "  home / a     pulling     ━━━━━━━━╌╌╌╌╌╌╌╌  100 B   x:1"
+    assert Line("home / a", "starting").render(8) == "  home / a   starting"
+
+
+def test_events_without_news_for_a_person_make_no_line() -> None:
+    base = {"site": "home", "node_id": "a", "message": "m"}
+    assert line_of({**base, "kind": "deployment.progress", "data": {"step": "accepted"}}) is None
+    assert line_of({**base, "kind": "instance.state", "data": {"after": "INSTALLED"}}) is None
+    assert line_of({**base, "kind": "node.joined", "data": {}}) is None
+
+
+def test_a_nearly_full_disk_and_an_old_python_are_problems() -> None:
+    assert judge_disk(Path("/x"), 10**12).level == "ok"
+    full = judge_disk(Path("/x"), 5 * 10**8)
+    assert (full.level, full.message) == ("problem", "The disk of /x is nearly full: 0.5 GB free.")
+    assert check_python((3, 10, 1)).level == "problem"
+
+
+def test_of_several_errors_the_one_with_a_sentence_is_shown() -> None:
+    ours = Refused("no")
+    group = BaseExceptionGroup("", [RuntimeError("x"), BaseExceptionGroup("", [ours])])
+    assert first_of(group) is ours
+
+
+def test_labels_are_pairs() -> None:
+    assert parse_labels(("room=attic", "x=a=b")) == {"room": "attic", "x": "a=b"}
+    with pytest.raises(click.UsageError):
+        parse_labels(("attic",))
+
+
+def test_logs_carry_their_fields_whoever_wrote_them() -> None:
+    record = logging.makeLogRecord(
+        {
+            "name": "homeport.x",
+            "levelname": "WARNING",
+            "msg": "round lost",
+            "loop": "sweep",
+            "fields": {"name": "a b"},
+        }
+    )
+    entry = json.loads(JsonFormatter().format(record))
+    assert (entry["message"], entry["level"], entry["loop"], entry["name"]) == (
+        "round lost",
+        "warning",
+        "sweep",
+        "a b",
+    )
+    assert TextFormatter().format(record).endswith('! round lost   loop=sweep  name="a b"')
