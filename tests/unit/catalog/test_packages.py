@@ -1,0 +1,103 @@
+"""Packing an app's folder."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from homeport.adapters.registry.fake import FakeRegistry
+from homeport.adapters.registry.oci import render_manifest
+from homeport.catalog.packages import pack_app, push_app
+from homeport.errors import InvalidInput, NotFound
+from tests.support.images import EXAMPLES
+from tests.support.vectors import MARGO
+
+BASE = "oci://127.0.0.1:5005/demo/hello"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(EXAMPLES / "apps/demo/hello/1.1.0", tmp_path / "hello"))
+
+
+def edit(folder: Path, before: str, after: str) -> None:
+    text = (folder / "margo.yaml").read_text()
+    assert before in text
+    (folder / "margo.yaml").write_text(text.replace(before, after))
+
+
+def test_the_packages_are_what_margo_describes(folder: Path) -> None:
+    *components, app = pack_app(folder, BASE)
+    schemas = {
+        name: json.loads((MARGO / f"{name}.schema.json").read_text())
+        for name in ("app-package-manifest", "compose-component-manifest")
+    }
+    Draft202012Validator(schemas["app-package-manifest"]).validate(json.loads(render_manifest(app.artifact)))
+    for component in components:
+        manifest = json.loads(render_manifest(component.artifact))
+        Draft202012Validator(schemas["compose-component-manifest"]).validate(manifest)
+    assert app.artifact.layers[0].content == (folder / "margo.yaml").read_bytes()
+    assert app.artifact.layers[1].annotations["org.opencontainers.image.title"] == "resources/description.md"
+
+
+def test_packing_twice_gives_the_same(folder: Path) -> None:
+    assert pack_app(folder, BASE) == pack_app(folder, BASE)
+
+
+@pytest.mark.anyio
+async def test_what_was_pushed_is_told_with_its_digest(folder: Path) -> None:
+    registry = FakeRegistry()
+    pushed = await push_app(folder, BASE, registry)
+    assert [each.what for each in pushed] == ["web", "cache", "app"]
+    for each in pushed:
+        assert await registry.pull(each.repository, each.tag) == await registry.pull(each.repository, each.digest)
+
+
+def test_a_component_without_a_folder_is_somebody_elses(folder: Path) -> None:
+    shutil.rmtree(folder / "components/cache")
+    edit(folder, "oci://127.0.0.1:5005/demo/hello/cache", "oci://elsewhere.test/cache")
+    assert [package.what for package in pack_app(folder, BASE)] == ["web", "app"]
+
+
+def test_a_component_that_nodes_would_look_for_elsewhere_is_refused(folder: Path) -> None:
+    edit(folder, "oci://127.0.0.1:5005/demo/hello/cache", "oci://elsewhere.test/cache")
+    with pytest.raises(InvalidInput, match="nodes would not find what is pushed") as caught:
+        pack_app(folder, BASE)
+    assert caught.value.problems[0].field == "deploymentProfiles[0].components[1].properties.repository"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("../../outside", "leads out of the app's folder"), ("./resources/none.md", "there is no file")],
+)
+def test_a_resource_must_be_a_file_of_the_app(folder: Path, name: str, message: str) -> None:
+    edit(folder, "./resources/description.md", name)
+    with pytest.raises(InvalidInput, match=message):
+        pack_app(folder, BASE)
+
+
+def test_a_link_among_the_files_is_refused(folder: Path) -> None:
+    (folder / "components/web/passwd").symlink_to("/etc/passwd")
+    with pytest.raises(InvalidInput, match="components/web/passwd is a link"):
+        pack_app(folder, BASE)
+
+
+def test_a_component_must_have_a_compose_yaml(folder: Path) -> None:
+    (folder / "components/web/compose.yaml").rename(folder / "components/web/docker-compose.yml")
+    with pytest.raises(InvalidInput, match=r"web has no compose\.yaml"):
+        pack_app(folder, BASE)
+
+
+def test_a_folder_without_a_description_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match=r"has no margo\.yaml"):
+        pack_app(tmp_path, BASE)
+
+
+@pytest.mark.parametrize(
+    "repository", ["127.0.0.1:5005/demo", "oci://127.0.0.1:5005", "oci://127.0.0.1:5005/", "oci://h/UP"]
+)
+def test_nothing_is_packed_for_a_repository_that_is_none(folder: Path, repository: str) -> None:
+    with pytest.raises(InvalidInput, match="is not an OCI repository"):
+        pack_app(folder, repository)
