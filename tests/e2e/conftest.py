@@ -1,0 +1,55 @@
+"""The stage for end-to-end tests: a real registry with the example apps, and machines to run Homeport on."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.images import EXAMPLES, build_images, materialise
+from tests.support.podman import remove_leftovers
+from tests.support.processes import Machine, machine
+from tests.support.registry import RunningRegistry, free_port, running_registry
+
+TEST_APPS = Path(__file__).parent / "apps"
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[RunningRegistry]:
+    """With the images of the examples in it."""
+    with running_registry() as running:
+        build_images(running.host)
+        yield running
+
+
+@pytest.fixture(scope="session")
+def apps(registry: RunningRegistry, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example apps and those of the tests, pointed at the registry; their components are in it."""
+    folder = materialise(EXAMPLES / "apps", registry.host, tmp_path_factory.mktemp("apps"))
+    materialise(TEST_APPS, registry.host, folder)
+    with machine(tmp_path_factory.mktemp("packer")) as packer:
+        for description in sorted(folder.rglob("margo.yaml")):
+            version = description.parent
+            name = version.parent.name
+            packer.homeport("apps", "push", str(version), f"oci://{registry.host}/packages/{name}")
+    return folder
+
+
+@pytest.fixture
+def node_prefix() -> Iterator[str]:
+    """Begins the id of every node of a test, so that what a failed test leaves behind can be found."""
+    prefix = f"e2e-{uuid.uuid4().hex[:8]}"
+    yield prefix
+    remove_leftovers(prefix)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Machine]:
+    with machine(tmp_path / "host") as started:
+        yield started
+
+
+@pytest.fixture
+def port() -> int:
+    """For a workload to publish on."""
+    return free_port()

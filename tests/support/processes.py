@@ -1,0 +1,163 @@
+"""Homeport as a user runs it: real processes of the installed command, on ports of their own, cleaned up by id."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.images import CONTAINERS_CONF
+from tests.support.registry import free_port
+
+COMMAND = Path(sys.executable).with_name("homeport")
+START_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 5.0
+
+
+@dataclass
+class Process:
+    """One running role, with its log in a file."""
+
+    name: str
+    popen: "subprocess.Popen[bytes]"
+    log: Path
+    url: str
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+            return json.load(answer)
+
+    def wait_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while time.monotonic() < deadline:
+            assert self.popen.poll() is None, f"{self.name} ended by itself:\n{self.log.read_text()[-4000:]}"
+            with contextlib.suppress(OSError), urllib.request.urlopen(self.url + "/readyz", timeout=2) as answer:
+                if answer.status == 200:
+                    return
+            time.sleep(0.05)
+        raise AssertionError(f"{self.name} was not ready in time:\n{self.log.read_text()[-4000:]}")
+
+    def stop(self) -> float:
+        """SIGTERM; returns how long it took. More than five seconds is a failure."""
+        began = time.monotonic()
+        self.popen.terminate()
+        try:
+            self.popen.wait(STOP_SECONDS_MAX + 3)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.name} did not stop:\n{self.log.read_text()[-4000:]}") from None
+        return time.monotonic() - began
+
+    def kill(self) -> None:
+        """SIGKILL: the plug is pulled."""
+        self.popen.send_signal(signal.SIGKILL)
+        self.popen.wait(10)
+
+
+@dataclass
+class Machine:
+    """Starts roles below one folder and stops what is left of them. `url` is where the CLI is pointed."""
+
+    folder: Path
+    url: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    running: list[Process] = field(default_factory=list)
+
+    def command(self, *arguments: str, url: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """One `homeport` command, as a person in a terminal that cannot draw."""
+        environment = {**self._environment(), "HOMEPORT_URL": url or self.url}
+        return subprocess.run(
+            [str(COMMAND), *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    def homeport(self, *arguments: str, url: str | None = None) -> str:
+        """A command that has to work; returns what it printed."""
+        done = self.command(*arguments, url=url)
+        assert done.returncode == 0, (
+            f"homeport {' '.join(arguments)} exited {done.returncode}: {done.stderr}{done.stdout}"
+        )
+        return done.stdout
+
+    def json(self, *arguments: str, url: str | None = None) -> Any:
+        return json.loads(self.homeport(*arguments, "-o", "json", url=url))
+
+    def start(self, name: str, *arguments: str, http: int | None = None) -> Process:
+        """A role; `http` is its port, by default the one given with --http."""
+        log = self.folder / f"{name}.log"
+        port = http or _port_of(arguments)
+        with log.open("ab") as out:
+            popen = subprocess.Popen(
+                [str(COMMAND), *arguments], env=self._environment(), stdout=out, stderr=out, start_new_session=True
+            )
+        process = Process(name, popen, log, f"http://127.0.0.1:{port}")
+        self.running.append(process)
+        return process
+
+    def close(self) -> None:
+        for process in reversed(self.running):
+            if process.popen.poll() is None:
+                process.popen.terminate()
+        for process in self.running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.popen.wait(STOP_SECONDS_MAX)
+            if process.popen.poll() is None:
+                process.kill()
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        return {
+            **kept,
+            "HOME": str(home),
+            "CONTAINERS_CONF": str(CONTAINERS_CONF),
+            "NO_COLOR": "1",
+            **self.environment,
+        }
+
+
+@contextlib.contextmanager
+def machine(folder: Path) -> Iterator[Machine]:
+    folder.mkdir(parents=True, exist_ok=True)
+    started = Machine(folder)
+    try:
+        yield started
+    finally:
+        started.close()
+
+
+def start_up(
+    machine: Machine, *, runtime: str = "podman", data: str = "up", node: str = "laptop", extra: tuple[str, ...] = ()
+) -> Process:
+    """The home profile on free ports; the CLI of `machine` is pointed at it."""
+    http, grpc = free_port(), free_port()
+    process = machine.start(
+        "up",
+        "up",
+        "--data",
+        str(machine.folder / data),
+        "--http",
+        f"127.0.0.1:{http}",
+        "--grpc",
+        f"127.0.0.1:{grpc}",
+        "--runtime",
+        runtime,
+        "--node",
+        node,
+        *extra,
+    )
+    machine.url = process.url
+    process.wait_ready()
+    return process
+
+
+def _port_of(arguments: tuple[str, ...]) -> int:
+    return int(arguments[arguments.index("--http") + 1].rpartition(":")[2])
