@@ -45,7 +45,8 @@ class PostgresServer:
 
 
 @contextmanager
-def running_postgres() -> Iterator[PostgresServer]:
+def running_postgres(*, durable: bool = False) -> Iterator[PostgresServer]:
+    """Without `durable` it does not wait for the disk: our tests kill its clients, never the machine."""
     # PostgreSQL refuses to run as root, so root runs it as somebody who owns nothing.
     user = "nobody" if os.geteuid() == 0 else None
     folder = Path(tempfile.mkdtemp(prefix="homeport-pg-"))
@@ -58,7 +59,9 @@ def running_postgres() -> Iterator[PostgresServer]:
         options = ["--no-sync", "--auth=trust", "--encoding=utf8", "-U", "postgres", "-D", data]
         initdb = [str(binaries / "initdb"), *options]
         subprocess.run(initdb, check=True, capture_output=True, user=user, cwd=folder)
-        command = [str(binaries / "postgres"), "-D", data, "-k", str(folder), "-c", "listen_addresses="]
+        settings = ["listen_addresses=", *([] if durable else ["fsync=off", "full_page_writes=off"])]
+        command = [str(binaries / "postgres"), "-D", data, "-k", str(folder)]
+        command += [argument for setting in settings for argument in ("-c", setting)]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(command, user=user, cwd=folder, stdout=log, stderr=log)
         try:

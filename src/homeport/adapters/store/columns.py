@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Integer, LargeBinary, Text, TypeDecorator
+from sqlalchemy import TEXT, BigInteger, DateTime, Dialect, Integer, LargeBinary, Text, TypeDecorator
 
 from homeport.errors import InvalidInput, InvariantViolated
 
@@ -26,7 +26,7 @@ class Words(TypeDecorator[str]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> Any:
-        return dialect.type_descriptor(Text(collation="C") if dialect.name == "postgresql" else Text())
+        return TEXT(collation="C") if dialect.name == "postgresql" else TEXT()
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         return value if value is None else storable(value)
