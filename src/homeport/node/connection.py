@@ -90,8 +90,11 @@ class Connection:
             was_connected = self._status.connected
             if not self._is_dismissed:
                 self._status.site_problem = reason
-        if was_connected or self._attempts == 0:
-            log.warning("connection to the site lost", extra={"site": self._settings.site_address, "error": reason})
+        fields = {"site": self._settings.site_address, "error": reason}
+        if was_connected:
+            log.warning("connection to the site lost", extra=fields)
+        elif self._attempts == 0:
+            log.warning("site not reached; trying again", extra=fields)
 
     async def _talk(self, stream: Stream) -> None:
         await self._send(stream, Hello(self._describe(), tuple(each.held for each in self._journal.entries.values())))

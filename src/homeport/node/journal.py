@@ -78,12 +78,16 @@ class Journal:
         await self._write(write)
 
     async def repeat(self, deployment_id: DeploymentId) -> None:
-        """Puts the newest result into the outbox again, unless it still waits there."""
+        """Puts the newest result into the outbox again, under a new sequence, so that this stream sends it too."""
 
         def write(connection: sqlite3.Connection, pages: Pages) -> None:
             result = pages.entries[deployment_id].result
-            if result is not None and result not in pages.outbox.values():
-                pages.outbox[rows.insert_result(connection, result)] = result
+            if result is None:
+                return
+            for sequence in [each for each, waiting in pages.outbox.items() if waiting == result]:
+                rows.delete_result(connection, sequence)
+                del pages.outbox[sequence]
+            pages.outbox[rows.insert_result(connection, result)] = result
 
         await self._write(write)
 
@@ -91,7 +95,7 @@ class Journal:
         """Forgets what the site has made durable."""
 
         def write(connection: sqlite3.Connection, pages: Pages) -> None:
-            rows.delete_results(connection, sequence)
+            rows.delete_results_until(connection, sequence)
             for done in [each for each in pages.outbox if each <= sequence]:
                 del pages.outbox[done]
 

@@ -87,7 +87,11 @@ def load_outbox(connection: sqlite3.Connection) -> dict[int, Result]:
     return {row[0]: load_result(row[1]) for row in rows}
 
 
-def delete_results(connection: sqlite3.Connection, sequence: int) -> None:
+def delete_result(connection: sqlite3.Connection, sequence: int) -> None:
+    connection.execute("DELETE FROM outbox WHERE sequence = ?", (sequence,))
+
+
+def delete_results_until(connection: sqlite3.Connection, sequence: int) -> None:
     connection.execute("DELETE FROM outbox WHERE sequence <= ?", (sequence,))
 
 

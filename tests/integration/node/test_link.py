@@ -1,0 +1,128 @@
+"""The node and its link: beats, broken streams, restarts of the site, farewells."""
+
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from homeport.adapters.link.grpc_node import GrpcSiteLink
+from homeport.core.model.node import NodeInfo
+from homeport.errors import PeerUnavailable
+from homeport.vocabulary import NodeId
+from tests.integration.node.conftest import Bench
+from tests.support.orders import a_component, to_apply
+from tests.support.scripted_site import ScriptedSite, free_port
+
+pytestmark = pytest.mark.anyio
+
+
+def _without_free_space(info: NodeInfo) -> NodeInfo:
+    return replace(info, capabilities=replace(info.capabilities, disk_free_bytes=0))
+
+
+async def test_a_node_beats_as_often_as_its_site_asks(bench: Bench) -> None:
+    bench.site.heartbeat_seconds = 0.1
+    async with bench.connected():
+        await anyio.sleep(1.05)
+        assert 7 <= bench.site.beats <= 11
+
+
+async def test_a_node_comes_back_by_itself_after_its_site_restarts(bench: Bench) -> None:
+    async with bench.node():
+        async with bench.site.serving(bench.port):
+            await bench.site.until(lambda: len(bench.site.hellos) == 1)
+            await bench.site.order(to_apply(1))
+        await anyio.sleep(0.3)
+        async with bench.site.serving(bench.port):
+            await bench.site.until(lambda: len(bench.site.hellos) == 2)
+            first, again = (_without_free_space(hello.info) for hello in bench.site.hellos)
+            assert first == again
+            assert (await bench.site.order(to_apply(2, a_component(revision="2.0.0")))).succeeded
+
+
+async def test_a_result_is_sent_again_on_every_stream_until_it_is_acknowledged(bench: Bench) -> None:
+    bench.site.acknowledges = False
+    async with bench.node():
+        async with bench.site.serving(bench.port):
+            await bench.site.until(lambda: bench.site.hellos)
+            await bench.site.order(to_apply(1))
+        async with bench.site.serving(bench.port):
+            await bench.site.until(lambda: len(bench.site.results) == 2)
+    bench.site.acknowledges = True
+    async with bench.connected():
+        await bench.site.until(lambda: len(bench.site.results) == 3)
+        await anyio.sleep(0.1)
+    sequences = {each.sequence for each in bench.site.news if each.sequence}
+    assert sequences == {1}
+    async with bench.connected():
+        await anyio.sleep(0.2)
+        assert len(bench.site.results) == 3
+
+
+async def test_work_that_ends_while_the_link_is_down_is_reported_after(bench: Bench) -> None:
+    async with bench.node():
+        async with bench.site.serving(bench.port):
+            await bench.site.until(lambda: bench.site.hellos)
+            await bench.site.send(to_apply(1, a_component(seconds=0.4)))
+            await bench.site.until(lambda: "creating" in bench.site.steps(1))
+        await anyio.sleep(0.6)
+        assert not bench.site.results
+        async with bench.site.serving(bench.port):
+            await bench.site.until(lambda: bench.site.results)
+            assert bench.site.results[0].succeeded
+
+
+async def test_a_node_that_was_dismissed_stays_away_and_keeps_its_workloads(bench: Bench) -> None:
+    async with bench.connected() as runtime:
+        order = to_apply(1)
+        await bench.site.order(order)
+        await bench.site.dismiss("removed by a person")
+        await anyio.sleep(0.5)
+        assert len(bench.site.hellos) == 1
+        await runtime.remove(order.deployment_id, "web", remove_images=False)
+        await anyio.sleep(0.4)
+        assert await runtime.observe(order.deployment_id)
+
+
+async def test_a_stop_says_good_bye_only_when_it_is_asked_to(bench: Bench) -> None:
+    async with bench.connected():
+        pass
+    assert not bench.site.gone
+    leaving = bench.with_settings(leave_on_stop=True)
+    async with leaving.site.serving(leaving.port):
+        async with leaving.node():
+            await leaving.site.until(lambda: len(leaving.site.hellos) == 2)
+        assert leaving.site.gone == ["node-under-test"]
+
+
+async def test_a_link_without_a_site_says_where_it_looked() -> None:
+    port = free_port()
+    link = GrpcSiteLink("127.0.0.1", port)
+    with pytest.raises(PeerUnavailable, match=f"cannot reach the site at 127.0.0.1:{port}"):
+        async with link.connect():
+            pass
+    with pytest.raises(PeerUnavailable):
+        await link.unregister(NodeId("nobody"))
+
+
+async def test_a_broken_stream_leaves_no_cancellation_behind(bench: Bench) -> None:
+    """The stream's end must not be mistaken for the end of the task that reads it."""
+    site = ScriptedSite()
+    link = GrpcSiteLink("127.0.0.1", bench.port)
+    ended = anyio.Event()
+
+    async def read() -> None:
+        with pytest.raises(PeerUnavailable):
+            async with link.connect() as stream:
+                async for _ in stream:
+                    pass
+        with anyio.move_on_after(0.05):
+            await anyio.sleep_forever()
+        ended.set()
+
+    async with anyio.create_task_group() as tasks:
+        async with site.serving(bench.port):
+            tasks.start_soon(read)
+            await anyio.sleep(0.2)
+        with anyio.fail_after(3):
+            await ended.wait()
