@@ -1,0 +1,24 @@
+from homeport.adapters.runtime.tool_environment import compose_environment, engine_environment
+
+
+def test_only_what_concerns_the_engine_is_handed_on() -> None:
+    ours = {
+        "PATH": "/bin",
+        "CONTAINERS_CONF": "/c",
+        "DOCKER_HOST": "unix:///d",
+        "AWS_SECRET": "x",
+        "CONTAINER_NAME": "y",
+    }
+    assert engine_environment(ours) == {"PATH": "/bin", "CONTAINERS_CONF": "/c", "DOCKER_HOST": "unix:///d"}
+
+
+def test_a_component_cannot_change_the_tool_that_starts_it() -> None:
+    component = {
+        "PATH": "/evil",
+        "LD_PRELOAD": "x",
+        "COMPOSE_FILE": "y",
+        "PYTHONPATH": "z",
+        "DOCKER_HOST": "w",
+        "PORT": "1",
+    }
+    assert compose_environment({"PATH": "/bin"}, component) == {"PATH": "/bin", "PORT": "1"}
