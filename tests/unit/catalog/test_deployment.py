@@ -228,6 +228,15 @@ def test_the_marker_names_its_site() -> None:
         assert not is_marker(content, SITE)
 
 
+@pytest.mark.parametrize("name", ["7", "on", "1e3", "0x1f", "2024-01-31", "null"])
+def test_a_site_may_have_a_name_that_yaml_reads_as_something_else(name: str) -> None:
+    assert is_marker(render_marker(SiteName(name)), SiteName(name))
+    assert is_marker(f"site: {name}\n".encode(), SiteName(name))
+    content = render(site=SiteName(name), nodes=[NodeId(name)], name=name)
+    desired = parse_deployment(content, deployment_path(SiteName(name), ID), SiteName(name))
+    assert (desired.name, desired.placement.nodes) == (name, (name,))
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(True, "true"), (False, "false"), (7, "7"), (0.5, "0.5"), (("a", 1, True), "a,1,true"), ((), "")],
@@ -346,10 +355,10 @@ spec:
       version: "1.2.1"
     profile: kiln-compose
     rollout: r-1
+    removal:
+      images: true
     placement:
       nodes:
       - a
       - b
-    removal:
-      images: true
 """
