@@ -5,7 +5,7 @@ event.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -62,7 +62,7 @@ async def _report(store: Store, instances: Sequence[Instance], times: int) -> No
         await store.write(_work(instances))
 
 
-def _work(instances: Sequence[Instance]):  # type: ignore[no-untyped-def]
+def _work(instances: Sequence[Instance]) -> Callable[[Transaction], Awaitable[None]]:
     async def work(tx: Transaction) -> None:
         await tx.put_instances(instances)
         await tx.append_history([_entry(instance) for instance in instances])

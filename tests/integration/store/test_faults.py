@@ -191,7 +191,9 @@ async def test_a_server_that_does_not_answer_is_worth_another_try(tmp_path: Path
 
 
 async def test_a_database_that_does_not_exist_is_refused_with_a_hint(postgres: PostgresServer) -> None:
-    with pytest.raises(Refused, match="does not exist") as refused:
+    with pytest.raises(
+        Refused, match=r'^PostgreSQL does not let us in: database "nowhere" does not exist\.$'
+    ) as refused:
         async with open_store(postgres.url("nowhere")):
             pass
     assert refused.value.hint

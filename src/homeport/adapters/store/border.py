@@ -119,7 +119,7 @@ def _from_sqlite(error: sqlite3.Error) -> HomeportError:  # noqa: PLR0911 - one 
 
 def _from_postgresql(error: BaseException | None, *, lost: bool) -> HomeportError:  # noqa: PLR0911 - as above
     state = str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
-    words = str(error).split("\n", maxsplit=1)[0].removeprefix("<class 'asyncpg.exceptions.").rstrip(".")
+    words = str(error).split("\n", maxsplit=1)[0].rpartition("'>: ")[2].rstrip(".")
     match state[:2]:
         case "53" if state == "53100":
             return _disk_full()

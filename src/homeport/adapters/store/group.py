@@ -99,10 +99,7 @@ class GroupCommit:
     async def close(self) -> None:
         self._send.close()
         self._receive.close()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with translated():
-                await connection.raw.close()
+        await self._disconnect()
 
     def _others(self, *, all_of_them: bool = False) -> Sequence[_Waiting]:
         others: list[_Waiting] = []
@@ -123,7 +120,7 @@ class GroupCommit:
             log.warning("group commit failed", error=str(error), works=len(batch))
             for waiting in batch:
                 waiting.fail(_for_a_caller(error, self._limit_seconds))
-            await self._abandon_connection()
+            await self._disconnect(is_broken=True)
         except BaseException:
             for waiting in batch:
                 waiting.fail(TransientError("The store has ended."))
@@ -161,14 +158,15 @@ class GroupCommit:
             self._advance(await load_counts(self._connection))
         return self._connection
 
-    async def _abandon_connection(self) -> None:
+    async def _disconnect(self, *, is_broken: bool = False) -> None:
         connection, self._connection = self._connection, None
         if connection is None:
             return
         with anyio.move_on_after(5, shield=True):
             try:
                 with translated():
-                    await connection.raw.invalidate()
+                    if is_broken:
+                        await connection.raw.invalidate()
                     await connection.raw.close()
             except HomeportError as error:
                 log.warning("closing a database connection failed", error=str(error))
