@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
-from homeport.adapters.registry.fake import FakeRegistry
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.ports import Registry
+from tests.support.fake_registry import FakeRegistry
 from tests.support.registry import PROGRAM, RunningRegistry, is_available, running_registry
 
 

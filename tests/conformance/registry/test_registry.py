@@ -2,10 +2,10 @@
 
 import pytest
 
-from homeport.adapters.registry.fake import FakeRegistry
 from homeport.errors import InvalidInput, NotFound, PeerUnavailable
 from homeport.ports import Artifact, Layer
 from tests.conformance.registry.conftest import Subject
+from tests.support.fake_registry import FakeRegistry
 
 pytestmark = pytest.mark.anyio
 

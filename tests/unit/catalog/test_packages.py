@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from homeport.adapters.registry.fake import FakeRegistry
 from homeport.adapters.registry.oci import render_manifest
 from homeport.catalog.packages import pack_app, push_app
 from homeport.errors import InvalidInput, NotFound
+from tests.support.fake_registry import FakeRegistry
 from tests.support.images import EXAMPLES
 from tests.support.vectors import MARGO
 

@@ -1,13 +1,9 @@
 """The layout of a Git registry of apps."""
 
-from datetime import UTC, datetime
-
 import pytest
 
-from homeport.catalog.records import app_of_record, records_of
 from homeport.catalog.registry_tree import AppPlace, app_place, find_apps, read_app
 from homeport.errors import InvalidInput
-from homeport.vocabulary import AppId
 from tests.support.vectors import MARGO
 
 CONTENT = (MARGO / "description.yaml").read_bytes()
@@ -58,25 +54,3 @@ def test_the_folder_and_the_description_must_agree_on_the_version() -> None:
         "ceramics/kiln/1.3.0/margo.yaml:7  metadata.version: "
         'is "1.2.1", but the folder is called "1.3.0"; the two must be the same.'
     )
-
-
-def test_the_records_of_an_app_hold_all_of_it() -> None:
-    place = app_place("ceramics", "kiln", "1.2.1")
-    description = read_app(CONTENT, place)
-    record, profiles, components = records_of(
-        description,
-        place,
-        app_id=AppId("a"),
-        source=CONTENT,
-        repository="/srv/registry",
-        commit=None,
-        added_at=datetime(2026, 3, 1, tzinfo=UTC),
-        added_by="ada",
-    )
-    assert app_of_record(record) == description.app
-    assert [(each.profile_id, each.position) for each in profiles] == [("kiln-helm", 0), ("kiln-compose", 1)]
-    assert [(each.profile_id, each.position, each.name) for each in components] == [
-        ("kiln-helm", 0, "store"),
-        ("kiln-helm", 1, "monitor"),
-        ("kiln-compose", 0, "monitor-compose"),
-    ]
