@@ -23,18 +23,12 @@ def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def insert_or_nothing(connection: Connection, table: Table) -> Insert:
-    return _insert(connection, table).on_conflict_do_nothing()
+    return _insert_or_nothing(table, is_postgresql=connection.is_postgresql)
 
 
 def insert_or_update(connection: Connection, table: Table, *, only_if: str | None = None) -> Insert:
     """Inserts by primary key, or replaces what is there; with `only_if`, only where that column grows."""
-    statement = _insert(connection, table)
-    new = statement.excluded
-    return statement.on_conflict_do_update(
-        index_elements=list(table.primary_key),
-        set_={column.name: new[column.name] for column in table.columns if not column.primary_key},
-        where=None if only_if is None else new[only_if] > table.c[only_if],
-    )
+    return _insert_or_update(table, only_if, is_postgresql=connection.is_postgresql)
 
 
 async def update_guarded(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
@@ -49,8 +43,27 @@ async def update_guarded(connection: Connection, table: Table, rows: Sequence[Ma
     return await connection.run(_update_from_arrays(table), arrays)
 
 
-def _insert(connection: Connection, table: Table) -> Insert:
-    return postgresql.insert(table) if connection.is_postgresql else sqlite.insert(table)
+# Statements are built once: building one takes longer than running it.
+
+
+@lru_cache
+def _insert_or_nothing(table: Table, *, is_postgresql: bool) -> Insert:
+    return _insert(table, is_postgresql=is_postgresql).on_conflict_do_nothing()
+
+
+@lru_cache
+def _insert_or_update(table: Table, only_if: str | None, *, is_postgresql: bool) -> Insert:
+    statement = _insert(table, is_postgresql=is_postgresql)
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=list(table.primary_key),
+        set_={column.name: new[column.name] for column in table.columns if not column.primary_key},
+        where=None if only_if is None else new[only_if] > table.c[only_if],
+    )
+
+
+def _insert(table: Table, *, is_postgresql: bool) -> Insert:
+    return postgresql.insert(table) if is_postgresql else sqlite.insert(table)
 
 
 @lru_cache
