@@ -85,7 +85,9 @@ class ScriptedSite(pb_grpc.NodesServicer):
 
     @asynccontextmanager
     async def serving(self, port: int) -> AsyncIterator[None]:
-        server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        server = grpc.aio.server(
+            options=[("grpc.so_reuseport", 0), ("grpc.http2.min_ping_interval_without_data_ms", 50)]
+        )
         pb_grpc.add_NodesServicer_to_server(self, server)  # type: ignore[no-untyped-call]
         server.add_insecure_port(f"127.0.0.1:{port}")
         await server.start()

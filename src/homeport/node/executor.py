@@ -72,7 +72,7 @@ class Executor:
     def resume(self, before: Callable[[Entry], Awaitable[None]]) -> None:
         """Carries on with what was interrupted; `before` runs first for each."""
         for entry in self._journal.entries.values():
-            if entry.result is None:
+            if entry.result is None and not self.is_busy(entry.order.deployment_id):
                 log.info(
                     "order resumed after a restart",
                     extra={"deployment": entry.order.deployment_id, "generation": entry.order.generation},

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics, and nothing else: a few hundred lines of h11 instead of a web framework, for the
+"""/healthz, /readyz and /metrics, and nothing else: two hundred lines on h11 instead of a web framework, for the
 node must stay light. Bounded in every direction: size, time and number of connections.
 """
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -12,7 +13,7 @@ from homeport.adapters.link.grpc_node import GrpcSiteLink
 from homeport.adapters.runtime.fake import NullRuntime
 from homeport.node.app import run_node
 from homeport.node.settings import NodeSettings
-from homeport.ports import Runtime
+from homeport.ports import Runtime, SiteLink
 from homeport.vocabulary import NodeId
 from tests.support.scripted_site import ScriptedSite, free_port
 
@@ -29,17 +30,12 @@ class Bench:
         return Bench(self.site, self.port, replace(self.settings, **changes))  # type: ignore[arg-type]
 
     @asynccontextmanager
-    async def node(self, runtime: Runtime | None = None) -> AsyncIterator[Runtime]:
+    async def node(self, runtime: Runtime | None = None, link: SiteLink | None = None) -> AsyncIterator[Runtime]:
         runtime = runtime or NullRuntime(self.settings.data)
         ready = anyio.Event()
-        link = GrpcSiteLink("127.0.0.1", self.port)
+        link = link or GrpcSiteLink("127.0.0.1", self.port)
         async with anyio.create_task_group() as tasks:
-            running = runtime
-
-            async def run() -> None:
-                await run_node(self.settings, link, running, on_ready=ready.set)
-
-            tasks.start_soon(run)
+            tasks.start_soon(partial(run_node, self.settings, link, runtime, on_ready=ready.set))
             with anyio.fail_after(5):
                 await ready.wait()
             yield runtime

@@ -1,9 +1,11 @@
 """The node and its link: beats, broken streams, restarts of the site, farewells."""
 
+from contextlib import suppress
 from dataclasses import replace
 
 import anyio
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 
 from homeport.adapters.link.grpc_node import GrpcSiteLink
 from homeport.core.model.node import NodeInfo
@@ -93,6 +95,49 @@ async def test_a_stop_says_good_bye_only_when_it_is_asked_to(bench: Bench) -> No
         async with leaving.node():
             await leaving.site.until(lambda: len(leaving.site.hellos) == 2)
         assert leaving.site.gone == ["node-under-test"]
+
+
+class FreezingProxy:
+    """Passes bytes on, until it is frozen: then it takes them and keeps them, as a stopped site would."""
+
+    def __init__(self, target: int) -> None:
+        self._target = target
+        self._frozen: set[int] = set()
+        self.connections = 0
+
+    def freeze(self) -> None:
+        self._frozen.add(self.connections)
+
+    async def handle(self, client: SocketStream) -> None:
+        self.connections += 1
+        number = self.connections
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, OSError):
+            site = await anyio.connect_tcp("127.0.0.1", self._target)
+            async with client, site, anyio.create_task_group() as tasks:
+                tasks.start_soon(self._pass, client, site, number, tasks.cancel_scope)
+                tasks.start_soon(self._pass, site, client, number, tasks.cancel_scope)
+
+    async def _pass(self, source: SocketStream, sink: SocketStream, number: int, scope: anyio.CancelScope) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream):
+            async for part in source:
+                if number not in self._frozen:
+                    await sink.send(part)
+        scope.cancel()
+
+
+async def test_a_site_that_falls_silent_is_noticed_and_called_again(bench: Bench) -> None:
+    proxy = FreezingProxy(bench.port)
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    link = GrpcSiteLink("127.0.0.1", listener.extra(SocketAttribute.local_port), ping_seconds=0.2)
+    async with listener, bench.site.serving(bench.port), anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, proxy.handle)
+        async with bench.node(link=link):
+            await bench.site.until(lambda: bench.site.hellos)
+            await anyio.sleep(1.0)
+            assert len(bench.site.hellos) == 1
+            proxy.freeze()
+            await bench.site.until(lambda: len(bench.site.hellos) == 2, seconds=3)
+        tasks.cancel_scope.cancel()
 
 
 async def test_a_link_without_a_site_says_where_it_looked() -> None:

@@ -13,6 +13,7 @@ import anyio
 from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.client import Stream as Call
 from grpclib.client import StreamStreamMethod as StreamMethod
+from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from grpclib.protocol import H2Protocol
@@ -28,6 +29,9 @@ log = logging.getLogger("homeport.link")
 CONNECT_SECONDS: Final = 5.0
 UNANSWERED_SECONDS: Final = 12
 """How long sent bytes may stay unacknowledged by the other machine before the connection counts as dead."""
+PING_SECONDS: Final = 10.0
+"""How often the site's process itself is asked for a sign of life, and how long it may take: a proxy or a stopped
+process would go on acknowledging bytes."""
 CLOSE_SECONDS: Final = 1.0
 SERVICE: Final = "/homeport.v1.Nodes"
 
@@ -35,9 +39,15 @@ SERVICE: Final = "/homeport.v1.Nodes"
 class GrpcSiteLink:
     """`ports.SiteLink` over the network. Every connection has its own channel: reconnecting is the node's to pace."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, *, ping_seconds: float = PING_SECONDS) -> None:
         self._host = host
         self._port = port
+        self._configuration = Configuration(
+            _keepalive_time=ping_seconds,
+            _keepalive_timeout=ping_seconds,
+            _http2_max_pings_without_data=0,
+            _http2_min_sent_ping_interval_without_data=ping_seconds / 2,
+        )
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Stream]:
@@ -67,7 +77,7 @@ class GrpcSiteLink:
 
     @asynccontextmanager
     async def _channel(self) -> AsyncIterator[Channel]:
-        channel = _WatchfulChannel(self._host, self._port)
+        channel = _WatchfulChannel(self._host, self._port, config=self._configuration)
         try:
             with anyio.fail_after(CONNECT_SECONDS):
                 await channel.__connect__()
