@@ -1,0 +1,67 @@
+"""Checking and publishing apps works without a server."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import Homeport
+from tests.support.images import EXAMPLES, materialise
+from tests.support.registry import running_registry
+
+NOWHERE = {"HOMEPORT_URL": "http://127.0.0.1:9"}
+APPS = EXAMPLES / "apps"
+
+
+def test_a_whole_registry_is_validated(homeport: Homeport) -> None:
+    done = homeport("apps", "validate", str(APPS), **NOWHERE)
+    assert done.returncode == 0, done.stderr
+    assert "✓ demo/hello/1.0.0 is valid" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("path", ["demo/hello/1.0.0", "demo/hello/1.0.0/margo.yaml"])
+def test_a_version_is_validated_by_its_folder_or_its_file(homeport: Homeport, path: str) -> None:
+    assert homeport("apps", "validate", str(APPS / path), **NOWHERE).returncode == 0
+
+
+def test_every_problem_is_named_with_file_and_line(homeport: Homeport, tmp_path: Path) -> None:
+    shutil.copytree(APPS, tmp_path / "apps")
+    broken = tmp_path / "apps" / "demo" / "hello" / "1.0.0" / "margo.yaml"
+    text = broken.read_text().replace("components: [web]", "components: [wbe]", 1)
+    broken.write_text(text)
+    line = 1 + next(number for number, each in enumerate(text.splitlines()) if "[wbe]" in each)
+    done = homeport("apps", "validate", str(tmp_path / "apps"), **NOWHERE)
+    assert done.returncode == 1
+    assert f"✗ demo/hello/1.0.0/margo.yaml:{line}  parameters.port.targets[0].components[0]" in done.stderr
+    assert "1 problem; nothing was changed." in done.stderr
+
+
+def test_a_place_without_apps_is_not_found(homeport: Homeport, tmp_path: Path) -> None:
+    assert homeport("apps", "validate", str(tmp_path)).returncode == 3
+    assert homeport("apps", "validate", str(tmp_path / "none")).returncode == 3
+
+
+def test_an_app_and_its_components_are_pushed_to_a_real_registry(homeport: Homeport, tmp_path: Path) -> None:
+    with running_registry() as registry:
+        apps = materialise(APPS, registry.host, tmp_path / "apps")
+        folder = apps / "demo" / "hello" / "1.1.0"
+        done = homeport("apps", "push", str(folder), registry.repository("apps/hello"), "-o", "json", **NOWHERE)
+        assert done.returncode == 0, done.stderr
+        pushed = json.loads(done.stdout)["pushed"]
+    assert [each["what"] for each in pushed] == ["web", "cache", "app"]
+    assert pushed[-1]["reference"] == f"oci://{registry.host}/apps/hello:1.1.0"
+    assert all(each["digest"].startswith("sha256:") for each in pushed)
+
+
+def test_a_registry_that_is_away_is_said_so(homeport: Homeport, tmp_path: Path) -> None:
+    apps = materialise(APPS, "127.0.0.1:9", tmp_path / "apps")
+    done = homeport("apps", "push", str(apps / "demo/hello/1.0.0"), "oci://127.0.0.1:9/apps/hello", **NOWHERE)
+    assert done.returncode == 4
+    assert done.stderr.startswith("✗ ")
+
+
+def test_what_is_no_oci_repository_is_refused(homeport: Homeport) -> None:
+    done = homeport("apps", "push", str(APPS / "demo/hello/1.0.0"), "127.0.0.1:5005/hello", **NOWHERE)
+    assert done.returncode == 1
+    assert "oci://HOST" in done.stderr

@@ -1,0 +1,165 @@
+"""The roles as processes: how they begin, how they refuse to, and how they end."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import Homeport
+from tests.support.registry import free_port
+
+STOP_SECONDS_MAX = 5.0
+
+
+@contextmanager
+def role(*arguments: str, log: Path) -> Iterator["subprocess.Popen[str]"]:
+    """The process once it has said that it is up; ended with the block."""
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "homeport.cli", *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    assert process.stdout is not None
+    try:
+        first = process.stdout.readline()
+        assert first.startswith("✓ "), first + log.read_text()
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def ask(url: str) -> dict[str, object]:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        body = json.loads(answer.read())
+        assert isinstance(body, dict)
+        return body
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_up_starts_serves_and_stops_cleanly_in_time_twice(tmp_path: Path, end: signal.Signals) -> None:
+    http, grpc = free_port(), free_port()
+    command = ("up", "--data", str(tmp_path / "data"), "--http", str(http), "--grpc", str(grpc), "--runtime", "null")
+    nodes = []
+    for attempt in ("first", "second"):
+        with role(*command, log=tmp_path / attempt) as process:
+            assert ask(f"http://127.0.0.1:{http}/healthz")["status"] == "ok"
+            nodes.append(_eventually_one_node(http))
+            began = time.monotonic()
+            process.send_signal(end)
+            code = process.wait(STOP_SECONDS_MAX + 1)
+            assert code == 0, (tmp_path / attempt).read_text()
+            assert time.monotonic() - began < STOP_SECONDS_MAX
+    assert nodes[0] == nodes[1]
+
+
+def test_the_three_roles_find_each_other_as_processes(tmp_path: Path) -> None:
+    http, grpc, site_http, site_grpc, node_http = (str(free_port()) for _ in range(5))
+    central = ("central", "--data", str(tmp_path / "central"), "--http", http, "--grpc", grpc)
+    site = (
+        *("site", "--name", "line-7", "--central", f"http://127.0.0.1:{http}", "--data", str(tmp_path / "site")),
+        *("--git", str(tmp_path / "central" / "deployments.git"), "--http", site_http, "--grpc", site_grpc),
+    )
+    node = (
+        *("node", "--site", f"127.0.0.1:{site_grpc}", "--data", str(tmp_path / "node"), "--http", node_http),
+        *("--runtime", "null", "--id", "press-3", "--label", "room=attic"),
+    )
+    with (
+        role(*central, log=tmp_path / "central.log"),
+        role(*site, log=tmp_path / "site.log"),
+        role(*node, log=tmp_path / "node.log") as last,
+    ):
+        assert _eventually_one_node(int(http)) == "press-3"
+        assert ask(f"http://127.0.0.1:{node_http}/healthz")["status"] == "ok"
+        last.send_signal(signal.SIGTERM)
+        assert last.wait(STOP_SECONDS_MAX) == 0
+
+
+def test_a_busy_port_is_met_with_the_name_of_who_holds_it(homeport: Homeport, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = homeport(
+            "up", "--http", f"127.0.0.1:{port}", "--grpc", str(free_port()), "--data", str(tmp_path / "d")
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"✗ Port {port} on 127.0.0.1 is taken by ")
+    assert f"(pid {os.getpid()})" in done.stderr
+    assert f"--http 127.0.0.1:{port + 1}" in done.stderr
+
+
+def test_a_missing_engine_is_met_with_what_to_install(homeport: Homeport, tmp_path: Path) -> None:
+    arguments = (
+        "--data",
+        str(tmp_path),
+        "--http",
+        str(free_port()),
+        "--grpc",
+        str(free_port()),
+        "--runtime",
+        "podman",
+    )
+    done = homeport("up", *arguments, PATH=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.startswith("✗ ")
+    assert "nstall" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_site_with_a_name_that_is_none_is_told_so(homeport: Homeport, tmp_path: Path) -> None:
+    ports = ("--http", str(free_port()), "--grpc", str(free_port()))
+    done = homeport("site", "--name", "Line 7", "--git", str(tmp_path), "--data", str(tmp_path / "d"), *ports)
+    assert done.returncode == 1
+    assert '"Line 7" is no name for a site' in done.stderr
+
+
+def test_the_doctor_names_a_busy_port_an_unreachable_repository_and_a_missing_engine(
+    homeport: Homeport, tmp_path: Path
+) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    git = subprocess.run(["which", "git"], capture_output=True, text=True, check=True).stdout.strip()
+    (tools / "git").symlink_to(git)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = homeport(
+            *("doctor", "--http", str(port), "--grpc", str(free_port()), "--data", str(tmp_path), "-o", "json"),
+            *("--runtime", "podman", "--deployments", str(tmp_path / "nowhere.git")),
+            PATH=str(tools),
+        )
+    assert done.returncode == 1, done.stderr
+    answer = json.loads(done.stdout)
+    problems = {finding["check"]: finding for finding in answer["findings"] if finding["level"] == "problem"}
+    assert set(problems) == {"ports", "repository", "engine"}
+    assert f"Port {port}" in problems["ports"]["message"]
+    assert "nowhere.git" in problems["repository"]["message"]
+    assert "apt-get install podman" in problems["engine"]["hint"]
+    assert not answer["healthy"]
+
+
+def test_the_doctor_finds_a_machine_without_an_engine_of_its_own_healthy_when_none_is_asked_for(
+    homeport: Homeport, tmp_path: Path
+) -> None:
+    ports = ("--http", str(free_port()), "--grpc", str(free_port()))
+    done = homeport("doctor", *ports, "--data", str(tmp_path), "--runtime", "null")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.startswith("✓ python ")
+
+
+def _eventually_one_node(http: int) -> str:
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
+        nodes = ask(f"http://127.0.0.1:{http}/api/v1/nodes")["nodes"]
+        assert isinstance(nodes, list)
+        if nodes:
+            return str(nodes[0]["id"])
+        time.sleep(0.1)
+    pytest.fail("no node has joined within 15 s")
