@@ -1,0 +1,86 @@
+"""A node whose disk is full refuses plainly, touches nothing, and recovers when there is space again."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+from prometheus_client import CollectorRegistry
+
+from homeport.adapters.clock import SystemClock
+from homeport.adapters.runtime.fake import NullRuntime
+from homeport.core.model.order import Result
+from homeport.node import executor as executor_module
+from homeport.node.executor import Executor
+from homeport.node.journal import Journal
+from homeport.node.metrics import NodeMetrics
+from homeport.node.news import Outlet
+from homeport.node.settings import NodeSettings
+from homeport.node.work import Work
+from homeport.vocabulary import Code
+from tests.support.builders import deployment_id
+from tests.support.orders import a_component, to_apply
+
+pytestmark = pytest.mark.anyio
+
+
+def limit_pages(journal: Journal, *, more: int) -> None:
+    """SQLite answers as on a full disk when its file may not grow."""
+    pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
+    journal._connection.execute(f"PRAGMA max_page_count={pages + more}")
+
+
+async def test_an_order_that_cannot_be_written_down_is_refused_by_code(tmp_path: Path) -> None:
+    clock, metrics = SystemClock(), NodeMetrics(CollectorRegistry())
+    journal, runtime, outlet = Journal(tmp_path / "journal"), NullRuntime(tmp_path), Outlet(clock, metrics)
+    work = Work(NodeSettings(data=tmp_path), runtime, outlet, clock)
+    executor = Executor(runtime=runtime, journal=journal, work=work, outlet=outlet, metrics=metrics, clock=clock)
+    await runtime.start()
+    limit_pages(journal, more=0)
+    large = to_apply(1, *(a_component(f"part-{number}" * 10) for number in range(500)))
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(executor.run)
+        await executor.order(large)
+        with anyio.fail_after(3):
+            await outlet.wait()
+        (refusal,) = outlet.take()
+        assert isinstance(refusal, Result)
+        assert refusal.failure is not None
+        assert refusal.failure.code == Code.DISK_FULL
+        assert not await runtime.observe(deployment_id())
+        limit_pages(journal, more=10_000)
+        await executor.order(large)
+        with anyio.fail_after(5):
+            while not journal.outbox:
+                await outlet.wait()
+        assert journal.outbox[1].succeeded
+        tasks.cancel_scope.cancel()
+    await runtime.close()
+    journal.close()
+
+
+async def test_a_result_waits_until_it_can_be_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(executor_module, "WRITE_AGAIN_SECONDS", 0.1)
+    clock, metrics = SystemClock(), NodeMetrics(CollectorRegistry())
+    journal, runtime, outlet = Journal(tmp_path / "journal"), NullRuntime(tmp_path), Outlet(clock, metrics)
+    work = Work(NodeSettings(data=tmp_path), runtime, outlet, clock)
+    executor = Executor(runtime=runtime, journal=journal, work=work, outlet=outlet, metrics=metrics, clock=clock)
+    await runtime.start()
+    parts = [a_component(f"part-{number}" * 10, wait=False) for number in range(200)]
+    parts[0] = a_component("slow", seconds=0.3)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(executor.run)
+        await executor.order(to_apply(1, *parts))
+        await anyio.sleep(0.2)
+        limit_pages(journal, more=0)
+        await anyio.sleep(0.6)
+        assert not journal.outbox
+        assert "the result waits for the journal" in caplog.messages
+        limit_pages(journal, more=10_000)
+        with anyio.fail_after(3):
+            while not journal.outbox:  # noqa: ASYNC110
+                await anyio.sleep(0.02)
+        tasks.cancel_scope.cancel()
+    await runtime.close()
+    journal.close()
