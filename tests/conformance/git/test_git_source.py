@@ -161,6 +161,7 @@ async def test_the_decision_is_asked_again_on_top_of_a_faster_writer(open_one: O
     assert heads[1] is not None and await source.is_ancestor(heads[1], Commit(str(commit)))
 
 
+@pytest.mark.parametrize("remote", ["path", "http"], indirect=True)
 async def test_twenty_writers_with_their_own_clones_lose_no_commit(open_one: Open, remote: Remote) -> None:
     async def write(number: int) -> None:
         source = await open_one(f"clone-{number}")
@@ -182,6 +183,7 @@ async def test_twenty_writers_through_one_clone_lose_no_commit(open_one: Open, r
     assert len(await contents(source, await source.head())) == 20
 
 
+@pytest.mark.parametrize("remote", ["path"], indirect=True)
 @pytest.mark.parametrize(
     "path",
     ["", "/etc/passwd", "../up", "a/../../b", "a//b", "a/", "./a", ".git/config", "a/.GIT/hooks/x", "git~1/x",
@@ -351,6 +353,7 @@ async def test_the_log_tells_message_author_and_time(open_one: Open) -> None:
     assert abs(datetime.now(UTC) - when) < timedelta(minutes=1)
 
 
+@pytest.mark.parametrize("remote", ["path"], indirect=True)
 @pytest.mark.parametrize("author", ["", "  ", "<>", "...", "Zoë Ünï", "token:ci/deploy"])
 async def test_any_author_can_commit(open_one: Open, remote: Remote, author: str) -> None:
     assert await (await open_one()).commit(writing(a="1"), message="m", author=author) is not None

@@ -2,6 +2,8 @@
 
 import shutil
 from collections.abc import Callable, Sequence
+from hashlib import sha1
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -156,3 +158,25 @@ async def test_an_address_that_would_run_a_program_or_is_none_is_refused(tmp_pat
 )  # fmt: skip
 async def test_the_addresses_that_people_use_are_taken(tmp_path: Path, url: str) -> None:
     assert (await open_repository(url, tmp_path / "clone")).url
+
+
+async def test_a_clone_packs_what_piles_up_and_reads_on(
+    remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("homeport.adapters.git.mirror.UNTIDY_MAX", 3)
+    source = await open_repository(str(remote), tmp_path / "clone")
+    git("config", "gc.auto", "1", cwd=tmp_path / "clone")
+    for number, text in enumerate(contents_that_git_counts(5)):
+        await write(source, f"folder/{number}", text)
+    commit = await source.fetch()
+    assert commit is not None
+    assert "packs: 1" in git("count-objects", "-v", cwd=tmp_path / "clone")
+    assert len(await source.files(commit, "folder", size_max=10)) == 5
+    assert await write(source, "after") is not None
+
+
+def contents_that_git_counts(count: int) -> list[str]:
+    """git estimates how many objects there are from those whose id begins with 17."""
+    texts = (f"{number:06}" for number in range(100_000))
+    counted = (text for text in texts if sha1(f"blob 6\0{text}".encode()).hexdigest().startswith("17"))
+    return list(islice(counted, count))

@@ -187,6 +187,15 @@ async def test_a_push_whose_answer_is_lost_counts_once(server: GitHttpServer, re
     assert git("rev-list", "main", cwd=remote) == commit
 
 
+async def test_a_slow_remote_that_shows_life_is_waited_for(remote: Path, tmp_path: Path) -> None:
+    source = await open_repository(str(remote), tmp_path / "clone", timeout_seconds=1)
+    add_hook(remote, "pre-receive", "for n in 1 2 3 4; do sleep 0.4; echo busy >&2; done")
+    assert await write(source) is not None
+    add_hook(remote, "pre-receive", "sleep 3")
+    with pytest.raises(GitUnavailable, match="did not answer within 1 s"):
+        await write(source, "b")
+
+
 async def test_a_cancelled_fetch_leaves_no_process(
     server: GitHttpServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

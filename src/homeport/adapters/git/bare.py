@@ -24,6 +24,7 @@ def create_bare(path: Path, branch: str = "main") -> None:
         repository = pygit2.init_repository(new, bare=True, initial_head=reference.removeprefix("refs/heads/"))
         repository.config["core.logAllRefUpdates"] = True  # a forced push can be undone by a person
         repository.config["core.fsync"] = "all"  # the record of desired state survives a power cut
+        repository.config["gc.auto"] = 2000  # every commit has a new tree of all sites, so pack them soon
         repository.config["http.receivepack"] = True
         repository.free()
         new.replace(path)

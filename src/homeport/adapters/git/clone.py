@@ -79,6 +79,7 @@ def configure(folder: Path, address: Address, tracked: Tracked) -> None:
         "remote.origin.url": address.url,
         "remote.origin.fetch": tracked.refspec,
         "core.hooksPath": "/dev/null",  # hooks that a template of the user put here are not ours to run
+        "gc.auto": "2000",  # the tree of ten thousand sites is large, and every commit has a new one
         "gc.autoDetach": "false",  # housekeeping that outlives us would work on a folder that may be gone
     }
     for key, value in wanted.items():

@@ -11,6 +11,9 @@ from homeport.errors import GitUnavailable
 WORDS_MAX = 600
 """How much of a remote's own words is passed on."""
 
+_PROGRESS = re.compile(r"objects: |deltas: |connectivity: |references: |\d+% \(\d+/\d+\)|^(remote: )?Total \d+ ")
+"""Lines that git prints while it is still going well."""
+
 _CREDENTIALS_HINT = (
     "Give the account that runs Homeport a credential helper or an ssh key for it, or put a token into the URL."
 )
@@ -79,11 +82,11 @@ def refused(address: Address, reason: str, stderr: str) -> GitUnavailable:
 def remote_words(stderr: str) -> str:
     """What the remote itself printed, on one line."""
     lines = (line.removeprefix("remote:").strip() for line in stderr.splitlines() if line.startswith("remote:"))
-    return redact(" ".join(line for line in lines if line))[:WORDS_MAX]
+    return redact(" ".join(line for line in lines if line and not _PROGRESS.search(line)))[:WORDS_MAX]
 
 
 def _telling_line(stderr: str, pattern: str) -> str:
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not _PROGRESS.search(line)]
     matching = [line for line in lines if pattern and re.search(pattern, line)]
     blamed = [line for line in lines if line.startswith(("fatal:", "error:"))]
     line = (matching or blamed or lines or ["git gave no reason"])[0]

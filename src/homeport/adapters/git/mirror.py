@@ -40,7 +40,8 @@ TIDY_SECONDS_MAX = 120.0
 _NO_SUCH_REF = "couldn't find remote ref"
 _BROKEN_CLONE = re.compile(
     r"not a git repository: '|invalid gitfile|bad object|corrupt|bad config|invalid sha1 pointer"
-    r"|missing (blob|tree|commit)|unable to read|cannot lock ref|Unable to create '.*\.lock'|did not send all necessary objects"
+    r"|missing (blob|tree|commit)|unable to read|cannot lock ref"
+    r"|Unable to create '.*\.lock'|did not send all necessary objects"
 )
 
 
@@ -116,7 +117,7 @@ class Mirror:
     async def _fetch_into(self, clone: Path) -> Commit | None:
         """Raises Damaged where the clone is at fault, GitUnavailable where the remote is."""
         outcome = await self._run(
-            "fetch", "--quiet", "--no-tags", "--no-auto-maintenance", "--no-write-fetch-head",
+            "fetch", "--progress", "--no-tags", "--no-auto-maintenance", "--no-write-fetch-head",
             "--no-recurse-submodules", "origin", self._tracked.refspec, clone=clone,
         )  # fmt: skip
         if outcome.exit_code != 0:

@@ -6,7 +6,7 @@ caller leaves no process behind. It never asks a question, for nobody is there t
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,10 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from homeport.errors import GitUnavailable
 
 OUTPUT_BYTES_MAX = 64 * 1024
-"""What is kept of a run's output; an error says what it has to say in less."""
+"""What is kept of the end of a run's output; an error says what it has to say in less."""
+
+PATIENCE = 20
+"""How many times its deadline a git may run that keeps showing progress."""
 
 ENDING_SECONDS = 2.0
 """How long a stopped git may take to remove its lock files before it is killed."""
@@ -32,7 +35,11 @@ class Outcome:
 
 
 async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: bytes = b"") -> Outcome:
-    """Runs git on the bare repository `clone`. Raises TimeoutError after the deadline."""
+    """Runs git on the bare repository `clone`.
+
+    Raises TimeoutError after `timeout_seconds` of silence, or `PATIENCE` times that in all: a large first fetch
+    over a slow link shows progress and may take its time, a stalled one does not.
+    """
     try:
         process = await anyio.open_process(
             ["git", f"--git-dir={clone}", *arguments],
@@ -47,8 +54,7 @@ async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: b
         raise GitUnavailable("The program git is not installed.", hint="Install it, e.g. apt install git.") from error
     async with process:
         try:
-            with anyio.fail_after(timeout_seconds):
-                return await _communicate(process, stdin)
+            return await _communicate(process, stdin, timeout_seconds)
         finally:
             if process.returncode is None:
                 await _end(process)
@@ -70,16 +76,24 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-async def _communicate(process: Process, stdin: bytes) -> Outcome:
+async def _communicate(process: Process, stdin: bytes, timeout_seconds: float) -> Outcome:
     assert process.stdout is not None and process.stderr is not None
     stdout, stderr = bytearray(), bytearray()
-    async with anyio.create_task_group() as group:
-        group.start_soon(_collect, process.stdout, stdout)
-        group.start_soon(_collect, process.stderr, stderr)
-        if process.stdin is not None:
-            group.start_soon(_feed, process.stdin, stdin)
-    exit_code = await process.wait()
-    return Outcome(exit_code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+    last_moment = anyio.current_time() + PATIENCE * timeout_seconds
+
+    def is_alive() -> None:
+        silence.deadline = min(anyio.current_time() + timeout_seconds, last_moment)
+
+    with anyio.CancelScope() as silence:
+        is_alive()
+        async with anyio.create_task_group() as group:
+            group.start_soon(_collect, process.stdout, stdout, is_alive)
+            group.start_soon(_collect, process.stderr, stderr, is_alive)
+            if process.stdin is not None:
+                group.start_soon(_feed, process.stdin, stdin)
+        exit_code = await process.wait()
+        return Outcome(exit_code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+    raise TimeoutError
 
 
 async def _feed(stream: ByteSendStream, content: bytes) -> None:
@@ -88,9 +102,11 @@ async def _feed(stream: ByteSendStream, content: bytes) -> None:
     await stream.aclose()
 
 
-async def _collect(stream: ByteReceiveStream, into: bytearray) -> None:
+async def _collect(stream: ByteReceiveStream, into: bytearray, is_alive: Callable[[], None]) -> None:
     async for chunk in stream:
-        into += chunk[: OUTPUT_BYTES_MAX - len(into)]
+        is_alive()
+        into += chunk
+        del into[:-OUTPUT_BYTES_MAX]
 
 
 async def _end(process: Process) -> None:

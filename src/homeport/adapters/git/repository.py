@@ -32,8 +32,10 @@ RECENT_SECONDS = 10.0
 """A head heard of this recently is built on without asking first: one push instead of a fetch and a push."""
 
 RACES_MAX = 60
-PAUSE_SECONDS_MAX = 0.8
-"""Somebody wins every race, so with n writers n rounds are enough; the pauses keep them apart."""
+"""Somebody wins every race, so that with n writers n rounds are enough."""
+
+PAUSE_SECONDS_MAX = 3.0
+"""A loser waits for as long as a few of its own attempts take: that measures how busy the remote is."""
 
 LANDED_SECONDS_MAX = 5.0
 """How long to ask a remote whether a push whose answer was lost came through."""
@@ -96,7 +98,7 @@ class Repository(Mirror):
             if started_at - self._heard_at > RECENT_SECONDS:
                 await self.fetch()
             for race in range(RACES_MAX):
-                base = self._tip
+                base, attempted_at = self._tip, time.monotonic()
                 try:
                     made = await self._make(decide, base, message=message, author=author)
                 except PermanentError:
@@ -109,7 +111,7 @@ class Repository(Mirror):
                     continue
                 if await self._push(made):
                     return made
-                await anyio.sleep(random.uniform(0, min(PAUSE_SECONDS_MAX, 0.03 * 2**race)))
+                await anyio.sleep(pause_seconds(race, time.monotonic() - attempted_at))
                 await self.fetch()
         raise GitUnavailable(
             f"The Git repository {self.url} moved {RACES_MAX} times while a change was made to it.",
@@ -164,7 +166,7 @@ class Repository(Mirror):
         async with self._remote_turn:
             self._heard_at = float("-inf")  # until its answer is here, nobody knows what the remote has
             outcome = await self._run(
-                "push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags",
+                "push", "--porcelain", "--progress", "--no-verify", "--no-signed", "--no-follow-tags",
                 "--recurse-submodules=no", "origin", f"{made}:{self._tracked.reference}",
             )  # fmt: skip
             if outcome.exit_code == 0:
@@ -181,6 +183,10 @@ class Repository(Mirror):
         if tip is None or not await self.is_ancestor(made, tip):
             raise failure
         return True
+
+
+def pause_seconds(race: int, attempt_seconds: float) -> float:
+    return random.uniform(0, min(PAUSE_SECONDS_MAX, 2 * attempt_seconds * (race + 1)))
 
 
 def rejection(outcome: Outcome) -> str | None:
