@@ -28,6 +28,7 @@ from homeport.vocabulary import (
     SiteName,
 )
 from homeport.wire.reports import encode
+from tests.support.waiting import eventually
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -229,6 +230,15 @@ def node_changed(node_id: str = "node-a", site: str = "home", liveness: Liveness
     )
     info = NodeInfo(NodeId(node_id), f"{node_id}.local", capabilities)
     return NodeChanged(Node(info, SiteName(site), liveness, datetime.now(UTC), AT))
+
+
+async def indexed(client: Client, commit: str) -> None:
+    """Waits until central shows a commit."""
+
+    async def shows() -> bool:
+        return bool((await client.get("/api/v1/overview")).body["commit"] == commit)
+
+    await eventually(shows, what=f"commit {commit[:8]} to be shown")
 
 
 @asynccontextmanager

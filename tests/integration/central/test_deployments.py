@@ -11,7 +11,8 @@ from homeport.core.model.instance import Failure
 from homeport.core.model.report import Synced
 from homeport.vocabulary import Commit, Happening, SiteName
 from tests.support.git import Person, git
-from tests.support.running_central import Client, FakeSite, node_changed, transition
+from tests.support.running_central import Client, FakeSite, indexed, node_changed, transition
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -217,16 +218,13 @@ async def test_rewritten_history_is_not_followed_and_readyz_says_so(client: Clie
     git("checkout", "--quiet", "--orphan", "other", cwd=person.folder)
     person.write("deployments/home/site.yaml", "site: home\n")
     person.push("anew", force=True)
-    with anyio.fail_after(10):
-        while (answer := await client.get("/readyz")).status != 503:
-            await anyio.sleep(0.02)
-    assert "rewritten" in answer.body["checks"]["git"]
+    ready = await eventually(lambda: said_in_readyz(client), what="readyz to say it")
+    assert "rewritten" in ready
     assert (await client.get(f"/api/v1/deployments/{id_}")).body["wanted"] is True
     refused = await client.deploy(name="more")
     assert (refused.status, refused.body["code"]) == (409, "history-rewritten")
 
 
-async def indexed(client: Client, commit: str) -> None:
-    with anyio.fail_after(10):
-        while (await client.get("/api/v1/overview")).body["commit"] != commit:
-            await anyio.sleep(0.02)
+async def said_in_readyz(client: Client) -> str | None:
+    answer = await client.get("/readyz")
+    return str(answer.body["checks"]["git"]) if answer.status == 503 else None
