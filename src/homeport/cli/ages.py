@@ -37,5 +37,7 @@ def parse(moment: str) -> datetime:
 
 
 def clock(moment: str) -> str:
-    """Time of day here, for lines that stand in order."""
-    return parse(moment).astimezone().strftime("%H:%M:%S")
+    """Time of day here, for lines that stand in order; with the day when that is another one."""
+    here = parse(moment).astimezone()
+    today = datetime.now().astimezone().date()
+    return here.strftime("%H:%M:%S" if here.date() == today else "%Y-%m-%d %H:%M:%S")

@@ -10,7 +10,7 @@ from homeport.cli.exits import Exit
 from homeport.cli.finding import find_app
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.output import done, print_data
-from homeport.cli.planning import plan_lines
+from homeport.cli.planning import show_plan
 from homeport.cli.progress import lines_for
 from homeport.cli.verdicts import exit_of, print_verdicts
 from homeport.cli.waiting import Verdict, Wait
@@ -67,7 +67,7 @@ def deploy(
         body["parameters"] = typed_parameters(given, client.get(f"/api/v1/apps/{found['id']}"))
     body |= {key: value for key, value in (("profile", profile), ("name", name)) if value}
     if plan:
-        ctx.exit(_plan(settings, client, body))
+        ctx.exit(show_plan(settings, client.post("/api/v1/deployments", body, plan=True)))
     after = client.get("/api/v1/overview")["last_event_id"] if wait else 0
     deployed = client.post("/api/v1/deployments", body)
     if not wait:
@@ -90,16 +90,6 @@ def target_sites(sites: tuple[str, ...], hosts: tuple[str, ...]) -> list[dict[st
             raise click.UsageError(f"--host {host}: there is no --site {site}.")
         targets[site].setdefault("host_ids", []).append(node)
     return list(targets.values())
-
-
-def _plan(settings: Settings, client: Client, body: Json) -> Exit:
-    plan = client.post("/api/v1/deployments", body, plan=True)
-    if settings.is_data:
-        print_data(settings, plan)
-    else:
-        for line in plan_lines(plan):
-            click.echo(line)
-    return Exit.CHANGES if plan["changes"] else Exit.DONE
 
 
 def _report(settings: Settings, deployed: Json) -> None:

@@ -13,6 +13,7 @@ from homeport.cli.feed import Feed
 from homeport.cli.finding import find_deployment
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.output import Column, Item, Listing, done, print_data, print_facts, print_table, show
+from homeport.cli.planning import show_plan
 from homeport.cli.progress import lines_for
 from homeport.cli.verdicts import exit_of, print_verdicts
 from homeport.cli.waiting import Verdict, Wait
@@ -145,16 +146,21 @@ def history(settings: Settings, deployment: str) -> None:
 
 @deployments.command("delete")
 @click.argument("deployment", shell_complete=complete_deployments)
+@click.option("--plan", is_flag=True, help="Say what would happen, and change nothing.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it is gone [wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @connected
 @formatted
 @pass_settings
 @click.pass_context
-def delete(ctx: click.Context, settings: Settings, deployment: str, wait: bool, timeout: float) -> None:
+def delete(
+    ctx: click.Context, settings: Settings, /, *, deployment: str, plan: bool, wait: bool, timeout: float
+) -> None:
     """Remove a deployment's file from Git; its site then removes the containers."""
     client = Client(settings.url)
     found = find_deployment(client, deployment)
+    if plan:
+        ctx.exit(show_plan(settings, client.delete(f"/api/v1/deployments/{found['id']}", plan=True)))
     after = client.get("/api/v1/overview")["last_event_id"] if wait else 0
     answer = client.delete(f"/api/v1/deployments/{found['id']}")
     if not wait:

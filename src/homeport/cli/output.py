@@ -75,10 +75,11 @@ def print_data(settings: Settings, answer: Any, *, compact: bool = False) -> Non
 
 
 def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """One thing in full: names on the left, values on the right."""
+    """One thing in full: names on the left, values on the right; what is empty is left out."""
     width = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
-        click.echo(f"{name:<{width}}   {value}".rstrip())
+        if value:
+            click.echo(f"{name:<{width}}   {value}".rstrip())
 
 
 def done(message: str) -> None:
@@ -100,7 +101,11 @@ def console(settings: Settings, *, width: int | None = None) -> "Console":
 
 def print_table(settings: Settings, columns: Sequence[Column], items: Sequence[Item]) -> None:
     # A pipe has no width: nothing is cut or wrapped there, so that `grep` finds whole lines.
-    console(settings, width=None if sys.stdout.isatty() else 1000).print(table(settings, columns, items))
+    screen = console(settings, width=None if sys.stdout.isatty() else 1000)
+    with screen.capture() as captured:
+        screen.print(table(settings, columns, items))
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
 
 
 def table(settings: Settings, columns: Sequence[Column], items: Sequence[Item]) -> "Table":

@@ -4,7 +4,22 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import click
+
+from homeport.cli.exits import Exit
+from homeport.cli.options import Settings
+from homeport.cli.output import print_data
+
 Json = Mapping[str, Any]
+
+
+def show_plan(settings: Settings, plan: Json) -> Exit:
+    if settings.is_data:
+        print_data(settings, plan)
+    else:
+        for line in plan_lines(plan):
+            click.echo(line)
+    return Exit.CHANGES if plan["changes"] else Exit.DONE
 
 
 def plan_lines(plan: Json) -> Iterator[str]:

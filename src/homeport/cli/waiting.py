@@ -107,7 +107,7 @@ class Wait:
         started = self._started.setdefault(line.place, time.monotonic())
         if line.step == "starting":
             self._started[line.place] = time.monotonic()
-        if line.step == "healthy":
+        if line.step == "healthy" and not line.text:
             line = Line(line.place, line.step, f"after {took(time.monotonic() - started)}")
         self.lines.show(line)
 
