@@ -87,6 +87,17 @@ def compose_artifact(compose_yaml: str) -> Artifact:
 
 
 @contextlib.contextmanager
+def podman_service() -> Iterator[Path]:
+    """Podman's API on a socket of our own."""
+    with tempfile.TemporaryDirectory(prefix="homeport-podman-") as name:
+        folder = Path(name)
+        command = ["podman", "system", "service", "--time", "0", f"unix://{folder}/podman.sock"]
+        with _daemon(folder, "podman", command) as service:
+            _await_answer(folder, "podman", service)
+            yield folder / "podman.sock"
+
+
+@contextlib.contextmanager
 def docker_daemon() -> Iterator[Path]:
     """Starts containerd and dockerd; gives the socket. Leaves no process, mount or file.
 
@@ -98,7 +109,7 @@ def docker_daemon() -> Iterator[Path]:
             _daemon(folder, "containerd", _containerd(folder)),
             _daemon(folder, "dockerd", _dockerd(folder)) as dockerd,
         ):
-            _await_docker(folder, dockerd)
+            _await_answer(folder, "docker", dockerd)
             yield folder / "docker.sock"
     finally:
         unmount_below(folder)
@@ -122,7 +133,7 @@ def _dockerd(folder: Path) -> list[str]:
 @contextlib.contextmanager
 def _daemon(folder: Path, name: str, command: list[str]) -> Iterator["subprocess.Popen[bytes]"]:
     with (folder / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(command, env=engine_environment(), stdout=log, stderr=log, start_new_session=True)
     try:
         yield process
     finally:
@@ -134,14 +145,14 @@ def _daemon(folder: Path, name: str, command: list[str]) -> Iterator["subprocess
             process.wait()
 
 
-def _await_docker(folder: Path, dockerd: "subprocess.Popen[bytes]") -> None:
+def _await_answer(folder: Path, engine: str, process: "subprocess.Popen[bytes]") -> None:
     deadline = time.monotonic() + DAEMON_SECONDS_MAX
-    while time.monotonic() < deadline and dockerd.poll() is None:
-        if _answers(folder / "docker.sock"):
+    while time.monotonic() < deadline and process.poll() is None:
+        if _answers(folder / f"{engine}.sock"):
             return
         time.sleep(0.05)
-    log = (folder / "dockerd.log").read_text()[-2000:]
-    pytest.fail(f"dockerd does not start (HOMEPORT_SKIP_DOCKER=1 leaves its tests out): {log}")
+    log = next(folder.glob(f"{engine}*.log")).read_text()[-2000:]
+    pytest.fail(f"{engine} does not start (HOMEPORT_SKIP_DOCKER=1 leaves Docker's tests out): {log}")
 
 
 def _answers(path: Path) -> bool:

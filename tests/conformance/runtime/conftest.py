@@ -8,7 +8,7 @@ import pytest
 from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.ports import Runtime
 from tests.conformance.runtime.stands import ComposeStand, NullStand, ProcessStand, Stand
-from tests.support.engines import docker_daemon, engine_environment, probe_image, skip_docker_if_asked
+from tests.support.engines import docker_daemon, engine_environment, podman_service, probe_image, skip_docker_if_asked
 from tests.support.registry import running_registry
 
 
@@ -28,6 +28,13 @@ def image(registry_host: str) -> Iterator[str]:
 def docker_socket() -> Iterator[Path]:
     skip_docker_if_asked()
     with docker_daemon() as socket:
+        yield socket
+
+
+@pytest.fixture(scope="session")
+def podman_socket() -> Iterator[Path]:
+    """One service for all tests saves each of them half a second; `test_podman` has the runtime bring up its own."""
+    with podman_service() as socket:
         yield socket
 
 
@@ -65,7 +72,7 @@ async def compose_runtime(compose_stand: ComposeStand) -> AsyncIterator[Runtime]
 
 
 def _compose_stand(request: pytest.FixtureRequest, folder: Path) -> ComposeStand:
-    socket = request.getfixturevalue("docker_socket") if request.param == "docker" else None
+    socket = request.getfixturevalue(f"{request.param}_socket")
     options = EngineOptions(environment=engine_environment(), socket=socket)
     host, image = request.getfixturevalue("registry_host"), request.getfixturevalue("image")
     return ComposeStand(request.param, folder, host, options, image=image)

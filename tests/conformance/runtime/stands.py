@@ -171,7 +171,7 @@ class ComposeStand(Base):
     def engine(self, *arguments: str) -> str:
         """What a person would do by hand with the engine's own program."""
         environment = dict(self.options.environment)
-        if self.options.socket is not None:
+        if self.kind == "docker":
             environment["DOCKER_HOST"] = f"unix://{self.options.socket}"
         done = subprocess.run(
             [self.kind, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=True

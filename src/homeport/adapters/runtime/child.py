@@ -67,17 +67,18 @@ async def _end(process: anyio.abc.Process) -> None:
     """Leaves nothing running and no pipe open. Shielded, for it matters most when we are being cancelled."""
     with anyio.CancelScope(shield=True):
         if process.returncode is None:
-            _signal_group(process.pid, signal.SIGTERM)
+            signal_group(process.pid, signal.SIGTERM)
             with anyio.move_on_after(GRACE_SECONDS):
                 await process.wait()
         if process.returncode is None:
-            _signal_group(process.pid, signal.SIGKILL)
+            signal_group(process.pid, signal.SIGKILL)
             with anyio.move_on_after(GRACE_SECONDS):
                 await process.wait()
         await process.aclose()
 
 
-def _signal_group(pid: int, number: signal.Signals) -> None:
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Not through the process object: that one would also wait for the child, and asyncio would miss its end."""
     try:
         os.killpg(pid, number)
     except ProcessLookupError:

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 import anyio
-import anyio.to_thread
 
 from homeport.adapters.runtime import child
 from homeport.adapters.runtime.component_fetch import fetch_component

@@ -5,6 +5,7 @@ The archive of a revision is kept under a name made from repository and revision
 and a rollback find what they need. It appears there whole or not at all.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -66,6 +67,7 @@ def unpack(content: bytes, folder: Path) -> None:
     try:
         extract_archive(content, beginning)
         project_folder(beginning)
+        _make_durable(beginning)
         beginning.rename(folder)
     except BaseException:
         shutil.rmtree(beginning, ignore_errors=True)
@@ -119,6 +121,17 @@ def write_override(project: Path, workload: Workload, node_id: NodeId, services:
     path = project / OVERRIDE_FILE
     path.write_text(yaml.dump(override, Dumper=_PlainDumper, sort_keys=False))
     return path
+
+
+def _make_durable(folder: Path) -> None:
+    """Without this, a power cut right after the rename could leave a whole tree of empty files."""
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 class _PlainDumper(yaml.SafeDumper):

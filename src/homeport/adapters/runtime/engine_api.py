@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from homeport.adapters.runtime.pull_progress import PullProgress
-from homeport.adapters.runtime.socket_http import Address, ExchangeFailed, ask, stream
+from homeport.adapters.runtime.socket_http import Address, Answer, ExchangeFailed, ask, stream
 from homeport.errors import EngineUnavailable
 
 API = "/v1.41"
@@ -144,14 +144,23 @@ class EngineApi:
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, seconds: float = CALL_SECONDS
     ) -> Any:
         """One exchange, its JSON; None for an empty answer."""
-        address = await self._reach()
         try:
-            answer = await ask(address, method, path, query=query, seconds=seconds)
-        except (OSError, ExchangeFailed) as error:
-            raise _unreachable(address, error) from error
+            answer = await self._ask(method, path, query, seconds)
+        except EngineUnavailable:
+            if method != "GET":
+                raise
+            # The service may have died under the question. Reading is harmless to repeat, and `reach` revives it.
+            answer = await self._ask(method, path, query, seconds)
         if answer.status >= 400:
             raise Refusal(answer.status, _reason(answer.body))
         return json.loads(answer.body) if answer.body.strip() else None
+
+    async def _ask(self, method: str, path: str, query: Mapping[str, str] | None, seconds: float) -> Answer:
+        address = await self._reach()
+        try:
+            return await ask(address, method, path, query=query, seconds=seconds)
+        except (OSError, ExchangeFailed) as error:
+            raise _unreachable(address, error) from error
 
     async def _stream(
         self, method: str, path: str, query: Mapping[str, str], silence_seconds: float

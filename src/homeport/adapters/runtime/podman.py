@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shlex
+import signal
 import socket
 import sys
 import tempfile
@@ -16,6 +17,7 @@ import anyio.abc
 
 from homeport.adapters.runtime import leash
 from homeport.adapters.runtime.checks import CheckHistory, CheckRules, is_due, record
+from homeport.adapters.runtime.child import signal_group
 from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.engine_api import EngineApi, Json, Refusal
 from homeport.adapters.runtime.failures import meaningful_line
@@ -59,6 +61,8 @@ class PodmanEngine:
         if service is not None:
             await _end(service)
             self._socket.unlink(missing_ok=True)
+            if self._socket.parent != self._data.absolute():
+                self._socket.parent.rmdir()
 
     async def reach(self) -> Address:
         address = UnixAddress(self._socket)
@@ -82,13 +86,14 @@ class PodmanEngine:
         return [*tool, "--in-pod", "false", "--podman-path", str(self._podman_path()), "--no-ansi"]
 
     async def pull(self, api: EngineApi, image: str, on_bytes: Callable[[int, int], None]) -> None:
-        if not is_loopback(image):
+        if is_loopback(image):
+            # As Docker does, a registry on this very machine is spoken to without a certificate. Only Podman's own
+            # route can be told so.
+            query = {"reference": image, "tlsVerify": "false"}
+            await api.pull(on_bytes, query=query, path=f"{LIBPOD}/images/pull")
+        else:
             await api.pull(on_bytes, query={"fromImage": image})
-            return
-        # As Docker does, a registry on this very machine is spoken to without a certificate. Only Podman's own
-        # route can be told so; it tells no bytes, but the size is known at the end.
-        query = {"reference": image, "tlsVerify": "false"}
-        await api.pull(on_bytes, query=query, path=f"{LIBPOD}/images/pull")
+        # It tells few bytes or none on its way; the size is known at the end.
         size = int((await api.call("GET", f"{LIBPOD}/images/{image}/json")).get("Size", 0))
         on_bytes(size, size)
 
@@ -122,6 +127,8 @@ class PodmanEngine:
     async def _start_service(self, address: UnixAddress) -> None:
         self._data.mkdir(parents=True, exist_ok=True)
         address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if address.path.parent.stat().st_uid != os.getuid():
+            raise EngineUnavailable(f"{address.path.parent} belongs to another user.", hint="Choose another --data.")
         address.path.unlink(missing_ok=True)
         log = self._data / "podman.log"
         podman = [self._options.podman, *self._options.podman_args]
@@ -199,11 +206,11 @@ async def _wait_for(address: UnixAddress, service: anyio.abc.Process, log: Path)
 async def _end(service: anyio.abc.Process) -> None:
     with anyio.CancelScope(shield=True):
         if service.returncode is None:
-            service.terminate()
+            signal_group(service.pid, signal.SIGTERM)
             with anyio.move_on_after(3.0):
                 await service.wait()
         if service.returncode is None:
-            service.kill()
+            signal_group(service.pid, signal.SIGKILL)
         await service.aclose()
 
 
