@@ -132,6 +132,7 @@ def _streams(router: APIRouter, reading: Reading) -> None:
         "/api/v1/events",
         tags=["events"],
         summary="Everything that happens, live",
+        status_code=200,
         response_class=EventStream,
         responses=SSE_RESPONSES,
     )
@@ -143,6 +144,7 @@ def _streams(router: APIRouter, reading: Reading) -> None:
         "/api/v1/deployments/{deployment_id}/events",
         tags=["events"],
         summary="What happens to one deployment, live",
+        status_code=200,
         response_class=EventStream,
         responses={**SSE_RESPONSES, 404: {}, 409: {}},
     )

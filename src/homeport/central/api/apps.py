@@ -34,7 +34,7 @@ def apps_router(central: CentralParts) -> APIRouter:
         status_code=201,
         responses={404: {}, 409: {}},
     )
-    async def add(caller: CallerOf, body: AddApps) -> AppsAddedBody:
+    async def add_from_registry(caller: CallerOf, body: AddApps) -> AppsAddedBody:
         """Adds every app of the registry that the filters leave, or none: all of them must be valid."""
         added = await add_apps(
             body.repository,
@@ -75,7 +75,7 @@ def apps_router(central: CentralParts) -> APIRouter:
         )
 
     @router.delete("/api/v1/apps/{app_id}", summary="Remove an app", status_code=204, responses={404: {}, 409: {}})
-    async def remove(caller: CallerOf, app_id: AppRef) -> Response:
+    async def remove_one_app(caller: CallerOf, app_id: AppRef) -> Response:
         await remove_app(AppId(app_id), caller, store=central.store, clock=central.clock)
         return Response(status_code=204)
 

@@ -45,7 +45,7 @@ def deployments_router(central: CentralParts) -> APIRouter:
         response_model=None,
         responses=_ANSWERS,
     )
-    async def create(caller: CallerOf, body: Deploy, plan: PlanOnly = False) -> Response:
+    async def deploy_app(caller: CallerOf, body: Deploy, plan: PlanOnly = False) -> Response:
         """One commit for all sites. A deployment of the same name at a site is updated."""
         request = _request(body)
         if plan:
@@ -66,7 +66,7 @@ def deployments_router(central: CentralParts) -> APIRouter:
         response_model=None,
         responses=_ANSWERS,
     )
-    async def remove(caller: CallerOf, deployment_id: DeploymentRef, plan: PlanOnly = False) -> Response:
+    async def delete_deployment(caller: CallerOf, deployment_id: DeploymentRef, plan: PlanOnly = False) -> Response:
         """Removes its file from Git; the site then removes what runs."""
         if plan:
             return _json(_plan_body(await preview_delete(deployment_id, central.desk)), 200)

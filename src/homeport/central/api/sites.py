@@ -23,13 +23,13 @@ def sites_router(central: CentralParts, stopping: Stopping) -> APIRouter:
     router = APIRouter(tags=["sites"])
 
     @router.put("/api/v1/sites/{site}", summary="Join, or join again after a restart")
-    async def join(caller: CallerOf, site: SiteRef, body: JoinSite) -> JoinedBody:
+    async def join_site(caller: CallerOf, site: SiteRef, body: JoinSite) -> JoinedBody:
         """Makes the site known and gives it its folder in Git. Repeating it is harmless."""
         last = await welcome(central, SiteName(site), epoch=body.epoch, software_version=body.software_version)
         return JoinedBody(site=site, last_sequence=last)
 
     @router.post("/api/v1/sites/{site}/reports", summary="Report what happened at a site", responses={409: {}})
-    async def report(caller: CallerOf, site: SiteRef, body: Reports) -> ReportedBody:
+    async def report_from_site(caller: CallerOf, site: SiteRef, body: Reports) -> ReportedBody:
         """In order, each once: repeats are harmless, a gap is refused. Durable when answered."""
         last = await central.intake.take(
             SiteName(site),
@@ -42,10 +42,11 @@ def sites_router(central: CentralParts, stopping: Stopping) -> APIRouter:
     @router.get(
         "/api/v1/sites/{site}/watch",
         summary="Hear at once when the deployments repository moves",
+        status_code=200,
         response_class=EventStream,
         responses=SSE_RESPONSES,
     )
-    async def watch(caller: CallerOf, site: SiteRef) -> EventStream:
+    async def watch_repository(caller: CallerOf, site: SiteRef) -> EventStream:
         return EventStream(_moved(central), stopping)
 
     return router

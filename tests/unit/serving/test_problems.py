@@ -1,0 +1,58 @@
+"""Every error has its status, and nothing of ours leaks out of a 500."""
+
+import pytest
+
+from homeport.errors import (
+    Conflict,
+    GitUnavailable,
+    HomeportError,
+    IllegalTransition,
+    InvalidInput,
+    NotFound,
+    Problem,
+    Refused,
+    TooLarge,
+)
+from homeport.serving.problems import problem_of, problem_response
+from homeport.serving.sse import cursor_from
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InvalidInput("x"), 422),
+        (NotFound("x"), 404),
+        (Conflict("x"), 409),
+        (TooLarge("x"), 413),
+        (Refused("x"), 403),
+        (GitUnavailable("x"), 503),
+        (IllegalTransition("x"), 500),
+    ],
+)
+def test_each_error_has_its_status(error: HomeportError, status: int) -> None:
+    assert problem_of(error).status == status
+
+
+def test_a_fault_of_ours_says_nothing_about_its_inside() -> None:
+    assert "secret" not in problem_of(IllegalTransition("secret inside")).model_dump_json()
+
+
+def test_fields_files_and_lines_reach_the_reader() -> None:
+    problem = problem_of(InvalidInput(problems=[Problem("a.b", "is wrong", "margo.yaml", 7)]))
+    (error,) = problem.errors
+    assert (error.field, error.message, error.path, error.line) == ("a.b", "is wrong", "margo.yaml", 7)
+
+
+def test_what_may_work_later_says_when() -> None:
+    response = problem_response(problem_of(GitUnavailable("gone")))
+    assert response.headers["retry-after"] == "5"
+    assert response.headers["content-type"] == "application/problem+json"
+
+
+def test_the_header_wins_over_the_query_when_a_stream_is_resumed() -> None:
+    assert cursor_from("7", 3) == 7
+    assert cursor_from(None, 3) == 3
+    assert cursor_from("", None) is None
+    for text in ("x", "-1", "9" * 30):
+        with pytest.raises(InvalidInput):
+            cursor_from(text, None)
