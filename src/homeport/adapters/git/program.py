@@ -115,9 +115,8 @@ async def _end(process: Process) -> None:
         _signal_group(process, signal.SIGTERM)
         with anyio.move_on_after(ENDING_SECONDS):
             await process.wait()
-        if process.returncode is None:
-            _signal_group(process, signal.SIGKILL)
-            await process.wait()
+        _signal_group(process, signal.SIGKILL)  # also what git started and did not wait for
+        await process.wait()
 
 
 def _signal_group(process: Process, number: signal.Signals) -> None:
