@@ -205,9 +205,8 @@ async def test_a_cancelled_fetch_leaves_no_process(
     with anyio.move_on_after(0.5) as scope:
         await source.fetch()
     assert scope.cancelled_caught
-    with anyio.fail_after(1):
-        while _children_marked("cancelled-fetch"):
-            await anyio.sleep(0.02)
+    await anyio.sleep(0.1)  # a killed helper is gone once the system has taken notice
+    assert _children_marked("cancelled-fetch") == []
     server.answers.set()
     assert await source.fetch() is None
 
