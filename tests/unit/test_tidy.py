@@ -48,6 +48,7 @@ IMPURE_CALLS = frozenset({"datetime.now", "datetime.utcnow", "date.today", "open
 NAMES_THAT_SAY_NOTHING = frozenset({"utils", "util", "helpers", "helper", "manager", "common", "base", "misc"})
 ENTRY_POINTS = frozenset({"homeport.cli.main", "homeport.cli.__main__", "homeport.adapters.store.migrations.env"})
 """Modules that are started by name and imported by nobody."""
+MACHINE_PATH = re.compile(r"(?<![\w.])/(work|root|home/\w+|Users)/\w")
 LEFTOVERS = re.compile(r"\b(FIX" + r"ME|TO" + r"DO|X" + r"XX|HA" + r"CK)\b")
 
 
@@ -106,6 +107,19 @@ def test_nothing_was_left_for_later_in_the_code() -> None:
             if LEFTOVERS.search(line):
                 found.append(f"{shown(path, number)} {line.strip()}")
     assert not found
+
+
+def test_no_text_names_somebodys_machine() -> None:
+    folders = ("src", "tests", "docs", "scripts", "examples")
+    texts = [
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix != ".pyc" and path.is_file()
+    ]
+    found = [
+        shown(path)
+        for path in [*texts, *ROOT.glob("*.md")]
+        if MACHINE_PATH.search(path.read_text("utf-8", "replace"))
+    ]
+    assert found == []
 
 
 def test_names_say_something() -> None:

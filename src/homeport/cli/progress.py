@@ -69,22 +69,28 @@ class Terminal:
         self._width = max(self._width, len(line.place))
         before = self._current.get(line.place)
         if before is not None and before.step != line.step:
-            self._live.console.print(before.render(self._width))
+            self._print(before)
         self._current[line.place] = line
         self._refresh()
 
     def close(self) -> None:
         for line in self._current.values():
-            self._live.console.print(line.render(self._width))
+            self._print(line)
         self._current.clear()
         self._refresh()
         self._live.stop()
+
+    def _print(self, line: Line) -> None:
+        # A failure is worth several lines; everything else keeps to one.
+        whole = line.step == "failed"
+        text = line.render(self._width)
+        self._live.console.print(text, no_wrap=not whole, overflow="fold" if whole else "ellipsis")
 
     def _refresh(self) -> None:
         from rich.text import Text  # noqa: PLC0415 - start-up time
 
         lines = [line.render(self._width) for line in self._current.values()]
-        self._live.update(Text("\n".join(lines)), refresh=True)
+        self._live.update(Text("\n".join(lines), no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
 Lines = Plain | Terminal
