@@ -87,6 +87,7 @@ def push_to_installed_null(repetitions: int = 20) -> Numbers:
     """Seconds from the end of `git push` to the INSTALLED event read from central, with the null runtime."""
     with tempfile.TemporaryDirectory() as folder, machine(Path(folder) / "host") as host:
         start_up(host, runtime="null")
+        _await_site(host)
         person = Person(str(_own_repository(host)), Path(folder) / "person")
         taken = _pushes(host, person, repetitions, lambda number: deployment_file(name=f"app-{number}"))
         return {"median": statistics.median(taken), "p95": percentile(taken, 0.95)}
@@ -106,6 +107,7 @@ def push_to_installed_podman(repetitions: int = 10) -> Numbers:
             with machine(Path(folder) / "host") as host:
                 host.homeport("apps", "push", str(version), f"oci://{registry.host}/packages/bench")
                 start_up(host, node=f"{prefix}-laptop")
+                _await_site(host)
                 person = Person(str(_own_repository(host)), Path(folder) / "person")
 
                 def file(number: int) -> tuple[str, str]:
@@ -191,6 +193,12 @@ def _podman_run(image: str) -> float:
     taken = time.perf_counter() - started
     podman("rm", "--force", "--time", "0", container)
     return taken
+
+
+def _await_site(host: Machine) -> None:
+    """Until the site follows the repository: before that, its marker may still be on its way into Git."""
+    while not any(site["applied_commit"] for site in host.json("sites", "list")["sites"]):
+        time.sleep(0.1)
 
 
 def _own_repository(host: Machine) -> Path:

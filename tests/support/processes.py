@@ -73,7 +73,7 @@ class Machine:
 
     def command(self, *arguments: str, url: str | None = None) -> "subprocess.CompletedProcess[str]":
         """One `homeport` command, as a person in a terminal that cannot draw."""
-        environment = {**self._environment(), "HOMEPORT_URL": url or self.url}
+        environment = {**self.clean_environment(), "HOMEPORT_URL": url or self.url}
         return subprocess.run(
             [str(COMMAND), *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
         )
@@ -95,7 +95,11 @@ class Machine:
         port = http or _port_of(arguments)
         with log.open("ab") as out:
             popen = subprocess.Popen(
-                [str(COMMAND), *arguments], env=self._environment(), stdout=out, stderr=out, start_new_session=True
+                [str(COMMAND), *arguments],
+                env=self.clean_environment(),
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
         process = Process(name, popen, log, f"http://127.0.0.1:{port}")
         self.running.append(process)
@@ -111,7 +115,7 @@ class Machine:
             if process.popen.poll() is None:
                 process.kill()
 
-    def _environment(self) -> dict[str, str]:
+    def clean_environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
