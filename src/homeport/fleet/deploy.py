@@ -185,16 +185,17 @@ def write_files(
 ) -> list[Written]:
     """The files of all sites; off the event loop, for there may be thousands."""
     written = []
+    writer = resolved.writer()
     like: Desired | None = None
     for target in resolved.targets:
         deployment_id = ids[target.site]
         before = present.get(target.site)
         if before is not None and before.problem is None:
-            same = resolved.render(target, deployment_id, before.rollout_id)
+            same = writer.render(target, deployment_id, before.rollout_id)
             if digest_of_bytes(same) == before.revision:
                 written.append(Written(target, deployment_id, None, None))
                 continue
-        content = resolved.render(target, deployment_id, rollout_id)
+        content = writer.render(target, deployment_id, rollout_id)
         like = resolved.desired(target, deployment_id, content, like)
         written.append(Written(target, deployment_id, content, like))
     return written

@@ -124,7 +124,7 @@ class _Update:
     async def write(self, tx: Transaction, folders: Sequence[Folder]) -> None:
         rows: list[Deployment] = []
         events: list[NewEvent] = []
-        sites = {site.name: site for site in await tx.sites()}
+        sites = await known_sites(tx, [folder.site for folder in folders])
         wanted = await _wanted_by_site(tx, [folder.site for folder in folders])
         named = [id_ for folder in folders if folder.snapshot for id_ in _named(folder.snapshot)]
         present = {row.id: row for row in await tx.deployments_by_ids(named)}
@@ -249,6 +249,13 @@ class _Update:
 
     def _event(self, kind: EventKind, message: str, site: SiteName, **data: object) -> NewEvent:
         return NewEvent(kind, self.now, message, site=site, data={"commit": self.commit, **data})
+
+
+async def known_sites(reader: Reader, names: Sequence[SiteName]) -> set[SiteName]:
+    """Those of `names` that are sites."""
+    if len(names) > FOLDERS_MAX:
+        return {site.name for site in await reader.sites()}
+    return {name for name in names if await reader.site(name) is not None}
 
 
 async def _wanted_by_site(reader: Reader, sites: Sequence[SiteName]) -> dict[SiteName, list[Deployment]]:

@@ -5,6 +5,7 @@ is written, so that a refused request has changed nothing.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from homeport.catalog.deployment import deployment_path, parse_deployment, render_deployment
 from homeport.catalog.description import app_of
@@ -14,9 +15,15 @@ from homeport.core.model.event import Deployment
 from homeport.core.parameters import as_value, check_immutable, check_values
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem
 from homeport.fleet.apps import AppQuery, find_app
+from homeport.fleet.index import known_sites
 from homeport.fleet.suggestion import did_you_mean
 from homeport.ports import AppRecord, DeploymentFilter, Reader
 from homeport.vocabulary import DeploymentId, NodeId, RolloutId, SiteName
+
+_PLAIN: Final = re.compile(r"[a-z][a-z0-9]*-[a-z0-9-]*[a-z0-9]")
+"""Names that YAML never puts in quotes, unlike `7` or `no`."""
+_ID_PLACE: Final = DeploymentId("c0ffee00-5eed-4000-8000-00decade0000")
+_SITE_PLACE: Final = SiteName("place-of-the-site-c0ffee00")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,9 @@ class Resolved:
             rollout_id=rollout_id,
         )
 
+    def writer(self) -> "Writer":
+        return Writer(self)
+
     def desired(self, target: Target, deployment_id: DeploymentId, content: bytes, like: Desired | None) -> Desired:
         """What `content` asks for. `like` is the same for another site; then nothing needs to be parsed."""
         path = deployment_path(target.site, deployment_id)
@@ -75,6 +85,28 @@ class Resolved:
             release=replace(like.release, deployment_id=deployment_id, revision=revision),
             placement=Placement(target.nodes),
         )
+
+
+class Writer:
+    """Renders the files of one request. They differ in id and site only, so one per set of nodes is rendered
+    and the others are cut from it: ten thousand sites take a tenth of a second instead of four."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        self._resolved = resolved
+        self._patterns: dict[tuple[tuple[NodeId, ...], RolloutId | None], bytes] = {}
+
+    def render(self, target: Target, deployment_id: DeploymentId, rollout_id: RolloutId | None) -> bytes:
+        if not _PLAIN.fullmatch(target.site):
+            return self._resolved.render(target, deployment_id, rollout_id)
+        key = target.nodes, rollout_id
+        pattern = self._patterns.get(key)
+        if pattern is None:
+            stand_in = Target(_SITE_PLACE, target.nodes)
+            pattern = self._patterns[key] = self._resolved.render(stand_in, _ID_PLACE, rollout_id)
+        places = _ID_PLACE.encode(), _SITE_PLACE.encode()
+        if any(pattern.count(place) != 1 for place in places):
+            return self._resolved.render(target, deployment_id, rollout_id)
+        return pattern.replace(places[0], deployment_id.encode(), 1).replace(places[1], target.site.encode(), 1)
 
 
 async def resolve(reader: Reader, request: DeployRequest) -> Resolved:
@@ -139,11 +171,12 @@ def _choose_profile(app: App, wanted: str | None) -> Profile:
 
 
 async def _check_sites(reader: Reader, targets: Sequence[Target]) -> None:
-    known = {site.name for site in await reader.sites()}
+    known = await known_sites(reader, [target.site for target in targets])
     seen: set[SiteName] = set()
     for position, target in enumerate(targets):
         if target.site not in known:
-            hint = did_you_mean(target.site, known, "homeport sites list")
+            every = [site.name for site in await reader.sites()]
+            hint = did_you_mean(target.site, every, "homeport sites list")
             raise NotFound(f'There is no site "{target.site}".', hint=hint)
         if target.site in seen:
             problem = Problem(f"sites[{position}].site_id", f'"{target.site}" is named twice.')

@@ -10,12 +10,12 @@ import anyio
 from prometheus_client import CollectorRegistry
 
 import homeport
-from homeport.adapters.clock import SystemClock
 from homeport.adapters.link.grpc_node import GrpcSiteLink
 from homeport.adapters.registry.credentials import default_auth_files
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.detect import open_runtime
+from homeport.adapters.system import SystemClock
 from homeport.errors import PeerUnavailable
 from homeport.node.connection import Connection
 from homeport.node.engine import Engine

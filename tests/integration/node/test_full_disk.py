@@ -6,8 +6,8 @@ import anyio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from homeport.adapters.clock import SystemClock
 from homeport.adapters.runtime.fake import NullRuntime
+from homeport.adapters.system import SystemClock
 from homeport.core.model.order import Result
 from homeport.node import executor as executor_module
 from homeport.node.executor import Executor

@@ -1,3 +1,5 @@
+"""Fresh databases of both kinds."""
+
 from collections.abc import AsyncIterator
 from pathlib import Path
 

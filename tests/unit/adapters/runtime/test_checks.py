@@ -1,3 +1,5 @@
+"""When a health check is due, and when its failures count."""
+
 from homeport.adapters.runtime.checks import CheckHistory, CheckRules, is_due, record
 
 RULES = CheckRules(interval_seconds=10.0, retries=2)

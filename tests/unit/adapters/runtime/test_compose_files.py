@@ -1,3 +1,5 @@
+"""What is read from a compose file, and what is written beside it."""
+
 from pathlib import Path
 
 import pytest

@@ -1,3 +1,5 @@
+"""Which engine is chosen, and what is said when there is none."""
+
 import os
 import platform
 import subprocess

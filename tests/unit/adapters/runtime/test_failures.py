@@ -1,3 +1,5 @@
+"""An engine's words become a code and a sentence."""
+
 import pytest
 
 from homeport.adapters.runtime.failures import create_failed, meaningful_line, pull_failed

@@ -1,3 +1,5 @@
+"""Variables in compose files, as compose itself reads them."""
+
 import pytest
 
 from homeport.adapters.runtime.interpolation import escape, interpolate, parse_env_file

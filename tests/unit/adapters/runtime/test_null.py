@@ -1,3 +1,5 @@
+"""The fake runtime: its memory, its speed and its scripted faults."""
+
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path

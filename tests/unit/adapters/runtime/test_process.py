@@ -1,3 +1,5 @@
+"""Native programs that outlive the node."""
+
 import json
 import os
 import signal

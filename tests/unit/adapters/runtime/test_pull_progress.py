@@ -1,3 +1,5 @@
+"""Bytes pulled so far, from the engine's stream of layers."""
+
 import json
 
 from homeport.adapters.runtime.pull_progress import PullProgress

@@ -1,3 +1,5 @@
+"""HTTP over a unix socket, with its limits."""
+
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""The last lines of a log, without reading all of it."""
+
 from pathlib import Path
 
 from homeport.adapters.runtime.tail import last_lines

@@ -1,3 +1,5 @@
+"""What of the environment reaches the engine's tools."""
+
 from homeport.adapters.runtime.tool_environment import compose_environment, engine_environment
 
 
