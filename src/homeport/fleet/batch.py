@@ -29,6 +29,10 @@ class Unreadable:
     why: str
 
 
+Numbered = tuple[int, Report | Unreadable]
+"""A report with its sequence number."""
+
+
 @dataclass(slots=True)
 class Batch:
     site: Site
@@ -38,13 +42,13 @@ class Batch:
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     history: list[HistoryEntry] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
+    is_complete: bool = True
+    """Whether every deployment that the reports speak of is known."""
     _stored_deployments: Mapping[DeploymentId, Deployment] = field(default_factory=dict)
     _stored_instances: Mapping[Key, Instance] = field(default_factory=dict)
     _stored_nodes: Mapping[NodeId, Node] = field(default_factory=dict)
 
-    async def load(
-        self, tx: Transaction, reports: Sequence[tuple[int, Report | Unreadable]], seen: Mapping[NodeId, datetime]
-    ) -> None:
+    async def load(self, tx: Transaction, reports: Sequence[Numbered], seen: Mapping[NodeId, datetime]) -> None:
         """Everything the reports may touch. After a sync that is every deployment of the site."""
         ids = {report.deployment_id for _, report in reports if isinstance(report, Transition)}
         ids |= {report.progress.deployment_id for _, report in reports if isinstance(report, Progressed)}
@@ -53,6 +57,7 @@ class Batch:
         if ids:
             ordered = sorted(ids)
             self.deployments = {row.id: row for row in await tx.deployments_by_ids(ordered)}
+            self.is_complete = len(self.deployments) == len(ids)
             self.instances = {item.key: item for item in await tx.instances(ordered)}
         if seen or any(isinstance(report, NodeChanged | NodeGone) for _, report in reports):
             self.nodes = {node.id: node for node in await tx.nodes()}
@@ -60,7 +65,7 @@ class Batch:
         self._stored_instances = dict(self.instances)
         self._stored_nodes = dict(self.nodes)
 
-    def take(self, reports: Sequence[tuple[int, Report | Unreadable]]) -> None:
+    def take(self, reports: Sequence[Numbered]) -> None:
         """Applies the reports in their order; transitions that follow each other go together."""
         run: list[Transition] = []
         for _, report in reports:
@@ -98,15 +103,18 @@ class Batch:
             stored = self._stored_instances.get(key)
             if item is not stored:
                 begins = stored is None or item.incarnation > stored.incarnation
-                changed.append(replace(item, version=1 if stored is None or begins else stored.version + 1))
+                version = 1 if stored is None or begins else stored.version + 1
+                changed.append(item if item.version == version else replace(item, version=version))
         return changed
 
     def _changed_deployments(self) -> list[Deployment]:
-        return [
-            replace(row, version=self._stored_deployments[row.id].version + 1)
-            for row in self.deployments.values()
-            if row is not self._stored_deployments[row.id]
-        ]
+        changed = []
+        for row in self.deployments.values():
+            stored = self._stored_deployments[row.id]
+            if row is not stored:
+                version = stored.version + 1
+                changed.append(row if row.version == version else replace(row, version=version))
+        return changed
 
     # --- one kind of report each ----------------------------------------------------------------------------
 

@@ -13,13 +13,12 @@ from typing import Final
 import structlog
 
 from homeport.core.model.event import NewEvent, Site
-from homeport.core.model.instance import Transition
-from homeport.core.model.report import Progressed, Report, Synced
+from homeport.core.model.report import Report
 from homeport.errors import Conflict, InvalidInput
-from homeport.fleet.batch import Batch, Unreadable
+from homeport.fleet.batch import Batch, Numbered, Unreadable
 from homeport.fleet.index import Index
 from homeport.ports import Clock, Outgoing, Store, Transaction
-from homeport.vocabulary import DeploymentId, EventKind, NodeId, SiteName
+from homeport.vocabulary import EventKind, NodeId, SiteName
 from homeport.wire.reports import decode
 
 RETURN_SECONDS: Final = 30.0
@@ -61,10 +60,27 @@ class Intake:
         """Returns the last sequence that is durable here. Raises Conflict for a gap, or a site that has not
         joined; and a TransientError when a deployment is unknown and Git cannot be asked for it."""
         decoded = [(item.sequence, _decode(item)) for item in reports]
-        await self._meet(decoded)
+        taken = await self._take(site, decoded, epoch=epoch, seen=seen, must_know=True)
+        if taken is None:
+            # The site may have seen a commit before we did: look at the repository, then judge its news.
+            await self.index.catch_up()
+            taken = await self._take(site, decoded, epoch=epoch, seen=seen, must_know=False)
+        assert taken is not None, "asked to judge, it judges"
+        return taken
+
+    async def _take(
+        self,
+        site: SiteName,
+        decoded: Sequence[Numbered],
+        *,
+        epoch: str,
+        seen: Mapping[NodeId, datetime],
+        must_know: bool,
+    ) -> int | None:
+        """None, with nothing written, when `must_know` and a report speaks of a deployment unknown here."""
         now = self.clock.now()
 
-        async def write(tx: Transaction) -> int:
+        async def write(tx: Transaction) -> int | None:
             cursor = await _cursor(tx, site)
             row = await tx.site(site)
             if row is None or cursor is None or cursor.epoch != epoch:
@@ -74,6 +90,8 @@ class Intake:
             new = _continue(cursor, decoded)
             batch = Batch(site=row, now=now)
             await batch.load(tx, new, seen)
+            if must_know and not batch.is_complete:
+                return None
             batch.take(new)
             await batch.write(tx, seen)
             last = new[-1][0] if new else cursor.sequence
@@ -82,16 +100,6 @@ class Intake:
             return last or 0
 
         return await self.store.write(write)
-
-    async def _meet(self, reports: Sequence[tuple[int, Report | Unreadable]]) -> None:
-        """A site may have seen a commit before we did: then look at the repository before judging its news."""
-        named = sorted({id_ for _, report in reports for id_ in _deployments_of(report)})
-        if not named:
-            return
-        async with self.store.read() as reader:
-            known = {row.id for row in await reader.deployments_by_ids(named)}
-        if any(id_ not in known for id_ in named):
-            await self.index.catch_up()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +122,7 @@ async def _set_cursor(tx: Transaction, site: SiteName, cursor: _Cursor) -> None:
     await tx.set_value(f"reports:{site}", f"{cursor.epoch} {sequence}")
 
 
-def _continue(
-    cursor: _Cursor, reports: Sequence[tuple[int, Report | Unreadable]]
-) -> list[tuple[int, Report | Unreadable]]:
+def _continue(cursor: _Cursor, reports: Sequence[Numbered]) -> list[Numbered]:
     """Those not seen before. Raises Conflict where one is missing."""
     expected = cursor.sequence + 1 if cursor.sequence is not None else None
     new = []
@@ -135,15 +141,3 @@ def _decode(item: Outgoing) -> Report | Unreadable:
         return decode(item.body)
     except InvalidInput as error:
         return Unreadable(str(error))
-
-
-def _deployments_of(report: Report | Unreadable) -> tuple[DeploymentId, ...]:
-    match report:
-        case Transition():
-            return (report.deployment_id,)
-        case Progressed():
-            return (report.progress.deployment_id,)
-        case Synced():
-            return report.deployment_ids
-        case _:
-            return ()

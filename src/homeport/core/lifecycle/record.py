@@ -61,7 +61,8 @@ def record(
         if instance is not instances.get(key)
     )
     moved = _refold(after, deployments, {instance.deployment_id for instance in changed}, now)
-    events.extend(_deployment_event(deployments[item.id], item, after, now) for item in moved)
+    failures = _first_failures(after)
+    events.extend(_deployment_event(deployments[item.id], item, failures.get(item.id), now) for item in moved)
     return Recorded(changed, moved, tuple(history), tuple(events), tuple(refused))
 
 
@@ -128,13 +129,13 @@ def _refusal(deployment: Deployment, transition: Transition, why: str) -> NewEve
     )
 
 
-def _deployment_event(
-    before: Deployment, after: Deployment, instances: Mapping[Key, Instance], now: datetime
-) -> NewEvent:
-    failure = next(
-        (item.failure for key, item in sorted(instances.items()) if key[0] == after.id and item.failure is not None),
-        None,
-    )
+def _first_failures(instances: Mapping[Key, Instance]) -> dict[DeploymentId, Failure]:
+    """Of each deployment that has any, the failure of the first node by name. Looked up once for a whole batch."""
+    failed = [(key, item.failure) for key, item in instances.items() if item.failure is not None]
+    return {key[0]: failure for key, failure in sorted(failed, key=lambda pair: pair[0], reverse=True)}
+
+
+def _deployment_event(before: Deployment, after: Deployment, failure: Failure | None, now: datetime) -> NewEvent:
     reason = f": {failure.message} ({failure.code})" if failure is not None and after.state is State.FAILED else ""
     return NewEvent(
         kind=EventKind.DEPLOYMENT_STATE,
