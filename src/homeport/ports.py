@@ -19,7 +19,6 @@ from homeport.vocabulary import (
     Commit,
     DeploymentId,
     Digest,
-    Liveness,
     NodeId,
     ProfileType,
     SiteName,
@@ -132,7 +131,9 @@ class Reader(Protocol):
     async def sites(self) -> Sequence[Site]: ...
     async def site(self, name: SiteName) -> Site | None: ...
     async def nodes(self, site: SiteName | None = None) -> Sequence[Node]: ...
-    async def node(self, node_id: NodeId) -> Node | None: ...
+    async def nodes_called(self, node_id: NodeId) -> Sequence[Node]:
+        """A node's id is its own within its site, so a fleet may have several of one name."""
+        ...
 
     async def deployments(self, where: DeploymentFilter) -> Sequence[Deployment]: ...
     async def deployment(self, deployment_id: DeploymentId) -> Deployment | None: ...
@@ -169,9 +170,8 @@ class Transaction(Reader, Protocol):
 
     async def put_site(self, site: Site) -> None: ...
     async def put_node(self, node: Node) -> None: ...
-    async def touch_nodes(self, seen: Mapping[NodeId, datetime]) -> None: ...
-    async def set_liveness(self, node_id: NodeId, liveness: Liveness) -> None: ...
-    async def remove_node(self, node_id: NodeId) -> None: ...
+    async def touch_nodes(self, site: SiteName, seen: Mapping[NodeId, datetime]) -> None: ...
+    async def remove_node(self, site: SiteName, node_id: NodeId) -> None: ...
 
     async def put_deployments(self, deployments: Sequence[Deployment]) -> None:
         """Inserts (version 1) or updates by id, guarded like `put_instances`."""
@@ -196,7 +196,6 @@ class Transaction(Reader, Protocol):
     async def trim_events(self, keep: int) -> None:
         """Forgets all but the newest `keep` events, at least one; history stays."""
         ...
-
 
     async def put_desired_files(self, files: Sequence[DesiredFile]) -> None: ...
     async def drop_desired_files(self, deployment_ids: Sequence[DeploymentId]) -> None: ...
@@ -508,6 +507,16 @@ class Moved:
     commit: Commit
 
 
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """Somebody at central asks a site to forget one of its nodes."""
+
+    node_id: NodeId
+
+
+FromCentral = Moved | RemoveNode
+
+
 class CentralLink(Protocol):
     """How a site reaches central. All calls raise PeerUnavailable while central is gone."""
 
@@ -528,6 +537,6 @@ class CentralLink(Protocol):
         """
         ...
 
-    def watch(self, site: SiteName) -> AsyncIterator[Moved]:
+    def watch(self, site: SiteName) -> AsyncIterator[FromCentral]:
         """Ends, or raises PeerUnavailable, when the connection does; the caller opens it again."""
         ...

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.to_thread
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
 from homeport.adapters.git import create_bare, open_repository
 from homeport.adapters.link.grpc_site import serve_nodes
@@ -15,17 +16,17 @@ from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
 from homeport.central.api.apps import apps_router
 from homeport.central.api.deployments import deployments_router
+from homeport.central.api.nodes import nodes_router
 from homeport.central.api.sites import sites_router
-from homeport.central.api.webhooks import webhooks_router
 from homeport.central.link import DirectLink
 from homeport.central.loops import run_loops
 from homeport.central.parts import CentralParts, Contact
 from homeport.central.reception import FleetReception
 from homeport.central.registries import app_trees
 from homeport.central.settings import CentralSettings
+from homeport.fleet.calls import Calls
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
-from homeport.fleet.moves import Moves
 from homeport.fleet.overview import Watchfulness
 from homeport.ports import CentralLink
 from homeport.serving.guards import GuardSettings, refuse_open_bind
@@ -33,6 +34,7 @@ from homeport.serving.health import Metrics, health_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.server import Stopping, bind, http_server
 from homeport.serving.web import build_web
+from homeport.serving.webhooks import webhooks_router
 
 LARGE_BODY_BYTES_MAX = 8 * 1024 * 1024
 """For a batch of reports, or a deployment to tens of thousands of sites."""
@@ -44,11 +46,12 @@ async def open_central(settings: CentralSettings) -> AsyncIterator["CentralApp"]
     stopping = Stopping()
     async with AsyncExitStack() as stack:
         central = await _parts(settings, stack)
+        metrics = Metrics("central", central.store)
         http_port = None
         if settings.http_address is not None:
             listener = bind(*settings.http_address)
             http_port = listener.getsockname()[1]
-            await stack.enter_async_context(http_server(web(central, stopping), [listener], stopping))
+            await stack.enter_async_context(http_server(web(central, stopping, metrics), [listener], stopping))
         grpc_port = None
         if settings.grpc_address is not None:
             host, _, port = settings.grpc_address.rpartition(":")
@@ -57,7 +60,7 @@ async def open_central(settings: CentralSettings) -> AsyncIterator["CentralApp"]
             grpc_port = await stack.enter_async_context(serve_nodes(reception, settings.grpc_address))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run_loops, central)
-            yield CentralApp(central, DirectLink(central), http_port, grpc_port)
+            yield CentralApp(central, DirectLink(central), metrics.registry, http_port, grpc_port)
             tasks.cancel_scope.cancel()
 
 
@@ -66,6 +69,8 @@ class CentralApp:
     parts: CentralParts
     link: CentralLink
     """For a site in the same process."""
+    registry: CollectorRegistry
+    """What /metrics shows; other roles of the process may add theirs."""
     http_port: int | None
     grpc_port: int | None
 
@@ -90,16 +95,15 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
         store=store,
         git=git,
         index=index,
-        moves=Moves(),
+        calls=Calls(),
         intake=Intake(store, index, clock),
         open_tree=app_trees(settings.data / "scratch"),
         contact=Contact(),
     )
 
 
-def web(central: CentralParts, stopping: Stopping) -> FastAPI:
+def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
     settings = central.settings
-    metrics = Metrics("central", central.store)
     reading = Reading("central", central.store, central.clock, stopping, Watchfulness(settings.site_silence_seconds))
     return build_web(
         role="central",
@@ -110,6 +114,7 @@ def web(central: CentralParts, stopping: Stopping) -> FastAPI:
             deployments_router(central),
             reading_router(reading),
             sites_router(central, stopping),
+            nodes_router(central),
             webhooks_router(central.git),
         ],
         metrics=metrics,

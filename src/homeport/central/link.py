@@ -9,7 +9,7 @@ from homeport.central.parts import CentralParts
 from homeport.core.model.caller import INTERNAL
 from homeport.errors import HomeportError, PeerUnavailable, PermanentError, TransientError
 from homeport.fleet.deploy import mark_site
-from homeport.ports import Moved, Outgoing
+from homeport.ports import FromCentral, Outgoing
 from homeport.vocabulary import NodeId, SiteName
 
 log = structlog.get_logger("homeport.central")
@@ -46,6 +46,6 @@ class DirectLink:
         except HomeportError as error:
             raise PeerUnavailable(str(error)) from error
 
-    async def watch(self, site: SiteName) -> AsyncIterator[Moved]:
-        async for commit in self._central.moves.watch():
-            yield Moved(commit)
+    async def watch(self, site: SiteName) -> AsyncIterator[FromCentral]:
+        async for call in self._central.calls.listen(site):
+            yield call

@@ -1,6 +1,5 @@
 """The loops of central, one line each in `run_loops`. Each runs for as long as the role lives."""
 
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import anyio
@@ -11,12 +10,12 @@ from homeport.core.model.caller import INTERNAL
 from homeport.core.model.event import NewEvent, Site
 from homeport.errors import PermanentError, TransientError
 from homeport.fleet.deploy import mark_site
+from homeport.fleet.rounds import every
 from homeport.vocabulary import EventKind, SiteName
 
 log = structlog.get_logger("homeport.central")
 
 RETRY_SECONDS = 2.0
-ROUND_SECONDS_MAX = 60.0
 TRIM_SECONDS = 60.0
 
 
@@ -35,7 +34,7 @@ async def follow(central: CentralParts) -> None:
         try:
             commit = await central.index.catch_up()
             if commit is not None:
-                central.moves.tell(commit)
+                central.calls.tell(commit)
             central.contact.of_git(None)
         except TransientError as error:
             central.contact.of_git(str(error))
@@ -81,15 +80,3 @@ async def mark_sites(central: CentralParts) -> None:
 
 async def trim(central: CentralParts) -> None:
     await central.store.write(lambda tx: tx.trim_events(central.settings.events_max))
-
-
-async def every(name: str, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    """Repeats `work`. A transient failure costs one round; anything else ends the role, for a loop that died in
-    silence is worse than a process that its supervisor restarts."""
-    while True:
-        try:
-            with anyio.fail_after(ROUND_SECONDS_MAX):
-                await work()
-        except (TransientError, PermanentError, TimeoutError) as error:
-            log.warning("round lost", loop=name, why=repr(error))
-        await anyio.sleep(seconds)

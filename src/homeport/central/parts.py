@@ -6,10 +6,10 @@ from typing import Final
 
 from homeport.central.settings import CentralSettings
 from homeport.fleet.apps import OpenAppTree
+from homeport.fleet.calls import Calls
 from homeport.fleet.deploy import Desk
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
-from homeport.fleet.moves import Moves
 from homeport.ports import Clock, GitSource, Ids, Store
 from homeport.vocabulary import SiteName
 
@@ -37,7 +37,7 @@ class CentralParts:
     store: Store
     git: GitSource
     index: Index
-    moves: Moves
+    calls: Calls
     intake: Intake
     open_tree: OpenAppTree
     contact: Contact
@@ -46,4 +46,4 @@ class CentralParts:
 
     @property
     def desk(self) -> Desk:
-        return Desk(self.store, self.git, self.index, self.moves, self.ids)
+        return Desk(self.store, self.git, self.index, self.calls, self.ids)

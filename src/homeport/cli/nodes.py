@@ -82,10 +82,7 @@ def show_node(settings: Settings, node: str) -> None:
 @connected
 @pass_settings
 def remove(settings: Settings, node: str) -> None:
-    """Forget a node. It stays away until its process is started again; its containers keep running.
-
-    The node's site does this, so point --url at the site.
-    """
+    """Forget a node. It stays away until its process is started again; its containers keep running."""
     Client(settings.url).delete(f"/api/v1/nodes/{node}")
     done(f"removed node {node}")
 

@@ -4,6 +4,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
 import click
 
 from homeport.cli.addresses import ADDRESS, Address
@@ -14,6 +15,7 @@ from homeport.vocabulary import NodeId, SiteName
 
 if TYPE_CHECKING:
     from homeport.central.settings import CentralSettings
+    from homeport.fleet.conductor import Conductor
     from homeport.node.settings import NodeSettings
     from homeport.site.settings import SiteSettings
 
@@ -93,4 +95,13 @@ async def run_fleet(
     async with AsyncExitStack() as stack:
         central = await stack.enter_async_context(open_central(for_central))
         site = await stack.enter_async_context(open_site(for_site, central.link))
-        await run_node(for_node, InProcessLink(site.parts.reception), runtime, on_ready=ready)
+        tasks = await stack.enter_async_context(anyio.create_task_group())
+        tasks.start_soon(_say_when_ready, site.parts.conductor, ready)
+        await run_node(for_node, InProcessLink(site.parts.reception), runtime, registry=central.registry)
+
+
+async def _say_when_ready(conductor: "Conductor", ready: Ready) -> None:
+    """Up means that a deploy would work now: the site has its folder in Git, and the node has joined it."""
+    while conductor.memory.applied is None or not conductor.memory.nodes:  # noqa: ASYNC110 - twice in a lifetime
+        await anyio.sleep(0.02)
+    ready()

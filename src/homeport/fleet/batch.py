@@ -60,7 +60,7 @@ class Batch:
             self.is_complete = len(self.deployments) == len(ids)
             self.instances = {item.key: item for item in await tx.instances(ordered)}
         if seen or any(isinstance(report, NodeChanged | NodeGone) for _, report in reports):
-            self.nodes = {node.id: node for node in await tx.nodes()}
+            self.nodes = {node.id: node for node in await tx.nodes(self.site.name)}
         self._stored_deployments = dict(self.deployments)
         self._stored_instances = dict(self.instances)
         self._stored_nodes = dict(self.nodes)
@@ -83,14 +83,8 @@ class Batch:
             if node is not self._stored_nodes.get(node_id):
                 await tx.put_node(node)
         for node_id in self._stored_nodes.keys() - self.nodes.keys():
-            await tx.remove_node(node_id)
-        own = {
-            node_id: at
-            for node_id, at in seen.items()
-            if node_id in self.nodes and self.nodes[node_id].site == self.site.name
-        }
-        if own:
-            await tx.touch_nodes(own)
+            await tx.remove_node(self.site.name, node_id)
+        await tx.touch_nodes(self.site.name, seen)
         await tx.put_instances(self._changed_instances())
         await tx.put_deployments(self._changed_deployments())
         await tx.append_history(self.history)
@@ -233,9 +227,8 @@ class Batch:
 
     def _node_changed(self, node: Node) -> None:
         before = self.nodes.get(node.id)
-        owner = node.site if before is None else before.site
-        if node.site != self.site.name or owner != self.site.name:
-            self._refuse(f"node {node.id} belongs to site {owner}")
+        if node.site != self.site.name:
+            self._refuse(f"node {node.id} belongs to site {node.site}")
             return
         self.nodes[node.id] = node
         if before is None:
@@ -246,13 +239,8 @@ class Batch:
             self._event(EventKind.NODE_LIVENESS, message, node_id=node.id, **liveness)
 
     def _node_gone(self, node_id: NodeId) -> None:
-        node = self.nodes.get(node_id)
-        if node is None:
+        if self.nodes.pop(node_id, None) is None:
             return
-        if node.site != self.site.name:
-            self._refuse(f"node {node_id} belongs to site {node.site}")
-            return
-        del self.nodes[node_id]
         self._event(EventKind.NODE_LEFT, f"node {node_id} left {self.site.name}", node_id=node_id)
 
     # --- what is not right ----------------------------------------------------------------------------------

@@ -189,7 +189,7 @@ class Conductor:
             now = self._clock.now()
 
             async def work(tx: Transaction) -> None:
-                await tx.remove_node(node_id)
+                await tx.remove_node(self.memory.site, node_id)
                 await tx.append_events(
                     [NewEvent(EventKind.NODE_LEFT, now, f"{node_id} left", site=node.site, node_id=node_id)]
                 )
@@ -212,7 +212,7 @@ class Conductor:
                 if level is not node.liveness:
                     await self._put_node(replace(node, liveness=level, last_seen=self._last_seen(node_id)), now)
             seen = self.seen()
-            await self._store.write(lambda tx: tx.touch_nodes(seen))
+            await self._store.write(lambda tx: tx.touch_nodes(self.memory.site, seen))
             for node_id, at in seen.items():
                 self.memory.nodes[node_id] = replace(self.memory.nodes[node_id], last_seen=at)
             await self._reconcile()

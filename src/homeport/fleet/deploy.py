@@ -16,8 +16,8 @@ from homeport.core.model.caller import Caller
 from homeport.core.model.deployment import Desired, digest_of_bytes
 from homeport.core.model.event import Deployment
 from homeport.errors import Conflict, GitUnavailable, NotFound
+from homeport.fleet.calls import Calls
 from homeport.fleet.index import Index
-from homeport.fleet.moves import Moves
 from homeport.fleet.overview import find_deployment
 from homeport.fleet.resolve import DeployRequest, Resolved, Target, present_by_site, resolve
 from homeport.fleet.snapshot import FILE_SIZE_MAX, site_folder
@@ -57,7 +57,7 @@ class Desk:
     store: Store
     git: GitSource
     index: Index
-    moves: Moves
+    calls: Calls
     ids: Ids
 
 
@@ -92,7 +92,7 @@ async def delete(text: str, caller: Caller, desk: Desk) -> tuple[Deployment, Com
     if commit is None:
         raise Conflict(f'The file of "{row.name}" is already gone from Git.')
     await desk.index.follow(commit)
-    desk.moves.tell(commit)
+    desk.calls.tell(commit)
     log.info("deployment deleted from git", deployment=row.id, name=row.name, site=row.site, by=caller.name)
     return row, commit
 
@@ -116,7 +116,7 @@ async def mark_site(site: SiteName, desk: Desk, caller: Caller) -> None:
     commit = await desk.git.commit(decide, message=f"join {site}", author=caller.name)
     if commit is not None:
         await desk.index.follow(commit)
-        desk.moves.tell(commit)
+        desk.calls.tell(commit)
 
 
 class _Outrun(Exception):
@@ -165,7 +165,7 @@ async def _commit(
         return Deployed(same or rollout_id, tuple(ids.values()), base, unchanged)
     known = {each.deployment_id: each.desired for each in written if each.desired is not None}
     await desk.index.follow(commit, known=known)
-    desk.moves.tell(commit)
+    desk.calls.tell(commit)
     log.info(
         "deployment written to git",
         app=resolved.record.app_name,

@@ -63,7 +63,7 @@ async def view_deployments(
     for instance in await reader.instances(ids) if ids else ():
         by_deployment.setdefault(instance.deployment_id, []).append(instance)
     one_site = deployments[0].site if len({deployment.site for deployment in deployments}) == 1 else None
-    nodes = {node.id: node for node in await reader.nodes(one_site)}
+    nodes = {(node.site, node.id): node for node in await reader.nodes(one_site)}
     sites = {site.name: site for site in await reader.sites()}
     return [
         _view(
@@ -99,11 +99,16 @@ async def find_deployment(reader: Reader, text: str) -> Deployment:
 
 
 async def find_node(reader: Reader, text: str) -> Node:
-    node = await reader.node(NodeId(text))
-    if node is None:
-        hint = did_you_mean(text, [node.id for node in await reader.nodes()], "homeport nodes list")
+    """By id, or as `id@site` where two sites have a node of that name."""
+    name, _, site = text.partition("@")
+    found = [node for node in await reader.nodes_called(NodeId(name)) if not site or node.site == site]
+    if not found:
+        hint = did_you_mean(name, [node.id for node in await reader.nodes()], "homeport nodes list")
         raise NotFound(f'There is no node "{text}".', hint=hint)
-    return node
+    if len(found) > 1:
+        listed = ", ".join(f"{node.id}@{node.site}" for node in found[:5])
+        raise Conflict(f'"{text}" fits several nodes: {listed}.', hint="Name its site too: NODE@SITE.")
+    return found[0]
 
 
 async def find_site(reader: Reader, text: str) -> Site:
@@ -155,21 +160,21 @@ def _view(
     deployment: Deployment,
     instances: Sequence[Instance],
     *,
-    nodes: Mapping[NodeId, Node],
+    nodes: Mapping[tuple[SiteName, NodeId], Node],
     site: Site | None,
     watchfulness: Watchfulness,
     now: datetime,
 ) -> DeploymentView:
     site_reachable = watchfulness.is_reachable(site, now)
     views = tuple(
-        InstanceView(instance, site_reachable and _is_live(instance.node_id, nodes))
+        InstanceView(instance, site_reachable and _is_live(deployment.site, instance.node_id, nodes))
         for instance in sorted(instances, key=lambda instance: instance.node_id)
     )
     return DeploymentView(deployment, views, _note(deployment, views, site, site_reachable, now))
 
 
-def _is_live(node_id: NodeId, nodes: Mapping[NodeId, Node]) -> bool:
-    node = nodes.get(node_id)
+def _is_live(site: SiteName, node_id: NodeId, nodes: Mapping[tuple[SiteName, NodeId], Node]) -> bool:
+    node = nodes.get((site, node_id))
     return node_id == UNPLACED or (node is not None and node.liveness is not Liveness.LOST)
 
 

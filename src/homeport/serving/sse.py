@@ -6,7 +6,6 @@ it; one that stops reading altogether is let go. Whoever comes without a cursor 
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
@@ -92,7 +91,7 @@ class EventStream(Response):
 async def fleet_events(store: Store, *, after: int | None) -> Frames:
     """Every event of this role's log."""
     cursor, deployments = after, None
-    async with _view(store) as reader:
+    async with store.read() as reader:
         last = await reader.last_event_id()
         if cursor is None or cursor > last:
             cursor, deployments = last, await reader.deployments(DeploymentFilter())
@@ -110,7 +109,7 @@ async def deployment_events(
 ) -> Frames:
     """The events of one deployment; with `until_settled`, none after it has come to its end."""
     cursor, deployment, settled = after, None, False
-    async with _view(store) as reader:
+    async with store.read() as reader:
         last = await reader.last_event_id()
         if cursor is None or cursor > last:
             cursor, deployment = last, await reader.deployment(deployment_id)
@@ -136,7 +135,7 @@ async def _follow(
     handed out: a slow client must not hold it.
     """
     while True:
-        async with _view(store) as reader:
+        async with store.read() as reader:
             last = await reader.last_event_id()
             events = await reader.events(after=cursor, limit=BATCH_MAX, deployment_id=deployment_id)
             full = len(events) == BATCH_MAX
@@ -147,15 +146,6 @@ async def _follow(
         cursor = events[-1].id if full else max(cursor, last)
         if not full:
             await store.wait_for_event(cursor)
-
-
-@asynccontextmanager
-async def _view(store: Store) -> AsyncIterator[Reader]:
-    """A short look at the store that a leaving client does not tear: a query cut in the middle would cost the
-    connection it runs on."""
-    with anyio.CancelScope(shield=True):
-        async with store.read() as reader:
-            yield reader
 
 
 async def _is_settled(reader: Reader, deployment_id: DeploymentId) -> bool:

@@ -23,9 +23,9 @@ from homeport.serving.health import Metrics, health_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.server import Stopping, bind, http_server
 from homeport.serving.web import build_web
+from homeport.serving.webhooks import webhooks_router
 from homeport.site.api.nodes import nodes_router
 from homeport.site.api.plan import plan_router
-from homeport.site.api.webhooks import webhooks_router
 from homeport.site.contact import Contact
 from homeport.site.loops import run_loops
 from homeport.site.parts import SiteParts

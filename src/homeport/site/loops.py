@@ -1,22 +1,21 @@
 """The loops of a site, one line each in `run_loops`. Each runs for as long as the role lives."""
 
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import anyio
 import structlog
 
 from homeport import __version__
-from homeport.errors import PeerUnavailable, TransientError
+from homeport.errors import NotFound, PeerUnavailable
 from homeport.fleet.backoff import Backoff
 from homeport.fleet.following import follow
 from homeport.fleet.outbox import forward
-from homeport.ports import CentralLink, GitSource, Store
+from homeport.fleet.rounds import every
+from homeport.ports import CentralLink, FromCentral, Moved, RemoveNode, Store
 from homeport.site.parts import SiteParts
-from homeport.site.settings import SiteSettings
 
 log = structlog.get_logger(__name__)
 
-SWEEP_SECONDS_MAX = 30.0
 TRIM_SECONDS = 60.0
 
 
@@ -29,7 +28,7 @@ async def run_loops(site: SiteParts) -> None:
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(site.store, settings.events_max))
         if site.central is not None:
             tasks.start_soon(_forward, site, site.central)
-            tasks.start_soon(_listen, settings, site.central, site.git)
+            tasks.start_soon(_listen, site, site.central)
 
 
 async def _forward(site: SiteParts, central: CentralLink) -> None:
@@ -45,30 +44,27 @@ async def _forward(site: SiteParts, central: CentralLink) -> None:
     )
 
 
-async def _listen(settings: SiteSettings, central: CentralLink, git: GitSource) -> None:
+async def _listen(site: SiteParts, central: CentralLink) -> None:
     """Central says at once when the repository has moved; without it the poll does, later."""
     backoff = Backoff()
     while True:
         try:
-            async for _ in central.watch(settings.name):
+            async for call in central.watch(site.settings.name):
                 backoff.reset()
-                git.nudge()
+                await _answer(site, call)
         except PeerUnavailable as error:
             log.debug("central's word is not heard", why=str(error))
         await anyio.sleep(backoff.next_seconds())
 
 
+async def _answer(site: SiteParts, call: FromCentral) -> None:
+    match call:
+        case Moved():
+            site.git.nudge()
+        case RemoveNode():
+            with suppress(NotFound):
+                await site.reception.unregister(call.node_id)
+
+
 async def trim(store: Store, keep: int) -> None:
     await store.write(lambda tx: tx.trim_events(keep))
-
-
-async def every(name: str, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    """Repeats `work`. A transient failure costs one round; anything else ends the role, for a loop that died in
-    silence is worse than a process that its supervisor restarts."""
-    while True:
-        try:
-            with anyio.fail_after(SWEEP_SECONDS_MAX):
-                await work()
-        except (TransientError, TimeoutError) as error:
-            log.warning("round lost", loop=name, why=repr(error))
-        await anyio.sleep(seconds)

@@ -12,6 +12,8 @@ from tests.conformance.store import records
 
 pytestmark = pytest.mark.anyio
 
+HOME = SiteName("home")
+
 
 # --- catalog ----------------------------------------------------------------------------------------------
 
@@ -92,20 +94,34 @@ async def test_nodes_keep_all_that_they_said_of_themselves(store: Store) -> None
     async with store.read() as reader:
         assert await reader.nodes() == [lonely, home, other]
         assert await reader.nodes(SiteName("line-7")) == [other]
-        assert await reader.node(NodeId("b")) == home
-        assert await reader.node(NodeId("c")) is None
+        assert await reader.nodes_called(NodeId("b")) == [home]
+        assert await reader.nodes_called(NodeId("c")) == []
+
+
+async def test_two_sites_may_have_a_node_of_the_same_name(store: Store) -> None:
+    here, there = records.node("pi"), records.node("pi", "line-7")
+    for node in (here, there):
+        await store.write(lambda tx, node=node: tx.put_node(node))  # type: ignore[misc]
+    later = records.NOW + timedelta(seconds=5)
+    await store.write(lambda tx: tx.touch_nodes(SiteName("line-7"), {NodeId("pi"): later}))
+    async with store.read() as reader:
+        assert await reader.nodes_called(NodeId("pi")) == [here, replace(there, last_seen=later)]
+    await store.write(lambda tx: tx.remove_node(SiteName("home"), NodeId("pi")))
+    async with store.read() as reader:
+        assert [node.site for node in await reader.nodes()] == ["line-7"]
 
 
 async def test_a_node_is_touched_judged_and_removed(store: Store) -> None:
     await store.write(lambda tx: tx.put_node(records.node()))
     later = records.NOW + timedelta(seconds=5)
-    await store.write(lambda tx: tx.touch_nodes({NodeId("node-1"): later, NodeId("unknown"): later}))
-    await store.write(lambda tx: tx.touch_nodes({NodeId("node-1"): records.NOW}))
-    await store.write(lambda tx: tx.touch_nodes({}))
-    await store.write(lambda tx: tx.set_liveness(NodeId("node-1"), Liveness.STALE))
+    await store.write(lambda tx: tx.touch_nodes(HOME, {NodeId("node-1"): later, NodeId("unknown"): later}))
+    await store.write(lambda tx: tx.touch_nodes(HOME, {NodeId("node-1"): records.NOW}))
+    await store.write(lambda tx: tx.touch_nodes(HOME, {}))
+    stale = records.node(last_seen=later, liveness=Liveness.STALE)
+    await store.write(lambda tx: tx.put_node(stale))
     async with store.read() as reader:
-        assert await reader.nodes() == [records.node(last_seen=later, liveness=Liveness.STALE)]
-    await store.write(lambda tx: tx.remove_node(NodeId("node-1")))
+        assert await reader.nodes() == [stale]
+    await store.write(lambda tx: tx.remove_node(HOME, NodeId("node-1")))
     async with store.read() as reader:
         assert await reader.nodes() == []
 

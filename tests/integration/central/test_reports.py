@@ -7,7 +7,7 @@ import pytest
 
 from homeport.central.app import CentralApp
 from homeport.core.model.report import NodeGone, Synced, SyncFailed
-from homeport.ports import Outgoing
+from homeport.ports import Moved, Outgoing
 from homeport.vocabulary import Commit, Happening, Liveness, NodeId, SiteName
 from homeport.wire.reports import encode
 from homeport.wire.v1 import nodes_pb2 as pb
@@ -106,8 +106,8 @@ async def test_a_site_in_the_same_process_uses_the_same_ways(central: CentralApp
     assert await link.join(SiteName("home"), epoch="e", software_version="1") == 0
     report = Outgoing(1, encode(node_changed()))
     assert await link.report(SiteName("home"), [report], epoch="e", seen={}) == 1
-    async for moved in link.watch(SiteName("home")):
-        assert moved.commit == (await client.get("/api/v1/overview")).body["commit"]
+    async for call in link.watch(SiteName("home")):
+        assert call == Moved((await client.get("/api/v1/overview")).body["commit"])
         break
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import aiohttp
 
 from homeport.errors import PeerUnavailable
-from homeport.ports import Moved, Outgoing
+from homeport.ports import FromCentral, Moved, Outgoing, RemoveNode
 from homeport.vocabulary import Commit, NodeId, SiteName
 
 CALL_SECONDS_MAX: Final = 15.0
@@ -38,7 +38,7 @@ class HttpCentralLink:
         }
         return await self._last_sequence("POST", f"/api/v1/sites/{site}/reports", body)
 
-    async def watch(self, site: SiteName) -> AsyncIterator[Moved]:
+    async def watch(self, site: SiteName) -> AsyncIterator[FromCentral]:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS_MAX, sock_read=SILENCE_SECONDS_MAX)
         try:
             async with self._session.get(f"{self._url}/api/v1/sites/{site}/watch", timeout=timeout) as answer:
@@ -46,7 +46,9 @@ class HttpCentralLink:
                     raise PeerUnavailable(await _refusal(answer))
                 async for line in answer.content:
                     if line.startswith(b"data:"):
-                        yield Moved(Commit(json.loads(line[5:])["commit"]))
+                        call = _call(json.loads(line[5:]))
+                        if call is not None:
+                            yield call
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise PeerUnavailable(self._unreachable(error)) from error
 
@@ -61,6 +63,13 @@ class HttpCentralLink:
 
     def _unreachable(self, error: BaseException) -> str:
         return f"central at {self._url} cannot be reached: {str(error) or type(error).__name__}"
+
+
+def _call(data: Mapping[str, str]) -> FromCentral | None:
+    """None for something that a newer central says and this site does not know yet."""
+    if "commit" in data:
+        return Moved(Commit(data["commit"]))
+    return RemoveNode(NodeId(data["node_id"])) if "node_id" in data else None
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import anyio
 from sqlalchemy import CursorResult, Executable, Row
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -59,6 +60,15 @@ class Connection:
     async def _execute(self, statement: Executable, parameters: Parameters | None) -> CursorResult[Any]:
         with translated():
             return await self.raw.execute(statement, parameters)
+
+
+class UntornConnection(Connection):
+    """For readers. A query that a leaving caller tears costs the pool its connection, so it is let finish."""
+
+    async def _execute(self, statement: Executable, parameters: Parameters | None) -> CursorResult[Any]:
+        with anyio.CancelScope(shield=True):
+            result = await super()._execute(statement, parameters)
+        return result  # noqa: RET504 - a return inside would hide from the checker that the scope never swallows
 
 
 def _postgresql_errors() -> tuple[type[Exception], ...]:

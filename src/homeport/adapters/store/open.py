@@ -9,7 +9,7 @@ import anyio
 from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from homeport.adapters.store.border import Connection, translated
+from homeport.adapters.store.border import Connection, UntornConnection, translated
 from homeport.adapters.store.engine import create_engines, parse_address
 from homeport.adapters.store.group import GroupCommit
 from homeport.adapters.store.locks import hold_file, hold_session
@@ -68,7 +68,7 @@ class SqlStore:
         with translated():
             raw = await self._readers.connect()
         try:
-            yield SqlReader(Connection(raw))
+            yield SqlReader(UntornConnection(raw))
         finally:
             with anyio.move_on_after(5, shield=True), translated():
                 await raw.close()

@@ -38,8 +38,8 @@ class SqlReader:
     async def nodes(self, site: SiteName | None = None) -> Sequence[Node]:
         return await sites.find_nodes(self._connection, site)
 
-    async def node(self, node_id: NodeId) -> Node | None:
-        return await sites.find_node(self._connection, node_id)
+    async def nodes_called(self, node_id: NodeId) -> Sequence[Node]:
+        return await sites.find_nodes_called(self._connection, node_id)
 
     async def deployments(self, where: DeploymentFilter) -> Sequence[Deployment]:
         return await deployments.find_deployments(self._connection, where)

@@ -102,8 +102,8 @@ sites = Table(
 nodes = Table(
     "nodes",
     metadata,
+    _text("site", key=True),
     _text("id", key=True),
-    _text("site"),
     _text("hostname"),
     _text("capabilities"),
     _text("labels"),
@@ -111,7 +111,7 @@ nodes = Table(
     _text("liveness"),
     _moment("last_seen"),
     _moment("registered_at"),
-    Index(None, "site"),
+    Index(None, "id"),
 )
 
 deployments = Table(

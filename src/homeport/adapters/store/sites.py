@@ -48,9 +48,9 @@ async def find_nodes(connection: Connection, site: SiteName | None) -> Sequence[
     return [_node(row) for row in await connection.rows(query)]
 
 
-async def find_node(connection: Connection, node_id: NodeId) -> Node | None:
-    row = await connection.first(select(schema.nodes).where(_NODES.id == node_id))
-    return None if row is None else _node(row)
+async def find_nodes_called(connection: Connection, node_id: NodeId) -> Sequence[Node]:
+    query = select(schema.nodes).where(_NODES.id == node_id).order_by(_NODES.site)
+    return [_node(row) for row in await connection.rows(query)]
 
 
 async def put_node(connection: Connection, node: Node) -> None:
@@ -70,26 +70,24 @@ async def put_node(connection: Connection, node: Node) -> None:
     )
 
 
-async def touch_nodes(connection: Connection, seen: Mapping[NodeId, datetime]) -> None:
+async def touch_nodes(connection: Connection, site: SiteName, seen: Mapping[NodeId, datetime]) -> None:
     """Time only goes forward: an older sighting than the stored one is passed over."""
     if not seen:
         return
     statement = (
         update(schema.nodes)
         .where(
-            _NODES.id == bindparam("seen_id"), _NODES.last_seen < bindparam("seen_at", type_=_NODES.last_seen.type)
+            _NODES.site == site,
+            _NODES.id == bindparam("seen_id"),
+            _NODES.last_seen < bindparam("seen_at", type_=_NODES.last_seen.type),
         )
         .values(last_seen=bindparam("seen_at", type_=_NODES.last_seen.type))
     )
     await connection.run(statement, [{"seen_id": node, "seen_at": at} for node, at in seen.items()])
 
 
-async def set_liveness(connection: Connection, node_id: NodeId, liveness: Liveness) -> None:
-    await connection.run(update(schema.nodes).where(_NODES.id == node_id).values(liveness=liveness.value))
-
-
-async def remove_node(connection: Connection, node_id: NodeId) -> None:
-    await connection.run(delete(schema.nodes).where(_NODES.id == node_id))
+async def remove_node(connection: Connection, site: SiteName, node_id: NodeId) -> None:
+    await connection.run(delete(schema.nodes).where(_NODES.site == site, _NODES.id == node_id))
 
 
 def _site(row: Row[Any]) -> Site:

@@ -21,7 +21,7 @@ from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
 from homeport.errors import Conflict
 from homeport.ports import AppRecord, ComponentRecord, DesiredFile, Outgoing, ProfileRecord
-from homeport.vocabulary import AppId, DeploymentId, Liveness, NodeId
+from homeport.vocabulary import AppId, DeploymentId, NodeId, SiteName
 
 
 class Savepoint:
@@ -82,14 +82,11 @@ class SqlTransaction(SqlReader):
     async def put_node(self, node: Node) -> None:
         await sites.put_node(await self._writable(), node)
 
-    async def touch_nodes(self, seen: Mapping[NodeId, datetime]) -> None:
-        await sites.touch_nodes(await self._writable(), seen)
+    async def touch_nodes(self, site: SiteName, seen: Mapping[NodeId, datetime]) -> None:
+        await sites.touch_nodes(await self._writable(), site, seen)
 
-    async def set_liveness(self, node_id: NodeId, liveness: Liveness) -> None:
-        await sites.set_liveness(await self._writable(), node_id, liveness)
-
-    async def remove_node(self, node_id: NodeId) -> None:
-        await sites.remove_node(await self._writable(), node_id)
+    async def remove_node(self, site: SiteName, node_id: NodeId) -> None:
+        await sites.remove_node(await self._writable(), site, node_id)
 
     async def put_deployments(self, deployments: Sequence[Deployment]) -> None:
         try:

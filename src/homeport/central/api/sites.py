@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 
 from homeport.central.link import welcome
 from homeport.central.parts import CentralParts
-from homeport.ports import Outgoing
+from homeport.ports import Moved, Outgoing, RemoveNode
 from homeport.serving.bodies import JoinedBody, JoinSite, ReportedBody, Reports
 from homeport.serving.callers import CallerOf
 from homeport.serving.reading import SSE_RESPONSES
@@ -41,17 +41,21 @@ def sites_router(central: CentralParts, stopping: Stopping) -> APIRouter:
 
     @router.get(
         "/api/v1/sites/{site}/watch",
-        summary="Hear at once when the deployments repository moves",
+        summary="Hear at once when the deployments repository moves, and what else central asks of the site",
         status_code=200,
         response_class=EventStream,
         responses=SSE_RESPONSES,
     )
     async def watch_repository(caller: CallerOf, site: SiteRef) -> EventStream:
-        return EventStream(_moved(central), stopping)
+        return EventStream(_calls(central, SiteName(site)), stopping)
 
     return router
 
 
-async def _moved(central: CentralParts) -> AsyncIterator[bytes]:
-    async for commit in central.moves.watch():
-        yield frame({"commit": commit}, event="moved")
+async def _calls(central: CentralParts, site: SiteName) -> AsyncIterator[bytes]:
+    async for call in central.calls.listen(site):
+        match call:
+            case Moved():
+                yield frame({"commit": call.commit}, event="moved")
+            case RemoveNode():
+                yield frame({"node_id": call.node_id}, event="remove-node")

@@ -16,6 +16,7 @@ def nodes_router(reception: NodeReception) -> APIRouter:
         "/api/v1/nodes/{node_id}",
         summary="Remove a node; what it runs is no longer counted on",
         status_code=204,
+        response_class=Response,
         responses={404: {}},
     )
     async def remove_node(caller: CallerOf, node_id: Annotated[str, Path(max_length=200)]) -> Response:

@@ -98,8 +98,8 @@ def _create_fleet() -> None:
     )
     op.create_table(
         "nodes",
-        _text("id"),
         _text("site"),
+        _text("id"),
         _text("hostname"),
         _text("capabilities"),
         _text("labels"),
@@ -107,9 +107,9 @@ def _create_fleet() -> None:
         _text("liveness"),
         _moment("last_seen"),
         _moment("registered_at"),
-        sa.PrimaryKeyConstraint("id", name="pk_nodes"),
+        sa.PrimaryKeyConstraint("site", "id", name="pk_nodes"),
     )
-    op.create_index("ix_nodes_site", "nodes", ["site"])
+    op.create_index("ix_nodes_id", "nodes", ["id"])
     op.create_table(
         "deployments",
         _text("id"),
