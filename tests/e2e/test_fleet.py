@@ -4,7 +4,6 @@ import json
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,6 @@ from tests.support.git import Person, bare_repository, git
 from tests.support.git_http import serve_git
 from tests.support.podman import container_ids, containers
 from tests.support.processes import STOP_SECONDS_MAX, Machine
-
-
-def wait_for(look: Callable[[], Any], *, seconds: float = 30.0) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = look()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError("waited in vain")
 
 
 @pytest.fixture
@@ -50,7 +39,7 @@ def test_one_site_gets_it_and_the_other_is_untouched(
     nodes = [f"{node_prefix}-{name}" for name in ("n1", "n2", "s1")]
     for node, site in zip(nodes, ("north", "north", "south"), strict=True):
         fleet.node(node, site, runtime="podman")
-    wait_for(lambda: len(host.json("nodes", "list")["nodes"]) == 3)
+    host.wait_for(lambda: len(host.json("nodes", "list")["nodes"]) == 3)
     assert {site["name"] for site in host.json("sites", "list")["sites"]} == {"north", "south"}
 
     host.homeport("apps", "add", str(apps))
@@ -67,7 +56,7 @@ def test_one_site_gets_it_and_the_other_is_untouched(
     for role in ("central", "north", "south", *nodes):
         assert fleet.roles[role].stop() <= STOP_SECONDS_MAX
         fleet.again(role)
-    wait_for(lambda: all(node["liveness"] == "live" for node in host.json("nodes", "list")["nodes"]))
+    host.wait_for(lambda: all(node["liveness"] == "live" for node in host.json("nodes", "list")["nodes"]))
     assert {node: container_ids(node=node) for node in nodes} == ids, "no restart of a role restarts a container"
     for role in ("central", "north", nodes[0]):
         fleet.roles[role].kill()
@@ -95,14 +84,14 @@ def test_a_plain_git_push_installs_and_removes(
         text = text.replace("oci://127.0.0.1:5005/demo/quiet", f"oci://{registry.host}/test/quiet")
         person.write(path, text)
         person.push("install by hand")
-        wait_for(lambda: state_of(host, "quiet", "north") == "INSTALLED")
+        host.wait_for(lambda: state_of(host, "quiet", "north") == "INSTALLED")
         (deployment,) = host.json("deployments", "list")["deployments"]
         assert deployment["created_by"] == "Pat Person"
         assert len(containers(deployment=deployment["id"])) == 1
         person.pull()
         person.remove(path)
         person.push("remove by hand")
-        wait_for(lambda: not host.json("deployments", "list")["deployments"])
+        host.wait_for(lambda: not host.json("deployments", "list")["deployments"])
         assert containers(deployment=deployment["id"]) == []
 
 
@@ -137,7 +126,9 @@ def test_twenty_clients_deploy_at_once_and_no_commit_is_lost(
     git("clone", "--quiet", str(remote), str(tmp_path / "check"))
     files = {path.stem for path in (tmp_path / "check" / "deployments" / "north").glob("*-*.yaml")}
     assert files == ids
-    wait_for(lambda: {item["state"] for item in host.json("deployments", "list")["deployments"]} == {"INSTALLED"})
+    host.wait_for(
+        lambda: {item["state"] for item in host.json("deployments", "list")["deployments"]} == {"INSTALLED"}
+    )
     assert len(host.json("deployments", "list")["deployments"]) == 20
 
 
@@ -191,9 +182,9 @@ def test_a_site_goes_on_with_central_gone_and_tells_it_all_afterwards(
     person.write(path, text)
     person.push()
     site_url = fleet.roles["north"].url
-    wait_for(lambda: state_of(host, "by-hand", "north", url=site_url) == "INSTALLED")
+    host.wait_for(lambda: state_of(host, "by-hand", "north", url=site_url) == "INSTALLED")
     fleet.again("central")
-    wait_for(lambda: state_of(host, "by-hand", "north") == "INSTALLED", seconds=15)
+    host.wait_for(lambda: state_of(host, "by-hand", "north") == "INSTALLED", seconds=15)
     history = host.json("deployments", "history", "by-hand@north")["history"]
     assert [line["after"] for line in history] == ["INSTALLING", "INSTALLED"]
 
@@ -203,11 +194,11 @@ def test_a_killed_node_is_known_and_comes_back_by_itself(host: Machine, remote: 
     fleet.central()
     fleet.site("north")
     fleet.node("n1", "north")
-    wait_for(lambda: host.json("nodes", "list")["nodes"])
+    host.wait_for(lambda: host.json("nodes", "list")["nodes"])
     fleet.roles["n1"].kill()
-    wait_for(lambda: host.json("nodes", "show", "n1")["liveness"] == "stale", seconds=22)
+    host.wait_for(lambda: host.json("nodes", "show", "n1")["liveness"] == "stale", seconds=22)
     fleet.again("n1")
-    wait_for(lambda: host.json("nodes", "show", "n1")["liveness"] == "live", seconds=8)
+    host.wait_for(lambda: host.json("nodes", "show", "n1")["liveness"] == "live", seconds=8)
 
 
 def test_deploying_while_git_is_unreachable_is_refused_and_nothing_is_half_done(

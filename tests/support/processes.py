@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,16 @@ class Machine:
 
     def json(self, *arguments: str, url: str | None = None) -> Any:
         return json.loads(self.homeport(*arguments, "-o", "json", url=url))
+
+    def wait_for(self, look: Callable[[], Any], *, seconds: float = 30.0) -> Any:
+        """Looks again until the answer is truthy, and returns it."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = look()
+            if found:
+                return found
+            time.sleep(0.1)
+        raise AssertionError(f"waited {seconds} s in vain")
 
     def start(self, name: str, *arguments: str, http: int | None = None) -> Process:
         """A role; `http` is its port, by default the one given with --http."""

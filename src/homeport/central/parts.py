@@ -21,12 +21,14 @@ class Contact:
     """What central knows of its repository, for /readyz: the sentence that says what is wrong, or nothing."""
 
     git: str | None = "not read yet"
+    others: dict[str, str] = field(default_factory=dict)
+    """What other roles of the same process still lack, by role (`homeport up`)."""
 
     def of_git(self, problem: str | None) -> None:
         self.git = problem
 
     async def checks(self) -> Mapping[str, str]:
-        return {"git": self.git or OK}
+        return {"git": self.git or OK, **self.others}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

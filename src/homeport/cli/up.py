@@ -94,14 +94,17 @@ async def run_fleet(
     runtime = await open_default_runtime(for_node)
     async with AsyncExitStack() as stack:
         central = await stack.enter_async_context(open_central(for_central))
+        lacks = central.parts.contact.others
+        lacks["node"] = "has not joined the site yet"
         site = await stack.enter_async_context(open_site(for_site, central.link))
         tasks = await stack.enter_async_context(anyio.create_task_group())
-        tasks.start_soon(_say_when_ready, site.parts.conductor, ready)
+        tasks.start_soon(_say_when_ready, site.parts.conductor, lacks, ready)
         await run_node(for_node, InProcessLink(site.parts.reception), runtime, registry=central.registry)
 
 
-async def _say_when_ready(conductor: "Conductor", ready: Ready) -> None:
+async def _say_when_ready(conductor: "Conductor", lacks: dict[str, str], ready: Ready) -> None:
     """Up means that a deploy would work now: the site has its folder in Git, and the node has joined it."""
     while conductor.memory.applied is None or not conductor.memory.nodes:  # noqa: ASYNC110 - twice in a lifetime
         await anyio.sleep(0.02)
+    lacks.clear()
     ready()

@@ -108,7 +108,7 @@ def deployment(state: str = "INSTALLED", *instances: InstanceBody, **other: Any)
         "problem": None,
         "created_at": NOW,
         "created_by": "anonymous",
-        "updated_at": NOW - timedelta(minutes=4, seconds=2),
+        "updated_at": datetime.now(UTC) - timedelta(minutes=4, seconds=2),
         "archived_at": None,
     }
     return DeploymentBody(**given | other)
