@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
-from homeport.adapters.store import apps, deployments, instances, log, role, sites
+from homeport.adapters.store import access, apps, deployments, identities, instances, log, role, sites
 from homeport.adapters.store.border import Connection
+from homeport.core.model.access import ApiToken, AuditEntry, SecretRecord
 from homeport.core.model.event import Deployment, Event, HistoryEntry, Site
+from homeport.core.model.identity import IdentityRecord, JoinToken, Standing
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
 from homeport.ports import AppRecord, ComponentRecord, DeploymentFilter, DesiredFile, Outgoing, ProfileRecord
@@ -64,6 +66,36 @@ class SqlReader:
 
     async def last_event_id(self) -> int:
         return await log.last_event_id(self._connection)
+
+    async def tokens(self) -> Sequence[ApiToken]:
+        return await access.find_tokens(self._connection)
+
+    async def token(self, token_id: str) -> ApiToken | None:
+        return await access.find_token(self._connection, token_id)
+
+    async def identities(self, standing: Standing | None = None) -> Sequence[IdentityRecord]:
+        return await identities.find_identities(self._connection, standing)
+
+    async def identity(self, spiffe_id: str) -> IdentityRecord | None:
+        return await identities.find_identity(self._connection, spiffe_id)
+
+    async def join_tokens(self) -> Sequence[JoinToken]:
+        return await identities.find_join_tokens(self._connection)
+
+    async def join_token(self, token_id: str) -> JoinToken | None:
+        return await identities.find_join_token(self._connection, token_id)
+
+    async def audit(self, *, after: int, limit: int) -> Sequence[AuditEntry]:
+        return await access.find_audit(self._connection, after=after, limit=limit)
+
+    async def last_audit(self) -> AuditEntry | None:
+        return await access.find_last_audit(self._connection)
+
+    async def secrets(self, site: SiteName | None = None) -> Sequence[SecretRecord]:
+        return await access.find_secrets(self._connection, site)
+
+    async def secret(self, site: SiteName, name: str) -> SecretRecord | None:
+        return await access.find_secret(self._connection, site, name)
 
     async def desired_files(self) -> Sequence[DesiredFile]:
         return await role.find_desired_files(self._connection)

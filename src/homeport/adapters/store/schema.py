@@ -6,7 +6,7 @@ from sqlalchemy import Boolean, Column, ForeignKey, ForeignKeyConstraint, Index,
 
 from homeport.adapters.store.columns import Bytes, Moment, Number, Words
 
-REVISION: Final = "0001"
+REVISION: Final = "0002"
 """The newest migration. Kept here so that an up-to-date database is recognised without loading Alembic."""
 
 metadata = MetaData(
@@ -218,3 +218,80 @@ counters = Table("counters", metadata, _text("name", key=True), _number("value")
 """Numbers that must outlive the rows they were given to: the outbox is emptied, its sequence goes on."""
 
 role_values = Table("role_values", metadata, _text("key", key=True), _text("value"))
+
+
+# --- who is who -------------------------------------------------------------------------------------------
+
+tokens = Table(
+    "tokens",
+    metadata,
+    _text("id", key=True),
+    _text("name"),
+    _text("role"),
+    _text("sites"),
+    _text("hash"),
+    _moment("created_at"),
+    _text("created_by"),
+    _moment("expires_at", nullable=True),
+    _moment("revoked_at", nullable=True),
+    _moment("last_used_at", nullable=True),
+)
+
+identities = Table(
+    "identities",
+    metadata,
+    _text("spiffe_id", key=True),
+    _text("kind"),
+    _text("name"),
+    _optional("site"),
+    _text("spki"),
+    _text("standing"),
+    Column("csr", Bytes, nullable=True),
+    _moment("not_after", nullable=True),
+    _text("address"),
+    _moment("requested_at"),
+    _moment("decided_at", nullable=True),
+    _text("decided_by"),
+    Index(None, "standing"),
+)
+
+join_tokens = Table(
+    "join_tokens",
+    metadata,
+    _text("id", key=True),
+    _text("kind"),
+    _text("site"),
+    _text("hash"),
+    _moment("created_at"),
+    _text("created_by"),
+    _moment("expires_at"),
+    _moment("used_at", nullable=True),
+    _text("used_by"),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    _position("position"),
+    _moment("at"),
+    _text("actor"),
+    _text("role"),
+    _text("address"),
+    _text("action"),
+    _text("target"),
+    _text("result"),
+    _text("detail"),
+    _text("previous"),
+    _text("hash"),
+)
+
+secrets = Table(
+    "secrets",
+    metadata,
+    _text("site", key=True),
+    _text("name", key=True),
+    Column("ciphertext", Bytes, nullable=False),
+    _number("version"),
+    _moment("updated_at"),
+    _text("updated_by"),
+)

@@ -10,13 +10,15 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from homeport.adapters.store import apps, log, role, schema, sites
+from homeport.adapters.store import access, apps, identities, log, role, schema, sites
 from homeport.adapters.store import deployments as stored_deployments
 from homeport.adapters.store import instances as stored_instances
 from homeport.adapters.store.appends import Appends
 from homeport.adapters.store.border import Connection
 from homeport.adapters.store.reader import SqlReader
+from homeport.core.model.access import ApiToken, NewAudit, SecretRecord
 from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
+from homeport.core.model.identity import IdentityRecord, JoinToken
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
 from homeport.errors import Conflict
@@ -130,6 +132,30 @@ class SqlTransaction(SqlReader):
         return self._appends.counts[schema.events]
 
     # --- a role's own ---------------------------------------------------------------------------------------
+
+    async def put_token(self, token: ApiToken) -> None:
+        await access.put_token(await self._writable(), token)
+
+    async def put_identity(self, record: IdentityRecord) -> None:
+        await identities.put_identity(await self._writable(), record)
+
+    async def put_join_token(self, token: JoinToken) -> None:
+        await identities.put_join_token(await self._writable(), token)
+
+    async def use_join_token(self, token_id: str, *, by: str, at: datetime) -> bool:
+        return await identities.use_join_token(await self._writable(), token_id, by=by, at=at)
+
+    async def append_audit(self, entries: Sequence[NewAudit]) -> None:
+        await access.append_audit(await self._writable(), entries)
+
+    async def trim_audit(self, before: datetime) -> None:
+        await access.trim_audit(await self._writable(), before)
+
+    async def put_secret(self, secret: SecretRecord) -> None:
+        await access.put_secret(await self._writable(), secret)
+
+    async def remove_secret(self, site: SiteName, name: str) -> None:
+        await access.remove_secret(await self._writable(), site, name)
 
     async def put_desired_files(self, files: Sequence[DesiredFile]) -> None:
         await role.put_desired_files(await self._writable(), files)
