@@ -2,6 +2,10 @@
 
 import random
 from dataclasses import dataclass
+from typing import Final
+
+_CHANCE: Final = random.Random()
+"""Our own, so that nobody who seeds the shared one is disturbed or disturbs us."""
 
 
 @dataclass(slots=True)
@@ -13,7 +17,7 @@ class Backoff:
     def next_seconds(self) -> float:
         ceiling = min(self.last_seconds, self.first_seconds * 2**self.failures)
         self.failures = min(self.failures + 1, 30)
-        return random.uniform(ceiling / 2, ceiling)
+        return _CHANCE.uniform(ceiling / 2, ceiling)
 
     def reset(self) -> None:
         self.failures = 0

@@ -28,6 +28,7 @@ from homeport.errors import GitUnavailable, PermanentError
 from homeport.ports import Change
 from homeport.vocabulary import Commit
 
+_CHANCE = random.Random()
 RECENT_SECONDS = 10.0
 """A head heard of this recently is built on without asking first: one push instead of a fetch and a push."""
 
@@ -186,7 +187,7 @@ class Repository(Mirror):
 
 
 def pause_seconds(race: int, attempt_seconds: float) -> float:
-    return random.uniform(0, min(PAUSE_SECONDS_MAX, 2 * attempt_seconds * (race + 1)))
+    return _CHANCE.uniform(0, min(PAUSE_SECONDS_MAX, 2 * attempt_seconds * (race + 1)))
 
 
 def rejection(outcome: Outcome) -> str | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import anyio
 
+_CHANCE = random.Random()
 LOOK_SECONDS = 0.05
 POLL_SPREAD = 0.1
 
@@ -39,7 +40,7 @@ class Watch:
             await self._wait(bell, mark)
 
     async def _wait(self, bell: anyio.Event, mark: Mark) -> None:
-        poll_seconds = self._poll_seconds * random.uniform(1 - POLL_SPREAD, 1 + POLL_SPREAD)
+        poll_seconds = self._poll_seconds * _CHANCE.uniform(1 - POLL_SPREAD, 1 + POLL_SPREAD)
         with anyio.move_on_after(poll_seconds):
             while self._folder is not None and not bell.is_set() and self._mark() == mark:
                 with anyio.move_on_after(LOOK_SECONDS):

@@ -72,9 +72,10 @@ class UntornConnection(Connection):
 
 
 def _postgresql_errors() -> tuple[type[Exception], ...]:
-    """Those of asyncpg, where it is in use; it may not even be installed."""
+    """Those of asyncpg, where it is in use; it may not even be installed. The last one is what it says when the
+    connection went away while a word from the server was still being read."""
     driver = sys.modules.get("asyncpg")
-    return () if driver is None else (driver.PostgresError, driver.InterfaceError)
+    return () if driver is None else (driver.PostgresError, driver.InterfaceError, driver.InternalClientError)
 
 
 @contextmanager
