@@ -24,6 +24,7 @@ from homeport.central.parts import CentralParts, Contact
 from homeport.central.reception import FleetReception
 from homeport.central.registries import app_trees
 from homeport.central.settings import CentralSettings
+from homeport.fleet.audit import Auditor
 from homeport.fleet.calls import Calls
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
@@ -99,6 +100,7 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
         intake=Intake(store, index, clock),
         open_tree=app_trees(settings.data / "scratch"),
         contact=Contact(),
+        auditor=Auditor(store, clock),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from homeport.central.settings import CentralSettings
 from homeport.fleet.apps import OpenAppTree
+from homeport.fleet.audit import Auditor
 from homeport.fleet.calls import Calls
 from homeport.fleet.deploy import Desk
 from homeport.fleet.index import Index
@@ -43,6 +44,7 @@ class CentralParts:
     intake: Intake
     open_tree: OpenAppTree
     contact: Contact
+    auditor: Auditor
     unmarked: set[SiteName] = field(default_factory=set)
     """Sites that joined while their marker could not be written; the sweep tries again."""
 

@@ -12,6 +12,7 @@ from homeport.adapters.link.central_http import open_central_link
 from homeport.adapters.link.grpc_site import serve_nodes
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
+from homeport.fleet.audit import Auditor
 from homeport.fleet.conductor import Conductor
 from homeport.fleet.memory import recall
 from homeport.fleet.outbox import epoch_of
@@ -93,6 +94,7 @@ async def _parts(settings: SiteSettings, central: CentralLink | None, stack: Asy
         sessions=sessions,
         reception=Reception(conductor, sessions, heartbeat_seconds=settings.heartbeat_seconds),
         contact=Contact(has_central=central is not None),
+        auditor=Auditor(store, clock),
         central=central,
         epoch=await epoch_of(store, RandomIds()),
     )

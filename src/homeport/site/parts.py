@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from homeport.fleet.audit import Auditor
 from homeport.fleet.conductor import Conductor
 from homeport.fleet.sessions import Sessions
 from homeport.ports import CentralLink, Clock, GitSource, Store
@@ -21,5 +22,6 @@ class SiteParts:
     reception: Reception
     """Where nodes arrive, those of the same process included."""
     contact: Contact
+    auditor: Auditor
     central: CentralLink | None
     epoch: str

@@ -1,0 +1,117 @@
+"""Writes the audit trail: durable when `note` returns, many entries in one commit, floods folded into counts.
+
+An entry of a change is never dropped: when too many wait, the one who asks waits too. Refused attempts are
+different, for a stranger decides how many there are: the first is written at once, its repeats are counted and
+written as one entry when their time is over.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import anyio
+import structlog
+
+from homeport.core.audit import Folds, cleaned
+from homeport.core.model.access import AuditResult, NewAudit
+from homeport.core.model.caller import Caller
+from homeport.errors import HomeportError, TransientError
+from homeport.ports import Clock, Store
+
+WAITING_MAX: Final = 1000
+"""How many entries may wait for the disk before those who ask have to wait as well."""
+BATCH_MAX: Final = 200
+
+log = structlog.get_logger("homeport.audit")
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    entry: NewAudit
+    is_written: bool = False
+    error: HomeportError | None = None
+
+
+class Auditor:
+    """One per role. Whoever finds the pen free writes for everybody who waits, so it needs no task of its own."""
+
+    def __init__(self, store: Store, clock: Clock, folds: Folds | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._folds = folds if folds is not None else Folds()
+        self._room = anyio.Semaphore(WAITING_MAX)
+        self._pen = anyio.Lock()
+        self._waiting: list[_Waiting] = []
+
+    async def note(
+        self,
+        *,
+        action: str,
+        target: str = "",
+        result: AuditResult = AuditResult.DONE,
+        actor: str,
+        role: str = "",
+        address: str = "",
+        detail: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Records it, with the time of now. `detail` never holds a secret, a token or a key; `detail["code"]`
+        says why something was refused, and repeats of the same refusal are folded by it."""
+        at: datetime = self._clock.now().astimezone(UTC)
+        await self.record(NewAudit(at, actor, role, address, action, target, result, dict(detail or {})))
+
+    async def note_by(
+        self,
+        caller: Caller,
+        action: str,
+        target: str = "",
+        result: AuditResult = AuditResult.DONE,
+        detail: Mapping[str, Any] | None = None,
+    ) -> None:
+        """The same, of somebody who is known."""
+        await self.note(
+            action=action,
+            target=target,
+            result=result,
+            actor=caller.name,
+            role=caller.role.value,
+            address=caller.address,
+            detail=detail,
+        )
+
+    async def record(self, entry: NewAudit) -> None:
+        """Returns when it is durable. An attempt like one just refused is counted instead."""
+        entry = cleaned(entry)
+        if not self._folds.admit(entry):
+            return
+        await self._write(entry)
+
+    async def settle(self) -> None:
+        """Writes what has been counted and whose time is over. A loop calls it, and the end of the role."""
+        for entry in self._folds.due(self._clock.now()):
+            await self._write(entry)
+
+    async def _write(self, entry: NewAudit) -> None:
+        waiting = _Waiting(entry)
+        async with self._room:
+            # From here on the entry gets written even when its request is cancelled: the change is made by now.
+            with anyio.CancelScope(shield=True):
+                self._waiting.append(waiting)
+                async with self._pen:
+                    while not waiting.is_written and waiting.error is None:
+                        await self._write_batch()
+        if waiting.error is not None:
+            raise TransientError(str(waiting.error), hint=waiting.error.hint) from waiting.error
+
+    async def _write_batch(self) -> None:
+        batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+        entries = [waiting.entry for waiting in batch]
+        try:
+            await self._store.write(lambda tx: tx.append_audit(entries))
+        except HomeportError as error:
+            log.warning("audit entries could not be written", count=len(batch), why=str(error))
+            for waiting in batch:
+                waiting.error = error
+        else:
+            for waiting in batch:
+                waiting.is_written = True
