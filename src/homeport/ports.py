@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from homeport.core.audit import Ends
 from homeport.core.model.access import ApiToken, AuditEntry, NewAudit, SecretRecord
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
@@ -157,8 +158,24 @@ class Reader(Protocol):
     async def identity(self, spiffe_id: str) -> IdentityRecord | None: ...
     async def join_tokens(self) -> Sequence[JoinToken]: ...
     async def join_token(self, token_id: str) -> JoinToken | None: ...
-    async def audit(self, *, after: int, limit: int) -> Sequence[AuditEntry]: ...
+    async def audit(
+        self,
+        *,
+        after: int,
+        limit: int,
+        actor: str | None = None,
+        action: str | None = None,
+        since: datetime | None = None,
+        newest: bool = False,
+    ) -> Sequence[AuditEntry]:
+        """Oldest first. `action` may be the noun alone. `newest` answers the last `limit` instead of the first."""
+        ...
+
     async def last_audit(self) -> AuditEntry | None: ...
+    async def audit_ends(self) -> Ends:
+        """Where the trail has to begin and to end, as noted when it was last written and trimmed."""
+        ...
+
     async def secrets(self, site: SiteName | None = None) -> Sequence[SecretRecord]: ...
     async def secret(self, site: SiteName, name: str) -> SecretRecord | None: ...
 

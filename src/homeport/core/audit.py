@@ -2,20 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC
 from typing import Final
 
-from homeport.core.model.access import AuditEntry, AuditResult, NewAudit
+from homeport.core.model.access import AuditEntry, NewAudit
+from homeport.errors import InvalidInput
 
 BEGINNING: Final = "0" * 64
 """What the very first entry follows."""
-TEXT_MAX: Final = 300
-FOLD_SECONDS: Final = 60.0
-FOLDS_MAX: Final = 100
-"""How many different refusals are told apart within one window; all others become one line per action."""
-SEVERAL: Final = "several"
 
 
 def link(previous: str, position: int, entry: NewAudit) -> str:
@@ -48,99 +45,99 @@ def append(last: AuditEntry | None, entries: Sequence[NewAudit]) -> tuple[AuditE
     return tuple(chained)
 
 
-def first_fault(entries: Sequence[AuditEntry], before: AuditEntry | None = None) -> str | None:
-    """What is wrong with a stretch of the chain, as a sentence; None when it holds.
+def first_fault(entries: Iterable[AuditEntry], ends: "Ends | None" = None) -> str | None:
+    """What is wrong with a trail, as a sentence; None when it holds.
 
-    `before` is the last entry that was checked. Without it the stretch may begin anywhere, for old entries are
-    forgotten in time, but then nothing says that its beginning is the true one.
+    Without `ends` it may begin and stop anywhere, for old entries are forgotten in time: then nothing says that
+    lines are missing before the first or after the last.
     """
+    check = Check(ends)
     for entry in entries:
-        if before is not None and entry.position != before.position + 1:
-            return f"entries {before.position + 1} to {entry.position - 1} are missing"
-        if before is not None and entry.previous != before.hash:
-            return f"entry {entry.position} does not follow entry {before.position}"
-        if entry.hash != link(entry.previous, entry.position, entry.entry):
-            return f"entry {entry.position} was changed after it was written"
-        before = entry
+        fault = check.follow(entry)
+        if fault is not None:
+            return fault
+    return check.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in the chain. Written down elsewhere, it proves later that the chain up to it is the same."""
+
+    position: int = 0
+    hash: str = BEGINNING
+
+    @classmethod
+    def of(cls, entry: AuditEntry) -> "Mark":
+        return cls(entry.position, entry.hash)
+
+    @classmethod
+    def parse(cls, text: str) -> "Mark":
+        match = _MARK.fullmatch(text.strip())
+        if match is None:
+            raise InvalidInput(
+                f'"{text[:100]}" is no mark of an audit trail.',
+                hint="A mark is what verify prints: a position, a colon and 64 hex digits.",
+            )
+        return cls(int(match[1]), match[2])
+
+    def __str__(self) -> str:
+        return f"{self.position}:{self.hash}"
+
+
+_MARK: Final = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    base: Mark
+    """The last entry that was forgotten, or the beginning."""
+    head: Mark
+    """The newest entry."""
+
+
+class Check:
+    """Walks along a chain, entry by entry, so that a long one need not fit into memory."""
+
+    def __init__(self, ends: Ends | None = None) -> None:
+        self._head = None if ends is None else ends.head
+        self._before = None if ends is None else ends.base
+        self.count = 0
+
+    @property
+    def reached(self) -> Mark | None:
+        return self._before
+
+    def follow(self, entry: AuditEntry) -> str | None:
+        """What is wrong with this entry at this place."""
+        fault = _misplaced(self._before, entry)
+        if fault is None and entry.hash != link(entry.previous, entry.position, entry.entry):
+            fault = f"entry {entry.position} was changed after it was written"
+        head = self._head
+        if fault is None and head is not None and head.position == entry.position and head.hash != entry.hash:
+            fault = f"entry {entry.position} is not the one that was written there"
+        self._before = Mark.of(entry)
+        self.count += 1
+        return fault
+
+    def finish(self) -> str | None:
+        """What is missing behind the last entry."""
+        reached = self._before.position if self._before is not None else 0
+        if self._head is None or reached >= self._head.position:
+            return None
+        return f"{_entries(reached + 1, self._head.position)} missing at the end"
+
+
+def _misplaced(before: Mark | None, entry: AuditEntry) -> str | None:
+    if before is None:
+        return None
+    if entry.position > before.position + 1:
+        return f"{_entries(before.position + 1, entry.position - 1)} missing"
+    if entry.position <= before.position:
+        return f"entry {entry.position} stands where entry {before.position + 1} belongs"
+    if entry.previous != before.hash:
+        return f"entry {entry.position} does not follow the entry before it"
     return None
 
 
-def cleaned(entry: NewAudit) -> NewAudit:
-    """Names that strangers choose are cut, and lose what no line of text or database column should hold."""
-    return replace(
-        entry,
-        actor=_text(entry.actor),
-        address=_text(entry.address),
-        action=_text(entry.action),
-        target=_text(entry.target),
-    )
-
-
-def _text(given: str) -> str:
-    kept = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in given[:TEXT_MAX])
-    return kept if len(given) <= TEXT_MAX else kept[: TEXT_MAX - 1] + "…"
-
-
-FoldKey = tuple[str, str, str, str, str]
-
-
-@dataclass(slots=True)
-class _Fold:
-    first: NewAudit
-    count: int = 0
-    """Repeats after the first."""
-    last_at: datetime | None = None
-    target: str = ""
-
-
-class Folds:
-    """Keeps a flood of refusals from filling the disk. Pure: time comes with the entries.
-
-    The first of its kind is admitted. Those like it within the window are counted, and come out of `due` as one
-    entry with `count` and `since`. What changed something is always admitted.
-    """
-
-    def __init__(self, *, window_seconds: float = FOLD_SECONDS, kinds_max: int = FOLDS_MAX) -> None:
-        self._window = timedelta(seconds=window_seconds)
-        self._kinds_max = kinds_max
-        self._folds: dict[FoldKey, _Fold] = {}
-
-    def admit(self, entry: NewAudit) -> bool:
-        """Whether the entry is to be written by itself."""
-        if entry.result is AuditResult.DONE or not _is_foldable(entry):
-            return True
-        key = _key(entry)
-        fold = self._folds.get(key)
-        if fold is None and len(self._folds) >= self._kinds_max:
-            entry = replace(entry, actor=SEVERAL, role="", address=SEVERAL)
-            key = _key(entry)
-            fold = self._folds.get(key)
-        if fold is None:
-            self._folds[key] = _Fold(entry, target=entry.target)
-            return True
-        fold.count += 1
-        fold.last_at = entry.at
-        if entry.target != fold.target:
-            fold.target = SEVERAL
-        return False
-
-    def due(self, now: datetime, *, all_of_them: bool = False) -> Sequence[NewAudit]:
-        """What was counted in windows that are over, each as one entry; they are forgotten here."""
-        over = [key for key, fold in self._folds.items() if all_of_them or now - fold.first.at >= self._window]
-        return tuple(_folded(fold) for fold in [self._folds.pop(key) for key in over] if fold.count)
-
-
-def _is_foldable(entry: NewAudit) -> bool:
-    """A failure of ours may have changed something before it failed, so each of those is kept."""
-    status = entry.detail.get("status", 0)
-    return not (isinstance(status, int) and status >= 500)
-
-
-def _key(entry: NewAudit) -> FoldKey:
-    return (entry.actor, entry.address, entry.action, entry.result.value, str(entry.detail.get("code", "")))
-
-
-def _folded(fold: _Fold) -> NewAudit:
-    code = fold.first.detail.get("code")
-    detail = {"count": fold.count, "since": fold.first.at.isoformat(), **({"code": code} if code else {})}
-    return replace(fold.first, at=fold.last_at or fold.first.at, target=fold.target, detail=detail)
+def _entries(first: int, last: int) -> str:
+    return f"entry {first} is" if first == last else f"entries {first} to {last} are"

@@ -13,7 +13,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from homeport.core.audit import Folds, cleaned
+from homeport.core.folding import Folds, cleaned
 from homeport.core.model.access import AuditResult, NewAudit
 from homeport.core.model.caller import Caller
 from homeport.errors import HomeportError, TransientError

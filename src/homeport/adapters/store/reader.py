@@ -1,9 +1,11 @@
 """`ports.Reader` on one connection."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from homeport.adapters.store import access, apps, deployments, identities, instances, log, role, sites
+from homeport.adapters.store import access, apps, deployments, identities, instances, log, role, sites, trail
 from homeport.adapters.store.border import Connection
+from homeport.core.audit import Ends
 from homeport.core.model.access import ApiToken, AuditEntry, SecretRecord
 from homeport.core.model.event import Deployment, Event, HistoryEntry, Site
 from homeport.core.model.identity import IdentityRecord, JoinToken, Standing
@@ -85,11 +87,25 @@ class SqlReader:
     async def join_token(self, token_id: str) -> JoinToken | None:
         return await identities.find_join_token(self._connection, token_id)
 
-    async def audit(self, *, after: int, limit: int) -> Sequence[AuditEntry]:
-        return await access.find_audit(self._connection, after=after, limit=limit)
+    async def audit(
+        self,
+        *,
+        after: int,
+        limit: int,
+        actor: str | None = None,
+        action: str | None = None,
+        since: datetime | None = None,
+        newest: bool = False,
+    ) -> Sequence[AuditEntry]:
+        return await trail.find_audit(
+            self._connection, after=after, limit=limit, actor=actor, action=action, since=since, newest=newest
+        )
+
+    async def audit_ends(self) -> Ends:
+        return await trail.find_ends(self._connection)
 
     async def last_audit(self) -> AuditEntry | None:
-        return await access.find_last_audit(self._connection)
+        return await trail.find_last_audit(self._connection)
 
     async def secrets(self, site: SiteName | None = None) -> Sequence[SecretRecord]:
         return await access.find_secrets(self._connection, site)

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from homeport.adapters.store import access, apps, identities, log, role, schema, sites
+from homeport.adapters.store import access, apps, identities, log, role, schema, sites, trail
 from homeport.adapters.store import deployments as stored_deployments
 from homeport.adapters.store import instances as stored_instances
 from homeport.adapters.store.appends import Appends
@@ -146,10 +146,10 @@ class SqlTransaction(SqlReader):
         return await identities.use_join_token(await self._writable(), token_id, by=by, at=at)
 
     async def append_audit(self, entries: Sequence[NewAudit]) -> None:
-        await access.append_audit(await self._writable(), entries)
+        await trail.append_audit(await self._writable(), entries)
 
     async def trim_audit(self, before: datetime) -> None:
-        await access.trim_audit(await self._writable(), before)
+        await trail.trim_audit(await self._writable(), before)
 
     async def put_secret(self, secret: SecretRecord) -> None:
         await access.put_secret(await self._writable(), secret)

@@ -1,0 +1,95 @@
+"""How much of the audit trail a stranger may fill: long names are cut, floods of refusals become counts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from homeport.core.model.access import AuditResult, NewAudit
+
+TEXT_MAX: Final = 300
+FOLD_SECONDS: Final = 60.0
+FOLDS_MAX: Final = 100
+"""How many different refusals are told apart within one window; all others become one line per action."""
+SEVERAL: Final = "several"
+
+
+def cleaned(entry: NewAudit) -> NewAudit:
+    """Names that strangers choose are cut, and lose what no line of text or database column should hold."""
+    return replace(
+        entry,
+        actor=_text(entry.actor),
+        address=_text(entry.address),
+        action=_text(entry.action),
+        target=_text(entry.target),
+    )
+
+
+def _text(given: str) -> str:
+    kept = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in given[:TEXT_MAX])
+    return kept if len(given) <= TEXT_MAX else kept[: TEXT_MAX - 1] + "…"
+
+
+FoldKey = tuple[str, str, str, str, str]
+
+
+@dataclass(slots=True)
+class _Fold:
+    first: NewAudit
+    count: int = 0
+    """Repeats after the first."""
+    last_at: datetime | None = None
+    target: str = ""
+
+
+class Folds:
+    """Keeps a flood of refusals from filling the disk. Pure: time comes with the entries.
+
+    The first of its kind is admitted. Those like it within the window are counted, and come out of `due` as one
+    entry with `count` and `since`. What changed something is always admitted.
+    """
+
+    def __init__(self, *, window_seconds: float = FOLD_SECONDS, kinds_max: int = FOLDS_MAX) -> None:
+        self._window = timedelta(seconds=window_seconds)
+        self._kinds_max = kinds_max
+        self._folds: dict[FoldKey, _Fold] = {}
+
+    def admit(self, entry: NewAudit) -> bool:
+        """Whether the entry is to be written by itself."""
+        if entry.result is AuditResult.DONE or not _is_foldable(entry):
+            return True
+        key = _key(entry)
+        fold = self._folds.get(key)
+        if fold is None and len(self._folds) >= self._kinds_max:
+            entry = replace(entry, actor=SEVERAL, role="", address=SEVERAL)
+            key = _key(entry)
+            fold = self._folds.get(key)
+        if fold is None:
+            self._folds[key] = _Fold(entry, target=entry.target)
+            return True
+        fold.count += 1
+        fold.last_at = entry.at
+        if entry.target != fold.target:
+            fold.target = SEVERAL
+        return False
+
+    def due(self, now: datetime, *, all_of_them: bool = False) -> Sequence[NewAudit]:
+        """What was counted in windows that are over, each as one entry; they are forgotten here."""
+        over = [key for key, fold in self._folds.items() if all_of_them or now - fold.first.at >= self._window]
+        return tuple(_folded(fold) for fold in [self._folds.pop(key) for key in over] if fold.count)
+
+
+def _is_foldable(entry: NewAudit) -> bool:
+    """A failure of ours may have changed something before it failed, so each of those is kept."""
+    status = entry.detail.get("status", 0)
+    return not (isinstance(status, int) and status >= 500)
+
+
+def _key(entry: NewAudit) -> FoldKey:
+    return (entry.actor, entry.address, entry.action, entry.result.value, str(entry.detail.get("code", "")))
+
+
+def _folded(fold: _Fold) -> NewAudit:
+    code = fold.first.detail.get("code")
+    detail = {"count": fold.count, "since": fold.first.at.isoformat(), **({"code": code} if code else {})}
+    return replace(fold.first, at=fold.last_at or fold.first.at, target=fold.target, detail=detail)
