@@ -45,6 +45,8 @@ def test_everything_works_with_no_network_at_all(host: Machine, apps: Path, tmp_
                 {COMMAND} deploy quiet@1.0.0 --site home --wait
                 {COMMAND} deployments delete quiet --wait
             """
+            ours = Path("/proc/self/ns/net").readlink()
+            host.wait_for(lambda: Path(f"/proc/{alone.pid}/ns/net").readlink() != ours)
             done = subprocess.run(
                 ["nsenter", f"--net=/proc/{alone.pid}/ns/net", "sh", "-c", script],
                 env=host.clean_environment(),

@@ -3,7 +3,7 @@ when it comes back it hears again whatever it missed.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, Protocol
 
 import anyio
@@ -13,7 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from homeport.core.model.node import NodeInfo
 from homeport.core.model.order import Held, Order
-from homeport.errors import InvalidInput, Problem
+from homeport.errors import InvalidInput, NotFound, Problem
 from homeport.ports import Acknowledged, Beat, Farewell, FromNode, Hello, News, NodeNews, NodeSession, ToNode, Welcome
 from homeport.vocabulary import NodeId, SiteName
 
@@ -75,14 +75,13 @@ class Sessions:
         if not isinstance(hello, Hello):
             raise InvalidInput(problems=[Problem("message", "a stream begins with hello")])
         node_id = hello.info.id
-        async with self._attached(node_id, session) as finished:
+        async with self._attached(node_id, session) as listening:
             self.send(node_id, Welcome(self._site, self._heartbeat_seconds))
-            await conductor.greet(hello.info, hello.held)
-            log.info("node connected", node=node_id, held=len(hello.held))
-            async for message in messages:
-                await self._receive(node_id, message, conductor)
-                if finished():
-                    break
+            with listening:
+                await conductor.greet(hello.info, hello.held)
+                log.info("node connected", node=node_id, held=len(hello.held))
+                async for message in messages:
+                    await self._receive(node_id, message, conductor)
         log.info("node disconnected", node=node_id)
 
     async def digest_news(self, take: Callable[[Sequence[tuple[NodeId, NodeNews]]], Awaitable[None]]) -> None:
@@ -100,7 +99,8 @@ class Sessions:
                     self.send(node_id, Acknowledged(sequence))
 
     async def _receive(self, node_id: NodeId, message: FromNode, conductor: Greeter) -> None:
-        conductor.hear(node_id)
+        with suppress(NotFound):  # It has just been removed; the farewell is on its way.
+            conductor.hear(node_id)
         match message:
             case News():
                 await self._news_in.send((node_id, message))
@@ -110,17 +110,18 @@ class Sessions:
                 raise InvalidInput(problems=[Problem("message", "hello is said once")])
 
     @asynccontextmanager
-    async def _attached(self, node_id: NodeId, session: NodeSession) -> AsyncIterator[Callable[[], bool]]:
+    async def _attached(self, node_id: NodeId, session: NodeSession) -> AsyncIterator[anyio.CancelScope]:
         """Registers the stream; an older one of the same node ends, for the node has given it up."""
         outgoing, queue = anyio.create_memory_object_stream[ToNode](OUTGOING_MAX)
         older = self._outgoing.get(node_id)
         if older is not None:
             self._drop(node_id, older)
         self._outgoing[node_id] = outgoing
+        listening = anyio.CancelScope()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_pump, queue, session, tasks.cancel_scope)
+            tasks.start_soon(_pump, queue, session, listening)
             try:
-                yield lambda: self._outgoing.get(node_id) is not outgoing
+                yield listening
             finally:
                 self._drop(node_id, outgoing)
                 tasks.cancel_scope.cancel()
@@ -132,9 +133,9 @@ class Sessions:
             outgoing.close()
 
 
-async def _pump(queue: MemoryObjectReceiveStream[ToNode], session: NodeSession, scope: anyio.CancelScope) -> None:
-    """Writes what is queued for the node; when the queue is closed, the whole session ends."""
+async def _pump(queue: MemoryObjectReceiveStream[ToNode], session: NodeSession, listening: anyio.CancelScope) -> None:
+    """Writes what is queued for the node. When the queue is closed and its last word said, the session ends."""
     async with queue:
         async for message in queue:
             await session.send(message)
-    scope.cancel()
+    listening.cancel()

@@ -33,8 +33,11 @@ class Reception:
         await self._conductor.register(replace(node.info, capabilities=capabilities))
 
     async def unregister(self, node_id: NodeId) -> None:
-        await self._conductor.forget(node_id)
+        if node_id not in self._conductor.memory.nodes:
+            raise NotFound(f"there is no node {node_id}", hint="List them: homeport nodes list")
+        # The farewell goes first: a beat in between would be refused, and the node would come straight back.
         self._sessions.dismiss(node_id, "the node was removed from its site")
+        await self._conductor.forget(node_id)
 
     async def list_nodes(self) -> Sequence[Node]:
         seen = self._conductor.seen()
