@@ -4,13 +4,15 @@ HomeportError
 ├── TransientError           try again, after .retry_after_seconds
 │   ├── GitUnavailable         the deployments repository cannot be reached, or refuses the push
 │   ├── PeerUnavailable        another role cannot be reached
-│   └── EngineUnavailable      the container engine does not answer
+│   ├── EngineUnavailable      the container engine does not answer
+│   └── TooManyAttempts        too many wrong tokens: .retry_after_seconds says how long to wait
 ├── PermanentError           a person or a new commit must change something; shown, not retried
 │   ├── InvalidInput           .problems: each with field, message and, for YAML, file and line
 │   ├── NotFound
 │   ├── Conflict               the thing exists already, or a name means two things
 │   ├── TooLarge
 │   ├── Refused                not allowed as things are configured
+│   │   └── Unauthenticated      nobody knows who asks: no token, or one that is not valid
 │   └── WorkFailed             .code: a component could not be installed or removed
 └── InvariantViolated        our bug: end the role, keep the evidence
     └── IllegalTransition      no row of the lifecycle table allows it; nothing has changed
@@ -74,6 +76,16 @@ class EngineUnavailable(TransientError):
     code = "engine-unavailable"
 
 
+class TooManyAttempts(TransientError):
+    """Too many wrong access tokens came from this address."""
+
+    code = "too-many-attempts"
+
+    def __init__(self, message: str | None = None, *, retry_after_seconds: float, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class PermanentError(HomeportError):
     """It will not work until something is changed."""
 
@@ -114,6 +126,12 @@ class Refused(PermanentError):
     """It is not allowed."""
 
     code = "refused"
+
+
+class Unauthenticated(Refused):
+    """This needs an access token."""
+
+    code = "unauthenticated"
 
 
 class WorkFailed(PermanentError):

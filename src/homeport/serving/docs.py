@@ -6,12 +6,14 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse
+
+from homeport.serving.callers import allowed
 
 
 def docs_router() -> APIRouter:
-    router = APIRouter()
+    router = APIRouter(dependencies=[Depends(allowed("docs.read"))])
 
     @router.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client import Counter as MetricCounter
@@ -16,6 +16,7 @@ from prometheus_client import Counter as MetricCounter
 from homeport import __version__
 from homeport.ports import DeploymentFilter, Store
 from homeport.serving.bodies import HealthBody, ReadyBody
+from homeport.serving.callers import allowed
 from homeport.vocabulary import Liveness, State
 
 OK: Final = "ok"
@@ -65,7 +66,7 @@ class Metrics:
 
 
 def health_router(role: str, checks: Checks, metrics: Metrics) -> APIRouter:
-    router = APIRouter(tags=["health"])
+    router = APIRouter(tags=["health"], dependencies=[Depends(allowed("health.read"))])
 
     @router.get("/healthz", summary="Is it alive?")
     async def healthz() -> HealthBody:

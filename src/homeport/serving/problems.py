@@ -24,7 +24,9 @@ from homeport.errors import (
     PermanentError,
     Refused,
     TooLarge,
+    TooManyAttempts,
     TransientError,
+    Unauthenticated,
 )
 from homeport.serving.bodies import FieldProblem, ProblemBody
 
@@ -39,7 +41,9 @@ _STATUS: Final[tuple[tuple[type[HomeportError], int], ...]] = (
     (NotFound, 404),
     (Conflict, 409),
     (TooLarge, 413),
+    (Unauthenticated, 401),
     (Refused, 403),
+    (TooManyAttempts, 429),
     (TransientError, 503),
     (InvariantViolated, 500),
     (PermanentError, 422),
@@ -98,6 +102,8 @@ def problem_response(problem: ProblemBody, headers: Mapping[str, str] | None = N
     extra = dict(headers or {})
     if problem.retryAfterSeconds is not None:
         extra["Retry-After"] = str(problem.retryAfterSeconds)
+    if problem.status == 401:
+        extra["WWW-Authenticate"] = 'Bearer realm="homeport"'
     body = problem.model_dump_json(exclude_none=True).encode()
     return Response(body, status_code=problem.status, media_type=PROBLEM_JSON, headers=extra)
 

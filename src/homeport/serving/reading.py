@@ -5,9 +5,10 @@ the same commands work against either.
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Depends, Header, Path, Query
 
 from homeport import __version__
+from homeport.core.model.caller import Caller
 from homeport.fleet.overview import (
     Watchfulness,
     find_deployment,
@@ -16,6 +17,7 @@ from homeport.fleet.overview import (
     view_deployments,
     view_sites,
 )
+from homeport.fleet.scope import ReadOnly, seen_by
 from homeport.ports import Clock, DeploymentFilter, Store
 from homeport.serving.bodies import (
     DeploymentBody,
@@ -27,7 +29,7 @@ from homeport.serving.bodies import (
     SiteBody,
     SitesBody,
 )
-from homeport.serving.callers import CallerOf
+from homeport.serving.callers import allowed
 from homeport.serving.server import Stopping
 from homeport.serving.showing import deployment_body, history_body, node_body, site_body
 from homeport.serving.sse import EVENT_STREAM, EventStream, cursor_from, deployment_events, fleet_events
@@ -59,6 +61,13 @@ SSE_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
+DeploymentReader = Annotated[Caller, Depends(allowed("deployments.read"))]
+EventReader = Annotated[Caller, Depends(allowed("events.read"))]
+SiteReader = Annotated[Caller, Depends(allowed("sites.read"))]
+NodeReader = Annotated[Caller, Depends(allowed("nodes.read"))]
+OverviewReader = Annotated[Caller, Depends(allowed("overview.read"))]
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What the reading routes need of their role."""
@@ -69,6 +78,10 @@ class Reading:
     stopping: Stopping
     watchfulness: Watchfulness
     commit_value: str = COMMIT_VALUE
+
+    def of(self, caller: Caller) -> ReadOnly:
+        """The store as the caller may see it."""
+        return seen_by(caller, self.store)
 
 
 def reading_router(reading: Reading) -> APIRouter:
@@ -82,7 +95,7 @@ def reading_router(reading: Reading) -> APIRouter:
 def _deployments(router: APIRouter, reading: Reading) -> None:
     @router.get("/api/v1/deployments", tags=["deployments"], summary="List deployments")
     async def list_deployments(
-        caller: CallerOf,
+        caller: DeploymentReader,
         *,
         site: Name = None,
         name: Name = None,
@@ -97,7 +110,7 @@ def _deployments(router: APIRouter, reading: Reading) -> None:
             rollout_id=rollout_id,
             archived=archived,
         )
-        async with reading.store.read() as reader:
+        async with reading.of(caller).read() as reader:
             found = await reader.deployments(where)
             views = await view_deployments(reader, found, reading.watchfulness, reading.clock.now())
         return DeploymentsBody(deployments=[deployment_body(view) for view in views])
@@ -108,8 +121,8 @@ def _deployments(router: APIRouter, reading: Reading) -> None:
         summary="Show one deployment",
         responses={404: {}, 409: {}},
     )
-    async def show_deployment(caller: CallerOf, deployment_id: DeploymentRef) -> DeploymentBody:
-        async with reading.store.read() as reader:
+    async def show_deployment(caller: DeploymentReader, deployment_id: DeploymentRef) -> DeploymentBody:
+        async with reading.of(caller).read() as reader:
             found = await find_deployment(reader, deployment_id)
             views = await view_deployments(reader, [found], reading.watchfulness, reading.clock.now())
         return deployment_body(views[0])
@@ -120,8 +133,8 @@ def _deployments(router: APIRouter, reading: Reading) -> None:
         summary="Every step of a deployment, with actor, reason and time",
         responses={404: {}, 409: {}},
     )
-    async def show_history(caller: CallerOf, deployment_id: DeploymentRef) -> HistoryBody:
-        async with reading.store.read() as reader:
+    async def show_history(caller: DeploymentReader, deployment_id: DeploymentRef) -> HistoryBody:
+        async with reading.of(caller).read() as reader:
             found = await find_deployment(reader, deployment_id)
             entries = await reader.history(found.id)
         return HistoryBody(deployment_id=found.id, history=[history_body(entry) for entry in entries])
@@ -136,9 +149,11 @@ def _streams(router: APIRouter, reading: Reading) -> None:
         response_class=EventStream,
         responses=SSE_RESPONSES,
     )
-    async def stream_events(caller: CallerOf, last_event_id: LastEventId = None, after: After = None) -> EventStream:
+    async def stream_events(
+        caller: EventReader, last_event_id: LastEventId = None, after: After = None
+    ) -> EventStream:
         cursor = cursor_from(last_event_id, after)
-        return EventStream(fleet_events(reading.store, after=cursor), reading.stopping)
+        return EventStream(fleet_events(reading.of(caller), after=cursor), reading.stopping)
 
     @router.get(
         "/api/v1/deployments/{deployment_id}/events",
@@ -149,7 +164,7 @@ def _streams(router: APIRouter, reading: Reading) -> None:
         responses={**SSE_RESPONSES, 404: {}, 409: {}},
     )
     async def stream_deployment_events(
-        caller: CallerOf,
+        caller: EventReader,
         deployment_id: DeploymentRef,
         last_event_id: LastEventId = None,
         after: After = None,
@@ -158,45 +173,45 @@ def _streams(router: APIRouter, reading: Reading) -> None:
         ] = None,
     ) -> EventStream:
         cursor = cursor_from(last_event_id, after)
-        async with reading.store.read() as reader:
+        async with reading.of(caller).read() as reader:
             found = await find_deployment(reader, deployment_id)
-        frames = deployment_events(reading.store, found.id, after=cursor, until_settled=until == "settled")
+        frames = deployment_events(reading.of(caller), found.id, after=cursor, until_settled=until == "settled")
         return EventStream(frames, reading.stopping)
 
 
 def _places(router: APIRouter, reading: Reading) -> None:
     @router.get("/api/v1/sites", tags=["sites"], summary="List sites")
-    async def list_sites(caller: CallerOf) -> SitesBody:
-        return SitesBody(sites=await _site_bodies(reading))
+    async def list_sites(caller: SiteReader) -> SitesBody:
+        return SitesBody(sites=await _site_bodies(reading, caller))
 
     @router.get("/api/v1/sites/{site}", tags=["sites"], summary="Show one site", responses={404: {}})
-    async def show_site(caller: CallerOf, site: Annotated[str, Path(max_length=200)]) -> SiteBody:
-        async with reading.store.read() as reader:
+    async def show_site(caller: SiteReader, site: Annotated[str, Path(max_length=200)]) -> SiteBody:
+        async with reading.of(caller).read() as reader:
             found = await find_site(reader, site)
             views = await view_sites(reader, reading.watchfulness, reading.clock.now())
         return next(site_body(view) for view in views if view.site.name == found.name)
 
     @router.get("/api/v1/nodes", tags=["nodes"], summary="List nodes")
-    async def list_nodes(caller: CallerOf, site: Name = None) -> NodesBody:
-        return NodesBody(nodes=await _node_bodies(reading, site))
+    async def list_nodes(caller: NodeReader, site: Name = None) -> NodesBody:
+        return NodesBody(nodes=await _node_bodies(reading, caller, site))
 
     @router.get("/api/nodes", tags=["nodes"], summary="List nodes, as a bare array")
-    async def list_nodes_bare(caller: CallerOf, site: Name = None) -> list[NodeBody]:
-        return await _node_bodies(reading, site)
+    async def list_nodes_bare(caller: NodeReader, site: Name = None) -> list[NodeBody]:
+        return await _node_bodies(reading, caller, site)
 
     @router.get("/api/v1/nodes/{node_id}", tags=["nodes"], summary="Show one node", responses={404: {}})
-    async def show_node(caller: CallerOf, node_id: Annotated[str, Path(max_length=200)]) -> NodeBody:
-        async with reading.store.read() as reader:
+    async def show_node(caller: NodeReader, node_id: Annotated[str, Path(max_length=200)]) -> NodeBody:
+        async with reading.of(caller).read() as reader:
             return node_body(await find_node(reader, node_id))
 
     @router.get("/api/v1/overview", tags=["overview"], summary="The whole fleet in one call")
-    async def show_overview(caller: CallerOf) -> OverviewBody:
-        sites, nodes = await _site_bodies(reading), await _node_bodies(reading, None)
+    async def show_overview(caller: OverviewReader) -> OverviewBody:
+        sites, nodes = await _site_bodies(reading, caller), await _node_bodies(reading, caller, None)
         counts: dict[str, int] = {}
         for site in sites:
             for state, count in site.deployments.items():
                 counts[state] = counts.get(state, 0) + count
-        async with reading.store.read() as reader:
+        async with reading.of(caller).read() as reader:
             return OverviewBody(
                 version=__version__,
                 role=reading.role,
@@ -208,13 +223,13 @@ def _places(router: APIRouter, reading: Reading) -> None:
             )
 
 
-async def _site_bodies(reading: Reading) -> list[SiteBody]:
-    async with reading.store.read() as reader:
+async def _site_bodies(reading: Reading, caller: Caller) -> list[SiteBody]:
+    async with reading.of(caller).read() as reader:
         views = await view_sites(reader, reading.watchfulness, reading.clock.now())
     return [site_body(view) for view in views]
 
 
-async def _node_bodies(reading: Reading, site: str | None) -> list[NodeBody]:
-    async with reading.store.read() as reader:
+async def _node_bodies(reading: Reading, caller: Caller, site: str | None) -> list[NodeBody]:
+    async with reading.of(caller).read() as reader:
         nodes = await reader.nodes(None if site is None else SiteName(site))
     return [node_body(node) for node in nodes]

@@ -15,7 +15,8 @@ from starlette.types import Receive, Scope, Send
 from homeport.core.model.event import Deployment, Event
 from homeport.errors import InvalidInput, Problem
 from homeport.fleet.overview import is_settled
-from homeport.ports import DeploymentFilter, Reader, Store
+from homeport.fleet.scope import ReadOnly
+from homeport.ports import DeploymentFilter, Reader
 from homeport.serving.bodies import EventBody
 from homeport.serving.server import Stopping
 from homeport.vocabulary import DeploymentId, EventKind
@@ -88,7 +89,7 @@ class EventStream(Response):
             await write(chunk)
 
 
-async def fleet_events(store: Store, *, after: int | None) -> Frames:
+async def fleet_events(store: ReadOnly, *, after: int | None) -> Frames:
     """Every event of this role's log."""
     cursor, deployments = after, None
     async with store.read() as reader:
@@ -105,7 +106,7 @@ async def fleet_events(store: Store, *, after: int | None) -> Frames:
 
 
 async def deployment_events(
-    store: Store, deployment_id: DeploymentId, *, after: int | None, until_settled: bool
+    store: ReadOnly, deployment_id: DeploymentId, *, after: int | None, until_settled: bool
 ) -> Frames:
     """The events of one deployment; with `until_settled`, none after it has come to its end."""
     cursor, deployment, settled = after, None, False
@@ -127,7 +128,7 @@ async def deployment_events(
 
 
 async def _follow(
-    store: Store, cursor: int, deployment_id: DeploymentId | None, *, until_settled: bool
+    store: ReadOnly, cursor: int, deployment_id: DeploymentId | None, *, until_settled: bool
 ) -> AsyncIterator[tuple[Sequence[Event], bool]]:
     """Batches of events after `cursor`, for ever, and whether the deployment has settled with them.
 

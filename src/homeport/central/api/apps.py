@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from homeport.central.parts import CentralParts
+from homeport.core.model.caller import Caller
 from homeport.fleet.apps import AppQuery, add_apps, find_app, remove_app
 from homeport.fleet.versions import newest_first
 from homeport.ports import AppRecord, ComponentRecord, ProfileRecord
@@ -18,11 +19,12 @@ from homeport.serving.bodies import (
     ComponentBody,
     ProfileBody,
 )
-from homeport.serving.callers import CallerOf
+from homeport.serving.callers import allowed
 from homeport.vocabulary import AppId
 
 AppRef = Annotated[str, Path(max_length=64)]
 Name = Annotated[str | None, Query(max_length=200)]
+AppReader = Annotated[Caller, Depends(allowed("apps.read"))]
 
 
 def apps_router(central: CentralParts) -> APIRouter:
@@ -34,7 +36,9 @@ def apps_router(central: CentralParts) -> APIRouter:
         status_code=201,
         responses={404: {}, 409: {}},
     )
-    async def add_from_registry(caller: CallerOf, body: AddApps) -> AppsAddedBody:
+    async def add_from_registry(
+        caller: Annotated[Caller, Depends(allowed("apps.add"))], body: AddApps
+    ) -> AppsAddedBody:
         """Adds every app of the registry that the filters leave, or none: all of them must be valid."""
         added = await add_apps(
             body.repository,
@@ -53,7 +57,7 @@ def apps_router(central: CentralParts) -> APIRouter:
 
     @router.get("/api/v1/apps", summary="List apps")
     async def list_apps(
-        caller: CallerOf, *, category: Name = None, app_name: Name = None, version: Name = None
+        caller: AppReader, *, category: Name = None, app_name: Name = None, version: Name = None
     ) -> AppsBody:
         async with central.store.read() as reader:
             found = await reader.apps(category=category, app_name=app_name, version=version)
@@ -62,7 +66,7 @@ def apps_router(central: CentralParts) -> APIRouter:
         return AppsBody(apps=[AppBody(**_fields(app)) for app in ordered])
 
     @router.get("/api/v1/apps/{app_id}", summary="Show one app", responses={404: {}})
-    async def show_app(caller: CallerOf, app_id: AppRef) -> AppDetailBody:
+    async def show_app(caller: AppReader, app_id: AppRef) -> AppDetailBody:
         async with central.store.read() as reader:
             app = await find_app(reader, app_id=app_id, query=AppQuery())
             profiles = await reader.profiles(app.id)
@@ -75,7 +79,7 @@ def apps_router(central: CentralParts) -> APIRouter:
         )
 
     @router.delete("/api/v1/apps/{app_id}", summary="Remove an app", status_code=204, responses={404: {}, 409: {}})
-    async def remove_one_app(caller: CallerOf, app_id: AppRef) -> Response:
+    async def remove_one_app(caller: Annotated[Caller, Depends(allowed("apps.remove"))], app_id: AppRef) -> Response:
         await remove_app(AppId(app_id), caller, store=central.store, clock=central.clock)
         return Response(status_code=204)
 

@@ -2,16 +2,19 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
 from homeport.central.parts import CentralParts
+from homeport.core.model.caller import Caller
 from homeport.core.parameters import as_value
 from homeport.errors import InvalidInput, Problem
 from homeport.fleet.apps import AppQuery
 from homeport.fleet.deploy import delete, deploy
+from homeport.fleet.overview import find_deployment
 from homeport.fleet.preview import DeploymentPlan, Plan, preview_delete, preview_deploy
 from homeport.fleet.resolve import DeployRequest, Target
+from homeport.fleet.scope import seen_by
 from homeport.serving.bodies import (
     Deploy,
     DeployedBody,
@@ -22,11 +25,13 @@ from homeport.serving.bodies import (
     PlannedParameter,
     RefusedNode,
 )
-from homeport.serving.callers import CallerOf
+from homeport.serving.callers import allowed, check_sites
 from homeport.serving.reading import DeploymentRef
 from homeport.vocabulary import NodeId, SiteName
 
 PlanOnly = Annotated[bool, Query(alias="plan", description="Answer what would happen, and change nothing.")]
+Deployer = Annotated[Caller, Depends(allowed("deployments.create"))]
+Deleter = Annotated[Caller, Depends(allowed("deployments.delete"))]
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"model": PlanBody, "description": "With `plan=true`: what would happen."},
     202: {"model": DeployedBody, "description": "Pushed to Git; the sites are told."},
@@ -45,9 +50,10 @@ def deployments_router(central: CentralParts) -> APIRouter:
         response_model=None,
         responses=_ANSWERS,
     )
-    async def deploy_app(caller: CallerOf, body: Deploy, plan: PlanOnly = False) -> Response:
+    async def deploy_app(caller: Deployer, body: Deploy, plan: PlanOnly = False) -> Response:
         """One commit for all sites. A deployment of the same name at a site is updated."""
         request = _request(body)
+        check_sites(caller, [target.site for target in request.targets])
         if plan:
             return _json(_plan_body(await preview_deploy(request, central.desk)), 200)
         done = await deploy(request, caller, central.desk)
@@ -66,8 +72,10 @@ def deployments_router(central: CentralParts) -> APIRouter:
         response_model=None,
         responses=_ANSWERS,
     )
-    async def delete_deployment(caller: CallerOf, deployment_id: DeploymentRef, plan: PlanOnly = False) -> Response:
+    async def delete_deployment(caller: Deleter, deployment_id: DeploymentRef, plan: PlanOnly = False) -> Response:
         """Removes its file from Git; the site then removes what runs."""
+        async with seen_by(caller, central.store).read() as reader:
+            deployment_id = (await find_deployment(reader, deployment_id)).id
         if plan:
             return _json(_plan_body(await preview_delete(deployment_id, central.desk)), 200)
         row, commit = await delete(deployment_id, caller, central.desk)

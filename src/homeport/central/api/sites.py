@@ -4,13 +4,14 @@ never calls them."""
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Depends, Path
 
 from homeport.central.link import welcome
 from homeport.central.parts import CentralParts
+from homeport.core.model.caller import Caller
 from homeport.ports import Moved, Outgoing, RemoveNode
 from homeport.serving.bodies import JoinedBody, JoinSite, ReportedBody, Reports
-from homeport.serving.callers import CallerOf
+from homeport.serving.callers import allowed
 from homeport.serving.reading import SSE_RESPONSES
 from homeport.serving.server import Stopping
 from homeport.serving.sse import EventStream, frame
@@ -23,13 +24,17 @@ def sites_router(central: CentralParts, stopping: Stopping) -> APIRouter:
     router = APIRouter(tags=["sites"])
 
     @router.put("/api/v1/sites/{site}", summary="Join, or join again after a restart")
-    async def join_site(caller: CallerOf, site: SiteRef, body: JoinSite) -> JoinedBody:
+    async def join_site(
+        caller: Annotated[Caller, Depends(allowed("sites.join"))], site: SiteRef, body: JoinSite
+    ) -> JoinedBody:
         """Makes the site known and gives it its folder in Git. Repeating it is harmless."""
         last = await welcome(central, SiteName(site), epoch=body.epoch, software_version=body.software_version)
         return JoinedBody(site=site, last_sequence=last)
 
     @router.post("/api/v1/sites/{site}/reports", summary="Report what happened at a site", responses={409: {}})
-    async def report_from_site(caller: CallerOf, site: SiteRef, body: Reports) -> ReportedBody:
+    async def report_from_site(
+        caller: Annotated[Caller, Depends(allowed("sites.report"))], site: SiteRef, body: Reports
+    ) -> ReportedBody:
         """In order, each once: repeats are harmless, a gap is refused. Durable when answered."""
         last = await central.intake.take(
             SiteName(site),
@@ -46,7 +51,9 @@ def sites_router(central: CentralParts, stopping: Stopping) -> APIRouter:
         response_class=EventStream,
         responses=SSE_RESPONSES,
     )
-    async def watch_repository(caller: CallerOf, site: SiteRef) -> EventStream:
+    async def watch_repository(
+        caller: Annotated[Caller, Depends(allowed("sites.watch"))], site: SiteRef
+    ) -> EventStream:
         return EventStream(_calls(central, SiteName(site)), stopping)
 
     return router

@@ -3,11 +3,24 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from homeport.vocabulary import SiteName
+
 
 class Role(StrEnum):
     VIEWER = "viewer"
     OPERATOR = "operator"
     ADMIN = "admin"
+
+
+class CallerKind(StrEnum):
+    """How we know who it is."""
+
+    LOCAL = "local"
+    """Somebody on this machine, or the product itself."""
+    TOKEN = "token"
+    MACHINE = "machine"
+    """A site or a client with a certificate. It has no role: it may do what machines do, for itself alone."""
+    ANONYMOUS = "anonymous"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +29,11 @@ class Caller:
     role: Role
     address: str = ""
     """Where the request came from; empty for work inside the process."""
+    sites: tuple[SiteName, ...] = ()
+    """The only sites it may see and change. Empty: every site."""
+    kind: CallerKind = CallerKind.LOCAL
+    key: str = ""
+    """What it is known by: a token's id or a machine's SPIFFE ID."""
 
 
 INTERNAL = Caller("homeport", Role.ADMIN)

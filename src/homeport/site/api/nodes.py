@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Depends, Path, Response
 
+from homeport.core.model.caller import Caller
 from homeport.ports import NodeReception
-from homeport.serving.callers import CallerOf
+from homeport.serving.callers import allowed
 from homeport.vocabulary import NodeId
 
 
@@ -19,7 +20,9 @@ def nodes_router(reception: NodeReception) -> APIRouter:
         response_class=Response,
         responses={404: {}},
     )
-    async def remove_node(caller: CallerOf, node_id: Annotated[str, Path(max_length=200)]) -> Response:
+    async def remove_node(
+        caller: Annotated[Caller, Depends(allowed("nodes.remove"))], node_id: Annotated[str, Path(max_length=200)]
+    ) -> Response:
         await reception.unregister(NodeId(node_id))
         return Response(status_code=204)
 

@@ -1,12 +1,13 @@
 """What the site would do next, and everything it would leave alone."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
+from homeport.core.model.caller import Caller
 from homeport.fleet.conductor import Conductor
 from homeport.serving.bodies import Body
-from homeport.serving.callers import CallerOf
+from homeport.serving.callers import allowed
 from homeport.vocabulary import Happening
 
 
@@ -39,7 +40,7 @@ def plan_router(conductor: Conductor) -> APIRouter:
     router = APIRouter(tags=["plan"])
 
     @router.get("/api/v1/plan", summary="What differs from what is wanted, and what would be done about it")
-    async def show_plan(caller: CallerOf) -> SitePlanBody:
+    async def show_plan(caller: Annotated[Caller, Depends(allowed("plan.read"))]) -> SitePlanBody:
         memory = conductor.memory
         moves = [
             MoveBody(
