@@ -13,10 +13,11 @@ from homeport.core.audit import Ends
 from homeport.core.model.access import ApiToken, AuditEntry, NewAudit, SecretRecord
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
-from homeport.core.model.identity import IdentityRecord, Issued, JoinToken, Standing, TrustBundle
+from homeport.core.model.identity import IdentityRecord, Issued, JoinToken, Peer, Standing, TrustBundle
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Capabilities, Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
+from homeport.core.secrets import SecretsThere
 from homeport.vocabulary import (
     AppId,
     Commit,
@@ -525,26 +526,34 @@ class SiteLink(Protocol):
 class NodeSession(Protocol):
     """The site's end of one Connect stream."""
 
-    async def send(self, message: ToNode) -> None: ...
+    async def send(self, message: ToNode) -> None:
+        """Raises PeerUnavailable when the node is gone."""
+        ...
+
     def __aiter__(self) -> AsyncIterator[FromNode]: ...
 
 
 class NodeReception(Protocol):
-    """The site's side of `homeport.v1.Nodes`, behind whichever link nodes come through."""
+    """The site's side of `homeport.v1.Nodes`, behind whichever link nodes come through.
+
+    `peer` is the machine that the link has authenticated; None for somebody in this process, or on this machine where
+    the link is open to it. A peer is believed for itself alone: every call raises NotAuthorized for another's node.
+    """
 
     heartbeat_seconds: float
     site: SiteName
 
-    async def register(self, info: NodeInfo) -> None: ...
-    async def beat(self, node_id: NodeId) -> None:
+    async def register(self, info: NodeInfo, peer: Peer | None = None) -> None: ...
+    async def beat(self, node_id: NodeId, peer: Peer | None = None) -> None:
         """Raises NotFound for a node that must register first."""
         ...
 
-    async def update(self, node_id: NodeId, capabilities: Capabilities) -> None: ...
-    async def unregister(self, node_id: NodeId) -> None: ...
-    async def list_nodes(self) -> Sequence[Node]: ...
-    async def converse(self, session: NodeSession) -> None:
-        """Talks with a connected node until its stream ends."""
+    async def update(self, node_id: NodeId, capabilities: Capabilities, peer: Peer | None = None) -> None: ...
+    async def unregister(self, node_id: NodeId, peer: Peer | None = None) -> None: ...
+    async def list_nodes(self, peer: Peer | None = None) -> Sequence[Node]: ...
+    async def converse(self, session: NodeSession, peer: Peer | None = None) -> None:
+        """Talks with a connected node until its stream ends. Who it is and whether it is accepted is asked again at
+        every message."""
         ...
 
 
@@ -562,7 +571,14 @@ class RemoveNode:
     node_id: NodeId
 
 
-FromCentral = Moved | RemoveNode
+@dataclass(frozen=True, slots=True)
+class SecretsChanged:
+    """Central has another secret for the site, which asks for it at once."""
+
+
+Request = RemoveNode | SecretsChanged
+"""What central asks of one site."""
+FromCentral = Moved | Request
 
 
 class CentralLink(Protocol):
@@ -583,6 +599,10 @@ class CentralLink(Protocol):
         `seen` says when each node was last heard; it is not queued, for the next call says it anew. An empty
         call is the site's own heartbeat.
         """
+        ...
+
+    async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
+        """The site's own secrets: all names, and the values of those whose version it does not know."""
         ...
 
     def watch(self, site: SiteName) -> AsyncIterator[FromCentral]:
@@ -617,7 +637,11 @@ class Authority(Protocol):
 
 
 class Vault(Protocol):
-    """Encrypts secrets at rest with a key that never leaves the machine."""
+    """Encrypts secrets at rest with a key that never leaves the machine.
+
+    Sealing secrets into Git will be another implementation of the same port: sealed for a site's public key by
+    whoever commits, opened by the site alone, with `context` as it is here.
+    """
 
     def seal(self, plain: bytes, *, context: str) -> bytes:
         """`context` (site and name, say) is authenticated: a sealed value cannot be passed off as another's."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from homeport.ports import FromCentral, Moved, RemoveNode
+from homeport.ports import FromCentral, Moved, Request
 from homeport.vocabulary import Commit, SiteName
 
 REQUESTS_MAX = 100
@@ -20,7 +20,7 @@ REQUESTS_MAX = 100
 class _Listener:
     site: SiteName
     rung: anyio.Event = field(default_factory=anyio.Event)
-    requests: deque[RemoveNode] = field(default_factory=lambda: deque(maxlen=REQUESTS_MAX))
+    requests: deque[Request] = field(default_factory=lambda: deque(maxlen=REQUESTS_MAX))
 
 
 class Calls:
@@ -36,7 +36,7 @@ class Calls:
         for listener in self._listeners:
             listener.rung.set()
 
-    def ask(self, site: SiteName, request: RemoveNode) -> bool:
+    def ask(self, site: SiteName, request: Request) -> bool:
         """Whether anybody of that site listens."""
         reached = [listener for listener in self._listeners if listener.site == site]
         for listener in reached:

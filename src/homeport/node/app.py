@@ -16,6 +16,7 @@ from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.detect import open_runtime
 from homeport.adapters.system import SystemClock
+from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.errors import PeerUnavailable
 from homeport.node.connection import Connection
 from homeport.node.engine import Engine
@@ -56,7 +57,7 @@ async def run_node(
     settings.data.mkdir(parents=True, exist_ok=True)
     status = Status(resolve_node_id(settings), homeport.__version__, runtime.name)
     async with AsyncExitStack() as stack:
-        journal = Journal(settings.data / "journal.sqlite3")
+        journal = Journal(settings.data / "journal.sqlite3", open_vault(settings.data / KEY_FILE))
         stack.callback(journal.close)
         metrics = NodeMetrics(registry)
         levels = metrics.watch(journal, status)

@@ -16,6 +16,7 @@ from homeport.core.model.instance import Failure
 from homeport.core.model.order import Order, Result
 from homeport.core.node.entry import Entry
 from homeport.core.node.orders import Verdict, judge
+from homeport.core.secrets import masked, secret_values
 from homeport.errors import EngineUnavailable, HomeportError, WorkFailed
 from homeport.node.drift import runs
 from homeport.node.journal import Journal
@@ -172,6 +173,9 @@ class Executor:
             # The end of this order's road: it must not take the other deployments' workers with it.
             log.exception("order failed by a fault of the node", extra={"deployment": order.deployment_id})
             failure = Failure(Code.INTERNAL, f"{type(error).__name__}: {error}")
+        if failure is not None:
+            # A program may have printed what it was given.
+            failure = replace(failure, message=masked(failure.message, secret_values(order.release)))
         await self._finish(entry, failure, trail)
         self._metrics.durations.labels(order.kind.value).observe(self._clock.monotonic() - started)
 

@@ -18,6 +18,7 @@ from homeport.core.model.order import Order, Result
 from homeport.core.node.entry import Entry, accepted, ended
 from homeport.errors import WorkFailed
 from homeport.node import rows
+from homeport.ports import Vault
 from homeport.vocabulary import DeploymentId
 
 
@@ -33,10 +34,12 @@ Write = Callable[[sqlite3.Connection, Pages], None]
 
 
 class Journal:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, vault: Vault | None = None) -> None:
+        """Without a vault an order that carries secrets is refused."""
         self._path = path
+        self._vault = vault
         self._connection = rows.connect(path)
-        self._pages = Pages(rows.load_entries(self._connection), rows.load_outbox(self._connection))
+        self._pages = Pages(rows.load_entries(self._connection, vault), rows.load_outbox(self._connection))
         self._waiting: list[_Waiting] = []
         self._is_writing = False
 
@@ -58,7 +61,7 @@ class Journal:
         def write(connection: sqlite3.Connection, pages: Pages) -> None:
             for order in orders:
                 entry = accepted(order, pages.entries.get(order.deployment_id))
-                rows.write_entry(connection, entry)
+                rows.write_entry(connection, entry, self._vault)
                 pages.entries[order.deployment_id] = entry
 
         await self._write(write)
@@ -71,7 +74,7 @@ class Journal:
             if entry.order.generation != result.generation:
                 return
             after = ended(entry, result, keeps_good=keeps_good)
-            rows.write_entry(connection, after)
+            rows.write_entry(connection, after, self._vault)
             pages.entries[result.deployment_id] = after
             pages.outbox[rows.insert_result(connection, result)] = result
 
@@ -133,9 +136,9 @@ class Journal:
             with self._connection:
                 for each in batch:
                     each.write(self._connection, draft)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, WorkFailed) as error:
             for each in batch:
-                each.error = rows.translated(error, self._path)
+                each.error = error if isinstance(error, WorkFailed) else rows.translated(error, self._path)
         else:
             self._pages = draft
 

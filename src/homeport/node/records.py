@@ -13,6 +13,7 @@ from homeport.vocabulary import DeploymentId, Digest, Generation, OrderKind, Pro
 
 
 def dump_release(release: Release) -> dict[str, Any]:
+    """Without the values of secrets, which `sealing` keeps beside it."""
     return {
         "deployment_id": release.deployment_id,
         "name": release.name,
@@ -28,6 +29,7 @@ def dump_release(release: Release) -> dict[str, Any]:
                 "wait": part.wait,
                 "timeout_seconds": part.timeout_seconds,
                 "extensions": part.extensions,
+                "secrets": dict(part.secrets),
             }
             for part in release.components
         ],
@@ -50,6 +52,7 @@ def load_release(body: dict[str, Any]) -> Release:
                 wait=part["wait"],
                 timeout_seconds=part["timeout_seconds"],
                 extensions=part["extensions"],
+                secrets=part.get("secrets", {}),
             )
             for part in body["components"]
         ),

@@ -1,14 +1,19 @@
 """The tables of the node's journal, and the only SQL of the node."""
 
 import json
+import logging
 import sqlite3
 from pathlib import Path
 
 from homeport.core.model.order import Result
 from homeport.core.node.entry import Entry
-from homeport.errors import Conflict, PermanentError, WorkFailed
+from homeport.errors import Conflict, InvalidInput, PermanentError, WorkFailed
 from homeport.node.records import dump_order, dump_release, dump_result, load_order, load_release, load_result
+from homeport.node.sealing import sealed_values, with_values
+from homeport.ports import Vault
 from homeport.vocabulary import Code, DeploymentId, OrderKind
+
+log = logging.getLogger("homeport.node")
 
 REMOVED_KEPT = 1000
 """Removed deployments are remembered, so that a late older order is refused; beyond so many, the oldest are not."""
@@ -26,6 +31,7 @@ CREATE TABLE IF NOT EXISTS deployment (
     components TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS outbox (sequence INTEGER PRIMARY KEY AUTOINCREMENT, result TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS secret (deployment TEXT PRIMARY KEY, sealed BLOB NOT NULL);
 """
 
 
@@ -68,18 +74,29 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def load_entries(connection: sqlite3.Connection) -> dict[DeploymentId, Entry]:
-    rows = connection.execute('SELECT id, "order", result, good, keeps_good, components FROM deployment ORDER BY id')
-    return {
-        DeploymentId(row[0]): Entry(
+def load_entries(connection: sqlite3.Connection, vault: Vault | None) -> dict[DeploymentId, Entry]:
+    """An entry whose secrets cannot be opened is passed over: the site then sends its order again, and a container
+    that runs correctly stays."""
+    rows = connection.execute(
+        'SELECT id, "order", result, good, keeps_good, components, sealed FROM deployment'
+        " LEFT JOIN secret ON secret.deployment = deployment.id ORDER BY id"
+    )
+    entries = {}
+    for row in rows:
+        entry = Entry(
             order=load_order(row[1]),
             result=None if row[2] is None else load_result(row[2]),
             good=None if row[3] is None else load_release(json.loads(row[3])),
             keeps_good=bool(row[4]),
             components=frozenset(json.loads(row[5])),
         )
-        for row in rows
-    }
+        try:
+            entries[DeploymentId(row[0])] = with_values(entry, row[6], vault)
+        except InvalidInput as error:
+            log.warning(
+                "secrets of an order are lost, the site is asked", extra={"deployment": row[0], "why": str(error)}
+            )
+    return entries
 
 
 def load_outbox(connection: sqlite3.Connection) -> dict[int, Result]:
@@ -95,7 +112,14 @@ def delete_results_until(connection: sqlite3.Connection, sequence: int) -> None:
     connection.execute("DELETE FROM outbox WHERE sequence <= ?", (sequence,))
 
 
-def write_entry(connection: sqlite3.Connection, entry: Entry) -> None:
+def write_entry(connection: sqlite3.Connection, entry: Entry, vault: Vault | None) -> None:
+    sealed = sealed_values(entry, vault)
+    if sealed is None:
+        connection.execute("DELETE FROM secret WHERE deployment = ?", (entry.order.deployment_id,))
+    else:
+        connection.execute(
+            "INSERT OR REPLACE INTO secret (deployment, sealed) VALUES (?, ?)", (entry.order.deployment_id, sealed)
+        )
     connection.execute(
         'INSERT OR REPLACE INTO deployment (id, generation, kind, outcome, "order", result, good, keeps_good,'
         " components) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -16,6 +16,7 @@ from anyio.to_thread import run_sync
 
 from homeport.core.model.deployment import ComponentSpec, Release
 from homeport.core.model.order import Order, Progress
+from homeport.core.secrets import lacking, masked
 from homeport.errors import WorkFailed
 from homeport.node import checking
 from homeport.node.news import Outlet
@@ -46,6 +47,8 @@ class Work:
         """Makes the release run, or raises WorkFailed. `leftovers` names components of earlier releases."""
         self._refuse_foreign(release)
         for spec in release.components:
+            _refuse_lacking(spec)
+        for spec in release.components:
             await self._prepare(order.generation, self.workload(release.deployment_id, spec))
         trail.has_changed = True
         for spec in release.components:
@@ -66,6 +69,7 @@ class Work:
         self, generation: Generation, deployment_id: DeploymentId, spec: ComponentSpec, why: str
     ) -> None:
         """Starts a component again. What was fetched before is tried first, for there may be no uplink."""
+        _refuse_lacking(spec)
         workload = self.workload(deployment_id, spec)
         try:
             await self._apply(workload, _ignore)
@@ -157,6 +161,7 @@ class Work:
                 )
                 return
             message = checks[0].message or f"waiting for {name} to be healthy"
+            message = masked(message, workload.spec.secret_values.values())
             self.tell(generation, workload.deployment_id, Step.CHECKING, name, message)
             await anyio.sleep(checking.poll_delay(polls))
             polls += 1
@@ -195,6 +200,13 @@ class Work:
                     Code.CREATE_FAILED, f"{name!r} cannot be the name of a folder on a node.", source=name
                 )
         return self._settings.data.joinpath("components", *names)
+
+
+def _refuse_lacking(spec: ComponentSpec) -> None:
+    names = lacking(spec)
+    if names:
+        message = f"The secret {names[0]}, which {spec.name} needs, did not come with the order."
+        raise WorkFailed(Code.SECRET_MISSING, message, source=spec.name)
 
 
 async def _discard(folder: Path) -> None:

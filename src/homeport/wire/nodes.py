@@ -123,6 +123,8 @@ def release_to_proto(release: Release) -> PbMessage:
                 wait=part.wait,
                 timeout_seconds=part.timeout_seconds,
                 extensions_json=json.dumps(part.extensions),
+                secrets=dict(part.secrets),
+                secret_values=dict(part.secret_values),
             )
             for part in release.components
         ],
@@ -145,6 +147,8 @@ def release_from_proto(message: PbMessage) -> Release:
                 wait=part.wait,
                 timeout_seconds=part.timeout_seconds,
                 extensions=json.loads(part.extensions_json or "{}"),
+                secrets=dict(part.secrets),
+                secret_values=dict(part.secret_values),
             )
             for part in message.components
         ),

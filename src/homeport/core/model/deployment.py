@@ -22,23 +22,29 @@ class ComponentSpec:
     wait: bool = True
     timeout_seconds: float = 300.0
     extensions: Mapping[str, Any] = field(default_factory=dict)
+    secrets: Mapping[str, int] = field(default_factory=dict)
+    """Name and version of each secret that the environment refers to; filled in by the site."""
+    secret_values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Their values, by name: only between a site and its node, and never shown."""
 
     @property
     def digest(self) -> Digest:
         """Equal digests mean that a running component can stay as it is.
 
-        How long to wait for it is no part of what runs, so `wait` and `timeout_seconds` are left out.
+        How long to wait for it is no part of what runs, so `wait` and `timeout_seconds` are left out. A secret
+        counts by its version: the digest is a label that many can read.
         """
-        return digest_of(
-            {
-                "name": self.name,
-                "type": self.type.value,
-                "repository": self.repository,
-                "revision": self.revision,
-                "environment": dict(self.environment),
-                "extensions": self.extensions,
-            }
-        )
+        content: dict[str, Any] = {
+            "name": self.name,
+            "type": self.type.value,
+            "repository": self.repository,
+            "revision": self.revision,
+            "environment": dict(self.environment),
+            "extensions": self.extensions,
+        }
+        if self.secrets:
+            content["secrets"] = dict(self.secrets)
+        return digest_of(content)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,8 +124,22 @@ class ListNodesResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ...) -> None: ...
 
 class Component(_message.Message):
-    __slots__ = ("name", "type", "repository", "revision", "environment", "wait", "timeout_seconds", "extensions_json")
+    __slots__ = ("name", "type", "repository", "revision", "environment", "wait", "timeout_seconds", "extensions_json", "secrets", "secret_values")
     class EnvironmentEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class SecretsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class SecretValuesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -140,6 +154,8 @@ class Component(_message.Message):
     WAIT_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     EXTENSIONS_JSON_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    SECRET_VALUES_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: str
     repository: str
@@ -148,7 +164,9 @@ class Component(_message.Message):
     wait: bool
     timeout_seconds: float
     extensions_json: str
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., repository: _Optional[str] = ..., revision: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., wait: _Optional[bool] = ..., timeout_seconds: _Optional[float] = ..., extensions_json: _Optional[str] = ...) -> None: ...
+    secrets: _containers.ScalarMap[str, int]
+    secret_values: _containers.ScalarMap[str, str]
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., repository: _Optional[str] = ..., revision: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., wait: _Optional[bool] = ..., timeout_seconds: _Optional[float] = ..., extensions_json: _Optional[str] = ..., secrets: _Optional[_Mapping[str, int]] = ..., secret_values: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Release(_message.Message):
     __slots__ = ("deployment_id", "name", "revision", "app_version", "components")
