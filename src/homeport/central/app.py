@@ -24,7 +24,7 @@ from homeport.central.parts import CentralParts, Contact
 from homeport.central.reception import FleetReception
 from homeport.central.registries import app_trees
 from homeport.central.settings import CentralSettings
-from homeport.fleet.audit import Auditor
+from homeport.fleet.audit import open_auditor
 from homeport.fleet.calls import Calls
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
@@ -34,6 +34,7 @@ from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.server import Stopping, bind, http_server
+from homeport.serving.trail import audit_router
 from homeport.serving.web import build_web
 from homeport.serving.webhooks import webhooks_router
 
@@ -100,7 +101,7 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
         intake=Intake(store, index, clock),
         open_tree=app_trees(settings.data / "scratch"),
         contact=Contact(),
-        auditor=Auditor(store, clock),
+        auditor=await stack.enter_async_context(open_auditor(store, clock)),
     )
 
 
@@ -118,8 +119,10 @@ def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
             sites_router(central, stopping),
             nodes_router(central),
             webhooks_router(central.git),
+            audit_router(central.store),
         ],
         metrics=metrics,
+        auditor=central.auditor,
         guards=GuardSettings(
             allowed_hosts=settings.allowed_hosts,
             body_bytes_max_by_path={

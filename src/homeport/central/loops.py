@@ -17,6 +17,7 @@ log = structlog.get_logger("homeport.central")
 
 RETRY_SECONDS = 2.0
 TRIM_SECONDS = 60.0
+AUDIT_SECONDS = 5.0
 
 
 async def run_loops(central: CentralParts) -> None:
@@ -26,6 +27,8 @@ async def run_loops(central: CentralParts) -> None:
         tasks.start_soon(every, "silence", settings.sweep_seconds, silence.sweep)
         tasks.start_soon(every, "markers", settings.sweep_seconds, lambda: mark_sites(central))
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(central))
+        tasks.start_soon(every, "audit", AUDIT_SECONDS, central.auditor.settle)
+        tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: central.auditor.trim(settings.audit_days))
 
 
 async def follow(central: CentralParts) -> None:

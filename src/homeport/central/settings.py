@@ -29,8 +29,12 @@ class CentralSettings:
     """How often silence is measured."""
     events_max: int = 1_000_000
     """How many events the log keeps: some months of a large fleet, below a gigabyte."""
+    audit_days: int = 400
+    """How long the audit trail is kept: a year, and a month to look back on it."""
 
     def __post_init__(self) -> None:
+        if self.audit_days < 1:
+            raise InvalidInput(problems=[Problem("audit_days", "must be at least one day")])
         if self.poll_seconds <= 0 or self.sweep_seconds <= 0 or self.site_silence_seconds <= 0:
             raise InvalidInput(problems=[Problem("poll_seconds", "and all other periods must be above zero")])
 

@@ -1,5 +1,6 @@
 """How much of the audit trail a stranger may fill: long names are cut, floods of refusals become counts."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -12,6 +13,8 @@ FOLD_SECONDS: Final = 60.0
 FOLDS_MAX: Final = 100
 """How many different refusals are told apart within one window; all others become one line per action."""
 SEVERAL: Final = "several"
+_TOKEN: Final = re.compile(r"hpj?_[A-Za-z0-9_-]{8,}")
+"""Somebody who puts a token where a name belongs must not find it in the trail."""
 
 
 def cleaned(entry: NewAudit) -> NewAudit:
@@ -26,6 +29,7 @@ def cleaned(entry: NewAudit) -> NewAudit:
 
 
 def _text(given: str) -> str:
+    given = _TOKEN.sub("[a token]", given)
     kept = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in given[:TEXT_MAX])
     return kept if len(given) <= TEXT_MAX else kept[: TEXT_MAX - 1] + "…"
 

@@ -5,9 +5,10 @@ different, for a stranger decides how many there are: the first is written at on
 written as one entry when their time is over.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import anyio
@@ -23,7 +24,23 @@ WAITING_MAX: Final = 1000
 """How many entries may wait for the disk before those who ask have to wait as well."""
 BATCH_MAX: Final = 200
 
+SETTLE_SECONDS: Final = 2.0
+
 log = structlog.get_logger("homeport.audit")
+
+
+@asynccontextmanager
+async def open_auditor(store: Store, clock: Clock) -> AsyncIterator["Auditor"]:
+    """What was counted and not yet written is written on leaving."""
+    auditor = Auditor(store, clock)
+    try:
+        yield auditor
+    finally:
+        with anyio.move_on_after(SETTLE_SECONDS, shield=True):
+            try:
+                await auditor.settle(all_of_it=True)
+            except HomeportError as error:
+                log.warning("counted refusals could not be written", why=str(error))
 
 
 @dataclass(slots=True, eq=False)
@@ -86,10 +103,15 @@ class Auditor:
             return
         await self._write(entry)
 
-    async def settle(self) -> None:
+    async def settle(self, *, all_of_it: bool = False) -> None:
         """Writes what has been counted and whose time is over. A loop calls it, and the end of the role."""
-        for entry in self._folds.due(self._clock.now()):
+        for entry in self._folds.due(self._clock.now(), all_of_them=all_of_it):
             await self._write(entry)
+
+    async def trim(self, days: int) -> None:
+        """Forgets what is older; the rest still verifies."""
+        before = self._clock.now() - timedelta(days=days)
+        await self._store.write(lambda tx: tx.trim_audit(before))
 
     async def _write(self, entry: NewAudit) -> None:
         waiting = _Waiting(entry)

@@ -9,6 +9,8 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
 from homeport import __version__
+from homeport.fleet.audit import Auditor
+from homeport.serving.auditing import Auditing
 from homeport.serving.bodies import ProblemBody
 from homeport.serving.docs import docs_router
 from homeport.serving.guards import Guard, GuardSettings
@@ -32,7 +34,13 @@ _SAYS: Final = {
 
 
 def build_web(
-    *, role: str, description: str, routers: Sequence[APIRouter], metrics: Metrics, guards: GuardSettings
+    *,
+    role: str,
+    description: str,
+    routers: Sequence[APIRouter],
+    metrics: Metrics,
+    guards: GuardSettings,
+    auditor: Auditor | None = None,
 ) -> FastAPI:
     app = FastAPI(
         title=f"Homeport {role}",
@@ -50,6 +58,8 @@ def build_web(
     app.include_router(docs_router())
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     app.add_middleware(Guard, settings=guards, on_answer=metrics.answered)
+    if auditor is not None:
+        app.add_middleware(Auditing, auditor=auditor)
     return app
 
 

@@ -12,7 +12,7 @@ from homeport.adapters.link.central_http import open_central_link
 from homeport.adapters.link.grpc_site import serve_nodes
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
-from homeport.fleet.audit import Auditor
+from homeport.fleet.audit import open_auditor
 from homeport.fleet.conductor import Conductor
 from homeport.fleet.memory import recall
 from homeport.fleet.outbox import epoch_of
@@ -23,6 +23,7 @@ from homeport.serving.guards import GuardSettings
 from homeport.serving.health import Metrics, health_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.server import Stopping, bind, http_server
+from homeport.serving.trail import audit_router
 from homeport.serving.web import build_web
 from homeport.serving.webhooks import webhooks_router
 from homeport.site.api.nodes import nodes_router
@@ -94,7 +95,7 @@ async def _parts(settings: SiteSettings, central: CentralLink | None, stack: Asy
         sessions=sessions,
         reception=Reception(conductor, sessions, heartbeat_seconds=settings.heartbeat_seconds),
         contact=Contact(has_central=central is not None),
-        auditor=Auditor(store, clock),
+        auditor=await stack.enter_async_context(open_auditor(store, clock)),
         central=central,
         epoch=await epoch_of(store, RandomIds()),
     )
@@ -112,7 +113,9 @@ def _web(site: SiteParts, stopping: Stopping) -> FastAPI:
             nodes_router(site.reception),
             plan_router(site.conductor),
             webhooks_router(site.git),
+            audit_router(site.store),
         ],
         metrics=metrics,
+        auditor=site.auditor,
         guards=GuardSettings(),
     )

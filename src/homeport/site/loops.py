@@ -17,6 +17,7 @@ from homeport.site.parts import SiteParts
 log = structlog.get_logger(__name__)
 
 TRIM_SECONDS = 60.0
+AUDIT_SECONDS = 5.0
 
 
 async def run_loops(site: SiteParts) -> None:
@@ -26,6 +27,8 @@ async def run_loops(site: SiteParts) -> None:
         tasks.start_soon(site.sessions.digest_news, conductor.take)
         tasks.start_soon(every, "sweep", settings.sweep_seconds, conductor.sweep)
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(site.store, settings.events_max))
+        tasks.start_soon(every, "audit", AUDIT_SECONDS, site.auditor.settle)
+        tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: site.auditor.trim(settings.audit_days))
         if site.central is not None:
             tasks.start_soon(_forward, site, site.central)
             tasks.start_soon(_listen, site, site.central)

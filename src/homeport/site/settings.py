@@ -38,8 +38,12 @@ class SiteSettings:
     """How often central hears from the site when there is nothing to report."""
     events_max: int = 100_000
     """How many events the log keeps."""
+    audit_days: int = 400
+    """How long the audit trail is kept: a year, and a month to look back on it."""
 
     def __post_init__(self) -> None:
+        if self.audit_days < 1:
+            raise InvalidInput(problems=[Problem("audit_days", "must be at least one day")])
         if not re.match(SITE_NAME_PATTERN, self.name):
             raise InvalidInput(
                 problems=[

@@ -90,6 +90,11 @@ def _values(item: AuditEntry) -> dict[str, Any]:
 
 
 def _entry(row: Row[Any]) -> AuditEntry:
+    """Whatever somebody wrote into the table past us is read too, for `verify` to find it."""
+    try:
+        result, detail = AuditResult(row.result), from_json(row.detail)
+    except ValueError:
+        result, detail = AuditResult.FAILED, {"unreadable": True}
     entry = NewAudit(
         at=row.at,
         actor=row.actor,
@@ -97,7 +102,7 @@ def _entry(row: Row[Any]) -> AuditEntry:
         address=row.address,
         action=row.action,
         target=row.target,
-        result=AuditResult(row.result),
-        detail=from_json(row.detail),
+        result=result,
+        detail=detail,
     )
     return AuditEntry(row.position, entry, row.previous, row.hash)
