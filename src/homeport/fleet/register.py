@@ -1,0 +1,172 @@
+"""The register of identities: what one transaction reads, decides and writes when a machine joins or is renewed.
+
+Signing happens inside the transaction (it is quick and touches no network), so that a request that cannot be signed
+uses up no token and leaves no line behind.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from homeport.core.identity import joining
+from homeport.core.identity.admission import Verdict, decide, renewal_refusal
+from homeport.core.model.identity import IdentityKind, IdentityRecord, Issued, JoinToken, Standing
+from homeport.errors import NotFound, Refused
+from homeport.fleet.realm import Realm
+from homeport.ports import Authority, Transaction
+
+PREFIX: Final = joining.JOIN_PREFIX
+PENDING_MAX: Final = 200
+"""Requests that wait for a person. Asking is open to strangers, so there is an end to it."""
+NEW_TOKEN: Final = "Make a new one:  homeport sites join-command NAME  or  homeport nodes join-command SITE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """What a machine sends to join."""
+
+    name: str
+    csr: bytes
+    authority_csr: bytes | None = None
+    """Of a site: the request for the intermediate that will vouch for its nodes."""
+    token: str | None = None
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What the machine gets. `authority` is a site's intermediate."""
+
+    record: IdentityRecord
+    svid: Issued
+    authority: Issued | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Register:
+    realm: Realm
+    authority: Callable[[], Authority]
+    """Asked each time: a site's intermediate is renewed while the site runs."""
+    spki_of: Callable[[bytes], str]
+
+    async def admit(
+        self, tx: Transaction, application: Application, now: datetime, *, word_of: str = ""
+    ) -> Grant | None:
+        """None: it waits. `word_of` is the administrator at whose word it is let in without a token."""
+        spki = self.spki_of(application.csr)
+        known = await tx.identity(self.realm.id_of(application.name))
+        token = None
+        if application.token is not None and not _is_member(known, spki):
+            token = await self._redeem(tx, application, now)
+        verdict = decide(known, spki, name=application.name, invited=token is not None or bool(word_of))
+        record = self._fresh(application, spki, now)
+        if verdict is Verdict.WAIT:
+            await self._keep_waiting(tx, record, application.authority_csr)
+            return None
+        decided_by = f"join token {token.id}" if token else word_of or (known.decided_by if known else "")
+        record = replace(record, standing=Standing.ACCEPTED, decided_at=now, decided_by=decided_by)
+        return await self.grant(tx, record, application.authority_csr, now)
+
+    async def grant(
+        self, tx: Transaction, record: IdentityRecord, authority_csr: bytes | None, now: datetime
+    ) -> Grant:
+        """Signs for an accepted record and, for a site that asks for it, its intermediate."""
+        svid = await self._sign(tx, record, now)
+        authority = None
+        if authority_csr is not None:
+            authority = await self._sign(tx, self._beside(record, authority_csr), now)
+        return Grant(record, svid, authority)
+
+    async def renew(self, tx: Transaction, spiffe_id: str, csr: bytes, now: datetime) -> Grant:
+        known = await tx.identity(spiffe_id)
+        refusal = renewal_refusal(known, self.spki_of(csr), name=known.name if known else spiffe_id)
+        if refusal is not None or known is None:
+            raise Refused(refusal, hint=NEW_TOKEN)
+        record = replace(known, csr=csr)
+        return Grant(record, await self._sign(tx, record, now))
+
+    async def settle(
+        self, tx: Transaction, name: str, standing: Standing, now: datetime, *, decided_by: str
+    ) -> IdentityRecord:
+        """A person's decision about a machine and, of a site, its intermediate."""
+        known = await tx.identity(self.realm.id_of(name))
+        if known is None:
+            raise NotFound(f'Nobody called "{name}" has joined or asks to.', hint="See  homeport identity list")
+        if standing is Standing.ACCEPTED and known.standing is Standing.REMOVED:
+            raise Refused(f'"{name}" was removed; it has to ask again.', hint=NEW_TOKEN)
+        decided = replace(known, standing=standing, decided_at=now, decided_by=decided_by)
+        await tx.put_identity(decided)
+        beside = await self._beside_of(tx, known)
+        if beside is not None:
+            await tx.put_identity(replace(beside, standing=standing, decided_at=now, decided_by=decided_by))
+        return decided
+
+    async def authority_csr_of(self, tx: Transaction, record: IdentityRecord) -> bytes | None:
+        beside = await self._beside_of(tx, record)
+        return None if beside is None else beside.csr
+
+    async def _redeem(self, tx: Transaction, application: Application, now: datetime) -> JoinToken:
+        """Uses the token up, in the same transaction as what it is used for."""
+        token_id, secret_hash = joining.split(application.token or "", PREFIX)
+        token = await tx.join_token(token_id)
+        if token is None:
+            raise Refused("This join token is not known here.", hint=NEW_TOKEN)
+        refusal = joining.refusal(token, secret_hash, now) or self.realm.mismatch(token, application.name)
+        if refusal is not None:
+            raise Refused(refusal, hint=NEW_TOKEN)
+        if not await tx.use_join_token(token.id, by=self.realm.id_of(application.name), at=now):
+            raise Refused("This join token has been used already.", hint=NEW_TOKEN)
+        return token
+
+    async def _keep_waiting(self, tx: Transaction, record: IdentityRecord, authority_csr: bytes | None) -> None:
+        waiting = {pending.spiffe_id for pending in await tx.identities(Standing.PENDING)}
+        if record.spiffe_id not in waiting and len(waiting) >= PENDING_MAX:
+            raise Refused("Too many machines wait for approval already.", hint="Join with a token instead.")
+        await tx.put_identity(record)
+        if authority_csr is not None:
+            await tx.put_identity(self._beside(record, authority_csr))
+
+    def _fresh(self, application: Application, spki: str, now: datetime) -> IdentityRecord:
+        return IdentityRecord(
+            spiffe_id=self.realm.id_of(application.name),
+            kind=self.realm.kind,
+            name=application.name,
+            site=self.realm.site_of(application.name),
+            spki=spki,
+            standing=Standing.PENDING,
+            csr=application.csr,
+            not_after=None,
+            address=application.address,
+            requested_at=now,
+            decided_at=None,
+            decided_by="",
+        )
+
+    def _beside(self, record: IdentityRecord, csr: bytes) -> IdentityRecord:
+        """The line of a site's intermediate, which shares the site's fate."""
+        spiffe_id = self.realm.authority_id_of(record.name)
+        kind = IdentityKind.SITE_AUTHORITY
+        return replace(record, spiffe_id=spiffe_id, kind=kind, spki=self.spki_of(csr), csr=csr)
+
+    async def _beside_of(self, tx: Transaction, record: IdentityRecord) -> IdentityRecord | None:
+        if record.kind is not IdentityKind.CLIENT or record.site is None:
+            return None
+        return await tx.identity(self.realm.authority_id_of(record.name))
+
+    async def _sign(self, tx: Transaction, record: IdentityRecord, now: datetime) -> Issued:
+        assert record.csr is not None, "only a request can be signed"
+        if record.kind is IdentityKind.SITE_AUTHORITY:
+            seconds = self.realm.intermediate_seconds
+            issued = self.authority().issue_intermediate(
+                record.csr, spiffe_id=record.spiffe_id, lifetime_seconds=seconds, now=now
+            )
+        else:
+            seconds = self.realm.svid_seconds
+            issued = self.authority().issue(record.csr, spiffe_id=record.spiffe_id, lifetime_seconds=seconds, now=now)
+        await tx.put_identity(replace(record, not_after=issued.not_after))
+        return issued
+
+
+def _is_member(known: IdentityRecord | None, spki: str) -> bool:
+    return known is not None and known.standing is Standing.ACCEPTED and known.spki == spki

@@ -1,0 +1,190 @@
+"""Where machines join and are renewed, at central (sites) and at a site (its nodes), and where people decide about
+them. Joining is open, for whoever asks has no identity yet: the join token or the proof of a key is in the body.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Path
+from pydantic import Field
+
+from homeport.core.model.caller import Caller
+from homeport.core.model.identity import IdentityRecord
+from homeport.fleet.enrolment import Registrar
+from homeport.fleet.register import Application, Grant
+from homeport.serving.bodies import Body, NodeIdText
+from homeport.serving.callers import allowed
+
+Pem = Annotated[str, Field(min_length=1, max_length=16_384)]
+Name = Annotated[str, Path(max_length=200, description="A site's or client's name, or a node's id.")]
+
+
+class Reach(Body):
+    """How a site is reached by its nodes, as the site itself says."""
+
+    nodes: str = Field(max_length=300, description="HOST:PORT that nodes dial.")
+    api: str = Field(max_length=300, description="The URL of the site's own API.")
+    pin: str = Field(max_length=100, description="The key of that API, as `sha256:` and hex.")
+
+
+class Enrol(Body):
+    name: NodeIdText
+    csr: Pem
+    authority_csr: Pem | None = Field(default=None, description="Of a site: for the intermediate of its nodes.")
+    token: str | None = Field(default=None, max_length=300)
+    reach: Reach | None = None
+
+
+class Renew(Body):
+    spiffe_id: str = Field(max_length=2048)
+    csr: Pem
+    reach: Reach | None = None
+
+
+class EnrolledBody(Body):
+    id: str = Field(description="Ask for this one while it is pending: the hash of the key.")
+    standing: Literal["pending", "accepted"]
+    domain: str
+    wfm: str
+    spiffe_id: str | None = None
+    chain: str | None = Field(default=None, description="PEM, leaf first.")
+    authority_chain: str | None = None
+    bundle: dict[str, Any] | None = Field(default=None, description="A SPIFFE trust bundle.")
+
+
+class IdentityBody(Body):
+    spiffe_id: str
+    kind: str
+    name: str
+    site: str | None
+    standing: str
+    key: str
+    not_after: datetime | None
+    address: str
+    requested_at: datetime
+    decided_at: datetime | None
+    decided_by: str
+
+
+class IdentitiesBody(Body):
+    identities: list[IdentityBody]
+
+
+class InvitationBody(Body):
+    token: str = Field(description="Shown once.")
+    expires_at: datetime
+    pin: str | None = Field(description="The key to expect at `api`; null where there is no TLS.")
+    api: str | None = Field(description="Where to join, as far as it is known here.")
+    nodes: str | None = Field(default=None, description="HOST:PORT that the node dials once it has joined.")
+    git_url: str | None = None
+
+
+class Invite(Body):
+    lifetime_seconds: float = Field(default=3600.0, ge=1.0, le=30 * 86_400.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What the routes need of the role they are in."""
+
+    registrar: Registrar
+    bundle: Callable[[], bytes]
+    spki_of: Callable[[bytes], str]
+    on_reach: Callable[[str, Reach], None] = lambda name, reach: None
+    on_removed: Callable[[IdentityRecord], None] = lambda record: None
+
+    def answer(self, grant: Grant | None, key: str) -> EnrolledBody:
+        realm = self.registrar.realm
+        if grant is None:
+            return EnrolledBody(id=key, standing="pending", domain=realm.domain, wfm=realm.wfm)
+        return EnrolledBody(
+            id=key,
+            standing="accepted",
+            domain=realm.domain,
+            wfm=realm.wfm,
+            spiffe_id=grant.record.spiffe_id,
+            chain=grant.svid.chain.decode(),
+            authority_chain=None if grant.authority is None else grant.authority.chain.decode(),
+            bundle=json.loads(self.bundle()),
+        )
+
+
+def enrolment_router(desk: Desk) -> APIRouter:
+    router = APIRouter(tags=["joining"])
+    anybody = Annotated[Caller, Depends(allowed("enrolment.join"))]
+
+    @router.post("/api/v1/enrolments", summary="Join with a token, or ask to be approved", responses={409: {}})
+    async def enrol(caller: anybody, body: Enrol) -> EnrolledBody:
+        """The key stays with the machine; the name in the certificate is decided here."""
+        csr = body.csr.encode()
+        key = desk.spki_of(csr)
+        application = Application(
+            name=body.name,
+            csr=csr,
+            authority_csr=None if body.authority_csr is None else body.authority_csr.encode(),
+            token=body.token,
+            address=caller.address,
+        )
+        grant = await desk.registrar.enrol(application)
+        if grant is not None and body.reach is not None:
+            desk.on_reach(body.name, body.reach)
+        return desk.answer(grant, key)
+
+    @router.get("/api/v1/enrolments/{key}", summary="What became of a request to join", responses={404: {}})
+    async def enrolment_outcome(caller: anybody, key: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> EnrolledBody:
+        return desk.answer(await desk.registrar.outcome(key), key)
+
+    @router.post("/api/v1/identity/renew", summary="Renew a certificate by proof of its key")
+    async def renew_identity(caller: anybody, body: Renew) -> EnrolledBody:
+        """Also after the last certificate has ended: who holds the known key heals without a person."""
+        csr = body.csr.encode()
+        grant = await desk.registrar.renew(body.spiffe_id, csr, address=caller.address)
+        if body.reach is not None:
+            desk.on_reach(grant.record.name, body.reach)
+        return desk.answer(grant, grant.record.spki)
+
+    return router
+
+
+def identities_router(desk: Desk) -> APIRouter:
+    router = APIRouter(tags=["identities"])
+
+    @router.get("/api/v1/identities", summary="Who has joined, who asks to, who was removed")
+    async def list_identities(caller: Annotated[Caller, Depends(allowed("identity.read"))]) -> IdentitiesBody:
+        return IdentitiesBody(identities=[_shown(record) for record in await desk.registrar.identities()])
+
+    @router.post("/api/v1/identities/{name}/approve", summary="Let a waiting machine in", responses={404: {}})
+    async def approve_identity(
+        caller: Annotated[Caller, Depends(allowed("identity.approve"))], name: Name
+    ) -> IdentityBody:
+        return _shown(await desk.registrar.approve(name, caller))
+
+    @router.delete("/api/v1/identities/{name}", summary="Send a machine away, at once", responses={404: {}})
+    async def remove_identity(
+        caller: Annotated[Caller, Depends(allowed("identity.remove"))], name: Name
+    ) -> IdentityBody:
+        """What it runs goes on; nothing of it is believed any more. A waiting machine is denied."""
+        removed = await desk.registrar.remove(name, caller)
+        desk.on_removed(removed)
+        return _shown(removed)
+
+    return router
+
+
+def _shown(record: IdentityRecord) -> IdentityBody:
+    return IdentityBody(
+        spiffe_id=record.spiffe_id,
+        kind=record.kind.value,
+        name=record.name,
+        site=record.site,
+        standing=record.standing.value,
+        key=f"sha256:{record.spki}",
+        not_after=record.not_after,
+        address=record.address,
+        requested_at=record.requested_at,
+        decided_at=record.decided_at,
+        decided_by=record.decided_by,
+    )
