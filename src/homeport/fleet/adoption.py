@@ -53,7 +53,7 @@ def wanted_row(
     before: Deployment | None, desired: Desired, commit: Commit, *, author: str, now: datetime
 ) -> Deployment:
     """The row of a deployment whose file is in Git. One that returns after DELETED begins anew."""
-    returns = before is not None and before.archived_at is not None
+    returns = before is not None and before.state is State.DELETED
     return Deployment(
         id=desired.id,
         site=desired.site,

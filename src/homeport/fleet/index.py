@@ -21,9 +21,10 @@ from homeport.core.model.deployment import Desired, digest_of_bytes
 from homeport.core.model.event import Deployment, NewEvent, Site
 from homeport.core.model.report import FileProblem
 from homeport.errors import Conflict
+from homeport.fleet.adoption import problem_text, wanted_row
 from homeport.fleet.snapshot import FILE_SIZE_MAX, BrokenSource, Snapshot, read_snapshot, site_folder
 from homeport.ports import Clock, DeploymentFilter, GitSource, Reader, Store, Transaction, TreeFile
-from homeport.vocabulary import SITE_NAME_PATTERN, Commit, DeploymentId, EventKind, SiteName, State
+from homeport.vocabulary import SITE_NAME_PATTERN, Commit, DeploymentId, EventKind, SiteName
 
 INDEXED: Final = "indexed_commit"
 ROOT: Final = "deployments"
@@ -155,38 +156,12 @@ class _Update:
                 message = f"{desired.path}: the id is already used at site {before.site}; nothing has changed"
                 events.append(self._event(EventKind.SITE_PROBLEM, message, site, path=desired.path))
                 continue
-            row = self._row(desired, before)
+            row = wanted_row(before, desired, self.commit, author=self.author, now=self.now)
             rows.append(row)
             kind = EventKind.DEPLOYMENT_CREATED if before is None else EventKind.DEPLOYMENT_CHANGED
             verb = "is wanted" if before is None else "changes"
             message = f"{row.name} {row.app_version} {verb} at {site}, commit {self.commit[:8]} by {self.author}"
             events.append(self._deployment_event(kind, row, message))
-
-    def _row(self, desired: Desired, before: Deployment | None) -> Deployment:
-        """A file that returns after its deployment was deleted begins anew; what is wanted says nothing yet of
-        what runs, so any other state stays."""
-        returns = before is not None and before.state is State.DELETED
-        return Deployment(
-            id=desired.id,
-            site=desired.site,
-            name=desired.name,
-            margo_app_id=desired.margo_app_id,
-            app_name=desired.app_name,
-            app_category=desired.app_category,
-            app_version=desired.app_version,
-            profile_id=desired.profile_id,
-            profile_type=desired.profile_type.value,
-            parameters=desired.parameters,
-            revision=desired.revision,
-            commit=self.commit,
-            rollout_id=desired.rollout_id,
-            wanted=True,
-            state=State.PENDING if before is None or returns else before.state,
-            version=1 if before is None else before.version + 1,
-            created_at=self.now if before is None else before.created_at,
-            updated_at=self.now,
-            created_by=self.author if before is None else before.created_by,
-        )
 
     def _complain(
         self,
@@ -201,8 +176,7 @@ class _Update:
         for problem in problems:
             first.setdefault(problem.path, problem)
         for problem in first.values():
-            line = f":{problem.line}" if problem.line else ""
-            message = f"{problem.path}{line}  {problem.message}"
+            message = problem_text(problem)
             before = present.get(problem.deployment_id) if problem.deployment_id else None
             if before is not None and before.site == site and before.problem != message:
                 rows.append(replace(before, problem=message, version=before.version + 1, updated_at=self.now))
