@@ -1,0 +1,61 @@
+"""TLS contexts as every link of ours uses them, and the chain that the TLS layer has verified."""
+
+import ssl
+from collections.abc import Iterable
+from typing import Any, Final
+
+from cryptography import x509
+
+NO_CHECK_TIME: Final = 0x200000
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which `ssl` has no name for: dates are judged by `core.identity.rules`."""
+
+_ENCODING_DER: Final = 2
+
+
+def bare_server() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.num_tickets = 0  # no resumption: it would prolong what a full handshake proved
+    return _strict(context)
+
+
+def bare_client() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # identity is the SPIFFE ID, which is checked after the handshake
+    return _strict(context)
+
+
+def _strict(context: ssl.SSLContext) -> ssl.SSLContext:
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.verify_flags |= ssl.VerifyFlags(NO_CHECK_TIME)
+    return context
+
+
+def add_anchors(context: ssl.SSLContext, anchors: Iterable[bytes]) -> None:
+    """Adds to what the context trusts; it never forgets. An anchor that is no root may end a chain as well."""
+    for der in anchors:
+        certificate = x509.load_der_x509_certificate(der)
+        if certificate.subject != certificate.issuer:
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(cadata=der)
+
+
+def verified_chain(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> list[bytes] | None:
+    """The chain that OpenSSL has verified, DER, leaf first; None when the other side showed no certificate.
+
+    Python has a public call for this from 3.13 on; until then the private one below it is the only way to learn which
+    anchor a certificate led to. Nothing else touches it.
+    """
+    if ssl_object.getpeercert(binary_form=True) is None:
+        return None
+    return _chain(ssl_object, "get_verified_chain")
+
+
+def presented_chain(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> list[bytes]:
+    """What the other side sent, verified by nobody."""
+    return _chain(ssl_object, "get_unverified_chain")
+
+
+def _chain(ssl_object: Any, call: str) -> list[bytes]:
+    public = getattr(ssl_object, call, None)
+    found = public() if public is not None else getattr(ssl_object._sslobj, call)()
+    return [each if isinstance(each, bytes) else each.public_bytes(_ENCODING_DER) for each in found or ()]

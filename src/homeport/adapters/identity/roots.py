@@ -1,0 +1,114 @@
+"""The roots of central's authority on disk, and the one file that says what they are for.
+
+`authority.json` is replaced whole, and only after the keys and certificates that it names are on the disk. So a crash
+leaves the state before or the state after, never one between.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from cryptography import x509
+
+from homeport.adapters.identity.certificates import Signer, read_chain, sign_root, to_pem
+from homeport.adapters.identity.files import PRIVATE, PUBLIC, read_bounded, sync_folder, write_whole
+from homeport.adapters.identity.keys import key_pem, load_key, new_key
+from homeport.adapters.identity.signing import signer_of
+from homeport.core.identity import spiffe
+from homeport.errors import InvalidInput
+
+
+class Phase(StrEnum):
+    STEADY = "steady"
+    ANNOUNCED = "announced"
+    """The next root is in the bundle, the old one signs. Wait until everybody has fetched the bundle."""
+    SWITCHED = "switched"
+    """The next root signs, the old one is still trusted. Wait until what it signed has been renewed."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    domain: str
+    sequence: int
+    roots: tuple[int, ...]
+    """Trusted, oldest first; each is the number of a key and a certificate."""
+    signing: int
+    since: str
+    """When this phase began, ISO 8601."""
+
+    @property
+    def phase(self) -> Phase:
+        if len(self.roots) == 1:
+            return Phase.STEADY
+        return Phase.SWITCHED if self.signing == self.roots[-1] else Phase.ANNOUNCED
+
+
+def read_state(folder: Path) -> State | None:
+    """None where there is no authority yet."""
+    path = folder / "authority.json"
+    if not path.exists():
+        return None
+    try:
+        document = json.loads(read_bounded(path))
+        state = State(**{**document, "roots": tuple(document["roots"])})
+        datetime.fromisoformat(state.since)
+        known = bool(state.roots) and len(state.roots) <= 2 and state.signing in state.roots
+    except (ValueError, TypeError, KeyError) as error:
+        raise InvalidInput(f"{path} cannot be read.", hint="Restore it from a backup.") from error
+    if not known:
+        raise InvalidInput(f"{path} names no root that signs.", hint="Restore it from a backup.")
+    return state
+
+
+def write_state(folder: Path, state: State) -> None:
+    write_whole(folder / "authority.json", json.dumps(asdict(state), indent=1).encode() + b"\n", mode=PUBLIC)
+
+
+def make_root(folder: Path, domain: str, number: int, lifetime: timedelta, now: datetime) -> None:
+    """Overwrites what an earlier attempt may have left: until the state names it, it is nobody's root."""
+    key = new_key()
+    certificate = sign_root(
+        key, common_name=f"{domain} root {number}", uri=spiffe.domain_id(domain), lifetime=lifetime, now=now
+    )
+    write_whole(_key_path(folder, number), key_pem(key), mode=PRIVATE)
+    write_whole(_certificate_path(folder, number), to_pem(certificate), mode=PUBLIC)
+
+
+def load_signer(folder: Path, number: int) -> Signer:
+    try:
+        key = load_key(_key_path(folder, number))
+    except FileNotFoundError as error:
+        raise InvalidInput(
+            f"The key of the authority is missing: {_key_path(folder, number)}.", hint="Restore it from a backup."
+        ) from error
+    return signer_of(key, load_certificate(folder, number), str(folder))
+
+
+def load_certificate(folder: Path, number: int) -> x509.Certificate:
+    path = _certificate_path(folder, number)
+    try:
+        return read_chain(read_bounded(path), str(path))[0]
+    except FileNotFoundError as error:
+        raise InvalidInput(
+            f"A root of the authority is missing: {path}.", hint="Restore it from a backup."
+        ) from error
+
+
+def forget_others(folder: Path, state: State) -> None:
+    """Deletes roots that the state does not name: finished with, or never begun with."""
+    kept = {path(folder, number) for number in state.roots for path in (_key_path, _certificate_path)}
+    others = [path for path in folder.glob("root-*.pem") if path not in kept]
+    for path in others:
+        path.unlink()
+    if others:
+        sync_folder(folder)
+
+
+def _key_path(folder: Path, number: int) -> Path:
+    return folder / f"root-{number}-key.pem"
+
+
+def _certificate_path(folder: Path, number: int) -> Path:
+    return folder / f"root-{number}-cert.pem"

@@ -1,0 +1,76 @@
+"""An identity in a folder: reading it, and replacing it without a moment in which it is half there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from homeport.adapters.identity import bundle as bundles
+from homeport.adapters.identity.certificates import fingerprint, read_chain, to_der, view
+from homeport.adapters.identity.files import PUBLIC, read_bounded, write_whole
+from homeport.adapters.identity.keys import load_key
+from homeport.adapters.identity.signing import signer_of
+from homeport.core.model.identity import CertificateView, TrustBundle
+from homeport.errors import InvalidInput, Refused
+
+OURS: Final = ("key.pem", "chain.pem", "bundle.json")
+THEIRS: Final = ("svid-key.pem", "svid-cert.pem", "svid-ca.pem")
+"""As SPIRE's helper and other Margo tools call them; these come first where both are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Svid:
+    key_path: Path
+    chain_path: Path
+    chain_pem: bytes
+    leaf: CertificateView
+    spiffe_id: str
+    bundle: TrustBundle
+    anchors: frozenset[str]
+    """Fingerprints of the bundle's anchors."""
+
+
+def is_there(folder: Path) -> bool:
+    return any(all((folder / name).exists() for name in names) for names in (OURS, THEIRS))
+
+
+def load(folder: Path, domain: str) -> Svid:
+    theirs = all((folder / name).exists() for name in THEIRS)
+    key, chain, trust = (folder / name for name in (THEIRS if theirs else OURS))
+    content = read_bounded(trust)
+    bundle = _bundle_of_pem(content, domain) if theirs else bundles.decode(content, domain)
+    return _checked(key, chain, read_bounded(chain), bundle)
+
+
+def install(folder: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:
+    """The bundle is written first: a chain whose anchor is not yet known would be of no use after a crash."""
+    if all((folder / name).exists() for name in THEIRS):
+        raise Refused(
+            f"The identity in {folder} is kept by somebody else (svid-cert.pem).",
+            hint="Renew it where it was issued, or move those files away.",
+        )
+    key, chain, trust = (folder / name for name in OURS)
+    svid = _checked(key, chain, chain_pem, bundle)
+    write_whole(trust, bundles.encode(bundle), mode=PUBLIC)
+    write_whole(chain, chain_pem, mode=PUBLIC)
+    return svid
+
+
+def _checked(key_path: Path, chain_path: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:
+    certificates = read_chain(chain_pem, str(chain_path))
+    try:
+        signer_of(load_key(key_path), certificates[0], str(key_path.parent))
+    except FileNotFoundError as error:
+        raise InvalidInput(f"The key that belongs to the certificate is missing: {key_path}.") from error
+    leaf = view(to_der(certificates[0]))
+    if len(leaf.uri_sans) != 1:
+        raise InvalidInput(f"The certificate must have exactly one URI name; this one has {len(leaf.uri_sans)}.")
+    if not bundle.anchors:
+        raise InvalidInput("The trust bundle has no X.509 anchor.")
+    return Svid(
+        key_path, chain_path, chain_pem, leaf, leaf.uri_sans[0], bundle, frozenset(map(fingerprint, bundle.anchors))
+    )
+
+
+def _bundle_of_pem(content: bytes, domain: str) -> TrustBundle:
+    anchors = tuple(to_der(certificate) for certificate in read_chain(content, "The file of authorities"))
+    return TrustBundle(domain, 0, bundles.REFRESH_HINT_SECONDS, anchors)

@@ -1,0 +1,195 @@
+"""A machine's own identity in a folder, and TLS 1.3 with it.
+
+The folder holds what we wrote (`key.pem`, `chain.pem`, `bundle.json`) or what somebody else did (`svid-key.pem`,
+`svid-cert.pem`, `svid-ca.pem`, as SPIRE's helper writes them and replaces them in time).
+
+OpenSSL verifies signatures and constraints, up to an anchor; dates, names and everything else are left to
+`core.identity.rules`, which can say who was refused and why, and allows for clocks that differ a little. So a context
+of ours is never enough by itself: whoever opens or takes a connection asks `verify` (or `verify_server`) before the
+first byte, and `recheck` at every request, for anchors and dates change while a connection lives.
+"""
+
+import ssl
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Literal
+from weakref import WeakKeyDictionary
+
+from homeport.adapters.identity.certificates import fingerprint, view
+from homeport.adapters.identity.contexts import add_anchors, bare_client, bare_server, verified_chain
+from homeport.adapters.identity.keys import load_or_create_key, make_csr
+from homeport.adapters.identity.pins import pin_of, pinned_context
+from homeport.adapters.identity.svid import Svid, install, is_there, load
+from homeport.core.identity import rules, spiffe
+from homeport.core.model.identity import CertificateView, Peer, TrustBundle
+from homeport.errors import InvalidInput, NotFound, Refused
+
+__all__ = ["ClientCertificates", "Credentials", "pinned_context"]
+
+ClientCertificates = Literal["none", "optional", "required"]
+
+_MODES: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class Credentials:
+    """Key, chain and trust bundle of one machine, and the TLS contexts that follow them.
+
+    Contexts are updated in place when a renewed chain or another bundle arrives: connections that are open stay, new
+    handshakes use the new one. A context cannot forget an anchor; `verify` and `recheck` do.
+    """
+
+    def __init__(self, folder: Path, *, domain: str, wfm: str, skew_seconds: float = rules.SKEW_SECONDS) -> None:
+        self.folder = folder
+        self.domain = domain
+        self.wfm = wfm
+        self._skew_seconds = skew_seconds
+        self._svid: Svid | None = None
+        self._presenting: WeakKeyDictionary[ssl.SSLContext, None] = WeakKeyDictionary()
+        self._trusting_bundle: WeakKeyDictionary[ssl.SSLContext, None] = WeakKeyDictionary()
+        self._own_anchors: WeakKeyDictionary[ssl.SSLContext, frozenset[str]] = WeakKeyDictionary()
+        self.refresh()
+
+    # --- what is in the folder ---
+
+    @property
+    def exists(self) -> bool:
+        return self._svid is not None
+
+    def refresh(self) -> bool:
+        """Reads the folder again, where somebody else may have written; True when something is new.
+
+        A file that is half written or wrong raises InvalidInput, and what was in use stays in use.
+        """
+        if not is_there(self.folder):
+            return False
+        svid = load(self.folder, self.domain)
+        if svid == self._svid:
+            return False
+        self._take(svid)
+        return True
+
+    def request(self, common_name: str = "") -> bytes:
+        """A certificate request for this machine's key, which is made on first use."""
+        key = load_or_create_key(self.folder / "key.pem")
+        return make_csr(key, common_name or self.domain)
+
+    def install(self, chain_pem: bytes, bundle: TrustBundle) -> None:
+        """Takes a chain for our key, and the bundle, which replaces the one before."""
+        self._take(install(self.folder, chain_pem, bundle))
+
+    def install_bundle(self, bundle: TrustBundle) -> None:
+        self.install(self._known.chain_pem, bundle)
+
+    @property
+    def not_before(self) -> datetime:
+        return self._known.leaf.not_before
+
+    @property
+    def not_after(self) -> datetime:
+        return self._known.leaf.not_after
+
+    @property
+    def spki(self) -> str:
+        return self._known.leaf.spki
+
+    @property
+    def pin(self) -> str:
+        """What another machine may know this one by before it has a bundle; the same after every renewal."""
+        return pin_of(self.spki)
+
+    @property
+    def spiffe_id(self) -> str:
+        return self._known.spiffe_id
+
+    @property
+    def bundle(self) -> TrustBundle:
+        return self._known.bundle
+
+    # --- contexts ---
+
+    def server_context(
+        self, client: ClientCertificates = "none", anchors: Sequence[bytes] | None = None
+    ) -> ssl.SSLContext:
+        """`anchors` (DER) are trusted for clients instead of the bundle's, as a site trusts its own intermediate."""
+        context = bare_server()
+        context.verify_mode = _MODES[client]
+        self._present(context)
+        self._trust(context, anchors)
+        return context
+
+    def client_context(self, *, present: bool = True) -> ssl.SSLContext:
+        """With `present` False no certificate is shown: for whoever asks for a new one after the old expired."""
+        context = bare_client()
+        if present:
+            self._present(context)
+        self._trust(context, None)
+        return context
+
+    def trust(self, context: ssl.SSLContext, anchors: Sequence[bytes]) -> None:
+        """Replaces the anchors of a context that has its own, as after a site's intermediate was renewed."""
+        add_anchors(context, anchors)
+        self._own_anchors[context] = frozenset(map(fingerprint, anchors))
+
+    # --- peers ---
+
+    def verify(self, ssl_object: ssl.SSLObject | ssl.SSLSocket, now: datetime) -> Peer | None:
+        """Who is at the other end; None for nobody in particular. Refused says what is wrong with the certificate."""
+        chain = verified_chain(ssl_object)
+        if chain is None:
+            return None
+        try:
+            views = [view(der) for der in chain]
+        except InvalidInput as error:
+            raise Refused(str(error)) from error
+        own = self._own_anchors.get(ssl_object.context)
+        return self._judge(views, now, self._bundle_anchors if own is None else own)
+
+    def verify_server(self, ssl_object: ssl.SSLObject | ssl.SSLSocket, now: datetime) -> Peer:
+        """The server, which must be the one that our own identity answers to; its DNS name plays no part."""
+        peer = self.verify(ssl_object, now)
+        expected = spiffe.servers_for(self.spiffe_id, domain=self.domain, wfm=self.wfm)
+        if peer is None or peer.spiffe_id not in expected:
+            found = "nobody" if peer is None else peer.spiffe_id
+            raise Refused(f"The server is {found}; {self.spiffe_id} answers to {' or '.join(sorted(expected))}.")
+        return peer
+
+    def recheck(self, peer: Peer, now: datetime) -> Peer:
+        """Whether a peer of an open connection is still believed: dates and anchors may have changed since."""
+        anchors = self._bundle_anchors.union(*self._own_anchors.values())
+        return self._judge(peer.chain, now, anchors)
+
+    def _judge(self, chain: Sequence[CertificateView], now: datetime, anchors: frozenset[str]) -> Peer:
+        return rules.judge(
+            chain, domain=self.domain, wfm=self.wfm, now=now, anchors=anchors, skew_seconds=self._skew_seconds
+        )
+
+    # --- keeping up ---
+
+    @property
+    def _known(self) -> Svid:
+        if self._svid is None:
+            raise NotFound(f"There is no identity in {self.folder} yet.", hint="Join this machine first.")
+        return self._svid
+
+    @property
+    def _bundle_anchors(self) -> frozenset[str]:
+        return self._known.anchors
+
+    def _present(self, context: ssl.SSLContext) -> None:
+        context.load_cert_chain(self._known.chain_path, self._known.key_path)
+        self._presenting[context] = None
+
+    def _trust(self, context: ssl.SSLContext, anchors: Sequence[bytes] | None) -> None:
+        if anchors is not None:
+            self.trust(context, anchors)
+            return
+        add_anchors(context, self._known.bundle.anchors)
+        self._trusting_bundle[context] = None
+
+    def _take(self, svid: Svid) -> None:
+        self._svid = svid
+        for context in list(self._presenting):
+            context.load_cert_chain(svid.chain_path, svid.key_path)
+        for context in list(self._trusting_bundle):
+            add_anchors(context, svid.bundle.anchors)
