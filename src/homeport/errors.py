@@ -12,7 +12,8 @@ HomeportError
 │   ├── Conflict               the thing exists already, or a name means two things
 │   ├── TooLarge
 │   ├── Refused                not allowed as things are configured
-│   │   └── Unauthenticated      nobody knows who asks: no token, or one that is not valid
+│   │   ├── Unauthenticated      nobody knows who asks: no token, or one that is not valid
+│   │   └── NotAuthorized        it is known who asks, and it is not theirs to ask: .target
 │   └── WorkFailed             .code: a component could not be installed or removed
 └── InvariantViolated        our bug: end the role, keep the evidence
     └── IllegalTransition      no row of the lifecycle table allows it; nothing has changed
@@ -132,6 +133,17 @@ class Unauthenticated(Refused):
     """This needs an access token."""
 
     code = "unauthenticated"
+
+
+class NotAuthorized(Refused):
+    """It is not for this caller to do."""
+
+    code = "not-authorized"
+
+    def __init__(self, message: str | None = None, *, target: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.target = target
+        """What they wanted to touch, for the audit trail."""
 
 
 class WorkFailed(PermanentError):

@@ -14,7 +14,7 @@ from homeport.ports import Acknowledged, Beat, Farewell, Hello, News, ToNode, We
 from homeport.vocabulary import NodeId, SiteName
 from homeport.wire import nodes as convert
 from homeport.wire.v1 import nodes_pb2 as pb
-from homeport.wire.v1 import nodes_pb2_grpc as pb_grpc
+from tests.support.stubs import nodes_pb2_grpc as pb_grpc
 
 
 def free_port() -> int:

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
+from homeport.core.model.identity import IdentityKind, Peer
 from homeport.core.model.node import Capabilities, Node, NodeInfo
-from homeport.errors import Refused
+from homeport.errors import NotAuthorized, Refused
+from homeport.fleet.doorkeeper import Policy, nobody
 from homeport.ports import NodeSession, Store
 from homeport.vocabulary import NodeId, SiteName
 
@@ -12,29 +14,39 @@ from homeport.vocabulary import NodeId, SiteName
 class FleetReception:
     """`ports.NodeReception` that only lists."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, refusal: Policy = nobody) -> None:
         self._store = store
+        self._refusal = refusal
         self.heartbeat_seconds = 5.0
         self.site = SiteName("")
 
-    async def list_nodes(self) -> Sequence[Node]:
+    async def list_nodes(self, peer: Peer | None = None) -> Sequence[Node]:
+        """A site with a certificate sees its own nodes and no others'."""
+        if peer is not None:
+            self._check(peer)
         async with self._store.read() as reader:
-            return await reader.nodes()
+            return await reader.nodes(None if peer is None else peer.site)
 
-    async def register(self, info: NodeInfo) -> None:
+    async def register(self, info: NodeInfo, peer: Peer | None = None) -> None:
         _refuse()
 
-    async def beat(self, node_id: NodeId) -> None:
+    async def beat(self, node_id: NodeId, peer: Peer | None = None) -> None:
         _refuse()
 
-    async def update(self, node_id: NodeId, capabilities: Capabilities) -> None:
+    async def update(self, node_id: NodeId, capabilities: Capabilities, peer: Peer | None = None) -> None:
         _refuse()
 
-    async def unregister(self, node_id: NodeId) -> None:
+    async def unregister(self, node_id: NodeId, peer: Peer | None = None) -> None:
         _refuse()
 
-    async def converse(self, session: NodeSession) -> None:
+    async def converse(self, session: NodeSession, peer: Peer | None = None) -> None:
         _refuse()
+
+    def _check(self, peer: Peer) -> None:
+        is_site = peer.kind is IdentityKind.CLIENT and peer.site is not None
+        why = self._refusal(peer) if is_site else f"{peer.spiffe_id} is no site."
+        if why is not None:
+            raise NotAuthorized(why, target="nodes")
 
 
 def _refuse() -> NoReturn:

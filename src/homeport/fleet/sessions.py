@@ -3,17 +3,17 @@ when it comes back it hears again whatever it missed.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import anyio
 import structlog
-from anyio.abc import ObjectSendStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from homeport.core.model.node import NodeInfo
 from homeport.core.model.order import Held, Order
-from homeport.errors import InvalidInput, NotFound, Problem
+from homeport.errors import HomeportError, InvalidInput, NotAuthorized, NotFound, PeerUnavailable, Problem
 from homeport.ports import Acknowledged, Beat, Farewell, FromNode, Hello, News, NodeNews, NodeSession, ToNode, Welcome
 from homeport.vocabulary import NodeId, SiteName
 
@@ -23,6 +23,11 @@ OUTGOING_MAX: Final = 20_000
 NEWS_MAX: Final = 2_000
 NEWS_BATCH_MAX: Final = 500
 HELLO_SECONDS_MAX: Final = 10.0
+FAREWELL_SECONDS_MAX: Final = 5.0
+"""How long a node that was dismissed may take to read so."""
+
+Check = Callable[[NodeId], None]
+"""Raises NotAuthorized for a node that whoever is at the other end may not speak for. Called at every message."""
 
 
 class Greeter(Protocol):
@@ -33,56 +38,106 @@ class Greeter(Protocol):
     async def take(self, news: Sequence[tuple[NodeId, NodeNews]]) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
+class _Line:
+    """One open stream. Its scope ends the listening; `problem` is then what the node is told."""
+
+    outgoing: MemoryObjectSendStream[ToNode]
+    queue: MemoryObjectReceiveStream[ToNode]
+    listening: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    problem: HomeportError | None = None
+
+    def hang_up(self, problem: HomeportError | None = None) -> None:
+        """At once, whether or not the node has read what was queued for it."""
+        self.problem = self.problem or problem
+        self.outgoing.close()
+        self.listening.cancel()
+
+
 class Sessions:
     def __init__(self, site: SiteName, *, heartbeat_seconds: float) -> None:
         self._site = site
         self._heartbeat_seconds = heartbeat_seconds
-        self._outgoing: dict[NodeId, MemoryObjectSendStream[ToNode]] = {}
+        self._lines: dict[NodeId, _Line] = {}
         self._news_in: MemoryObjectSendStream[tuple[NodeId, News]]
         self._news_out: MemoryObjectReceiveStream[tuple[NodeId, News]]
         self._news_in, self._news_out = anyio.create_memory_object_stream(NEWS_MAX)
 
     @property
     def connected(self) -> frozenset[NodeId]:
-        return frozenset(self._outgoing)
+        return frozenset(self._lines)
 
     def send(self, node_id: NodeId, message: ToNode) -> None:
         """Hands a message to the node's stream if it has one. Never waits."""
-        outgoing = self._outgoing.get(node_id)
-        if outgoing is None:
+        line = self._lines.get(node_id)
+        if line is None:
             return
         try:
-            outgoing.send_nowait(message)
+            line.outgoing.send_nowait(message)
         except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
             log.warning("node reads too slowly, its stream is closed", node=node_id)
-            self._drop(node_id, outgoing)
+            self._forget(node_id, line)
+            line.hang_up()
 
     def send_order(self, node_id: NodeId, order: Order) -> None:
         self.send(node_id, order)
 
     def dismiss(self, node_id: NodeId, reason: str) -> None:
-        """Tells a node that it was removed; its stream ends."""
+        """Tells a node that it was removed; its stream ends when it has read so."""
         self.send(node_id, Farewell(reason))
-        outgoing = self._outgoing.get(node_id)
-        if outgoing is not None:
-            self._drop(node_id, outgoing)
+        line = self._lines.get(node_id)
+        if line is not None:
+            self._forget(node_id, line)
+            line.outgoing.close()
+            line.listening.deadline = anyio.current_time() + FAREWELL_SECONDS_MAX
 
-    async def serve(self, session: NodeSession, conductor: Greeter) -> None:
-        """Talks with one node until its stream ends."""
+    def expel(self, node_id: NodeId, reason: str) -> None:
+        """Ends the stream of a machine that is no longer believed, at once and in the middle of whatever it says.
+        No farewell: it may come back by itself if it is accepted again."""
+        line = self._lines.get(node_id)
+        if line is not None:
+            log.warning("node expelled", node=node_id, why=reason)
+            self._forget(node_id, line)
+            line.hang_up(NotAuthorized(reason, target=node_id))
+
+    async def serve(self, session: NodeSession, conductor: Greeter, *, check: Check = lambda node_id: None) -> None:
+        """Talks with one node until its stream ends. Raises what the node is to be told of a stream that was ended
+        for a reason."""
         messages = aiter(session)
         with anyio.fail_after(HELLO_SECONDS_MAX):
             hello = await anext(messages, None)
         if not isinstance(hello, Hello):
             raise InvalidInput(problems=[Problem("message", "a stream begins with hello")])
+        check(hello.info.id)
+        line = self._attach(hello.info.id)
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_pump, line, session)
+                with line.listening:
+                    await self._listen(hello, messages, line, conductor, check)
+                tasks.cancel_scope.cancel()
+        finally:
+            self._forget(hello.info.id, line)
+            line.outgoing.close()
+            line.queue.close()
+            log.info("node disconnected", node=hello.info.id)
+        if line.problem is not None:
+            raise line.problem
+
+    async def _listen(
+        self, hello: Hello, messages: AsyncIterator[FromNode], line: _Line, conductor: Greeter, check: Check
+    ) -> None:
         node_id = hello.info.id
-        async with self._attached(node_id, session) as listening:
-            self.send(node_id, Welcome(self._site, self._heartbeat_seconds))
-            with listening:
-                await conductor.greet(hello.info, hello.held)
-                log.info("node connected", node=node_id, held=len(hello.held))
-                async for message in messages:
-                    await self._receive(node_id, message, conductor)
-        log.info("node disconnected", node=node_id)
+        self.send(node_id, Welcome(self._site, self._heartbeat_seconds))
+        try:
+            await conductor.greet(hello.info, hello.held)
+            log.info("node connected", node=node_id, held=len(hello.held))
+            async for message in messages:
+                check(node_id)
+                await self._receive(node_id, message, conductor)
+        except HomeportError as error:
+            # Kept until the task group is left, which would wrap it in a group of its own.
+            line.problem = error
 
     async def digest_news(self, take: Callable[[Sequence[tuple[NodeId, NodeNews]]], Awaitable[None]]) -> None:
         """Makes news durable in batches, for as long as the role lives, and acknowledges it."""
@@ -109,33 +164,24 @@ class Sessions:
             case Hello():
                 raise InvalidInput(problems=[Problem("message", "hello is said once")])
 
-    @asynccontextmanager
-    async def _attached(self, node_id: NodeId, session: NodeSession) -> AsyncIterator[anyio.CancelScope]:
+    def _attach(self, node_id: NodeId) -> _Line:
         """Registers the stream; an older one of the same node ends, for the node has given it up."""
-        outgoing, queue = anyio.create_memory_object_stream[ToNode](OUTGOING_MAX)
-        older = self._outgoing.get(node_id)
+        line = _Line(*anyio.create_memory_object_stream[ToNode](OUTGOING_MAX))
+        older = self._lines.pop(node_id, None)
         if older is not None:
-            self._drop(node_id, older)
-        self._outgoing[node_id] = outgoing
-        listening = anyio.CancelScope()
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_pump, queue, session, listening)
-            try:
-                yield listening
-            finally:
-                self._drop(node_id, outgoing)
-                tasks.cancel_scope.cancel()
+            older.hang_up()
+        self._lines[node_id] = line
+        return line
 
-    def _drop(self, node_id: NodeId, outgoing: ObjectSendStream[ToNode]) -> None:
-        if self._outgoing.get(node_id) is outgoing:
-            del self._outgoing[node_id]
-        if isinstance(outgoing, MemoryObjectSendStream):
-            outgoing.close()
+    def _forget(self, node_id: NodeId, line: _Line) -> None:
+        if self._lines.get(node_id) is line:
+            del self._lines[node_id]
 
 
-async def _pump(queue: MemoryObjectReceiveStream[ToNode], session: NodeSession, listening: anyio.CancelScope) -> None:
+async def _pump(line: _Line, session: NodeSession) -> None:
     """Writes what is queued for the node. When the queue is closed and its last word said, the session ends."""
-    async with queue:
-        async for message in queue:
-            await session.send(message)
-    listening.cancel()
+    with suppress(PeerUnavailable):
+        async with line.queue:
+            async for message in line.queue:
+                await session.send(message)
+    line.listening.cancel()

@@ -14,6 +14,7 @@ from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
 from homeport.fleet.audit import open_auditor
 from homeport.fleet.conductor import Conductor
+from homeport.fleet.doorkeeper import Doorkeeper
 from homeport.fleet.memory import recall
 from homeport.fleet.outbox import epoch_of
 from homeport.fleet.overview import Watchfulness
@@ -93,7 +94,12 @@ async def _parts(settings: SiteSettings, central: CentralLink | None, stack: Asy
         git=git,
         conductor=conductor,
         sessions=sessions,
-        reception=Reception(conductor, sessions, heartbeat_seconds=settings.heartbeat_seconds),
+        reception=Reception(
+            conductor,
+            sessions,
+            heartbeat_seconds=settings.heartbeat_seconds,
+            door=Doorkeeper(settings.name, clock),
+        ),
         contact=Contact(has_central=central is not None),
         auditor=await stack.enter_async_context(open_auditor(store, clock)),
         central=central,

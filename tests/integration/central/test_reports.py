@@ -11,8 +11,8 @@ from homeport.ports import Moved, Outgoing
 from homeport.vocabulary import Commit, Happening, Liveness, NodeId, SiteName
 from homeport.wire.reports import encode
 from homeport.wire.v1 import nodes_pb2 as pb
-from homeport.wire.v1 import nodes_pb2_grpc as pb_grpc
 from tests.support.running_central import Client, FakeSite, node_changed, running_central, transition
+from tests.support.stubs import nodes_pb2_grpc as pb_grpc
 
 pytestmark = pytest.mark.anyio
 

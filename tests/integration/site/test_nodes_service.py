@@ -8,9 +8,9 @@ import pytest
 
 from homeport.site.app import SiteApp
 from homeport.wire.v1 import nodes_pb2 as pb
-from homeport.wire.v1 import nodes_pb2_grpc as pb_grpc
 from tests.integration.site.conftest import OpenSite
 from tests.support.git import Person
+from tests.support.stubs import nodes_pb2_grpc as pb_grpc
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

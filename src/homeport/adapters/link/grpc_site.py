@@ -1,148 +1,212 @@
 """Serves `homeport.v1.Nodes` over gRPC. Translates messages and errors; decides nothing."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, Final, NoReturn
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any, Final
 
-import grpc
-import grpc.aio
+import anyio
+from google.protobuf.message import DecodeError, Message
+from grpclib.const import Cardinality, Handler, Status
+from grpclib.exceptions import GRPCError, StreamTerminatedError
+from grpclib.exceptions import ProtocolError as CallError
+from grpclib.server import Stream as Call
+from h2.exceptions import ProtocolError
 
-from homeport.errors import HomeportError, InvalidInput, NotFound, PermanentError, Refused, TransientError
+from homeport.adapters.link.grpc_server import serve_grpc
+from homeport.adapters.link.visits import Verify, Visit
+from homeport.core.model.access import AuditResult, NewAudit
+from homeport.core.model.identity import Peer
+from homeport.errors import (
+    HomeportError,
+    InvalidInput,
+    NotAuthorized,
+    NotFound,
+    PeerUnavailable,
+    PermanentError,
+    TransientError,
+    Unauthenticated,
+)
 from homeport.ports import FromNode, NodeReception, ToNode
 from homeport.vocabulary import NodeId
 from homeport.wire import nodes as convert
 from homeport.wire.v1 import nodes_pb2 as pb
-from homeport.wire.v1 import nodes_pb2_grpc as pb_grpc
 
 MESSAGE_BYTES_MAX: Final = 4 * 1024 * 1024
-STOP_SECONDS: Final = 1.0
-Context = Any
-"""grpc's stubs leave the servicer context untyped."""
+REQUEST_SECONDS_MAX: Final = 10.0
+SERVICE: Final = "/homeport.v1.Nodes"
+
+OnRefused = Callable[[NewAudit], Awaitable[None]]
+Stream = Call[Any, Any]
+
+
+def serve_nodes(
+    reception: NodeReception,
+    address: str,
+    *,
+    tls: ssl.SSLContext | None = None,
+    verify: Verify | None = None,
+    on_refused: OnRefused | None = None,
+) -> AbstractAsyncContextManager[int]:
+    """Listens on `host:port`; yields the port. Port 0 takes any free one. Raises Refused when it is busy.
+
+    With `tls` (which should ask for a certificate) every peer is identified by `verify`; one that cannot be is
+    answered with the reason and let go. `on_refused` hears of everything that was refused for who asked it.
+    """
+    return serve_grpc(
+        lambda visit: NodesService(reception, visit, on_refused).calls(), address, tls=tls, verify=verify
+    )
 
 
 class GrpcSession:
     """The site's end of one Connect stream."""
 
-    def __init__(self, requests: AsyncIterator[Any], context: Context) -> None:
-        self._requests = requests
-        self._context = context
+    def __init__(self, call: Stream) -> None:
+        self._call = call
 
     async def send(self, message: ToNode) -> None:
-        await self._context.write(convert.to_node_to_proto(message))
+        try:
+            await self._call.send_message(convert.to_node_to_proto(message))
+        except (ProtocolError, CallError, StreamTerminatedError, OSError) as error:
+            raise PeerUnavailable(f"the node is gone: {error}") from error
 
     async def __aiter__(self) -> AsyncIterator[FromNode]:
-        async for request in self._requests:
+        while (request := await _receive(self._call, pb.FromNode)) is not None:
             yield convert.from_node_from_proto(request)
 
 
-class NodesServicer(pb_grpc.NodesServicer):
-    def __init__(self, reception: NodeReception) -> None:
-        self._reception = reception
+class NodesService:
+    """The calls of one visitor."""
 
-    async def RegisterNode(self, request: Any, context: Context) -> Any:  # noqa: N802
-        try:
-            await self._reception.register(convert.node_info_from_proto(request.node))
-        except HomeportError as error:
-            await refuse(context, error)
+    def __init__(self, reception: NodeReception, visit: Visit, on_refused: OnRefused | None) -> None:
+        self._reception = reception
+        self._visit = visit
+        self._on_refused = on_refused
+
+    def calls(self) -> dict[str, Any]:
+        return {
+            f"{SERVICE}/RegisterNode": self._unary(self._register, pb.RegisterNodeRequest, pb.RegisterNodeResponse),
+            f"{SERVICE}/Heartbeat": self._unary(self._beat, pb.HeartbeatRequest, pb.HeartbeatResponse),
+            f"{SERVICE}/UpdateNode": self._unary(self._update, pb.UpdateNodeRequest, pb.UpdateNodeResponse),
+            f"{SERVICE}/UnregisterNode": self._unary(
+                self._unregister, pb.UnregisterNodeRequest, pb.UnregisterNodeResponse
+            ),
+            f"{SERVICE}/ListNodes": self._unary(self._list, pb.ListNodesRequest, pb.ListNodesResponse),
+            f"{SERVICE}/Connect": Handler(self._connect, Cardinality.STREAM_STREAM, pb.FromNode, pb.ToNode),
+        }
+
+    async def _register(self, request: Any, peer: Peer | None) -> Message:
+        await self._reception.register(convert.node_info_from_proto(request.node), peer)
         return pb.RegisterNodeResponse(site=self._reception.site, heartbeat_seconds=self._reception.heartbeat_seconds)
 
-    async def Heartbeat(self, request: Any, context: Context) -> Any:  # noqa: N802
-        await _require(context, request.node_id, "node_id")
-        try:
-            await self._reception.beat(NodeId(request.node_id))
-        except HomeportError as error:
-            await refuse(context, error)
+    async def _beat(self, request: Any, peer: Peer | None) -> Message:
+        _require(request.node_id, "node_id")
+        await self._reception.beat(NodeId(request.node_id), peer)
         return pb.HeartbeatResponse()
 
-    async def UpdateNode(self, request: Any, context: Context) -> Any:  # noqa: N802
-        await _require(context, request.node_id, "node_id")
-        await _require(context, request.HasField("capabilities"), "capabilities")
-        try:
-            await self._reception.update(
-                NodeId(request.node_id), convert.capabilities_from_proto(request.capabilities)
-            )
-        except HomeportError as error:
-            await refuse(context, error)
+    async def _update(self, request: Any, peer: Peer | None) -> Message:
+        _require(request.node_id, "node_id")
+        _require(request.HasField("capabilities"), "capabilities")
+        capabilities = convert.capabilities_from_proto(request.capabilities)
+        await self._reception.update(NodeId(request.node_id), capabilities, peer)
         return pb.UpdateNodeResponse()
 
-    async def UnregisterNode(self, request: Any, context: Context) -> Any:  # noqa: N802
-        await _require(context, request.node_id, "node_id")
-        try:
-            await self._reception.unregister(NodeId(request.node_id))
-        except HomeportError as error:
-            await refuse(context, error)
+    async def _unregister(self, request: Any, peer: Peer | None) -> Message:
+        _require(request.node_id, "node_id")
+        await self._reception.unregister(NodeId(request.node_id), peer)
         return pb.UnregisterNodeResponse()
 
-    async def ListNodes(self, request: Any, context: Context) -> Any:  # noqa: N802
-        return pb.ListNodesResponse(
-            nodes=[convert.node_to_proto(node) for node in await self._reception.list_nodes()]
+    async def _list(self, request: Any, peer: Peer | None) -> Message:
+        return pb.ListNodesResponse(nodes=[convert.node_to_proto(n) for n in await self._reception.list_nodes(peer)])
+
+    async def _connect(self, call: Stream) -> None:
+        async with self._answering("nodes.connect"):
+            try:
+                await self._reception.converse(GrpcSession(call), self._visit.admitted())
+            except TimeoutError as error:
+                raise InvalidInput("a stream begins with hello, and none came") from error
+
+    def _unary(
+        self, work: Callable[[Any, Peer | None], Awaitable[Message]], request_type: Any, reply_type: Any
+    ) -> Handler:
+        action = "nodes." + work.__name__.strip("_")
+
+        async def answer(call: Stream) -> None:
+            async with self._answering(action):
+                peer = self._visit.admitted()
+                try:
+                    with anyio.fail_after(REQUEST_SECONDS_MAX):
+                        request = await _receive(call, request_type)
+                except TimeoutError as error:
+                    raise InvalidInput("the request did not come in time") from error
+                if request is None:
+                    raise InvalidInput("the request is missing")
+                await call.send_message(await work(request, peer))
+
+        return Handler(answer, Cardinality.UNARY_UNARY, request_type, reply_type)
+
+    @asynccontextmanager
+    async def _answering(self, action: str) -> AsyncIterator[None]:
+        """Ends the call with the status that says what kind of mistake it was."""
+        try:
+            yield
+        except HomeportError as error:
+            if isinstance(error, NotAuthorized | Unauthenticated) or error is self._visit.refusal:
+                await self._note(action, error)
+                status = Status.PERMISSION_DENIED
+            else:
+                status = _status(error)
+            raise GRPCError(status, str(error)) from error
+
+    async def _note(self, action: str, error: HomeportError) -> None:
+        if self._on_refused is None:
+            return
+        peer = self._visit.peer
+        actor = "anonymous" if peer is None else peer.spiffe_id
+        target = error.target if isinstance(error, NotAuthorized) else ""
+        detail = {"code": "not-authorized", "why": str(error)}
+        await self._on_refused(
+            NewAudit(
+                datetime.now(UTC), actor, "machine", self._visit.address, action, target, AuditResult.REFUSED, detail
+            )
         )
 
-    async def Connect(self, request_iterator: AsyncIterator[Any], context: Context) -> None:  # noqa: N802
-        try:
-            await self._reception.converse(GrpcSession(request_iterator, context))
-        except TimeoutError:
-            await refuse(context, InvalidInput("a stream begins with hello, and none came"))
-        except HomeportError as error:
-            await refuse(context, error)
 
-
-@asynccontextmanager
-async def serve_nodes(reception: NodeReception, address: str) -> AsyncIterator[int]:
-    """Listens on `host:port`; yields the port. Port 0 takes any free one. Raises Refused when it is busy."""
-    async with serve_grpc(address) as (server, port):
-        pb_grpc.add_NodesServicer_to_server(NodesServicer(reception), server)  # type: ignore[no-untyped-call]
-        await server.start()
-        yield port
-
-
-@asynccontextmanager
-async def serve_grpc(address: str) -> AsyncIterator[tuple[grpc.aio.Server, int]]:
-    """A bound server that the caller fills with services and starts."""
-    server = grpc.aio.server(
-        options=[
-            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-            ("grpc.so_reuseport", 0),
-            # A link that was cut without a word is noticed by ping, not by the next order.
-            ("grpc.keepalive_time_ms", 10_000),
-            ("grpc.keepalive_timeout_ms", 5_000),
-            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            ("grpc.keepalive_permit_without_calls", 1),
-        ]
-    )
+async def _receive(call: Stream, kind: Any) -> Any:
+    """The next message; None when there are no more. grpclib reads whatever length a peer announces, so the length is
+    looked at here."""
+    raw = call._stream
     try:
-        port = server.add_insecure_port(address)
-    except RuntimeError as error:
-        raise Refused(
-            f"Cannot listen for nodes on {address}: the address is in use or not ours.",
-            hint="Choose another with --grpc, or stop what listens there: homeport doctor",
-        ) from error
-    try:
-        yield server, port
-    finally:
-        await server.stop(STOP_SECONDS)
+        head = await raw.recv_data(5)
+        if not head:
+            return None
+        size = int.from_bytes(head[1:], "big")
+        if head[0]:
+            raise GRPCError(Status.UNIMPLEMENTED, "compressed messages are not understood")
+        if size > MESSAGE_BYTES_MAX:
+            raise GRPCError(Status.RESOURCE_EXHAUSTED, f"a message may have {MESSAGE_BYTES_MAX} bytes, not {size}")
+        message = kind()
+        message.ParseFromString(await raw.recv_data(size))
+    except (DecodeError, AssertionError) as error:
+        raise InvalidInput(f"this is no {kind.DESCRIPTOR.name}: {error}") from error
+    return message
 
 
-async def refuse(context: Context, error: HomeportError) -> NoReturn:
-    """Ends the call with the status that says what kind of mistake it was."""
-    await context.abort(_status(error), str(error))
-    raise AssertionError("abort always raises")
-
-
-def _status(error: HomeportError) -> grpc.StatusCode:
+def _status(error: HomeportError) -> Status:
     match error:
         case InvalidInput():
-            return grpc.StatusCode.INVALID_ARGUMENT
+            return Status.INVALID_ARGUMENT
         case NotFound():
-            return grpc.StatusCode.NOT_FOUND
+            return Status.NOT_FOUND
         case PermanentError():
-            return grpc.StatusCode.FAILED_PRECONDITION
+            return Status.FAILED_PRECONDITION
         case TransientError():
-            return grpc.StatusCode.UNAVAILABLE
+            return Status.UNAVAILABLE
         case _:
-            return grpc.StatusCode.INTERNAL
+            return Status.INTERNAL
 
 
-async def _require(context: Context, present: object, field: str) -> None:
+def _require(present: object, field: str) -> None:
     if not present:
-        await refuse(context, InvalidInput(f"{field} is missing"))
+        raise InvalidInput(f"{field} is missing")

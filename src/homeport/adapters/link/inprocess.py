@@ -7,7 +7,7 @@ from typing import Final
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from homeport.errors import NotFound, PeerUnavailable
+from homeport.errors import HomeportError, NotFound, PeerUnavailable
 from homeport.ports import FromNode, NodeReception, Stream, ToNode
 from homeport.vocabulary import NodeId
 
@@ -24,7 +24,10 @@ class _SiteEnd:
         self._outgoing = outgoing
 
     async def send(self, message: ToNode) -> None:
-        await self._outgoing.send(message)
+        try:
+            await self._outgoing.send(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise PeerUnavailable("the node has closed the stream") from error
 
     async def __aiter__(self) -> AsyncIterator[FromNode]:
         async for message in self._incoming:
@@ -39,16 +42,20 @@ class _NodeEnd:
     ) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
+        self.problem: HomeportError | None = None
+        """What the site said when it ended the stream for a reason."""
 
     async def send(self, message: FromNode) -> None:
         try:
             await self._outgoing.send(message)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise PeerUnavailable("the site has closed the stream") from error
+            raise PeerUnavailable(f"the site has closed the stream: {self.problem or 'no reason given'}") from error
 
     async def __aiter__(self) -> AsyncIterator[ToNode]:
         async for message in self._incoming:
             yield message
+        if self.problem is not None:
+            raise PeerUnavailable(f"the site has closed the stream: {self.problem}") from self.problem
 
 
 class InProcessLink:
@@ -61,15 +68,19 @@ class InProcessLink:
     async def connect(self) -> AsyncIterator[Stream]:
         to_site, from_node = anyio.create_memory_object_stream[FromNode](BUFFER_MAX)
         to_node, from_site = anyio.create_memory_object_stream[ToNode](BUFFER_MAX)
+        node_end = _NodeEnd(from_site, to_site)
         async with anyio.create_task_group() as tasks, to_site, from_node, to_node, from_site:
 
             async def converse() -> None:
                 async with to_node, from_node:
-                    await self._reception.converse(_SiteEnd(from_node, to_node))
+                    try:
+                        await self._reception.converse(_SiteEnd(from_node, to_node))
+                    except HomeportError as error:
+                        node_end.problem = error
 
             tasks.start_soon(converse)
             try:
-                yield _NodeEnd(from_site, to_site)
+                yield node_end
             finally:
                 tasks.cancel_scope.cancel()
 
