@@ -5,18 +5,19 @@
 Who it is was found out before any route is reached (`authentication`); this only decides.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.dependencies.models import Dependant
 
 from homeport.core.access.roles import ACTIONS, refusal, site_refusal
+from homeport.core.addresses import is_loopback
 from homeport.core.model.caller import Caller, CallerKind, Role
-from homeport.errors import Refused, Unauthenticated
-from homeport.serving.guards import is_loopback
+from homeport.errors import NotAuthorized, Unauthenticated
 
 TOKEN_HINT = "Send one as  Authorization: Bearer hp_… ; an administrator makes it with  homeport tokens create ."
+ASK_HINT = "Ask an administrator for a token that may."
 ACTION = "homeport_action"
 """The attribute by which a dependency says which action it allows."""
 
@@ -55,20 +56,14 @@ def check(caller: Caller, action: str, *, site: str | None = None) -> None:
         raise Unauthenticated(why, hint=TOKEN_HINT)
     why = why or (site_refusal(caller, [site]) if site is not None else None)
     if why is not None:
-        raise not_authorized(why)
+        raise NotAuthorized(why, target=site or "", hint=ASK_HINT)
 
 
-def check_sites(caller: Caller, sites: "list[str] | tuple[str, ...]") -> None:
+def check_sites(caller: Caller, sites: Sequence[str]) -> None:
     """Raises Refused unless the caller may act at all of these sites."""
     why = site_refusal(caller, sites)
     if why is not None:
-        raise not_authorized(why)
-
-
-def not_authorized(why: str) -> Refused:
-    error = Refused(why, hint="Ask an administrator for a token that may.")
-    error.code = "not-authorized"
-    return error
+        raise NotAuthorized(why, target=", ".join(sorted(sites)[:5]), hint=ASK_HINT)
 
 
 def declared_action(dependant: Dependant) -> str | None:

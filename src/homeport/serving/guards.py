@@ -4,7 +4,6 @@ Pure ASGI, so that it costs little and sees streams too. A page in a browser can
 and Origin keeps a stranger's page (and a stranger's DNS name that points here) from using that.
 """
 
-import ipaddress
 import re
 import time
 import uuid
@@ -16,11 +15,11 @@ import structlog
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from homeport.core.addresses import is_loopback
 from homeport.errors import Refused
 from homeport.serving.problems import REQUEST_ID, problem_response, refusal, unexpected_problem
 
 BODY_BYTES_MAX: Final = 1024 * 1024
-_LOOPBACK_NAMES: Final = frozenset({"localhost", "localhost.", "ip6-localhost"})
 _REQUEST_ID: Final = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 
 log = structlog.get_logger("homeport.serving")
@@ -38,24 +37,15 @@ class GuardSettings:
     """Routes whose bodies may be larger, by the end of their path."""
 
 
-def refuse_open_bind(host: str, *, option: str = "--http", port: int = 8080) -> None:
-    """Raises Refused for an address that others can reach: there is no access control yet."""
+def refuse_open_bind(host: str, *, option: str = "--http", port: int = 8080, data: str = "DIR") -> None:
+    """Raises Refused for an address that others can reach: who may come in is not decided yet."""
     if is_loopback(host):
         return
     raise Refused(
         f"Refusing to listen on {host or 'every address'} without access control.",
-        hint=f"Access tokens do not exist yet, so keep it local:  {option} 127.0.0.1:{port}",
+        hint=f"Create a token first:  homeport tokens create --role admin --name NAME --data {data}\n"
+        f"  or keep it local:      {option} 127.0.0.1:{port}",
     )
-
-
-def is_loopback(host: str) -> bool:
-    name = host.strip("[]").lower()
-    if name in _LOOPBACK_NAMES:
-        return True
-    try:
-        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
 
 
 class Guard:
@@ -98,7 +88,7 @@ class Guard:
 
     def _refusal(self, scope: Scope, headers: Mapping[str, str], limit: int) -> ASGIApp | None:
         host = headers.get("host", "")
-        if not self._may_be_called(host, scope.get("server")):
+        if not self._may_be_called(host, scope):
             return refusal(
                 421,
                 f'This is not "{host[:200]}".',
@@ -118,12 +108,17 @@ class Guard:
             return refusal(413, _too_large(limit), code="too-large")
         return None
 
-    def _may_be_called(self, host: str, server: Sequence[Any] | None) -> bool:
-        name, port = _split_host(host)
+    def _may_be_called(self, host: str, scope: Scope) -> bool:
+        server: Sequence[Any] | None = scope.get("server")
+        default_port = 443 if scope.get("scheme") == "https" else 80
+        name, port = split_host(host)
         if host.lower() in self._settings.allowed_hosts or name in self._settings.allowed_hosts:
             return True
         ours = server[1] if server and server[1] is not None else None
-        return is_loopback(name) and (ours is None or (port or 80) == ours)
+        if server and not is_loopback(str(server[0])):
+            # Reached from outside, where nobody is let in for where they are; a name proves nothing there.
+            return True
+        return is_loopback(name) and (ours is None or (port or default_port) == ours)
 
     def _body_bytes_max(self, path: str) -> int:
         larger = self._settings.body_bytes_max_by_path
@@ -175,7 +170,7 @@ def _request_id(headers: Mapping[str, str]) -> str:
     return given if _REQUEST_ID.match(given) else uuid.uuid4().hex
 
 
-def _split_host(host: str) -> tuple[str, int | None]:
+def split_host(host: str) -> tuple[str, int | None]:
     name, separator, port = host.rpartition(":")
     if separator and port.isascii() and port.isdigit() and len(port) <= 5:
         return name.lower(), int(port)

@@ -4,8 +4,10 @@ The role owns its signals and its end; the server only serves and stops when tol
 while streams are open.
 """
 
+import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Final
 
@@ -14,9 +16,11 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from homeport.errors import Refused
+from homeport.serving.connections import Limits, Verify, connection_class
 from homeport.serving.guards import refuse_open_bind
 
 STOP_SECONDS: Final = 3.0
+HANDSHAKE_SECONDS: Final = 10.0
 
 
 class Stopping:
@@ -35,9 +39,11 @@ class Stopping:
         await self._event.wait()
 
 
-def bind(host: str, port: int, *, option: str = "--http") -> socket.socket:
-    """A listening socket on loopback. Raises Refused for an open or a busy address, with a sentence."""
-    refuse_open_bind(host, option=option, port=port)
+def bind(host: str, port: int, *, option: str = "--http", is_guarded: bool = False) -> socket.socket:
+    """A listening socket. Raises Refused for a busy address, and for one that others can reach unless TLS and
+    tokens guard it."""
+    if not is_guarded:
+        refuse_open_bind(host, option=option, port=port)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.create_server(address[:2], family=family, backlog=1024)
@@ -51,21 +57,36 @@ def bind(host: str, port: int, *, option: str = "--http") -> socket.socket:
 
 
 @contextlib.asynccontextmanager
-async def http_server(app: ASGIApp, sockets: Sequence[socket.socket], stopping: Stopping) -> AsyncIterator[None]:
-    """Serves while the body runs. On leaving, streams are told to end, and what has not ended in time is cut."""
-    server = _Server(
-        uvicorn.Config(
-            app,
-            loop="none",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=30,
-            timeout_graceful_shutdown=int(STOP_SECONDS) - 1,
-        )
+async def http_server(
+    app: ASGIApp,
+    sockets: Sequence[socket.socket],
+    stopping: Stopping,
+    tls: ssl.SSLContext | None = None,
+    verify: Verify | None = None,
+    *,
+    limits: Limits | None = None,
+) -> AsyncIterator[None]:
+    """Serves while the body runs. On leaving, streams are told to end, and what has not ended in time is cut.
+
+    With `tls` it serves https. `verify` says who a client with a certificate is, for `scope["extensions"]`.
+    """
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http=connection_class(limits or Limits(), verify),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # A header must not decide where a request comes from.
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=int(STOP_SECONDS) - 1,
     )
+    config.load()
+    config.ssl = tls
+    server = _Server(config)
     done = anyio.Event()
 
     async def serve() -> None:
@@ -93,7 +114,23 @@ class _Server(uvicorn.Server):
         self.listening = anyio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Like uvicorn's own, with a limit on the handshake."""
+        loop, config = asyncio.get_running_loop(), self.config
+        limit = None if config.ssl is None else HANDSHAKE_SECONDS
+
+        def connection() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop
+            )
+            return made
+
+        self.servers = [
+            await loop.create_server(
+                connection, sock=listener, ssl=config.ssl, ssl_handshake_timeout=limit, backlog=config.backlog
+            )
+            for listener in sockets or ()
+        ]
+        self.started = True
         self.listening.set()
 
     @contextlib.contextmanager

@@ -7,20 +7,25 @@ from typing import Any, Final
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from starlette.routing import Route
 
 from homeport import __version__
+from homeport.core.access.roles import is_open
 from homeport.fleet.audit import Auditor
 from homeport.serving.auditing import Auditing
+from homeport.serving.authentication import Authentication, Gate, OpenRoute
 from homeport.serving.bodies import ProblemBody
+from homeport.serving.callers import declared_action
 from homeport.serving.docs import docs_router
 from homeport.serving.guards import Guard, GuardSettings
 from homeport.serving.health import Metrics
 from homeport.serving.problems import PROBLEM_JSON, install
 
-_EVERYWHERE: Final = (403, 421, 422, 500, 503)
-_WITH_BODY: Final = (400, 413, 415)
+_EVERYWHERE: Final = (400, 401, 403, 421, 422, 429, 500, 503)
+_WITH_BODY: Final = (413, 415)
 _SAYS: Final = {
-    400: "The request cannot be read.",
+    400: "The request cannot be read, or has a token in its URL.",
+    401: "It needs an access token, or the one given is not valid.",
     403: "Not allowed, or a page of another origin asks.",
     404: "There is no such thing.",
     409: "It conflicts with what is there, or a name means several things.",
@@ -28,6 +33,7 @@ _SAYS: Final = {
     415: "The body is not JSON.",
     421: "The Host header names somebody else.",
     422: "A field is wrong; `errors` names it, and file and line for YAML.",
+    429: "Too many wrong access tokens; `Retry-After` says when to try again.",
     500: "A fault of Homeport's own.",
     503: "It cannot be done now; `Retry-After` says when to try again.",
 }
@@ -41,7 +47,9 @@ def build_web(
     metrics: Metrics,
     guards: GuardSettings,
     auditor: Auditor | None = None,
+    gate: Gate | None = None,
 ) -> FastAPI:
+    """Without a gate, being on this machine is what makes a caller."""
     app = FastAPI(
         title=f"Homeport {role}",
         version=__version__,
@@ -57,10 +65,22 @@ def build_web(
         app.include_router(router)
     app.include_router(docs_router())
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    if gate is not None:
+        app.add_middleware(Authentication, gate=gate, open_routes=open_routes(app))
     app.add_middleware(Guard, settings=guards, on_answer=metrics.answered)
     if auditor is not None:
         app.add_middleware(Auditing, auditor=auditor)
     return app
+
+
+def open_routes(app: FastAPI) -> list[OpenRoute]:
+    """Those that are answered to anybody: they declare an open action, or are the description of the API."""
+    found = []
+    for route in app.routes:
+        action = declared_action(route.dependant) if isinstance(route, APIRoute) else None
+        if isinstance(route, Route) and (route.path == app.openapi_url or (action and is_open(action))):
+            found.append((frozenset(route.methods or ()), route.path_regex))
+    return found
 
 
 def _operation_id(route: APIRoute) -> str:
@@ -100,5 +120,5 @@ def _document_problems(operation: dict[str, Any]) -> None:
         response["description"] = _SAYS.get(int(status), HTTPStatus(int(status)).phrase)
         response["content"] = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
         response["headers"] = {"X-Request-Id": {"schema": {"type": "string"}}}
-        if int(status) == 503:
+        if int(status) in {429, 503}:
             response["headers"]["Retry-After"] = {"schema": {"type": "integer"}}
