@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from homeport.core.model.app import App, Parameter, Profile, Rule, Setting, Value
+from homeport.core.secrets import is_name, referenced
 from homeport.errors import InvalidInput, Problem
 
 TEXT_LENGTH_MAX: Final = 65_536
@@ -45,11 +46,32 @@ def check_values(
                 problems.append(Problem(f"parameters.{parameter.name}", _missing(parameter, rule)))
             continue
         values[parameter.name] = value
-        if parameter.name in given:
+        if refers(value):
+            # Which value a secret has at a site is not known here: the rule's own checks do not apply to it.
+            message = judge_reference(rule, parameter, value)
+        elif parameter.name in given:
             message = judge(rule, value) if rule else judge_type(parameter, value)
-            if message:
-                problems.append(Problem(f"parameters.{parameter.name}", message))
+        else:
+            message = None
+        if message:
+            problems.append(Problem(f"parameters.{parameter.name}", message))
     return values, tuple(problems)
+
+
+def refers(value: Value) -> bool:
+    """Whether a value is, or holds, the name of a secret (`secret://NAME`) in the place of a value."""
+    return any(referenced(item) is not None for item in (value if isinstance(value, tuple) else (value,)))
+
+
+def judge_reference(rule: Rule | None, parameter: Parameter, value: Value) -> str | None:
+    """What is wrong with naming a secret here. The value itself cannot be judged: each site has its own."""
+    name = referenced(value)
+    data_type = rule.data_type if rule else data_type_of(parameter.value) or "string"
+    if name is None or data_type != "string" or (rule is not None and rule.multiselect):
+        return "cannot be a secret: only a parameter that is one text can."
+    if not is_name(name):
+        return f"{show(value)} names no secret: letters, digits, dots, dashes and underscores make a name."
+    return None
 
 
 def check_immutable(app: App, before: Mapping[str, Value], after: Mapping[str, Value]) -> tuple[Problem, ...]:

@@ -87,7 +87,7 @@ def filled(release: Release, values: Mapping[str, SecretValue]) -> Release:
     return replace(release, components=tuple(_filled(part, values) for part in release.components))
 
 
-def environment_of(spec: ComponentSpec) -> dict[str, str]:
+def plain_environment(spec: ComponentSpec) -> dict[str, str]:
     """The plain part of a component's environment: all but the secrets."""
     return {name: value for name, value in spec.environment.items() if referenced(value) is None}
 
@@ -142,8 +142,11 @@ def _filled(part: ComponentSpec, values: Mapping[str, SecretValue]) -> Component
 
 
 def _revealed(spec: ComponentSpec) -> dict[str, str]:
-    found = {variable: referenced(value) for variable, value in spec.environment.items()}
-    return {variable: spec.secret_values[name] for variable, name in found.items() if name in spec.secret_values}
+    return {
+        variable: spec.secret_values[name]
+        for variable, value in spec.environment.items()
+        if (name := referenced(value)) is not None and name in spec.secret_values
+    }
 
 
 def _files(spec: ComponentSpec) -> dict[str, str]:

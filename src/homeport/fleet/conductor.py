@@ -4,7 +4,7 @@ One lock makes every change follow the last: decide on the memory, make it durab
 the orders. Nothing here waits for a node.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
@@ -14,16 +14,18 @@ import structlog
 
 from homeport.core.lifecycle.node import liveness
 from homeport.core.lifecycle.record import Recorded
+from homeport.core.model.access import SecretRecord
 from homeport.core.model.event import NewEvent, Site
 from homeport.core.model.instance import Transition
 from homeport.core.model.node import Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.core.model.report import NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
 from homeport.core.reconcile.orders import must_hear, outcome, standing_order
-from homeport.core.reconcile.plan import Move, plan
+from homeport.core.reconcile.plan import Key, Move, plan
+from homeport.core.secrets import SecretValue, filled, missing, needed, versions_for
 from homeport.errors import NotFound
 from homeport.fleet.adoption import adoption, problem_text
-from homeport.fleet.memory import Memory
+from homeport.fleet.memory import GIVEN, Memory, dump_given
 from homeport.fleet.record import record_transitions
 from homeport.fleet.snapshot import Snapshot
 from homeport.ports import Clock, DesiredFile, NodeNews, Store, Transaction
@@ -51,6 +53,14 @@ _NEEDS_PLAN = frozenset({Happening.GAVE_UP, Happening.REMOVED})
 SendOrder = Callable[[NodeId, Order], None]
 """Hands an order to a node's stream if there is one; never waits."""
 Encode = Callable[[Report], dict[str, object]]
+Reveal = Callable[[Collection[str]], Awaitable[Mapping[str, SecretValue]]]
+"""The values of these secrets, as far as this site has them."""
+Seek = Callable[[], Awaitable[None]]
+"""Asks central for secrets that may be new, and takes no for an answer."""
+
+
+async def _no_secrets(_names: Collection[str]) -> Mapping[str, SecretValue]:
+    return {}
 
 
 class Conductor:
@@ -64,6 +74,7 @@ class Conductor:
         send: SendOrder,
         stale_seconds: float,
         lost_seconds: float,
+        reveal: Reveal = _no_secrets,
     ) -> None:
         self.memory = memory
         self._store = store
@@ -72,6 +83,9 @@ class Conductor:
         self._send = send
         self._stale_seconds = stale_seconds
         self._lost_seconds = lost_seconds
+        self._reveal = reveal
+        self.seek: Seek | None = None
+        """Set where there is a central to ask: a secret set just before a deploy must not be missed by a moment."""
         self._lock = anyio.Lock()
         self.outbox_grew = anyio.Event()
         """Set whenever a report was queued; whoever waits on it puts a fresh one in its place."""
@@ -80,6 +94,10 @@ class Conductor:
 
     async def adopt(self, snapshot: Snapshot, *, author: str) -> None:
         """Makes a verified snapshot what this site wants, then plans."""
+        if self.seek is not None and any(
+            missing(item.release, self.memory.secrets) for item in snapshot.desired.values()
+        ):
+            await self.seek()
         async with self._lock:
             now, memory = self._clock.now(), self.memory
             gone = frozenset(memory.wanted - snapshot.desired.keys() - snapshot.kept)
@@ -115,6 +133,28 @@ class Conductor:
                 removed=len(gone),
                 problems=len(snapshot.problems),
             )
+            await self._reconcile()
+
+    async def take_secrets(self, changed: Sequence[SecretRecord], versions: Mapping[str, int]) -> None:
+        """Keeps the secrets that central has sent, forgets those that it no longer has, then plans: what uses a
+        changed one is updated."""
+        async with self._lock:
+            memory = self.memory
+            gone = sorted(memory.secrets.keys() - versions.keys())
+            if not changed and not gone:
+                return
+
+            async def work(tx: Transaction) -> None:
+                for secret in changed:
+                    await tx.put_secret(secret)
+                for name in gone:
+                    await tx.remove_secret(memory.site, name)
+
+            await self._store.write(work)
+            memory.secrets.update({secret.name: secret.version for secret in changed})
+            for name in gone:
+                del memory.secrets[name]
+            log.info("secrets changed", set=[secret.name for secret in changed], removed=gone)
             await self._reconcile()
 
     async def settle(self) -> None:
@@ -169,7 +209,7 @@ class Conductor:
                     continue
                 order = standing_order(instance, memory.files.get(deployment_id))
                 if order is not None and must_hear(order, by_deployment.get(deployment_id)):
-                    self._send(node_id, order)
+                    await self._send_filled(node_id, order)
             for order in self._strays(info.id, held):
                 self._send(info.id, order)
             await self._reconcile()
@@ -268,9 +308,9 @@ class Conductor:
                 order=None if move.order is None else move.order.value,
                 why=move.why,
             )
-        await self._record(transitions, ())
+        await self._record(transitions, (), self._given_after(moves))
         for move in moves:
-            self._send_standing(move)
+            await self._send_standing(move)
         if any(move.happening is Happening.REMOVED for move in moves):
             await self._reconcile()  # What was taken back may be placed anew at once.
 
@@ -294,13 +334,42 @@ class Conductor:
             failure=move.failure,
         )
 
-    def _send_standing(self, move: Move) -> None:
+    def _given_after(self, moves: Sequence[Move]) -> dict[Key, dict[str, int]]:
+        """Which secrets each instance has been given, once these moves are made."""
+        memory = self.memory
+        given = dict(memory.given)
+        for move in moves:
+            key = move.deployment_id, move.node_id
+            if move.order is not OrderKind.APPLY:
+                continue
+            release = memory.files[move.deployment_id].release
+            versions = {} if missing(release, memory.secrets) else versions_for(release, memory.secrets)
+            given.pop(key, None)
+            if versions:
+                given[key] = versions
+        return given
+
+    async def _send_filled(self, node_id: NodeId, order: Order) -> None:
+        """Puts the values of secrets into an order at the last moment: nothing of ours stores or shows them."""
+        names = frozenset() if order.release is None else needed(order.release)
+        if not names or order.release is None:
+            self._send(node_id, order)
+            return
+        values = await self._reveal(names)
+        if names <= values.keys():
+            self._send(node_id, replace(order, release=filled(order.release, values)))
+        else:
+            log.warning(
+                "order waits for a secret", deployment=order.deployment_id, lacks=sorted(names - values.keys())
+            )
+
+    async def _send_standing(self, move: Move) -> None:
         instance = self.memory.instances.get((move.deployment_id, move.node_id))
         if move.order is None or instance is None:
             return
         order = standing_order(instance, self.memory.files.get(move.deployment_id))
         if order is not None:
-            self._send(move.node_id, order)
+            await self._send_filled(move.node_id, order)
 
     def _strays(self, node_id: NodeId, held: Iterable[Held]) -> list[Order]:
         """Removals for what a node still runs and nobody here knows or wants."""
@@ -322,7 +391,12 @@ class Conductor:
 
     # --- writing ------------------------------------------------------------------------------------------
 
-    async def _record(self, transitions: Sequence[Transition], progressed: Sequence[Progressed]) -> None:
+    async def _record(
+        self,
+        transitions: Sequence[Transition],
+        progressed: Sequence[Progressed],
+        given: dict[Key, dict[str, int]] | None = None,
+    ) -> None:
         now = self._clock.now()
         memory = self.memory
 
@@ -336,14 +410,18 @@ class Conductor:
             await self._enqueue(tx, [*progressed, *(item for item in transitions if id(item) not in refused)])
             await tx.set_value("generation", str(memory.generation))
             await tx.set_value("incarnation", str(memory.incarnation))
+            if given is not None and given != memory.given:
+                await tx.set_value(GIVEN, dump_given(given))
             return recorded
 
         recorded = await self._write(work)
+        memory.given = memory.given if given is None else given
         for transition, why in recorded.refused:
             log.error("refused a transition", deployment=transition.deployment_id, node=transition.node_id, why=why)
         for instance in recorded.instances:
             if instance.state is State.DELETED:
                 memory.instances.pop(instance.key, None)
+                memory.given.pop(instance.key, None)
             else:
                 memory.instances[instance.key] = instance
         for item in progressed:

@@ -2,8 +2,11 @@
 after the store has made a change durable.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from homeport.catalog.deployment import parse_deployment
 from homeport.core.model.deployment import Desired
@@ -12,6 +15,8 @@ from homeport.core.model.node import Node
 from homeport.core.reconcile.plan import Key, View
 from homeport.ports import DeploymentFilter, Reader
 from homeport.vocabulary import Commit, DeploymentId, Generation, Incarnation, NodeId, SiteName
+
+GIVEN: Final = "secrets_given"
 
 
 @dataclass(slots=True)
@@ -30,6 +35,10 @@ class Memory:
     heard: dict[NodeId, float] = field(default_factory=dict)
     """When each node was last heard, on the monotonic clock."""
     instances: dict[Key, Instance] = field(default_factory=dict)
+    secrets: dict[str, int] = field(default_factory=dict)
+    """The version of each secret that this site has. Values stay sealed in the store."""
+    given: dict[Key, dict[str, int]] = field(default_factory=dict)
+    """The secrets that went out with each instance's newest order."""
 
     def view(self) -> View:
         return View(
@@ -37,6 +46,8 @@ class Memory:
             kept=self.kept,
             nodes=self.nodes,
             instances=self.instances,
+            secrets=self.secrets,
+            given=self.given,
         )
 
 
@@ -59,4 +70,14 @@ async def recall(reader: Reader, site: SiteName, now: datetime, monotonic: float
     memory.nodes = {node.id: node for node in await reader.nodes()}
     memory.heard = dict.fromkeys(memory.nodes, monotonic)
     memory.instances = {instance.key: instance for instance in await reader.instances()}
+    memory.secrets = {secret.name: secret.version for secret in await reader.secrets(site)}
+    memory.given = load_given(await reader.value(GIVEN))
     return memory
+
+
+def dump_given(given: Mapping[Key, Mapping[str, int]]) -> str:
+    return json.dumps([[*key, dict(versions)] for key, versions in sorted(given.items())])
+
+
+def load_given(text: str | None) -> dict[Key, dict[str, int]]:
+    return {(DeploymentId(row[0]), NodeId(row[1])): row[2] for row in json.loads(text or "[]")}

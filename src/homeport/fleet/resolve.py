@@ -16,6 +16,7 @@ from homeport.core.parameters import as_value, check_immutable, check_values
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem
 from homeport.fleet.apps import AppQuery, find_app
 from homeport.fleet.index import known_sites
+from homeport.fleet.secrets import check_secrets
 from homeport.fleet.suggestion import did_you_mean
 from homeport.ports import AppRecord, DeploymentFilter, Reader
 from homeport.vocabulary import DeploymentId, NodeId, RolloutId, SiteName
@@ -119,6 +120,7 @@ async def resolve(reader: Reader, request: DeployRequest) -> Resolved:
     if problems:
         raise InvalidInput(problems=problems)
     await _check_sites(reader, request.targets)
+    await check_secrets(reader, values, [target.site for target in request.targets])
     name = request.name or default_name(record.app_name)
     return Resolved(record, app, profile, values, name, request.targets)
 

@@ -29,7 +29,8 @@ from homeport.adapters.runtime.container_engine import ContainerEngine
 from homeport.adapters.runtime.engine_api import EngineApi, Json, Listed, Refusal
 from homeport.adapters.runtime.failures import create_failed, disk_full, meaningful_line, pull_failed
 from homeport.adapters.runtime.observations import combine, has_check, missing_services, observed
-from homeport.adapters.runtime.tool_environment import compose_environment
+from homeport.adapters.runtime.tool_environment import compose_environment, steers_the_tool
+from homeport.core.secrets import masked, plain_environment, secret_environment
 from homeport.errors import EngineUnavailable, InvalidInput, WorkFailed
 from homeport.ports import Health, Observation, OnProgress, Registry, Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType, Step
@@ -197,17 +198,23 @@ class ComposeRuntime:
     async def _up(self, workload: Workload) -> None:
         spec = workload.spec
         project = project_folder(archive_folder(workload))
+        hidden = secret_environment(spec)
+        if steering := sorted(name for name in hidden if steers_the_tool(name)):
+            raise create_failed(spec.name, f"{steering[0]} steers the compose tool and cannot hold a secret")
+        through_arguments = self._engine.compose_secrets(list(hidden)) if hidden else []
+        named = list(hidden) if through_arguments is None else []
         try:
-            override = write_override(project, workload, self._node_id, self._services(workload))
+            override = write_override(project, workload, self._node_id, self._services(workload), named)
         except OSError as error:
             raise disk_full(spec.name) from error
         command = [
             *self._engine.compose_command(),
+            *(through_arguments or ()),
             *("--project-name", self._project(workload.deployment_id, spec.name)),
             *("--file", str(project / COMPOSE_FILE), "--file", str(override)),
             *("up", "--detach", "--remove-orphans"),
         ]
-        environment = compose_environment(self._engine.environment, spec.environment)
+        environment = compose_environment(self._engine.environment, {**plain_environment(spec), **hidden})
         try:
             done = await child.run(command, environment=environment, seconds=spec.timeout_seconds, folder=project)
         except TimeoutError as error:
@@ -216,7 +223,8 @@ class ComposeRuntime:
         except OSError as error:
             raise EngineUnavailable(f"The compose tool cannot be run: {error.strerror}: {command[0]}.") from error
         if done.exit_code != 0:
-            raise create_failed(spec.name, meaningful_line(done.errors + "\n" + done.output))
+            reason = meaningful_line(done.errors + "\n" + done.output)
+            raise create_failed(spec.name, masked(reason, spec.secret_values.values()))
 
     async def _refuse_exited(self, workload: Workload) -> None:
         """A container that has failed by now will not become healthy by waiting."""

@@ -8,7 +8,7 @@ and a rollback find what they need. It appears there whole or not at all.
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ import yaml
 from homeport.adapters.registry.archive import extract_archive
 from homeport.adapters.runtime.interpolation import escape, interpolate, parse_env_file
 from homeport.core.model.deployment import ComponentSpec, digest_of, digest_of_bytes
+from homeport.core.secrets import plain_environment, secret_files
 from homeport.errors import InvalidInput
 from homeport.ports import Workload
 from homeport.vocabulary import DeploymentId, NodeId
 
 COMPOSE_FILE = "compose.yaml"
 OVERRIDE_FILE = "homeport.override.yaml"
+SECRETS_FOLDER = "secrets"
 ARTIFACT_TYPE = "application/vnd.org.margo.component.compose+json"
 
 LABEL_DEPLOYMENT = "homeport.deployment"
@@ -88,7 +90,8 @@ def read_services(project: Path, spec: ComponentSpec) -> tuple[Service, ...]:
     """The services that `up` will start, with their images as the compose tool will see them."""
     env_file = project / ".env"
     environment = parse_env_file(env_file.read_text(errors="replace")) if env_file.is_file() else {}
-    environment |= spec.environment
+    # A secret is no part of an image's name: the name is shown.
+    environment |= plain_environment(spec)
     try:
         content = yaml.load((project / COMPOSE_FILE).read_bytes(), Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
@@ -100,8 +103,13 @@ def read_services(project: Path, spec: ComponentSpec) -> tuple[Service, ...]:
     return tuple(service for service in read if service is not None)
 
 
-def write_override(project: Path, workload: Workload, node_id: NodeId, services: tuple[Service, ...]) -> Path:
-    """Labels and environment for every service, in a second compose file that the tool merges."""
+def write_override(
+    project: Path, workload: Workload, node_id: NodeId, services: tuple[Service, ...], named: Sequence[str] = ()
+) -> Path:
+    """Labels and environment for every service, in a second compose file that the tool merges.
+
+    `named` are variables that the tool takes from its own environment. Values of secrets are not written.
+    """
     spec = workload.spec
     labels = {
         LABEL_DEPLOYMENT: workload.deployment_id,
@@ -111,8 +119,13 @@ def write_override(project: Path, workload: Workload, node_id: NodeId, services:
         LABEL_SERVICES: ",".join(f"{service.name}={service.count}" for service in services),
     }
     added: dict[str, Any] = {"labels": {name: escape(value) for name, value in labels.items()}}
-    if spec.environment:
-        added["environment"] = {name: escape(value) for name, value in spec.environment.items()}
+    environment: dict[str, str | None] = {name: escape(value) for name, value in plain_environment(spec).items()}
+    environment |= dict.fromkeys(named)
+    if environment:
+        added["environment"] = environment
+    mounts = write_secret_files(workload.folder / SECRETS_FOLDER, secret_files(spec))
+    if mounts:
+        added["volumes"] = [f"{escape(str(path))}:{escape(target)}:ro" for target, path in mounts.items()]
     override: dict[str, Any] = {"services": {service.name: added for service in services}}
     version = _version(project)
     if version is not None:
@@ -121,6 +134,25 @@ def write_override(project: Path, workload: Workload, node_id: NodeId, services:
     path = project / OVERRIDE_FILE
     path.write_text(yaml.dump(override, Dumper=_PlainDumper, sort_keys=False))
     return path
+
+
+def write_secret_files(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
+    """Writes each secret that a container reads as a file, and answers where. Others are removed.
+
+    A container's user must be able to read it, whoever that is; on the machine, the folder keeps everybody out.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    if not files:
+        return {}
+    folder.mkdir(mode=0o700, parents=True)
+    written = {}
+    for position, (target, value) in enumerate(sorted(files.items())):
+        path = folder / f"{position}"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o400), "w") as file:
+            file.write(value)
+        path.chmod(0o444)
+        written[target] = path
+    return written
 
 
 def _make_durable(folder: Path) -> None:

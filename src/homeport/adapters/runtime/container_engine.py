@@ -1,6 +1,6 @@
 """What differs between the engines that speak the Docker-compatible API; `compose.py` is the rest, written once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -40,6 +40,12 @@ class ContainerEngine(Protocol):
 
     def compose_command(self) -> list[str]:
         """The compose tool and its global arguments. Raises EngineUnavailable when there is none."""
+        ...
+
+    def compose_secrets(self, names: Sequence[str]) -> list[str] | None:
+        """Arguments by which the containers take these variables from the compose tool's own environment, so that
+        their values stand on no command line. None where the tool does so when the file names them without a value.
+        """
         ...
 
     async def pull(self, api: EngineApi, image: str, on_bytes: Callable[[int, int], None]) -> None: ...

@@ -1,6 +1,6 @@
 """Docker: its daemon is somebody else's to run, and it runs health checks by itself."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from homeport.adapters.runtime import child
@@ -44,6 +44,9 @@ class DockerEngine:
             hint = "Install the plugin docker-compose-plugin, or Debian's docker-compose."
             raise EngineUnavailable("Neither  docker compose  nor  docker-compose  was found.", hint=hint)
         return [*self._compose, "--ansi", "never"]
+
+    def compose_secrets(self, names: Sequence[str]) -> list[str] | None:
+        return None
 
     async def pull(self, api: EngineApi, image: str, on_bytes: Callable[[int, int], None]) -> None:
         # Without a tag the daemon would fetch every tag there is.

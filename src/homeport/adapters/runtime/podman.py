@@ -8,7 +8,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import DEVNULL
 
@@ -84,6 +84,10 @@ class PodmanEngine:
             tool = [str(found)]
         # Without a pod: it would only cost time, and Docker has none either.
         return [*tool, "--in-pod", "false", "--podman-path", str(self._podman_path()), "--no-ansi"]
+
+    def compose_secrets(self, names: Sequence[str]) -> list[str] | None:
+        """podman-compose would write the values on podman's command line; podman itself reads its environment."""
+        return [f"--podman-run-args={shlex.join(word for name in names for word in ('--env', name))}"]
 
     async def pull(self, api: EngineApi, image: str, on_bytes: Callable[[int, int], None]) -> None:
         if is_loopback(image):

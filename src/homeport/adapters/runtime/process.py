@@ -24,6 +24,7 @@ from homeport.adapters.runtime.process_checks import run_probe
 from homeport.adapters.runtime.process_files import ProcessFolder, Program, boot_id, read_program
 from homeport.adapters.runtime.process_spec import read_spec
 from homeport.adapters.runtime.tail import last_lines
+from homeport.core.secrets import masked, plain_environment, secret_environment, secret_files
 from homeport.errors import WorkFailed
 from homeport.ports import Container, Health, Observation, OnProgress, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
@@ -59,6 +60,9 @@ class ProcessRuntime:
             message = f"The process runtime runs custom components; {spec.name} is of type {spec.type}."
             raise WorkFailed(Code.UNSUPPORTED_TYPE, message, source=spec.name)
         read_spec(spec)
+        if secret_files(spec):
+            message = f"{spec.name} is a program of this machine: its secrets can be variables, not files."
+            raise WorkFailed(Code.CREATE_FAILED, message, source=spec.name)
 
     async def apply(self, workload: Workload, on_progress: OnProgress) -> None:
         await self.prepare(workload, on_progress)
@@ -94,7 +98,7 @@ class ProcessRuntime:
             passed, message = await run_probe(
                 process.probe,
                 seconds=process.rules.timeout_seconds,
-                environment={**self._environment, **spec.environment},
+                environment={**self._environment, **plain_environment(spec), **secret_environment(spec)},
             )
             history = record(history, process.rules, passed=passed, message=message, now=time.monotonic())
             self._checks[program.id] = history
@@ -125,7 +129,7 @@ class ProcessRuntime:
         config = {
             "command": process.command,
             "workdir": str(workdir),
-            "environment": {**self._environment, **spec.environment},
+            "environment": {**self._environment, **plain_environment(spec)},
             "state": str(folder.state),
             "exit": str(folder.exit),
             "log": str(folder.log),
@@ -145,14 +149,17 @@ class ProcessRuntime:
             folder.config.write_text(json.dumps(config))
         except OSError as error:
             raise disk_full(spec.name) from error
+        # Secrets go from environment to environment and are in no file.
+        hidden = {process_keeper.SECRET + name: value for name, value in secret_environment(spec).items()}
         keeper = [sys.executable, "-I", "-S", str(process_keeper.__file__), str(folder.config)]
         # Not to be interrupted half-way: a program whose state file is not written yet would be lost to us.
         with anyio.CancelScope(shield=True):
-            done = await child.run(keeper, environment=self._environment, seconds=START_SECONDS)
+            done = await child.run(keeper, environment=self._environment | hidden, seconds=START_SECONDS)
         if done.exit_code != 0:
             folder.state.unlink(missing_ok=True)
             lines = done.errors.strip().splitlines()
-            raise create_failed(spec.name, lines[-1] if lines else "it gave no reason")
+            reason = lines[-1] if lines else "it gave no reason"
+            raise create_failed(spec.name, masked(reason, spec.secret_values.values()))
 
     async def _stop(self, program: Program, folder: ProcessFolder, component: str) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):

@@ -15,6 +15,8 @@ import signal
 import sys
 
 CHUNK = 65536
+SECRET = "HOMEPORT_SECRET_"
+"""Before the name of each variable that comes through the keeper's own environment, for it may be in no file."""
 
 
 def main() -> None:
@@ -62,7 +64,10 @@ def _become(config: dict[str, object], output: int, tell: int) -> None:
         os.dup2(output, 2)
         os.chdir(str(config["workdir"]))
         command: list[str] = config["command"]  # type: ignore[assignment]
-        os.execvpe(command[0], command, config["environment"])  # type: ignore[arg-type]
+        environment: dict[str, str] = dict(config["environment"])  # type: ignore[call-overload]
+        given = {name: value for name, value in os.environ.items() if name.startswith(SECRET)}
+        environment.update({name[len(SECRET) :]: value for name, value in given.items()})
+        os.execvpe(command[0], command, environment)
     except OSError as error:
         os.write(tell, f"{error.strerror}: {error.filename or config['command']}".encode())
     os._exit(127)

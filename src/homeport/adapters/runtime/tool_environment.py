@@ -31,12 +31,13 @@ def engine_environment(ours: Mapping[str, str]) -> dict[str, str]:
 
 def compose_environment(engine: Mapping[str, str], component: Mapping[str, str]) -> dict[str, str]:
     """The engine's environment, and the component's variables where they cannot change what the tool is."""
-    added = {
-        name: value
-        for name, value in component.items()
-        if not _is_of_the_engine(name) and not name.startswith(_FORBIDDEN_PREFIXES)
-    }
+    added = {name: value for name, value in component.items() if not steers_the_tool(name)}
     return {**engine, **added}
+
+
+def steers_the_tool(name: str) -> bool:
+    """Whether a variable of this name is kept from the tool; nothing can reach a container through it then."""
+    return _is_of_the_engine(name) or name.startswith(_FORBIDDEN_PREFIXES)
 
 
 def _is_of_the_engine(name: str) -> bool:

@@ -5,7 +5,7 @@ its reason; those with an order also give the node something to do. A site alrea
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,6 +13,7 @@ from homeport.core.model.deployment import Desired
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Node
 from homeport.core.placement.choose import Placed, place
+from homeport.core.secrets import missing, versions_for
 from homeport.vocabulary import UNPLACED, Code, DeploymentId, Digest, Liveness, NodeId, OrderKind
 from homeport.vocabulary import Happening as H
 from homeport.vocabulary import State as S
@@ -32,6 +33,10 @@ class View:
     """Deployments whose file is in Git but cannot be read: they stay exactly as they are."""
     nodes: Mapping[NodeId, Node]
     instances: Mapping[Key, Instance]
+    secrets: Mapping[str, int] = field(default_factory=dict)
+    """The version of each secret that the site has."""
+    given: Mapping[Key, Mapping[str, int]] = field(default_factory=dict)
+    """The secrets that went out with each instance's newest order, where there were any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +86,21 @@ def _follow(desired: Desired, instances: list[Instance], view: View, now: dateti
         elif node_id not in fits:
             yield from _leave(instance, view, now, why=suited.refused.get(node_id, "it is no longer placed here"))
         else:
-            yield from _keep_up(instance, desired, node)
+            yield from _keep_up(instance, desired, node, view)
     for node_id in suited.chosen:
         if node_id not in placed:
             why = f"{desired.name} {desired.app_version} is wanted here"
             yield Move(desired.id, node_id, H.SCHEDULED, why, desired.revision, OrderKind.APPLY, begins=True)
+            yield from _lament(desired, node_id, view)
     unplaced = next((instance for instance in instances if instance.node_id == UNPLACED), None)
     yield from _explain(desired, unplaced, suited, view, now)
 
 
-def _keep_up(instance: Instance, desired: Desired, node: Node) -> Iterator[Move]:
-    """Moves for an instance on a node that suits it: a newer revision, a lost node, a node that is back."""
-    newer = instance.revision != desired.revision
+def _keep_up(instance: Instance, desired: Desired, node: Node, view: View) -> Iterator[Move]:
+    """Moves for an instance on a node that suits it: a newer revision, a changed secret, a lost node, one that is
+    back."""
+    renewed = _renewed(instance, desired, view)
+    newer = instance.revision != desired.revision or bool(renewed)
     runs = instance.running_revision is not None
 
     def move(happening: H, why: str, order: OrderKind | None, failure: Failure | None = None) -> Move:
@@ -100,10 +108,12 @@ def _keep_up(instance: Instance, desired: Desired, node: Node) -> Iterator[Move]
 
     match instance.state:
         case S.INSTALLED if newer:
-            yield move(H.CHANGED, _difference(instance, desired), OrderKind.APPLY)
+            yield move(H.CHANGED, renewed or _difference(instance, desired), OrderKind.APPLY)
+            yield from _lament(desired, instance.node_id, view)
         case S.INSTALLING | S.UPDATING | S.ROLLINGBACK | S.FAILED if newer:
             happening = H.SUPERSEDED_UPDATE if runs else H.SUPERSEDED_INSTALL
-            yield move(happening, "a newer revision is wanted", OrderKind.APPLY)
+            yield move(happening, renewed or "a newer revision is wanted", OrderKind.APPLY)
+            yield from _lament(desired, instance.node_id, view)
         case S.INSTALLING | S.UPDATING | S.ROLLINGBACK if node.liveness is Liveness.LOST:
             why = f"{node.id} has not been heard for too long"
             yield move(H.GAVE_UP, why, None, Failure(Code.NODE_OFFLINE, f"{why} while it worked on this"))
@@ -111,6 +121,29 @@ def _keep_up(instance: Instance, desired: Desired, node: Node) -> Iterator[Move]
             yield move(H.RETRIED_UPDATE if runs else H.RETRIED_INSTALL, f"{node.id} is back", OrderKind.APPLY)
         case _:
             pass
+
+
+def _renewed(instance: Instance, desired: Desired, view: View) -> str:
+    """Why the secrets call for another order although the file does not; empty when they do not.
+
+    Where one is missing here nothing is renewed: what runs with the value it has, stays.
+    """
+    if instance.revision != desired.revision or missing(desired.release, view.secrets):
+        return ""
+    given, now = view.given.get(instance.key, {}), versions_for(desired.release, view.secrets)
+    if dict(given) == now:
+        return ""
+    name = next((name for name in now if given.get(name) != now[name]), "")
+    return f"the secret {name} has version {now[name]} now" if name else "a secret is no longer used"
+
+
+def _lament(desired: Desired, node_id: NodeId, view: View) -> Iterator[Move]:
+    """An order that cannot go out for want of a secret has failed, in so many words, until the secret is there."""
+    names = missing(desired.release, view.secrets)
+    if names:
+        message = f"site {desired.site} has no secret {', '.join(names)}"
+        failure = Failure(Code.SECRET_MISSING, message)
+        yield Move(desired.id, node_id, H.GAVE_UP, message, desired.revision, failure=failure)
 
 
 def _leave(instance: Instance, view: View, now: datetime, *, why: str) -> Iterator[Move]:

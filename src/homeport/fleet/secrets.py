@@ -1,0 +1,175 @@
+"""Secrets at central: set, listed and removed by people, read by the one site they belong to.
+
+Values come in once and are sealed before anything else happens; none of these answers one to a person.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from homeport.core.model.access import SecretRecord
+from homeport.core.model.caller import Caller
+from homeport.core.model.event import Deployment
+from homeport.core.secrets import COUNT_MAX, SecretsThere, SecretValue, is_name, judge_value, names_in, reference
+from homeport.errors import Conflict, InvalidInput, NotFound, Problem
+from homeport.fleet.calls import Calls
+from homeport.fleet.suggestion import did_you_mean
+from homeport.ports import Clock, DeploymentFilter, Reader, SecretsChanged, Store, Transaction, Vault
+from homeport.vocabulary import SiteName
+
+log = structlog.get_logger("homeport.fleet.secrets")
+
+LISTED_MAX: Final = 10
+
+
+class Secrets:
+    def __init__(self, store: Store, vault: Vault, clock: Clock, calls: Calls) -> None:
+        self._store = store
+        self._vault = vault
+        self._clock = clock
+        self._calls = calls
+
+    async def set(self, site: SiteName, name: str, value: str, caller: Caller) -> SecretRecord:
+        """A new version, unless the value is the one that is there: then nothing that uses it is restarted."""
+        _check(name, value)
+        now = self._clock.now()
+
+        async def work(tx: Transaction) -> SecretRecord:
+            await _check_site(tx, site)
+            before = await tx.secret(site, name)
+            if before is not None and self._open(before) == value:
+                return before
+            if before is None and len(await tx.secrets(site)) >= COUNT_MAX:
+                raise Conflict(f"Site {site} has {COUNT_MAX} secrets already.", hint="Remove one that is not used.")
+            # The count goes on after a removal, or a site could take another value for the one it knows.
+            last = before.version if before else int(await tx.value(_counter(site, name)) or 0)
+            sealed = self._vault.seal(value.encode(), context=secret_context(site, name))
+            record = SecretRecord(site, name, sealed, last + 1, now, caller.name)
+            await tx.put_secret(record)
+            return record
+
+        record = await self._store.write(work)
+        self._calls.ask(site, SecretsChanged())
+        log.info("secret set", site=site, secret=name, version=record.version, by=caller.name)
+        return record
+
+    async def list(self, site: SiteName | None = None) -> Sequence[SecretRecord]:
+        async with self._store.read() as reader:
+            if site is not None:
+                await _check_site(reader, site)
+            return await reader.secrets(site)
+
+    async def remove(self, site: SiteName, name: str, caller: Caller) -> None:
+        """Refused while a deployment refers to it: its next start would fail."""
+
+        async def work(tx: Transaction) -> None:
+            await _check_site(tx, site)
+            record = await tx.secret(site, name)
+            if record is None:
+                names = [each.name for each in await tx.secrets(site)]
+                hint = did_you_mean(name, names, f"homeport secrets list --site {site}")
+                raise NotFound(f'Site {site} has no secret "{name}".', hint=hint)
+            users = _users(name, await tx.deployments(DeploymentFilter(site=site)))
+            if users:
+                raise Conflict(
+                    f"The secret {name} of site {site} is used by {_listed(users)}.",
+                    hint="Deploy them without it, or delete them, then remove it.",
+                )
+            await tx.remove_secret(site, name)
+            await tx.set_value(_counter(site, name), str(record.version))
+
+        await self._store.write(work)
+        self._calls.ask(site, SecretsChanged())
+        log.info("secret removed", site=site, secret=name, by=caller.name)
+
+    async def for_site(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
+        """For the site itself, never for a person: all names, and the values that it does not have."""
+        async with self._store.read() as reader:
+            records = await reader.secrets(site)
+        changed = {}
+        for each in records:
+            value = self._open(each) if known.get(each.name) != each.version else None
+            if value is not None:
+                changed[each.name] = SecretValue(each.version, value)
+        return SecretsThere({each.name: each.version for each in records}, changed)
+
+    async def reseal(self) -> int:
+        """Seals every secret with the vault's newest key, after that was changed. Versions stay."""
+
+        async def work(tx: Transaction) -> int:
+            records = await tx.secrets()
+            opened = [(each, value) for each in records if (value := self._open(each)) is not None]
+            for each, value in opened:
+                sealed = self._vault.seal(value.encode(), context=secret_context(each.site, each.name))
+                await tx.put_secret(replace(each, ciphertext=sealed))
+            return len(opened)
+
+        return await self._store.write(work)
+
+    def _open(self, record: SecretRecord) -> str | None:
+        """None for one that another key sealed: it must be set again, and the others still work."""
+        try:
+            plain = self._vault.open(record.ciphertext, context=secret_context(record.site, record.name))
+        except InvalidInput as error:
+            log.warning("secret cannot be opened, set it again", site=record.site, secret=record.name, why=str(error))
+            return None
+        return plain.decode()
+
+
+def secret_context(site: SiteName, name: str) -> str:
+    return f"secret/{site}/{name}"
+
+
+async def check_secrets(reader: Reader, values: Mapping[str, object], sites: Sequence[SiteName]) -> None:
+    """Raises InvalidInput, by parameter, for a secret that one of the sites does not have."""
+    wanted = names_in(values.values())
+    if not wanted:
+        return
+    known: dict[SiteName, set[str]] = {}
+    for record in await reader.secrets(sites[0] if len(sites) == 1 else None):
+        known.setdefault(record.site, set()).add(record.name)
+    problems = []
+    for parameter, value in values.items():
+        for name in names_in([value]):
+            lacking = [site for site in sites if name not in known.get(site, ())]
+            if lacking:
+                where = ", ".join(lacking[:3]) + (f" and {len(lacking) - 3} more" if len(lacking) > 3 else "")
+                message = f"there is no secret {name} at {where}. Set it:  homeport secrets set {lacking[0]} {name}"
+                problems.append(Problem(f"parameters.{parameter}", message))
+    if problems:
+        raise InvalidInput(problems=problems)
+
+
+def _check(name: str, value: str) -> None:
+    problems = []
+    if not is_name(name):
+        message = "must begin with a letter or digit; then letters, digits, dots, dashes and underscores may follow."
+        problems.append(Problem("name", message))
+    why = judge_value(value)
+    if why:
+        problems.append(Problem("value", why))
+    if problems:
+        raise InvalidInput(problems=problems)
+
+
+async def _check_site(reader: Reader, site: SiteName) -> None:
+    if await reader.site(site) is None:
+        every = [each.name for each in await reader.sites()]
+        raise NotFound(f'There is no site "{site}".', hint=did_you_mean(site, every, "homeport sites list"))
+
+
+def _counter(site: SiteName, name: str) -> str:
+    return f"secret-version/{site}/{name}"
+
+
+def _users(name: str, rows: Sequence[Deployment]) -> list[str]:
+    """Deployments whose file names it, and those that are still being removed."""
+    text = reference(name)
+    return sorted(row.name for row in rows if row.archived_at is None and text in row.parameters.values())
+
+
+def _listed(users: Sequence[str]) -> str:
+    more = len(users) - LISTED_MAX
+    return ", ".join(users[:LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
