@@ -23,6 +23,12 @@ Check = Callable[[ssl.SSLSocket], None]
 """Raises Refused unless the right one is at the other end."""
 
 
+class Distrusted(PeerUnavailable):
+    """Whoever answers is not the one that was expected; nothing was said to it."""
+
+    code = "distrusted"
+
+
 class EnrolmentHttp:
     def __init__(self, url: str, context: ssl.SSLContext, check: Check) -> None:
         parts = urlsplit(url)
@@ -46,18 +52,24 @@ class EnrolmentHttp:
         connection = http.client.HTTPSConnection(host, port, timeout=CALL_SECONDS_MAX, context=self._context)
         with closing(connection):
             try:
-                connection.connect()
-                assert isinstance(connection.sock, ssl.SSLSocket)
-                self._check(connection.sock)
+                self._open(connection)
                 headers = {"Accept": "application/json", "Content-Type": "application/json"}
                 connection.request(method, path, None if body is None else json.dumps(body), headers)
                 answer = connection.getresponse()
                 content = answer.read(ANSWER_BYTES_MAX)
-            except ssl.SSLError as error:
-                raise PeerUnavailable(f"{self._url} does not speak TLS 1.3 with us: {error.reason}") from error
             except (OSError, http.client.HTTPException) as error:
                 raise PeerUnavailable(f"{self._url} cannot be reached: {_reason(error)}") from error
         return _understood(answer.status, content, self._url)
+
+    def _open(self, connection: http.client.HTTPSConnection) -> None:
+        try:
+            connection.connect()
+            assert isinstance(connection.sock, ssl.SSLSocket)
+            self._check(connection.sock)
+        except ssl.SSLError as error:
+            raise Distrusted(f"{self._url} is not who it should be: {error.reason or error}") from error
+        except Refused as error:
+            raise Distrusted(f"{self._url} is not who it should be: {error}", hint=error.hint) from error
 
 
 def _understood(status: int, content: bytes, url: str) -> dict[str, Any]:

@@ -1,0 +1,120 @@
+"""Joining, and staying a member while the role lives. Nothing here ever ends the role or waits for the network in its
+way: a machine that cannot renew goes on with its work and tries again.
+"""
+
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+from homeport.adapters.identity.membership import Membership, Ticket
+from homeport.adapters.identity.tls import Credentials
+from homeport.core.identity.pacing import wait_seconds
+from homeport.errors import HomeportError, PeerUnavailable, TransientError
+
+log = logging.getLogger("homeport.identity")
+
+POLL_SECONDS: Final = 2.0
+"""How often a waiting machine asks whether it was approved."""
+
+OnRenewed = Callable[[], Awaitable[None]]
+
+
+async def join(
+    membership: Membership,
+    ticket: Ticket,
+    *,
+    name: str,
+    site: str | None = None,
+    on_waiting: Callable[[str], None] = lambda key: None,
+) -> None:
+    """Returns once the machine is a member. `on_waiting` is told the key to approve, once, where a person must.
+
+    Raises what is wrong for good; a server that is not there yet is waited for.
+    """
+    told = False
+    while True:
+        try:
+            if await anyio.to_thread.run_sync(lambda: membership.join(ticket, name=name, site=site)):
+                log.info("joined", extra={"identity": name, "at": ticket.url})
+                return
+            if not told:
+                on_waiting(membership.key)
+                log.warning("waiting for approval", extra={"identity": name, "key": membership.key})
+                told = True
+        except PeerUnavailable as error:
+            if error.code == "distrusted":
+                raise
+            log.warning("cannot join yet", extra={"error": str(error)})
+        except TransientError as error:
+            log.warning("cannot join yet", extra={"error": str(error)})
+        await anyio.sleep(POLL_SECONDS)
+
+
+async def keep(
+    credentials: Credentials,
+    renew: Callable[[], None],
+    on_renewed: OnRenewed,
+    *,
+    name: str,
+    nudge: "Nudge | None" = None,
+) -> None:
+    """Renews at half of the certificate's life, for as long as the role lives; `renew` blocks."""
+    nudge = nudge or Nudge()
+    failures = 0
+    while True:
+        seconds = wait_seconds(
+            credentials.not_before,
+            credentials.not_after,
+            datetime.now(UTC),
+            failures=failures,
+            chance=random.random(),
+        )
+        await nudge.wait(seconds)
+        try:
+            await anyio.to_thread.run_sync(renew)
+        except HomeportError as error:
+            failures += 1
+            log.warning("certificate not renewed, will try again", extra={"identity": name, "error": str(error)})
+            continue
+        failures = 0
+        log.info("certificate renewed", extra={"identity": name, "until": credentials.not_after.isoformat()})
+        await on_renewed()
+
+
+async def follow_bundle(
+    membership: Membership, credentials: Credentials, *, on_changed: OnRenewed, nudge: "Nudge | None" = None
+) -> None:
+    """Asks for the trust bundle as often as it says. While a rotation is under way (there are two anchors, or ours
+    has gone) certificates are renewed at each round, so that everybody has left the old root within a few rounds."""
+    while True:
+        await anyio.sleep(max(0.2, credentials.bundle.refresh_hint_seconds))
+        try:
+            changed = await anyio.to_thread.run_sync(membership.refresh_bundle, credentials)
+        except HomeportError as error:
+            log.info("trust bundle not refreshed, the one we have stays", extra={"error": str(error)})
+            continue
+        if changed:
+            log.info("trust bundle changed", extra={"sequence": credentials.bundle.sequence})
+            await on_changed()
+        if nudge is not None and (changed or len(credentials.bundle.anchors) > 1):
+            nudge.now()
+
+
+class Nudge:
+    """Says that it is time before it is time."""
+
+    def __init__(self) -> None:
+        self._event = anyio.Event()
+
+    def now(self) -> None:
+        self._event.set()
+
+    async def wait(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self._event.wait()
+        self._event = anyio.Event()
