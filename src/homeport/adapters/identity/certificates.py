@@ -1,6 +1,8 @@
 """Reading and signing certificates: what the rules need to know of one, and the three kinds that are made here."""
 
 import hashlib
+import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,6 +24,17 @@ _BACKDATE_FRACTION: Final = 0.1
 """Of a very short life only so much is given away, else it would be half over when it begins."""
 
 
+_HOST: Final = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?", re.ASCII)
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Signer:
     key: PrivateKey
@@ -35,7 +48,7 @@ def view(der: bytes) -> CertificateView:
         certificate = x509.load_der_x509_certificate(der)
         extensions = certificate.extensions
         kind, bits = describe_key(certificate.public_key())
-    except (ValueError, TypeError, x509.DuplicateExtension, UnsupportedAlgorithm) as error:
+    except _UNREADABLE as error:
         raise InvalidInput("A certificate cannot be read.") from error
     names: tuple[str, ...] = ()
     is_ca = signs = False
@@ -131,7 +144,7 @@ def _builder(
         end = min(end, signer.certificate.not_valid_after_utc)
     backdate = min(timedelta(seconds=BACKDATE_SECONDS), lifetime * _BACKDATE_FRACTION)
     authority_key = signer.certificate.public_key() if signer is not None else public
-    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri), *map(_dns, dns_names)]
+    names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(uri), *map(_host, dns_names)]
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -169,11 +182,14 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )
 
 
-def _dns(name: str) -> x509.GeneralName:
+def _host(name: str) -> x509.GeneralName:
+    """What people type to reach a server: a DNS name or an address. It plays no part in who the server is."""
     try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        if not _HOST.fullmatch(name):
+            raise InvalidInput(f"{name!r} is neither a DNS name nor an address.") from None
         return x509.DNSName(name)
-    except ValueError as error:
-        raise InvalidInput(f"{name!r} is not a DNS name.") from error
 
 
 def _spki(certificate: x509.Certificate) -> bytes:

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from homeport.errors import InvalidInput, Refused
+from homeport.errors import InvalidInput, Refused, TransientError
 
 PRIVATE: Final = 0o600
 PUBLIC: Final = 0o644
@@ -22,6 +22,13 @@ def make_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int) -> None:
+    try:
+        _write_whole(path, content, mode)
+    except OSError as error:
+        raise TransientError(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def _write_whole(path: Path, content: bytes, mode: int) -> None:
     make_folder(path.parent)
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
@@ -45,7 +52,10 @@ def sync_folder(folder: Path) -> None:
 
 def read_private(path: Path) -> bytes:
     """Refuses a key that others could have read: it may be known already, and using it would hide that."""
-    mode = stat.S_IMODE(path.stat().st_mode)
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        raise _unreadable(path, error) from error
     if mode & 0o077:
         raise Refused(
             f"The key {path} is open to other users of this machine (mode {mode:04o}).",
@@ -55,8 +65,17 @@ def read_private(path: Path) -> bytes:
 
 
 def read_bounded(path: Path) -> bytes:
-    with path.open("rb") as file:
-        content = file.read(SIZE_MAX + 1)
+    try:
+        with path.open("rb") as file:
+            content = file.read(SIZE_MAX + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from error
     if len(content) > SIZE_MAX:
         raise InvalidInput(f"{path} is larger than any certificate, key or bundle.")
     return content
+
+
+def _unreadable(path: Path, error: OSError) -> InvalidInput:
+    if isinstance(error, FileNotFoundError):
+        return InvalidInput(f"{path} is missing.", hint="Restore it from a backup, or join this machine again.")
+    return InvalidInput(f"{path} cannot be read: {error.strerror}.", hint="Look at who owns it.")

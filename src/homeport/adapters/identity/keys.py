@@ -26,12 +26,11 @@ _CURVES: Final = {"secp256r1": "ec-p256", "secp384r1": "ec-p384"}
 
 def load_or_create_key(path: Path) -> PrivateKey:
     """ECDSA P-256 for a new one."""
-    try:
+    if path.exists():
         return load_key(path)
-    except FileNotFoundError:
-        key = new_key()
-        write_whole(path, key_pem(key), mode=PRIVATE)
-        return key
+    key = new_key()
+    write_whole(path, key_pem(key), mode=PRIVATE)
+    return key
 
 
 def load_key(path: Path) -> PrivateKey:
@@ -74,7 +73,7 @@ def csr_key(csr: bytes) -> PublicKey:
     if len(csr) > REQUEST_SIZE_MAX:
         raise InvalidInput("The certificate request is too large to be one.")
     try:
-        pem = csr.lstrip().startswith(b"-----")
+        pem = b"-----BEGIN" in csr
         request = x509.load_pem_x509_csr(csr) if pem else x509.load_der_x509_csr(csr)
         key = request.public_key()
         valid = request.is_signature_valid

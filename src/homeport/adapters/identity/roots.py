@@ -77,23 +77,12 @@ def make_root(folder: Path, domain: str, number: int, lifetime: timedelta, now: 
 
 
 def load_signer(folder: Path, number: int) -> Signer:
-    try:
-        key = load_key(_key_path(folder, number))
-    except FileNotFoundError as error:
-        raise InvalidInput(
-            f"The key of the authority is missing: {_key_path(folder, number)}.", hint="Restore it from a backup."
-        ) from error
-    return signer_of(key, load_certificate(folder, number), str(folder))
+    return signer_of(load_key(_key_path(folder, number)), load_certificate(folder, number), str(folder))
 
 
 def load_certificate(folder: Path, number: int) -> x509.Certificate:
     path = _certificate_path(folder, number)
-    try:
-        return read_chain(read_bounded(path), str(path))[0]
-    except FileNotFoundError as error:
-        raise InvalidInput(
-            f"A root of the authority is missing: {path}.", hint="Restore it from a backup."
-        ) from error
+    return read_chain(read_bounded(path), str(path))[0]
 
 
 def forget_others(folder: Path, state: State) -> None:

@@ -9,6 +9,7 @@ from homeport.adapters.identity.certificates import fingerprint, read_chain, to_
 from homeport.adapters.identity.files import PUBLIC, read_bounded, write_whole
 from homeport.adapters.identity.keys import load_key
 from homeport.adapters.identity.signing import signer_of
+from homeport.core.identity import spiffe
 from homeport.core.model.identity import CertificateView, TrustBundle
 from homeport.errors import InvalidInput, Refused
 
@@ -57,15 +58,15 @@ def install(folder: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:
 
 def _checked(key_path: Path, chain_path: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:
     certificates = read_chain(chain_pem, str(chain_path))
-    try:
-        signer_of(load_key(key_path), certificates[0], str(key_path.parent))
-    except FileNotFoundError as error:
-        raise InvalidInput(f"The key that belongs to the certificate is missing: {key_path}.") from error
+    signer_of(load_key(key_path), certificates[0], str(key_path.parent))
     leaf = view(to_der(certificates[0]))
     if len(leaf.uri_sans) != 1:
         raise InvalidInput(f"The certificate must have exactly one URI name; this one has {len(leaf.uri_sans)}.")
-    if not bundle.anchors:
-        raise InvalidInput("The trust bundle has no X.509 anchor.")
+    domain, _ = spiffe.split(leaf.uri_sans[0])
+    if domain != bundle.domain:
+        raise InvalidInput(f"{leaf.uri_sans[0]} is of the trust domain {domain}; ours is {bundle.domain}.")
+    if not bundle.anchors or not all(view(anchor).is_ca for anchor in bundle.anchors):
+        raise InvalidInput("The trust bundle has no X.509 anchor, or one that is not an authority.")
     return Svid(
         key_path, chain_path, chain_pem, leaf, leaf.uri_sans[0], bundle, frozenset(map(fingerprint, bundle.anchors))
     )

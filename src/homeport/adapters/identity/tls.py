@@ -109,12 +109,18 @@ class Credentials:
     # --- contexts ---
 
     def server_context(
-        self, client: ClientCertificates = "none", anchors: Sequence[bytes] | None = None
+        self,
+        client: ClientCertificates = "none",
+        anchors: Sequence[bytes] | None = None,
+        *,
+        present: bool = True,
     ) -> ssl.SSLContext:
-        """`anchors` (DER) are trusted for clients instead of the bundle's, as a site trusts its own intermediate."""
+        """`anchors` (DER) are trusted for clients instead of the bundle's, as a site trusts its own intermediate.
+        With `present` False the caller loads a certificate of somebody else's making."""
         context = bare_server()
         context.verify_mode = _MODES[client]
-        self._present(context)
+        if present:
+            self._present(context)
         self._trust(context, anchors)
         return context
 
@@ -177,7 +183,7 @@ class Credentials:
         return self._known.anchors
 
     def _present(self, context: ssl.SSLContext) -> None:
-        context.load_cert_chain(self._known.chain_path, self._known.key_path)
+        _load_chain(context, self._known)
         self._presenting[context] = None
 
     def _trust(self, context: ssl.SSLContext, anchors: Sequence[bytes] | None) -> None:
@@ -188,8 +194,24 @@ class Credentials:
         self._trusting_bundle[context] = None
 
     def _take(self, svid: Svid) -> None:
-        self._svid = svid
+        if self._svid is not None and self._presenting and _family(svid) != _family(self._svid):
+            raise Refused(
+                f"The key in {self.folder} is of another kind than before.", hint="Restart to use the new one."
+            )
         for context in list(self._presenting):
-            context.load_cert_chain(svid.chain_path, svid.key_path)
+            _load_chain(context, svid)
         for context in list(self._trusting_bundle):
             add_anchors(context, svid.bundle.anchors)
+        self._svid = svid
+
+
+def _load_chain(context: ssl.SSLContext, svid: Svid) -> None:
+    try:
+        context.load_cert_chain(svid.chain_path, svid.key_path)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput(f"The certificate in {svid.chain_path} cannot be used: {error}.") from error
+
+
+def _family(svid: Svid) -> str:
+    """OpenSSL keeps one certificate for each family of keys, and would go on showing the old one beside the new."""
+    return svid.leaf.key_kind.partition("-")[0]
