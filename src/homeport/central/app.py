@@ -1,6 +1,7 @@
 """Wires central: store, repository, use-cases, routes and loops. The only place that knows both ports and
 adapters."""
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from homeport.adapters.git import create_bare, open_repository
 from homeport.adapters.link.grpc_site import serve_nodes
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
+from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.central.api.apps import apps_router
 from homeport.central.api.deployments import deployments_router
 from homeport.central.api.nodes import nodes_router
+from homeport.central.api.secrets import secrets_router
 from homeport.central.api.sites import sites_router
 from homeport.central.link import DirectLink
 from homeport.central.loops import run_loops
@@ -24,16 +27,21 @@ from homeport.central.parts import CentralParts, Contact
 from homeport.central.reception import FleetReception
 from homeport.central.registries import app_trees
 from homeport.central.settings import CentralSettings
+from homeport.core.addresses import is_loopback
 from homeport.fleet.audit import open_auditor
 from homeport.fleet.calls import Calls
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
 from homeport.fleet.overview import Watchfulness
+from homeport.fleet.secrets import Secrets
+from homeport.fleet.tokens import Tokens
 from homeport.ports import CentralLink
+from homeport.serving.authentication import Gate
 from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.server import Stopping, bind, http_server
+from homeport.serving.tokens import tokens_router
 from homeport.serving.trail import audit_router
 from homeport.serving.web import build_web
 from homeport.serving.webhooks import webhooks_router
@@ -51,9 +59,12 @@ async def open_central(settings: CentralSettings) -> AsyncIterator["CentralApp"]
         metrics = Metrics("central", central.store)
         http_port = None
         if settings.http_address is not None:
-            listener = bind(*settings.http_address)
+            tls = await _door(central, settings.http_address)
+            listener = bind(*settings.http_address, is_guarded=tls is not None)
             http_port = listener.getsockname()[1]
-            await stack.enter_async_context(http_server(web(central, stopping, metrics), [listener], stopping))
+            await stack.enter_async_context(
+                http_server(web(central, stopping, metrics), [listener], stopping, tls, central.identity.verify)
+            )
         grpc_port = None
         if settings.grpc_address is not None:
             host, _, port = settings.grpc_address.rpartition(":")
@@ -77,6 +88,16 @@ class CentralApp:
     grpc_port: int | None
 
 
+async def _door(central: CentralParts, address: tuple[str, int]) -> ssl.SSLContext | None:
+    """TLS where it is asked for, and wherever others can connect; there it also takes somebody who may come in."""
+    settings, (host, port) = central.settings, address
+    if not is_loopback(host) and not await central.gate.tokens.has_admin():
+        refuse_open_bind(host, port=port, data=str(settings.data))
+    if is_loopback(host) and not settings.tls and settings.tls_files is None:
+        return None
+    return await anyio.to_thread.run_sync(central.identity.server_context)
+
+
 async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralParts:
     clock, ids = SystemClock(), RandomIds()
     await anyio.to_thread.run_sync(lambda: settings.data.mkdir(parents=True, exist_ok=True))
@@ -89,7 +110,8 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
         branch=settings.branch,
         poll_seconds=settings.poll_seconds,
     )
-    index = Index(store, git, clock)
+    index, calls = Index(store, git, clock), Calls()
+    vault = await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE)
     return CentralParts(
         settings=settings,
         clock=clock,
@@ -97,11 +119,14 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
         store=store,
         git=git,
         index=index,
-        calls=Calls(),
+        calls=calls,
+        secrets=Secrets(store, vault, clock, calls),
         intake=Intake(store, index, clock),
         open_tree=app_trees(settings.data / "scratch"),
         contact=Contact(),
         auditor=await stack.enter_async_context(open_auditor(store, clock)),
+        identity=identity,
+        gate=Gate(Tokens(store, clock), store, clock, open_loopback=settings.open_loopback),
     )
 
 
@@ -118,11 +143,14 @@ def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
             reading_router(reading),
             sites_router(central, stopping),
             nodes_router(central),
+            secrets_router(central),
             webhooks_router(central.git),
+            tokens_router(central.gate),
             audit_router(central.store),
         ],
         metrics=metrics,
         auditor=central.auditor,
+        gate=central.gate,
         guards=GuardSettings(
             allowed_hosts=settings.allowed_hosts,
             body_bytes_max_by_path={

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import anyio
+import anyio.to_thread
 import structlog
 
 from homeport.central.parts import CentralParts
@@ -18,6 +19,10 @@ log = structlog.get_logger("homeport.central")
 RETRY_SECONDS = 2.0
 TRIM_SECONDS = 60.0
 AUDIT_SECONDS = 5.0
+ACCESS_SECONDS = 1.0
+"""How long an open stream outlives the expiry of its token, or a revocation by another process."""
+RENEW_SECONDS = 10.0
+"""How often central looks whether its certificate is due; it lives for hours."""
 
 
 async def run_loops(central: CentralParts) -> None:
@@ -27,6 +32,8 @@ async def run_loops(central: CentralParts) -> None:
         tasks.start_soon(every, "silence", settings.sweep_seconds, silence.sweep)
         tasks.start_soon(every, "markers", settings.sweep_seconds, lambda: mark_sites(central))
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(central))
+        tasks.start_soon(every, "access", ACCESS_SECONDS, central.gate.sweep)
+        tasks.start_soon(every, "own certificate", RENEW_SECONDS, lambda: renew_own(central))
         tasks.start_soon(every, "audit", AUDIT_SECONDS, central.auditor.settle)
         tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: central.auditor.trim(settings.audit_days))
 
@@ -79,6 +86,10 @@ async def mark_sites(central: CentralParts) -> None:
     for site in sorted(central.unmarked):
         await mark_site(site, central.desk, INTERNAL)
         central.unmarked.discard(site)
+
+
+async def renew_own(central: CentralParts) -> None:
+    await anyio.to_thread.run_sync(central.identity.keep_up)
 
 
 async def trim(central: CentralParts) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from homeport.central.identity import CentralIdentity
 from homeport.central.settings import CentralSettings
 from homeport.fleet.apps import OpenAppTree
 from homeport.fleet.audit import Auditor
@@ -11,7 +12,9 @@ from homeport.fleet.calls import Calls
 from homeport.fleet.deploy import Desk
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
+from homeport.fleet.secrets import Secrets
 from homeport.ports import Clock, GitSource, Ids, Store
+from homeport.serving.authentication import Gate
 from homeport.vocabulary import SiteName
 
 OK: Final = "ok"
@@ -45,6 +48,9 @@ class CentralParts:
     open_tree: OpenAppTree
     contact: Contact
     auditor: Auditor
+    identity: CentralIdentity
+    gate: Gate
+    secrets: Secrets
     unmarked: set[SiteName] = field(default_factory=set)
     """Sites that joined while their marker could not be written; the sweep tries again."""
 

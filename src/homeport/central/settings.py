@@ -23,6 +23,18 @@ class CentralSettings:
     """HOST:PORT of the node registry over gRPC; None where a site of the same process serves it."""
     allowed_hosts: tuple[str, ...] = ()
     """Names besides loopback under which central may be addressed."""
+    open_loopback: bool = True
+    """Whether programs on this machine need no token: whoever can log in here could read the data anyway."""
+    tls: bool = False
+    """Serve https also on loopback; outside of it nothing else is served."""
+    tls_files: tuple[Path, Path] | None = None
+    """Certificate and key (PEM) to show people, instead of one from the authority."""
+    trust_domain: str = "homeport.internal"
+    """The SPIFFE trust domain. It never changes."""
+    wfm_id: str = "central"
+    """What central is called in its SPIFFE ID."""
+    svid_seconds: float = 86_400.0
+    """How long the certificates live that the authority signs: a day, so that a stolen one is soon worthless."""
     site_silence_seconds: float = 30.0
     """After how long a silent site counts as unreachable: six missed reports."""
     sweep_seconds: float = 5.0

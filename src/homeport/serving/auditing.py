@@ -14,6 +14,7 @@ from typing import Any, Final
 import anyio
 import structlog
 from fastapi.routing import APIRoute
+from starlette.requests import Request
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,7 +22,7 @@ from homeport.core.model.access import AuditResult
 from homeport.core.model.caller import Caller
 from homeport.errors import HomeportError
 from homeport.fleet.audit import Auditor
-from homeport.serving.callers import declared_action
+from homeport.serving.callers import caller_of, declared_action
 from homeport.serving.problems import REQUEST_ID, refusal
 
 CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -119,18 +120,15 @@ class _Witness:
         return True
 
     async def _note(self, result: AuditResult, status: int, detail: Mapping[str, Any], target: str) -> None:
-        caller = self._scope.get("state", {}).get("caller")
-        client = self._scope.get("client")
-        address = str(client[0]) if client else ""
-        is_known = isinstance(caller, Caller)
+        caller, address = _caller(self._scope, is_refused=result is AuditResult.REFUSED)
         query = self._scope.get("query_string", b"")
         await self._auditor.note(
             action=_action(self._scope),
             target=target,
             result=result,
-            actor=caller.name if is_known else "anonymous",
-            role=caller.role.value if is_known else "",
-            address=(caller.address if is_known else "") or address,
+            actor="anonymous" if caller is None else caller.name,
+            role="" if caller is None else caller.role.value,
+            address=address,
             detail={"status": status, **detail, **({"plan": True} if b"plan=true" in query else {})},
         )
 
@@ -143,6 +141,16 @@ class _Witness:
                 value = told[name]
                 return ",".join(str(each) for each in value) if isinstance(value, list) else str(value)
         return "" if _route(self._scope) is not None else str(self._scope["path"])
+
+
+def _caller(scope: Scope, *, is_refused: bool) -> tuple[Caller | None, str]:
+    """Who asked and from where. Whom the guards refused before they knew who it was is nobody."""
+    client = scope.get("client")
+    address = str(client[0]) if client else ""
+    known = scope.get("state", {}).get("caller")
+    if not isinstance(known, Caller):
+        known = None if is_refused else caller_of(Request(scope))
+    return known, (known.address if known is not None else "") or address
 
 
 def _result(status: int, told: Mapping[str, Any]) -> AuditResult:

@@ -63,7 +63,7 @@ def audit_router(store: Store) -> APIRouter:
         """Checked here, where somebody may have tampered: `homeport audit verify` checks it once more itself."""
         async with store.read() as reader:
             ends = await reader.audit_ends()
-            check, fault, after = Check(ends), None, ends.base.position
+            check, fault, after = Check(ends.base, ends.head), None, ends.base.position
             while fault is None:
                 entries = await reader.audit(after=after, limit=PAGE)
                 if not entries:
