@@ -61,15 +61,20 @@ def read_private(path: Path) -> bytes:
             f"The key {path} is open to other users of this machine (mode {mode:04o}).",
             hint=f"If nobody has read it, close it with: chmod 600 {path}",
         )
-    return read_bounded(path)
+    return read_needed(path)
+
+
+def read_needed(path: Path) -> bytes:
+    """A file that must be there."""
+    try:
+        return read_bounded(path)
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def read_bounded(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(SIZE_MAX + 1)
-    except OSError as error:
-        raise _unreadable(path, error) from error
+    with path.open("rb") as file:
+        content = file.read(SIZE_MAX + 1)
     if len(content) > SIZE_MAX:
         raise InvalidInput(f"{path} is larger than any certificate, key or bundle.")
     return content

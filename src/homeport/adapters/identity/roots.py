@@ -13,7 +13,7 @@ from pathlib import Path
 from cryptography import x509
 
 from homeport.adapters.identity.certificates import Signer, read_chain, sign_root, to_pem
-from homeport.adapters.identity.files import PRIVATE, PUBLIC, read_bounded, sync_folder, write_whole
+from homeport.adapters.identity.files import PRIVATE, PUBLIC, read_needed, sync_folder, write_whole
 from homeport.adapters.identity.keys import key_pem, load_key, new_key
 from homeport.adapters.identity.signing import signer_of
 from homeport.core.identity import spiffe
@@ -51,7 +51,7 @@ def read_state(folder: Path) -> State | None:
     if not path.exists():
         return None
     try:
-        document = json.loads(read_bounded(path))
+        document = json.loads(read_needed(path))
         state = State(**{**document, "roots": tuple(document["roots"])})
         datetime.fromisoformat(state.since)
         known = bool(state.roots) and len(state.roots) <= 2 and state.signing in state.roots
@@ -82,7 +82,7 @@ def load_signer(folder: Path, number: int) -> Signer:
 
 def load_certificate(folder: Path, number: int) -> x509.Certificate:
     path = _certificate_path(folder, number)
-    return read_chain(read_bounded(path), str(path))[0]
+    return read_chain(read_needed(path), str(path))[0]
 
 
 def forget_others(folder: Path, state: State) -> None:

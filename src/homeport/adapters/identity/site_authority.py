@@ -8,7 +8,7 @@ from cryptography import x509
 
 from homeport.adapters.identity import bundle as bundles
 from homeport.adapters.identity.certificates import Signer, read_chain, to_der, view
-from homeport.adapters.identity.files import PUBLIC, read_bounded, write_whole
+from homeport.adapters.identity.files import PUBLIC, read_needed, write_whole
 from homeport.adapters.identity.keys import load_key, load_or_create_key, make_csr
 from homeport.adapters.identity.signing import issue_leaf, signer_of
 from homeport.core.identity import spiffe
@@ -45,8 +45,8 @@ class SiteAuthority:
         self.domain = domain
         self.site = site
         self.spiffe_id = spiffe.site_authority_id(domain, site)
-        self._signer, self._chain = _read_intermediate(folder, read_bounded(folder / "chain.pem"), self.spiffe_id)
-        self._bundle = bundles.decode(read_bounded(folder / "bundle.json"), domain)
+        self._signer, self._chain = _read_intermediate(folder, read_needed(folder / "chain.pem"), self.spiffe_id)
+        self._bundle = bundles.decode(read_needed(folder / "bundle.json"), domain)
 
     @property
     def not_before(self) -> datetime:

@@ -6,7 +6,7 @@ from typing import Final
 
 from homeport.adapters.identity import bundle as bundles
 from homeport.adapters.identity.certificates import fingerprint, read_chain, to_der, view
-from homeport.adapters.identity.files import PUBLIC, read_bounded, write_whole
+from homeport.adapters.identity.files import PUBLIC, read_needed, write_whole
 from homeport.adapters.identity.keys import load_key
 from homeport.adapters.identity.signing import signer_of
 from homeport.core.identity import spiffe
@@ -37,9 +37,9 @@ def is_there(folder: Path) -> bool:
 def load(folder: Path, domain: str) -> Svid:
     theirs = all((folder / name).exists() for name in THEIRS)
     key, chain, trust = (folder / name for name in (THEIRS if theirs else OURS))
-    content = read_bounded(trust)
+    content = read_needed(trust)
     bundle = _bundle_of_pem(content, domain) if theirs else bundles.decode(content, domain)
-    return _checked(key, chain, read_bounded(chain), bundle)
+    return _checked(key, chain, read_needed(chain), bundle)
 
 
 def install(folder: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:

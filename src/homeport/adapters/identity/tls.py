@@ -9,7 +9,9 @@ of ours is never enough by itself: whoever opens or takes a connection asks `ver
 first byte, and `recheck` at every request, for anchors and dates change while a connection lives.
 """
 
+import asyncio
 import ssl
+import threading
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -36,7 +38,9 @@ class Credentials:
     """Key, chain and trust bundle of one machine, and the TLS contexts that follow them.
 
     Contexts are updated in place when a renewed chain or another bundle arrives: connections that are open stay, new
-    handshakes use the new one. A context cannot forget an anchor; `verify` and `recheck` do.
+    handshakes use the new one. A context cannot forget an anchor; `verify` and `recheck` do. Renewal may run in a
+    thread of its own: OpenSSL does not allow a handshake to begin while a context changes, so a context that was made
+    on an event loop is changed on that loop.
     """
 
     def __init__(self, folder: Path, *, domain: str, wfm: str, skew_seconds: float = rules.SKEW_SECONDS) -> None:
@@ -45,7 +49,8 @@ class Credentials:
         self.wfm = wfm
         self._skew_seconds = skew_seconds
         self._svid: Svid | None = None
-        self._presenting: WeakKeyDictionary[ssl.SSLContext, None] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._presenting: WeakKeyDictionary[ssl.SSLContext, asyncio.AbstractEventLoop | None] = WeakKeyDictionary()
         self._trusting_bundle: WeakKeyDictionary[ssl.SSLContext, None] = WeakKeyDictionary()
         self._own_anchors: WeakKeyDictionary[ssl.SSLContext, frozenset[str]] = WeakKeyDictionary()
         self.refresh()
@@ -135,7 +140,8 @@ class Credentials:
     def trust(self, context: ssl.SSLContext, anchors: Sequence[bytes]) -> None:
         """Replaces the anchors of a context that has its own, as after a site's intermediate was renewed."""
         add_anchors(context, anchors)
-        self._own_anchors[context] = frozenset(map(fingerprint, anchors))
+        with self._lock:
+            self._own_anchors[context] = frozenset(map(fingerprint, anchors))
 
     # --- peers ---
 
@@ -162,7 +168,9 @@ class Credentials:
 
     def recheck(self, peer: Peer, now: datetime) -> Peer:
         """Whether a peer of an open connection is still believed: dates and anchors may have changed since."""
-        anchors = self._bundle_anchors.union(*self._own_anchors.values())
+        with self._lock:
+            own = list(self._own_anchors.values())
+        anchors = self._bundle_anchors.union(*own)
         return self._judge(peer.chain, now, anchors)
 
     def _judge(self, chain: Sequence[CertificateView], now: datetime, anchors: frozenset[str]) -> Peer:
@@ -184,25 +192,40 @@ class Credentials:
 
     def _present(self, context: ssl.SSLContext) -> None:
         _load_chain(context, self._known)
-        self._presenting[context] = None
+        with self._lock:
+            self._presenting[context] = _running_loop()
 
     def _trust(self, context: ssl.SSLContext, anchors: Sequence[bytes] | None) -> None:
         if anchors is not None:
             self.trust(context, anchors)
             return
         add_anchors(context, self._known.bundle.anchors)
-        self._trusting_bundle[context] = None
+        with self._lock:
+            self._trusting_bundle[context] = None
 
     def _take(self, svid: Svid) -> None:
-        if self._svid is not None and self._presenting and _family(svid) != _family(self._svid):
+        with self._lock:
+            presenting, trusting = list(self._presenting.items()), list(self._trusting_bundle)
+        if self._svid is not None and presenting and _family(svid) != _family(self._svid):
             raise Refused(
                 f"The key in {self.folder} is of another kind than before.", hint="Restart to use the new one."
             )
-        for context in list(self._presenting):
-            _load_chain(context, svid)
-        for context in list(self._trusting_bundle):
+        _load_chain(bare_server(), svid)  # so that nothing can fail on the loops below
+        for context, loop in presenting:
+            if loop is None or loop is _running_loop() or loop.is_closed():
+                _load_chain(context, svid)
+            else:
+                loop.call_soon_threadsafe(_load_chain, context, svid)
+        for context in trusting:
             add_anchors(context, svid.bundle.anchors)
         self._svid = svid
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _load_chain(context: ssl.SSLContext, svid: Svid) -> None:
