@@ -21,6 +21,7 @@ from homeport.central.api.deployments import deployments_router
 from homeport.central.api.nodes import nodes_router
 from homeport.central.api.secrets import secrets_router
 from homeport.central.api.sites import sites_router
+from homeport.central.identity import open_identity
 from homeport.central.link import DirectLink
 from homeport.central.loops import run_loops
 from homeport.central.parts import CentralParts, Contact
@@ -112,6 +113,7 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
     )
     index, calls = Index(store, git, clock), Calls()
     vault = await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE)
+    identity = await anyio.to_thread.run_sync(open_identity, settings, clock)
     return CentralParts(
         settings=settings,
         clock=clock,
