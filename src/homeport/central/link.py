@@ -7,6 +7,7 @@ import structlog
 
 from homeport.central.parts import CentralParts
 from homeport.core.model.caller import INTERNAL
+from homeport.core.secrets import SecretsThere
 from homeport.errors import HomeportError, PeerUnavailable, PermanentError, TransientError
 from homeport.fleet.deploy import mark_site
 from homeport.ports import FromCentral, Outgoing
@@ -43,6 +44,12 @@ class DirectLink:
     ) -> int:
         try:
             return await self._central.intake.take(site, reports, epoch=epoch, seen=seen)
+        except HomeportError as error:
+            raise PeerUnavailable(str(error)) from error
+
+    async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
+        try:
+            return await self._central.secrets.for_site(site, known=known)
         except HomeportError as error:
             raise PeerUnavailable(str(error)) from error
 

@@ -61,6 +61,9 @@ class Client:
     def post(self, path: str, body: Mapping[str, Any], **query: Any) -> Json:
         return self._call("POST", path, query, body)
 
+    def put(self, path: str, body: Mapping[str, Any], **query: Any) -> Json:
+        return self._call("PUT", path, query, body)
+
     def delete(self, path: str, **query: Any) -> Json:
         return self._call("DELETE", path, query)
 
@@ -71,6 +74,12 @@ class Client:
             headers["Last-Event-ID"] = last_event_id
         with self._request("GET", path, query, headers=headers, timeout_seconds=STREAM_SILENCE_SECONDS) as response:
             yield from parse_events(response)
+
+    def lines(self, path: str, **query: Any) -> Iterator[bytes]:
+        """An answer of many lines, as they arrive."""
+        headers = {"Accept": "application/x-ndjson"}
+        with self._request("GET", path, query, headers=headers, timeout_seconds=self._timeout_seconds) as response:
+            yield from response
 
     def _call(self, method: str, path: str, query: Mapping[str, Any], body: Mapping[str, Any] | None = None) -> Json:
         headers = {"Accept": "application/json"}

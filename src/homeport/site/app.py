@@ -3,8 +3,10 @@
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
+import anyio.to_thread
 from fastapi import FastAPI
 
 from homeport.adapters.git.repository import open_repository
@@ -12,6 +14,7 @@ from homeport.adapters.link.central_http import open_central_link
 from homeport.adapters.link.grpc_site import serve_nodes
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
+from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.fleet.audit import open_auditor
 from homeport.fleet.conductor import Conductor
 from homeport.fleet.doorkeeper import Doorkeeper
@@ -19,6 +22,7 @@ from homeport.fleet.memory import recall
 from homeport.fleet.outbox import epoch_of
 from homeport.fleet.overview import Watchfulness
 from homeport.fleet.sessions import Sessions
+from homeport.fleet.site_secrets import SiteSecrets
 from homeport.ports import CentralLink
 from homeport.serving.guards import GuardSettings
 from homeport.serving.health import Metrics, health_router
@@ -78,6 +82,8 @@ async def _parts(settings: SiteSettings, central: CentralLink | None, stack: Asy
     async with store.read() as reader:
         memory = await recall(reader, settings.name, clock.now(), clock.monotonic())
     sessions = Sessions(settings.name, heartbeat_seconds=settings.heartbeat_seconds)
+    vault = await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE)
+    secrets = SiteSecrets(settings.name, store, vault, clock)
     conductor = Conductor(
         memory,
         store,
@@ -86,7 +92,10 @@ async def _parts(settings: SiteSettings, central: CentralLink | None, stack: Asy
         send=sessions.send_order,
         stale_seconds=settings.stale_seconds,
         lost_seconds=settings.lost_seconds,
+        reveal=secrets.reveal,
     )
+    if central is not None:
+        conductor.seek = partial(secrets.seek, central, conductor)
     return SiteParts(
         settings=settings,
         clock=clock,
@@ -94,6 +103,7 @@ async def _parts(settings: SiteSettings, central: CentralLink | None, stack: Asy
         git=git,
         conductor=conductor,
         sessions=sessions,
+        secrets=secrets,
         reception=Reception(
             conductor,
             sessions,

@@ -11,7 +11,7 @@ from homeport.fleet.backoff import Backoff
 from homeport.fleet.following import follow
 from homeport.fleet.outbox import forward
 from homeport.fleet.rounds import every
-from homeport.ports import CentralLink, FromCentral, Moved, RemoveNode, Store
+from homeport.ports import CentralLink, FromCentral, Moved, RemoveNode, SecretsChanged, Store
 from homeport.site.parts import SiteParts
 
 log = structlog.get_logger(__name__)
@@ -32,6 +32,7 @@ async def run_loops(site: SiteParts) -> None:
         if site.central is not None:
             tasks.start_soon(_forward, site, site.central)
             tasks.start_soon(_listen, site, site.central)
+            tasks.start_soon(site.secrets.keep, site.central, conductor)
 
 
 async def _forward(site: SiteParts, central: CentralLink) -> None:
@@ -52,7 +53,11 @@ async def _listen(site: SiteParts, central: CentralLink) -> None:
     backoff = Backoff()
     while True:
         try:
+            is_first = True
             async for call in central.watch(site.settings.name):
+                if is_first:
+                    site.secrets.ask()  # What was said of them while nobody listened is lost.
+                is_first = False
                 backoff.reset()
                 await _answer(site, call)
         except PeerUnavailable as error:
@@ -64,6 +69,8 @@ async def _answer(site: SiteParts, call: FromCentral) -> None:
     match call:
         case Moved():
             site.git.nudge()
+        case SecretsChanged():
+            site.secrets.ask()
         case RemoveNode():
             with suppress(NotFound):
                 await site.reception.unregister(call.node_id)

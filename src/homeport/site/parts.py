@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from homeport.fleet.audit import Auditor
 from homeport.fleet.conductor import Conductor
 from homeport.fleet.sessions import Sessions
+from homeport.fleet.site_secrets import SiteSecrets
 from homeport.ports import CentralLink, Clock, GitSource, Store
 from homeport.site.contact import Contact
 from homeport.site.reception import Reception
@@ -25,3 +26,4 @@ class SiteParts:
     auditor: Auditor
     central: CentralLink | None
     epoch: str
+    secrets: SiteSecrets

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path
 from homeport.central.link import welcome
 from homeport.central.parts import CentralParts
 from homeport.core.model.caller import Caller
-from homeport.ports import Moved, Outgoing, RemoveNode
+from homeport.ports import Moved, Outgoing, RemoveNode, SecretsChanged
 from homeport.serving.bodies import JoinedBody, JoinSite, ReportedBody, Reports
 from homeport.serving.callers import allowed
 from homeport.serving.reading import SSE_RESPONSES
@@ -66,3 +66,5 @@ async def _calls(central: CentralParts, site: SiteName) -> AsyncIterator[bytes]:
                 yield frame({"commit": call.commit}, event="moved")
             case RemoveNode():
                 yield frame({"node_id": call.node_id}, event="remove-node")
+            case SecretsChanged():
+                yield frame({"secrets": "changed"}, event="secrets")
