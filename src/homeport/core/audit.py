@@ -51,7 +51,7 @@ def first_fault(entries: Iterable[AuditEntry], ends: "Ends | None" = None) -> st
     Without `ends` it may begin and stop anywhere, for old entries are forgotten in time: then nothing says that
     lines are missing before the first or after the last.
     """
-    check = Check(ends)
+    check = Check() if ends is None else Check(ends.base, ends.head)
     for entry in entries:
         fault = check.follow(entry)
         if fault is not None:
@@ -96,35 +96,40 @@ class Ends:
 
 
 class Check:
-    """Walks along a chain, entry by entry, so that a long one need not fit into memory."""
+    """Walks along a chain, entry by entry, so that a long one need not fit into memory.
 
-    def __init__(self, ends: Ends | None = None) -> None:
-        self._head = None if ends is None else ends.head
-        self._before = None if ends is None else ends.base
+    `base` is what the first entry has to follow, `head` an entry that has to be there.
+    """
+
+    def __init__(self, base: Mark | None = None, head: Mark | None = None) -> None:
+        self._head = head
+        self._has_passed_head = head is None or head.position == 0
+        self.reached = base
+        self.first: int | None = None
         self.count = 0
-
-    @property
-    def reached(self) -> Mark | None:
-        return self._before
 
     def follow(self, entry: AuditEntry) -> str | None:
         """What is wrong with this entry at this place."""
-        fault = _misplaced(self._before, entry)
+        fault = _misplaced(self.reached, entry)
         if fault is None and entry.hash != link(entry.previous, entry.position, entry.entry):
             fault = f"entry {entry.position} was changed after it was written"
-        head = self._head
-        if fault is None and head is not None and head.position == entry.position and head.hash != entry.hash:
-            fault = f"entry {entry.position} is not the one that was written there"
-        self._before = Mark.of(entry)
+        if fault is None and self._head is not None and entry.position == self._head.position:
+            self._has_passed_head = True
+            if entry.hash != self._head.hash:
+                fault = f"entry {entry.position} is not the one that was written there"
+        self.reached = Mark.of(entry)
+        self.first = entry.position if self.first is None else self.first
         self.count += 1
         return fault
 
     def finish(self) -> str | None:
         """What is missing behind the last entry."""
-        reached = self._before.position if self._before is not None else 0
-        if self._head is None or reached >= self._head.position:
+        if self._head is None or self._has_passed_head:
             return None
-        return f"{_entries(reached + 1, self._head.position)} missing at the end"
+        reached = 0 if self.reached is None else self.reached.position
+        if reached < self._head.position:
+            return f"{_entries(reached + 1, self._head.position)} missing at the end"
+        return f"entry {self._head.position} is no longer in the trail, so nothing can be said about its mark"
 
 
 def _misplaced(before: Mark | None, entry: AuditEntry) -> str | None:

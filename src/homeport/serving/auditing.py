@@ -8,7 +8,7 @@ Bodies of requests, queries, tokens and secrets never get here; of an answer onl
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import anyio
@@ -42,15 +42,16 @@ log = structlog.get_logger("homeport.audit")
 
 
 class Auditing:
-    def __init__(self, app: ASGIApp, auditor: Auditor) -> None:
+    def __init__(self, app: ASGIApp, auditor: Auditor, routes: Sequence[APIRoute] = ()) -> None:
         self._app = app
         self._auditor = auditor
+        self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        witness = _Witness(self._auditor, scope, receive, send)
+        witness = _Witness(self._auditor, self._routes, scope, receive, send)
         try:
             await self._app(scope, receive, witness)
         finally:
@@ -60,8 +61,11 @@ class Auditing:
 class _Witness:
     """Sends on, and holds an answer back while its entry is written."""
 
-    def __init__(self, auditor: Auditor, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, auditor: Auditor, routes: Sequence[APIRoute], scope: Scope, receive: Receive, send: Send
+    ) -> None:
         self._auditor = auditor
+        self._routes = routes
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -96,7 +100,7 @@ class _Witness:
             return True
         if self._scope["method"] not in CHANGING:
             return False
-        return status >= 300 or _action(self._scope) not in ROUTINE
+        return status >= 300 or self._action() not in ROUTINE
 
     async def _record(self, start: Message, body: Message) -> bool:
         """Whether the answer may leave."""
@@ -123,7 +127,7 @@ class _Witness:
         caller, address = _caller(self._scope, is_refused=result is AuditResult.REFUSED)
         query = self._scope.get("query_string", b"")
         await self._auditor.note(
-            action=_action(self._scope),
+            action=self._action(),
             target=target,
             result=result,
             actor="anonymous" if caller is None else caller.name,
@@ -140,7 +144,25 @@ class _Witness:
             if told.get(name):
                 value = told[name]
                 return ",".join(str(each) for each in value) if isinstance(value, list) else str(value)
-        return "" if _route(self._scope) is not None else str(self._scope["path"])
+        return "" if self._route() is not None else str(self._scope["path"])
+
+    def _action(self) -> str:
+        """What the route says that it does; for one that says nothing, its noun and the method's verb."""
+        said = self._scope.get("state", {}).get("action")
+        if isinstance(said, str):
+            return said
+        route = self._route()
+        if route is None:
+            return "unknown"
+        noun = str(route.tags[0]) if route.tags else route.path.strip("/").partition("/")[0]
+        return declared_action(route.dependant) or f"{noun}.{_VERBS.get(self._scope['method'], 'read')}"
+
+    def _route(self) -> APIRoute | None:
+        """The route that was taken, or that a refused request would have taken."""
+        taken = self._scope.get("route")
+        if taken is None:
+            taken = next((route for route in self._routes if route.matches(self._scope)[0] is Match.FULL), None)
+        return taken if isinstance(taken, APIRoute) else None
 
 
 def _caller(scope: Scope, *, is_refused: bool) -> tuple[Caller | None, str]:
@@ -174,29 +196,6 @@ def _told(start: Message, body: Message) -> Mapping[str, Any]:
 def _header(start: Message, name: str) -> str:
     wanted = name.encode()
     return next((value.decode("latin-1") for key, value in start.get("headers", ()) if key.lower() == wanted), "")
-
-
-def _action(scope: Scope) -> str:
-    """What the route says that it does; for one that says nothing, its noun and the method's verb."""
-    said = scope.get("state", {}).get("action")
-    if isinstance(said, str):
-        return said
-    route = _route(scope)
-    if route is None:
-        return "unknown"
-    declared = declared_action(route.dependant)
-    if declared is not None:
-        return declared
-    noun = str(route.tags[0]) if route.tags else route.path.strip("/").partition("/")[0]
-    return f"{noun}.{_VERBS.get(scope['method'], 'read')}"
-
-
-def _route(scope: Scope) -> APIRoute | None:
-    """The route that was taken, or that a refused request would have taken."""
-    taken = scope.get("route")
-    if taken is None and "app" in scope:
-        taken = next((route for route in scope["app"].routes if route.matches(scope)[0] is Match.FULL), None)
-    return taken if isinstance(taken, APIRoute) else None
 
 
 async def _unrecorded(scope: Scope, receive: Receive, send: Send) -> None:

@@ -69,7 +69,8 @@ def build_web(
         app.add_middleware(Authentication, gate=gate, open_routes=open_routes(app))
     app.add_middleware(Guard, settings=guards, on_answer=metrics.answered)
     if auditor is not None:
-        app.add_middleware(Auditing, auditor=auditor)
+        routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+        app.add_middleware(Auditing, auditor=auditor, routes=routes)
     return app
 
 
