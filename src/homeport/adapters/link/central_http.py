@@ -10,18 +10,20 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
 
+from homeport.core.addresses import is_loopback
 from homeport.core.secrets import SecretsThere, SecretValue
-from homeport.errors import PeerUnavailable
+from homeport.errors import PeerUnavailable, Refused
 from homeport.ports import FromCentral, Moved, Outgoing, RemoveNode, SecretsChanged
 from homeport.vocabulary import Commit, NodeId, SiteName
 
 CALL_SECONDS_MAX: Final = 15.0
 SILENCE_SECONDS_MAX: Final = 30.0
 """Central pings the watch stream every 10 s; three missed pings mean that the link is cut."""
-
 KNOWN_CHARACTERS_MAX: Final = 4_000
 CONNECTION_SECONDS_MAX: Final = 600.0
 """How long a connection is used again, so that a renewed certificate is shown in time."""
@@ -100,7 +102,7 @@ class HttpCentralLink:
         try:
             async with self._session.get(f"{self._url}/api/v1/sites/{site}/secrets/values", params=query) as answer:
                 if answer.status >= 300:
-                    raise PeerUnavailable(await _refusal(answer))
+                    raise await self._refused(answer)
                 body = await answer.json()
                 changed = {
                     name: SecretValue(int(each["version"]), str(each["value"]))
@@ -118,7 +120,7 @@ class HttpCentralLink:
         try:
             async with self._session.get(f"{self._url}/api/v1/sites/{site}/watch", timeout=timeout) as answer:
                 if answer.status != 200:
-                    raise PeerUnavailable(await _refusal(answer))
+                    raise await self._refused(answer)
                 async for line in answer.content:
                     if line.startswith(b"data:"):
                         call = _call(json.loads(line[5:]))
@@ -130,18 +132,20 @@ class HttpCentralLink:
     async def _last_sequence(self, method: str, path: str, body: Mapping[str, Any]) -> int:
         try:
             async with self._session.request(method, self._url + path, json=body) as answer:
-                if answer.status in NOT_BELIEVED:
-                    await self._begin_anew()
                 if answer.status >= 300:
-                    raise PeerUnavailable(await _refusal(answer))
+                    raise await self._refused(answer)
                 return int((await answer.json())["last_sequence"])
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
             raise PeerUnavailable(self._unreachable(error)) from error
 
-    async def _begin_anew(self) -> None:
-        """The next call opens a connection, with the certificate that is then the newest."""
-        before, self._session = self._session, self._new_session()
-        await before.close()
+    async def _refused(self, answer: aiohttp.ClientResponse) -> PeerUnavailable:
+        """Whoever is not believed opens a new connection for the next call, with the certificate that is then the
+        newest."""
+        why = await _refusal(answer)
+        if answer.status in NOT_BELIEVED:
+            before, self._session = self._session, self._new_session()
+            await before.close()
+        return PeerUnavailable(why)
 
     def _unreachable(self, error: BaseException) -> str:
         return f"central at {self._url} cannot be reached: {str(error) or type(error).__name__}"

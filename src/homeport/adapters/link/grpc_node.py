@@ -1,16 +1,17 @@
-"""The node's end of `homeport.v1.Nodes`, through grpclib: beside grpcio it saves a node some 7 MB and seven threads,
-and it lets us set the socket's own time limit, so that a dead link is noticed without any help from the server.
+"""The node's end of `homeport.v1.Nodes`, through grpclib: it lets us set the socket's own time limit, so that a dead
+link is noticed without any help from the server, and look at the site's certificate before a word is said.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Iterator
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 import anyio
-from grpclib.client import Channel, UnaryUnaryMethod
+from grpclib.client import Channel, Handler, UnaryUnaryMethod
 from grpclib.client import Stream as Call
 from grpclib.client import StreamStreamMethod as StreamMethod
 from grpclib.config import Configuration
@@ -18,7 +19,8 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from grpclib.protocol import H2Protocol
 
-from homeport.errors import InvalidInput, PeerUnavailable
+from homeport.core.addresses import is_loopback
+from homeport.errors import InvalidInput, PeerUnavailable, Refused
 from homeport.ports import FromNode, Stream, ToNode
 from homeport.vocabulary import NodeId
 from homeport.wire import nodes as convert
@@ -35,13 +37,37 @@ process would go on acknowledging bytes."""
 CLOSE_SECONDS: Final = 1.0
 SERVICE: Final = "/homeport.v1.Nodes"
 
+NewContext = Callable[[], ssl.SSLContext]
+VerifySite = Callable[[ssl.SSLObject], object]
+"""Raises Refused unless the machine at the other end is this node's own site."""
+
 
 class GrpcSiteLink:
-    """`ports.SiteLink` over the network. Every connection has its own channel: reconnecting is the node's to pace."""
+    """`ports.SiteLink` over the network. Every connection has its own channel: reconnecting is the node's to pace.
 
-    def __init__(self, host: str, port: int, *, ping_seconds: float = PING_SECONDS) -> None:
+    `tls` is asked anew for each connection, so that a renewed certificate is used from the next one on. Without it
+    only a site on the same machine is spoken to.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        tls: NewContext | None = None,
+        verify: VerifySite | None = None,
+        ping_seconds: float = PING_SECONDS,
+    ) -> None:
+        assert (tls is None) == (verify is None), "TLS without a look at the certificate proves nothing"
+        if tls is None and not is_loopback(host):
+            raise Refused(
+                f"Refusing to talk to the site at {host}:{port} without TLS.",
+                hint="Join this node to its site first; an administrator has the line:  homeport nodes join-command",
+            )
         self._host = host
         self._port = port
+        self._tls = tls
+        self._verify = verify
         self._configuration = Configuration(
             _keepalive_time=ping_seconds,
             _keepalive_timeout=ping_seconds,
@@ -77,13 +103,14 @@ class GrpcSiteLink:
 
     @asynccontextmanager
     async def _channel(self) -> AsyncIterator[Channel]:
-        channel = _WatchfulChannel(self._host, self._port, config=self._configuration)
+        channel = _WatchfulChannel(self._host, self._port, self._configuration, self._tls, self._verify)
         try:
             with anyio.fail_after(CONNECT_SECONDS):
                 await channel.__connect__()
+        except Refused as error:
+            raise PeerUnavailable(f"what answers at {self._host}:{self._port} is not trusted: {error}") from error
         except (OSError, TimeoutError) as error:
-            reason = error.strerror or "no answer"
-            raise PeerUnavailable(f"cannot reach the site at {self._host}:{self._port} ({reason})") from error
+            raise PeerUnavailable(f"cannot reach the site at {self._host}:{self._port} ({_cause(error)})") from error
         try:
             yield channel
         finally:
@@ -113,16 +140,60 @@ class GrpcStream:
                 log.warning("message from the site passed over", extra={"error": str(error)})
 
 
+class _Protocol(H2Protocol):
+    """Keeps the reason for which the connection was lost: a refused certificate is told by TLS, not by gRPC."""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.processor.close("the connection was lost" if exc is None else _cause(exc))
+
+
 class _WatchfulChannel(Channel):
     """Has the kernel give up on a peer that no longer answers; by default that takes a quarter of an hour."""
 
+    def __init__(
+        self, host: str, port: int, config: Configuration, tls: NewContext | None, verify: VerifySite | None
+    ) -> None:
+        super().__init__(host, port, ssl=None if tls is None else _for_http2(tls()), config=config)
+        self._verify = verify
+
+    def _protocol_factory(self) -> H2Protocol:
+        return _Protocol(Handler(), self._config, self._h2_config)
+
     async def _create_connection(self) -> H2Protocol:
-        protocol = await super()._create_connection()
-        raw = protocol.connection._transport.get_extra_info("socket")
+        transport, protocol = await self._loop.create_connection(
+            self._protocol_factory,
+            self._host,
+            self._port,
+            ssl=self._ssl,
+            ssl_handshake_timeout=CONNECT_SECONDS if self._ssl else None,
+            ssl_shutdown_timeout=CLOSE_SECONDS if self._ssl else None,
+        )
+        raw = transport.get_extra_info("socket")
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED_SECONDS * 1000)
+        if self._verify is not None:
+            try:
+                self._verify(transport.get_extra_info("ssl_object"))
+            except Refused:
+                transport.abort()
+                raise
         return protocol
+
+
+def _for_http2(context: ssl.SSLContext) -> ssl.SSLContext:
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def _cause(error: BaseException) -> str:
+    """What a person can act on, of what the layers below say."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not good: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {(error.reason or 'no reason given').replace('_', ' ').lower()}"
+    strerror = error.strerror if isinstance(error, OSError) else None
+    return strerror or str(error) or "no answer"
 
 
 @contextmanager
@@ -136,6 +207,8 @@ def _translated() -> Iterator[None]:
     except (GRPCError, ProtocolError, StreamTerminatedError, OSError) as error:
         while task and task.cancelling() > before:
             task.uncancel()
+        if isinstance(error, GRPCError) and error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED):
+            raise PeerUnavailable(f"the site refused this node: {error.message}") from error
         reason = error.message if isinstance(error, GRPCError) and error.message else str(error)
         raise PeerUnavailable(f"the connection to the site broke: {reason}") from error
 
