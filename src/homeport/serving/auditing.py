@@ -15,7 +15,7 @@ import anyio
 import structlog
 from fastapi.routing import APIRoute
 from starlette.requests import Request
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from homeport.core.model.access import AuditResult
@@ -42,7 +42,7 @@ log = structlog.get_logger("homeport.audit")
 
 
 class Auditing:
-    def __init__(self, app: ASGIApp, auditor: Auditor, routes: Sequence[APIRoute] = ()) -> None:
+    def __init__(self, app: ASGIApp, auditor: Auditor, routes: Sequence[BaseRoute] = ()) -> None:
         self._app = app
         self._auditor = auditor
         self._routes = routes
@@ -62,7 +62,7 @@ class _Witness:
     """Sends on, and holds an answer back while its entry is written."""
 
     def __init__(
-        self, auditor: Auditor, routes: Sequence[APIRoute], scope: Scope, receive: Receive, send: Send
+        self, auditor: Auditor, routes: Sequence[BaseRoute], scope: Scope, receive: Receive, send: Send
     ) -> None:
         self._auditor = auditor
         self._routes = routes

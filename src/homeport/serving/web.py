@@ -7,7 +7,7 @@ from typing import Any, Final
 from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from homeport import __version__
 from homeport.core.access.roles import is_open
@@ -21,6 +21,7 @@ from homeport.serving.guards import Guard, GuardSettings
 from homeport.serving.health import Metrics
 from homeport.serving.problems import PROBLEM_JSON, install
 
+_OPENAPI: Final = "/openapi.json"
 _EVERYWHERE: Final = (400, 401, 403, 421, 422, 429, 500, 503)
 _WITH_BODY: Final = (413, 415)
 _SAYS: Final = {
@@ -56,30 +57,31 @@ def build_web(
         description=description,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=_OPENAPI,
         generate_unique_id_function=_operation_id,
         redirect_slashes=False,
     )
     install(app)
+    routers = [*routers, docs_router()]
     for router in routers:
         app.include_router(router)
-    app.include_router(docs_router())
+    # An application shows its own routes only, not those of the routers it includes.
+    routes = [*app.routes, *(route for router in routers for route in router.routes)]
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     if gate is not None:
-        app.add_middleware(Authentication, gate=gate, open_routes=open_routes(app))
+        app.add_middleware(Authentication, gate=gate, open_routes=open_routes(routes))
     app.add_middleware(Guard, settings=guards, on_answer=metrics.answered)
     if auditor is not None:
-        routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
         app.add_middleware(Auditing, auditor=auditor, routes=routes)
     return app
 
 
-def open_routes(app: FastAPI) -> list[OpenRoute]:
+def open_routes(routes: Sequence[BaseRoute]) -> list[OpenRoute]:
     """Those that are answered to anybody: they declare an open action, or are the description of the API."""
     found = []
-    for route in app.routes:
+    for route in routes:
         action = declared_action(route.dependant) if isinstance(route, APIRoute) else None
-        if isinstance(route, Route) and (route.path == app.openapi_url or (action and is_open(action))):
+        if isinstance(route, Route) and (route.path == _OPENAPI or (action and is_open(action))):
             found.append((frozenset(route.methods or ()), route.path_regex))
     return found
 
