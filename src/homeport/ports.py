@@ -576,7 +576,14 @@ class SecretsChanged:
     """Central has another secret for the site, which asks for it at once."""
 
 
-Request = RemoveNode | SecretsChanged
+@dataclass(frozen=True, slots=True)
+class ExpectNode:
+    """Central made a join token for a node of the site; only its hash travels."""
+
+    token: JoinToken
+
+
+Request = RemoveNode | SecretsChanged | ExpectNode
 """What central asks of one site."""
 FromCentral = Moved | Request
 

@@ -18,6 +18,7 @@ from homeport.adapters.system import RandomIds, SystemClock
 from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.central.api.apps import apps_router
 from homeport.central.api.deployments import deployments_router
+from homeport.central.api.enrolment import joining_routers
 from homeport.central.api.nodes import nodes_router
 from homeport.central.api.secrets import secrets_router
 from homeport.central.api.sites import sites_router
@@ -26,6 +27,7 @@ from homeport.central.link import DirectLink
 from homeport.central.loops import run_loops
 from homeport.central.parts import CentralParts, Contact
 from homeport.central.reception import FleetReception
+from homeport.central.registrar import open_registrar
 from homeport.central.registries import app_trees
 from homeport.central.settings import CentralSettings
 from homeport.core.addresses import is_loopback
@@ -96,7 +98,8 @@ async def _door(central: CentralParts, address: tuple[str, int]) -> ssl.SSLConte
         refuse_open_bind(host, port=port, data=str(settings.data))
     if is_loopback(host) and not settings.tls and settings.tls_files is None:
         return None
-    return await anyio.to_thread.run_sync(central.identity.server_context)
+    # Made on this loop, which is where a renewed certificate is then put into it.
+    return central.identity.server_context()
 
 
 async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralParts:
@@ -114,6 +117,7 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
     index, calls = Index(store, git, clock), Calls()
     vault = await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE)
     identity = await anyio.to_thread.run_sync(open_identity, settings, clock)
+    auditor = await stack.enter_async_context(open_auditor(store, clock))
     return CentralParts(
         settings=settings,
         clock=clock,
@@ -126,8 +130,9 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
         intake=Intake(store, index, clock),
         open_tree=app_trees(settings.data / "scratch"),
         contact=Contact(),
-        auditor=await stack.enter_async_context(open_auditor(store, clock)),
+        auditor=auditor,
         identity=identity,
+        registrar=await open_registrar(settings, store, clock, identity, auditor.record),
         gate=Gate(Tokens(store, clock), store, clock, open_loopback=settings.open_loopback),
     )
 
@@ -148,6 +153,7 @@ def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
             secrets_router(central),
             webhooks_router(central.git),
             tokens_router(central.gate),
+            *joining_routers(central),
             audit_router(central.store),
         ],
         metrics=metrics,

@@ -11,6 +11,8 @@ from pathlib import Path
 import structlog
 
 from homeport.adapters.identity.authority import FileAuthority, open_authority
+from homeport.adapters.identity.certificates import read_chain, to_der, view
+from homeport.adapters.identity.pins import pin_of
 from homeport.adapters.identity.tls import Credentials
 from homeport.central.settings import CentralSettings
 from homeport.core.addresses import is_loopback
@@ -30,11 +32,13 @@ class CentralIdentity:
     settings: CentralSettings
     clock: Clock
 
-    def keep_up(self) -> None:
-        """Renews central's certificate when it is time, and takes over a bundle that has changed."""
+    def keep_up(self, *, at_once: bool = False) -> None:
+        """Renews central's certificate when it is time, and takes over a bundle that has changed. `at_once` is for a
+        new root that has begun to sign."""
         now, own = self.clock.now(), self.credentials
         bundle = self.authority.bundle()
-        if own.exists and own.bundle == bundle and not is_due(own.not_before, own.not_after, now):
+        is_fresh = own.exists and not is_due(own.not_before, own.not_after, now)
+        if is_fresh and own.bundle == bundle and not at_once:
             return
         issued = self.authority.issue(
             own.request(),
@@ -54,6 +58,14 @@ class CentralIdentity:
             load_files(context, *given)
         return context
 
+    @property
+    def pin(self) -> str:
+        """The key that whoever joins will meet at our door."""
+        given = self.settings.tls_files
+        if given is None:
+            return self.credentials.pin
+        return pin_of(view(to_der(read_chain(given[0].read_bytes(), str(given[0]))[0])).spki)
+
     def verify(self, ssl_object: ssl.SSLObject) -> Peer | None:
         return self.credentials.verify(ssl_object, self.clock.now())
 
@@ -61,7 +73,9 @@ class CentralIdentity:
 def open_identity(settings: CentralSettings, clock: Clock) -> CentralIdentity:
     """Opens both, and makes them at the first start."""
     folder = settings.data / "identity"
-    authority = open_authority(folder / "authority", domain=settings.trust_domain)
+    authority = open_authority(
+        folder / "authority", domain=settings.trust_domain, refresh_hint_seconds=settings.bundle_refresh_seconds
+    )
     credentials = Credentials(folder / "central", domain=settings.trust_domain, wfm=settings.wfm_id)
     identity = CentralIdentity(authority, credentials, settings, clock)
     identity.keep_up()

@@ -33,7 +33,9 @@ async def run_loops(central: CentralParts) -> None:
         tasks.start_soon(every, "markers", settings.sweep_seconds, lambda: mark_sites(central))
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(central))
         tasks.start_soon(every, "access", ACCESS_SECONDS, central.gate.sweep)
-        tasks.start_soon(every, "own certificate", RENEW_SECONDS, lambda: renew_own(central))
+        period = min(RENEW_SECONDS, settings.svid_seconds / 10)
+        tasks.start_soon(every, "own certificate", period, lambda: renew_own(central))
+        tasks.start_soon(every, "accepted", ACCESS_SECONDS, lambda: central.registrar.policy.load(central.store))
         tasks.start_soon(every, "audit", AUDIT_SECONDS, central.auditor.settle)
         tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: central.auditor.trim(settings.audit_days))
 

@@ -10,6 +10,7 @@ from homeport.fleet.apps import OpenAppTree
 from homeport.fleet.audit import Auditor
 from homeport.fleet.calls import Calls
 from homeport.fleet.deploy import Desk
+from homeport.fleet.enrolment import Registrar
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
 from homeport.fleet.secrets import Secrets
@@ -49,6 +50,7 @@ class CentralParts:
     contact: Contact
     auditor: Auditor
     identity: CentralIdentity
+    registrar: Registrar
     gate: Gate
     secrets: Secrets
     unmarked: set[SiteName] = field(default_factory=set)

@@ -35,6 +35,10 @@ class CentralSettings:
     """What central is called in its SPIFFE ID."""
     svid_seconds: float = 86_400.0
     """How long the certificates live that the authority signs: a day, so that a stolen one is soon worthless."""
+    intermediate_seconds: float = 30 * 86_400.0
+    """How long a site may vouch for its nodes without hearing from central: a month."""
+    bundle_refresh_seconds: int = 300
+    """How often others should ask for the trust bundle; a rotation of the authority waits for it."""
     site_silence_seconds: float = 30.0
     """After how long a silent site counts as unreachable: six missed reports."""
     sweep_seconds: float = 5.0

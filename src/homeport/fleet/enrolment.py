@@ -8,7 +8,7 @@ name in the certificate. Each decision is noted for the audit, refused ones too.
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from homeport.core.identity import joining
@@ -137,6 +137,13 @@ class Registrar:
     async def identities(self) -> Sequence[IdentityRecord]:
         async with self.store.read() as reader:
             return await reader.identities()
+
+    def is_older(self, record: IdentityRecord, moment: datetime) -> bool:
+        """Whether the newest certificate of a member was made before `moment` and still counts."""
+        if record.standing is not Standing.ACCEPTED or record.not_after is None:
+            return False
+        lifetime = timedelta(seconds=self.realm.seconds_of(record.kind))
+        return record.not_after > self.clock.now() and record.not_after - lifetime < moment
 
     async def _admit(self, application: Application, *, word_of: str = "") -> Grant | None:
         now = self.clock.now()

@@ -36,6 +36,9 @@ class Realm:
         self._require(name, SITE_NAME_PATTERN, "small letters, digits and dashes, up to 63")
         return spiffe.site_authority_id(self.domain, SiteName(name))
 
+    def seconds_of(self, kind: IdentityKind) -> float:
+        return self.intermediate_seconds if kind is IdentityKind.SITE_AUTHORITY else self.svid_seconds
+
     def site_of(self, name: str) -> SiteName | None:
         return self.site or (SiteName(name) if re.match(SITE_NAME_PATTERN, name) else None)
 

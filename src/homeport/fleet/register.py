@@ -156,14 +156,9 @@ class Register:
 
     async def _sign(self, tx: Transaction, record: IdentityRecord, now: datetime) -> Issued:
         assert record.csr is not None, "only a request can be signed"
-        if record.kind is IdentityKind.SITE_AUTHORITY:
-            seconds = self.realm.intermediate_seconds
-            issued = self.authority().issue_intermediate(
-                record.csr, spiffe_id=record.spiffe_id, lifetime_seconds=seconds, now=now
-            )
-        else:
-            seconds = self.realm.svid_seconds
-            issued = self.authority().issue(record.csr, spiffe_id=record.spiffe_id, lifetime_seconds=seconds, now=now)
+        authority, seconds = self.authority(), self.realm.seconds_of(record.kind)
+        sign = authority.issue_intermediate if record.kind is IdentityKind.SITE_AUTHORITY else authority.issue
+        issued = sign(record.csr, spiffe_id=record.spiffe_id, lifetime_seconds=seconds, now=now)
         await tx.put_identity(replace(record, not_after=issued.not_after))
         return issued
 

@@ -2,13 +2,14 @@
 them. Joining is open, for whoever asks has no identity yet: the join token or the proof of a key is in the body.
 """
 
+import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import Field
 
 from homeport.core.model.caller import Caller
@@ -73,11 +74,11 @@ class IdentitiesBody(Body):
     identities: list[IdentityBody]
 
 
-class InvitationBody(Body):
+class Invitation(Body):
     token: str = Field(description="Shown once.")
     expires_at: datetime
-    pin: str | None = Field(description="The key to expect at `api`; null where there is no TLS.")
-    api: str | None = Field(description="Where to join, as far as it is known here.")
+    pin: str = Field(description="The key to expect where it joins.")
+    api: str | None = Field(default=None, description="Where to join; null: where this was asked.")
     nodes: str | None = Field(default=None, description="HOST:PORT that the node dials once it has joined.")
     git_url: str | None = None
 
@@ -93,8 +94,13 @@ class Desk:
     registrar: Registrar
     bundle: Callable[[], bytes]
     spki_of: Callable[[bytes], str]
-    on_reach: Callable[[str, Reach], None] = lambda name, reach: None
-    on_removed: Callable[[IdentityRecord], None] = lambda record: None
+    on_removed: Callable[[IdentityRecord], None]
+    """Ends what the machine has open."""
+    on_reach: Callable[[str, Reach], Awaitable[None]] | None = None
+
+    async def reached(self, name: str, reach: Reach | None) -> None:
+        if reach is not None and self.on_reach is not None:
+            await self.on_reach(name, reach)
 
     def answer(self, grant: Grant | None, key: str) -> EnrolledBody:
         realm = self.registrar.realm
@@ -110,6 +116,33 @@ class Desk:
             authority_chain=None if grant.authority is None else grant.authority.chain.decode(),
             bundle=json.loads(self.bundle()),
         )
+
+
+def bundle_router(bundle: Callable[[], bytes]) -> APIRouter:
+    """The trust bundle, for whoever knows by other means that it is us who answer."""
+    router = APIRouter(tags=["trust"])
+
+    @router.get(
+        "/.well-known/spiffe/bundle.json",
+        summary="The trust bundle: a SPIFFE JWK set",
+        response_model=None,
+        responses={304: {"description": "It is the one you have."}},
+    )
+    async def trust_bundle(
+        caller: Annotated[Caller, Depends(allowed("identity.bundle"))], request: Request
+    ) -> Response:
+        return with_etag(request, bundle())
+
+    return router
+
+
+def with_etag(request: Request, content: bytes) -> Response:
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {"ETag": tag, "Cache-Control": "no-cache"}
+    given = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
+    if tag in given or "*" in given:
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type="application/json", headers=headers)
 
 
 def enrolment_router(desk: Desk) -> APIRouter:
@@ -129,8 +162,8 @@ def enrolment_router(desk: Desk) -> APIRouter:
             address=caller.address,
         )
         grant = await desk.registrar.enrol(application)
-        if grant is not None and body.reach is not None:
-            desk.on_reach(body.name, body.reach)
+        if grant is not None:
+            await desk.reached(body.name, body.reach)
         return desk.answer(grant, key)
 
     @router.get("/api/v1/enrolments/{key}", summary="What became of a request to join", responses={404: {}})
@@ -142,8 +175,7 @@ def enrolment_router(desk: Desk) -> APIRouter:
         """Also after the last certificate has ended: who holds the known key heals without a person."""
         csr = body.csr.encode()
         grant = await desk.registrar.renew(body.spiffe_id, csr, address=caller.address)
-        if body.reach is not None:
-            desk.on_reach(grant.record.name, body.reach)
+        await desk.reached(grant.record.name, body.reach)
         return desk.answer(grant, grant.record.spki)
 
     return router

@@ -9,13 +9,14 @@ from fastapi import APIRouter, Depends, Path
 from homeport.central.link import welcome
 from homeport.central.parts import CentralParts
 from homeport.core.model.caller import Caller
-from homeport.ports import Moved, Outgoing, RemoveNode, SecretsChanged
+from homeport.ports import ExpectNode, Moved, Outgoing, RemoveNode, SecretsChanged
 from homeport.serving.bodies import JoinedBody, JoinSite, ReportedBody, Reports
 from homeport.serving.callers import allowed
 from homeport.serving.reading import SSE_RESPONSES
 from homeport.serving.server import Stopping
 from homeport.serving.sse import EventStream, frame
 from homeport.vocabulary import SITE_NAME_PATTERN, NodeId, SiteName
+from homeport.wire.join_tokens import encode as encode_token
 
 SiteRef = Annotated[str, Path(pattern=SITE_NAME_PATTERN, description="Small letters, digits and dashes.")]
 
@@ -68,3 +69,5 @@ async def _calls(central: CentralParts, site: SiteName) -> AsyncIterator[bytes]:
                 yield frame({"node_id": call.node_id}, event="remove-node")
             case SecretsChanged():
                 yield frame({"secrets": "changed"}, event="secrets")
+            case ExpectNode():
+                yield frame({"expect": encode_token(call.token)}, event="expect-node")

@@ -1,0 +1,115 @@
+"""The authority: where trust is discovered, how its key is rotated, and certificates for others' clients."""
+
+import json
+from typing import Annotated, Literal
+
+import anyio.to_thread
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import Field
+
+from homeport.central.parts import CentralParts
+from homeport.core.model.caller import Caller
+from homeport.errors import Refused
+from homeport.serving.bodies import Body, NodeIdText
+from homeport.serving.callers import allowed
+from homeport.serving.enrolling import Desk, EnrolledBody, Pem, bundle_router, with_etag
+
+
+class Rotate(Body):
+    step: Literal["begin", "switch", "finish"]
+    force: bool = Field(default=False, description="Finish although some still hold a certificate of the old root.")
+
+
+class AuthorityBody(Body):
+    phase: str
+    domain: str
+    wfm: str
+    pin: str
+    sequence: int
+    anchors: int
+    behind: list[str] = Field(description="Who still holds a certificate of the root that goes.")
+
+
+class IssueClient(Body):
+    name: NodeIdText
+    csr: Pem
+
+
+def identity_router(central: CentralParts, desk: Desk) -> APIRouter:
+    router = APIRouter(tags=["trust"])
+    router.include_router(bundle_router(desk.bundle))
+
+    @router.get("/.well-known/margo", summary="Where the trust bundle is", response_model=None)
+    async def discovery(caller: Annotated[Caller, Depends(allowed("identity.bundle"))], request: Request) -> Response:
+        uri = f"https://{request.headers['host']}/.well-known/spiffe/bundle.json"
+        content = {"trustDomain": central.settings.trust_domain, "trustBundleUri": uri}
+        return with_etag(request, json.dumps(content).encode())
+
+    @router.get("/api/v1/authority", summary="The authority and its rotation")
+    async def show_authority(caller: Annotated[Caller, Depends(allowed("identity.read"))]) -> AuthorityBody:
+        return await _authority(central)
+
+    @router.post("/api/v1/authority/rotation", summary="Rotate the authority's own key", responses={409: {}})
+    async def rotate_authority(
+        caller: Annotated[Caller, Depends(allowed("identity.rotate"))], body: Rotate
+    ) -> AuthorityBody:
+        """`begin` publishes the next root beside the old one, `switch` signs with it, `finish` drops the old one.
+        Leave between them at least the time in which everybody refreshes the bundle."""
+        await _rotate(central, body)
+        return await _authority(central)
+
+    @router.post("/api/v1/identities", summary="A certificate for somebody else's client", responses={409: {}})
+    async def issue_identity(
+        caller: Annotated[Caller, Depends(allowed("identity.issue"))], body: IssueClient
+    ) -> EnrolledBody:
+        grant = await desk.registrar.issue(body.name, body.csr.encode(), caller)
+        return desk.answer(grant, grant.record.spki)
+
+    return router
+
+
+async def _rotate(central: CentralParts, body: Rotate) -> None:
+    identity = central.identity
+    behind = await _behind(central)
+    if body.step == "finish" and behind and not body.force:
+        raise Refused(
+            f"{len(behind)} still hold a certificate of the old root: {', '.join(behind[:5])}.",
+            hint="They renew within a few refreshes of the bundle; wait, or finish with --force and let them heal.",
+        )
+    step = {
+        "begin": identity.authority.begin_rotation,
+        "switch": identity.authority.switch,
+        "finish": identity.authority.finish_rotation,
+    }[body.step]
+
+    def work() -> None:
+        step()
+        identity.keep_up(at_once=True)
+
+    await anyio.to_thread.run_sync(work)
+
+
+async def _behind(central: CentralParts) -> list[str]:
+    """Whose newest certificate is from before the new root began to sign. Only known once it does."""
+    identity = central.identity
+    if identity.authority.phase != "switched":
+        return []
+    return [
+        record.spiffe_id
+        for record in await central.registrar.identities()
+        if central.registrar.is_older(record, identity.authority.phase_since)
+    ]
+
+
+async def _authority(central: CentralParts) -> AuthorityBody:
+    identity = central.identity
+    bundle = identity.authority.bundle()
+    return AuthorityBody(
+        phase=identity.authority.phase.value,
+        domain=bundle.domain,
+        wfm=central.settings.wfm_id,
+        pin=identity.pin,
+        sequence=bundle.sequence,
+        anchors=len(bundle.anchors),
+        behind=await _behind(central),
+    )
