@@ -18,8 +18,9 @@ from aiohttp.client_proto import ResponseHandler
 from homeport.core.addresses import is_loopback
 from homeport.core.secrets import SecretsThere, SecretValue
 from homeport.errors import PeerUnavailable, Refused
-from homeport.ports import FromCentral, Moved, Outgoing, RemoveNode, SecretsChanged
+from homeport.ports import ExpectNode, FromCentral, Moved, Outgoing, RemoveNode, SecretsChanged
 from homeport.vocabulary import Commit, NodeId, SiteName
+from homeport.wire.join_tokens import decode as decode_token
 
 CALL_SECONDS_MAX: Final = 15.0
 SILENCE_SECONDS_MAX: Final = 30.0
@@ -151,12 +152,14 @@ class HttpCentralLink:
         return f"central at {self._url} cannot be reached: {str(error) or type(error).__name__}"
 
 
-def _call(data: Mapping[str, str]) -> FromCentral | None:
+def _call(data: Mapping[str, Any]) -> FromCentral | None:
     """None for something that a newer central says and this site does not know yet."""
     if "commit" in data:
         return Moved(Commit(data["commit"]))
     if "secrets" in data:
         return SecretsChanged()
+    if "expect" in data:
+        return ExpectNode(decode_token(data["expect"]))
     return RemoveNode(NodeId(data["node_id"])) if "node_id" in data else None
 
 
