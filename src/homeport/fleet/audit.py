@@ -16,7 +16,7 @@ import structlog
 
 from homeport.core.folding import Folds, cleaned
 from homeport.core.model.access import AuditResult, NewAudit
-from homeport.core.model.caller import Caller
+from homeport.core.model.caller import Caller, CallerKind
 from homeport.errors import HomeportError, TransientError
 from homeport.ports import Clock, Store
 
@@ -91,9 +91,9 @@ class Auditor:
             target=target,
             result=result,
             actor=caller.name,
-            role=caller.role.value,
+            role=role_of(caller),
             address=caller.address,
-            detail=detail,
+            detail={**(detail or {}), **({"key": caller.key} if caller.key else {})},
         )
 
     async def record(self, entry: NewAudit) -> None:
@@ -137,3 +137,10 @@ class Auditor:
         else:
             for waiting in batch:
                 waiting.is_written = True
+
+
+def role_of(caller: Caller) -> str:
+    """As the trail names it. A machine has no role, whatever the record of a caller has to say."""
+    if caller.kind is CallerKind.ANONYMOUS:
+        return ""
+    return "machine" if caller.kind is CallerKind.MACHINE else caller.role.value

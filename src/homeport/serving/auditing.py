@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from homeport.core.model.access import AuditResult
 from homeport.core.model.caller import Caller
 from homeport.errors import HomeportError
-from homeport.fleet.audit import Auditor
+from homeport.fleet.audit import Auditor, role_of
 from homeport.serving.callers import caller_of, declared_action
 from homeport.serving.problems import REQUEST_ID, refusal
 
@@ -45,7 +45,7 @@ class Auditing:
     def __init__(self, app: ASGIApp, auditor: Auditor, routes: Sequence[BaseRoute] = ()) -> None:
         self._app = app
         self._auditor = auditor
-        self._routes = routes
+        self._routes = [route for route in routes if isinstance(route, APIRoute)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -62,7 +62,7 @@ class _Witness:
     """Sends on, and holds an answer back while its entry is written."""
 
     def __init__(
-        self, auditor: Auditor, routes: Sequence[BaseRoute], scope: Scope, receive: Receive, send: Send
+        self, auditor: Auditor, routes: Sequence[APIRoute], scope: Scope, receive: Receive, send: Send
     ) -> None:
         self._auditor = auditor
         self._routes = routes
@@ -131,9 +131,14 @@ class _Witness:
             target=target,
             result=result,
             actor="anonymous" if caller is None else caller.name,
-            role="" if caller is None else caller.role.value,
+            role="" if caller is None else role_of(caller),
             address=address,
-            detail={"status": status, **detail, **({"plan": True} if b"plan=true" in query else {})},
+            detail={
+                "status": status,
+                **detail,
+                **({"key": caller.key} if caller is not None and caller.key else {}),
+                **({"plan": True} if b"plan=true" in query else {}),
+            },
         )
 
     def _target(self, told: Mapping[str, Any]) -> str:
