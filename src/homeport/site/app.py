@@ -23,11 +23,14 @@ from homeport.fleet.outbox import epoch_of
 from homeport.fleet.overview import Watchfulness
 from homeport.fleet.sessions import Sessions
 from homeport.fleet.site_secrets import SiteSecrets
+from homeport.fleet.tokens import Tokens
 from homeport.ports import CentralLink
+from homeport.serving.authentication import Gate
 from homeport.serving.guards import GuardSettings
 from homeport.serving.health import Metrics, health_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.server import Stopping, bind, http_server
+from homeport.serving.tokens import tokens_router
 from homeport.serving.trail import audit_router
 from homeport.serving.web import build_web
 from homeport.serving.webhooks import webhooks_router
@@ -112,6 +115,7 @@ async def _parts(settings: SiteSettings, central: CentralLink | None, stack: Asy
         ),
         contact=Contact(has_central=central is not None),
         auditor=await stack.enter_async_context(open_auditor(store, clock)),
+        gate=Gate(Tokens(store, clock), store, clock, open_loopback=settings.open_loopback),
         central=central,
         epoch=await epoch_of(store, RandomIds()),
     )
@@ -130,8 +134,10 @@ def _web(site: SiteParts, stopping: Stopping) -> FastAPI:
             plan_router(site.conductor),
             webhooks_router(site.git),
             audit_router(site.store),
+            tokens_router(site.gate),
         ],
         metrics=metrics,
         auditor=site.auditor,
+        gate=site.gate,
         guards=GuardSettings(),
     )

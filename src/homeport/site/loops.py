@@ -18,6 +18,8 @@ log = structlog.get_logger(__name__)
 
 TRIM_SECONDS = 60.0
 AUDIT_SECONDS = 5.0
+ACCESS_SECONDS = 1.0
+"""How long an open stream outlives the expiry of its token."""
 
 
 async def run_loops(site: SiteParts) -> None:
@@ -27,6 +29,7 @@ async def run_loops(site: SiteParts) -> None:
         tasks.start_soon(site.sessions.digest_news, conductor.take)
         tasks.start_soon(every, "sweep", settings.sweep_seconds, conductor.sweep)
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(site.store, settings.events_max))
+        tasks.start_soon(every, "access", ACCESS_SECONDS, site.gate.sweep)
         tasks.start_soon(every, "audit", AUDIT_SECONDS, site.auditor.settle)
         tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: site.auditor.trim(settings.audit_days))
         if site.central is not None:

@@ -7,6 +7,7 @@ from homeport.fleet.conductor import Conductor
 from homeport.fleet.sessions import Sessions
 from homeport.fleet.site_secrets import SiteSecrets
 from homeport.ports import CentralLink, Clock, GitSource, Store
+from homeport.serving.authentication import Gate
 from homeport.site.contact import Contact
 from homeport.site.reception import Reception
 from homeport.site.settings import SiteSettings
@@ -24,6 +25,7 @@ class SiteParts:
     """Where nodes arrive, those of the same process included."""
     contact: Contact
     auditor: Auditor
+    gate: Gate
     central: CentralLink | None
     epoch: str
     secrets: SiteSecrets

@@ -24,6 +24,12 @@ class SiteSettings:
     """Where central answers; None for a site on its own, or one that shares a process with central."""
     http_address: tuple[str, int] | None = ("127.0.0.1", 8081)
     """Where people and programs ask the site; None where another role of the process serves them."""
+    open_loopback: bool = True
+    """Whether programs on this machine need no token: whoever can log in here could read the data anyway."""
+    tls: bool = False
+    """Serve https also on loopback; outside of it nothing else is served."""
+    tls_files: tuple[Path, Path] | None = None
+    """Certificate and key (PEM) to show people, instead of the site's own."""
     grpc_address: str | None = "127.0.0.1:50052"
     """HOST:PORT that nodes dial; None when they live in the same process."""
     heartbeat_seconds: float = 5.0
