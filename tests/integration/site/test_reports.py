@@ -9,6 +9,7 @@ import pytest
 from homeport.adapters.link.inprocess import InProcessLink
 from homeport.core.model.instance import Transition
 from homeport.core.model.report import Synced
+from homeport.core.secrets import SecretsThere
 from homeport.errors import PeerUnavailable
 from homeport.ports import Moved, Outgoing
 from homeport.vocabulary import NodeId, SiteName
@@ -47,6 +48,10 @@ class Notebook:
                 self.sequences.append(item.sequence)
                 self.reports.append(decode(item.body))
         return self.sequences[-1] if self.sequences else 0
+
+    async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
+        self._answer()
+        return SecretsThere({})
 
     async def watch(self, site: SiteName) -> AsyncIterator[Moved]:
         self._answer()
