@@ -141,24 +141,31 @@ class Sessions:
 
     async def digest_news(self, take: Callable[[Sequence[tuple[NodeId, NodeNews]]], Awaitable[None]]) -> None:
         """Makes news durable in batches, for as long as the role lives, and acknowledges it."""
-        async for first in self._news_out:
-            batch = [first]
-            while len(batch) < NEWS_BATCH_MAX and self._news_out.statistics().current_buffer_used:
-                batch.append(self._news_out.receive_nowait())
-            await take([(node_id, news.news) for node_id, news in batch])
-            highest: dict[NodeId, int] = {}
-            for node_id, news in batch:
-                highest[node_id] = max(highest.get(node_id, 0), news.sequence)
-            for node_id, sequence in highest.items():
-                if sequence:
-                    self.send(node_id, Acknowledged(sequence))
+        async with self._news_in, self._news_out:
+            async for first in self._news_out:
+                batch = [first]
+                while len(batch) < NEWS_BATCH_MAX and self._news_out.statistics().current_buffer_used:
+                    batch.append(self._news_out.receive_nowait())
+                await take([(node_id, news.news) for node_id, news in batch])
+                self._acknowledge(batch)
+
+    def _acknowledge(self, batch: Sequence[tuple[NodeId, News]]) -> None:
+        highest: dict[NodeId, int] = {}
+        for node_id, news in batch:
+            highest[node_id] = max(highest.get(node_id, 0), news.sequence)
+        for node_id, sequence in highest.items():
+            if sequence:
+                self.send(node_id, Acknowledged(sequence))
 
     async def _receive(self, node_id: NodeId, message: FromNode, conductor: Greeter) -> None:
         with suppress(NotFound):  # It has just been removed; the farewell is on its way.
             conductor.hear(node_id)
         match message:
             case News():
-                await self._news_in.send((node_id, message))
+                try:
+                    await self._news_in.send((node_id, message))
+                except (anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+                    raise PeerUnavailable("the site is stopping") from error
             case Beat():
                 pass
             case Hello():

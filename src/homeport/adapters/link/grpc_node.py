@@ -17,6 +17,7 @@ from grpclib.client import StreamStreamMethod as StreamMethod
 from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+from grpclib.metadata import decode_grpc_message
 from grpclib.protocol import H2Protocol
 
 from homeport.core.addresses import is_loopback
@@ -124,14 +125,17 @@ class GrpcStream:
         self._call = call
 
     async def send(self, message: FromNode) -> None:
-        with _translated():
+        with _translated(self._call):
             await self._call.send_message(convert.from_node_to_proto(message))
 
     async def __aiter__(self) -> AsyncIterator[ToNode]:
         while True:
-            with _translated():
+            with _translated(self._call):
                 message = await self._call.recv_message()
             if message is None:
+                said = _last_words(self._call)
+                if said is not None:
+                    raise _unavailable(said)
                 return
             try:
                 yield convert.to_node_from_proto(message)
@@ -197,7 +201,7 @@ def _cause(error: BaseException) -> str:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translated(call: Call[Any, Any] | None = None) -> Iterator[None]:
     """grpclib wakes a waiting task by cancelling it. That mark is taken back, or the task group above would take the
     broken link for a cancellation of its own."""
     task = asyncio.current_task()
@@ -207,10 +211,28 @@ def _translated() -> Iterator[None]:
     except (GRPCError, ProtocolError, StreamTerminatedError, OSError) as error:
         while task and task.cancelling() > before:
             task.uncancel()
-        if isinstance(error, GRPCError) and error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED):
-            raise PeerUnavailable(f"the site refused this node: {error.message}") from error
-        reason = error.message if isinstance(error, GRPCError) and error.message else str(error)
-        raise PeerUnavailable(f"the connection to the site broke: {reason}") from error
+        said = error if isinstance(error, GRPCError) else None if call is None else _last_words(call)
+        raise _unavailable(said or error) from error
+
+
+def _last_words(call: Call[Any, Any]) -> GRPCError | None:
+    """Why the site ended the call; None when it did not say, or ended it well. grpclib only looks at this after the
+    node has said its own last word, which it does not want to."""
+    headers = dict(call._stream.trailers or call._stream.headers or ())
+    status = headers.get("grpc-status", "0")
+    if status == "0":
+        return None
+    known = Status(int(status)) if status.isdigit() and int(status) <= 16 else Status.UNKNOWN
+    return GRPCError(known, decode_grpc_message(headers.get("grpc-message", "")))
+
+
+def _unavailable(error: Exception) -> PeerUnavailable:
+    if isinstance(error, GRPCError):
+        message = error.message or error.status.name
+        if error.status in (Status.PERMISSION_DENIED, Status.UNAUTHENTICATED):
+            return PeerUnavailable(f"the site refused this node: {message}")
+        return PeerUnavailable(f"the site ended the connection: {message}")
+    return PeerUnavailable(f"the connection to the site broke: {error}")
 
 
 async def _end(call: Call[Any, Any]) -> None:
