@@ -22,6 +22,7 @@ from homeport.node.connection import Connection
 from homeport.node.engine import Engine
 from homeport.node.executor import Executor
 from homeport.node.http import Pages, serve_http
+from homeport.node.identity import NodeIdentity, open_identity
 from homeport.node.journal import Journal
 from homeport.node.keeping import Keeper
 from homeport.node.loops import Loops
@@ -43,6 +44,7 @@ async def run_node(
     link: SiteLink,
     runtime: Runtime,
     *,
+    identity: NodeIdentity | None = None,
     on_ready: Callable[[], None] | None = None,
     clock: Clock | None = None,
     registry: CollectorRegistry | None = None,
@@ -77,6 +79,8 @@ async def run_node(
         )
         async with anyio.create_task_group() as tasks:
             await loops.start(tasks)
+            if identity is not None:
+                tasks.start_soon(identity.keep, loops.connection.renew)
             log.info("node is up", extra={"node": status.node_id, "site": settings.site_address})
             if on_ready is not None:
                 on_ready()
@@ -90,8 +94,10 @@ async def serve_node(settings: NodeSettings, *, on_ready: Callable[[], None] | N
     """
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_cancel_on_signal, tasks.cancel_scope)
+        identity = await open_identity(settings)
         runtime = await open_default_runtime(settings)
-        await run_node(settings, open_default_link(settings), runtime, on_ready=on_ready)
+        link = open_default_link(settings, identity)
+        await run_node(settings, link, runtime, identity=identity, on_ready=on_ready)
 
 
 async def open_default_runtime(settings: NodeSettings) -> Runtime:
@@ -107,8 +113,12 @@ async def open_default_runtime(settings: NodeSettings) -> Runtime:
     return await open_runtime(settings.runtime, settings.data / "runtime", registry, node_id, options=options)
 
 
-def open_default_link(settings: NodeSettings) -> SiteLink:
-    return GrpcSiteLink(*split_address("site_address", settings.site_address))
+def open_default_link(settings: NodeSettings, identity: NodeIdentity | None = None) -> SiteLink:
+    """With mutual TLS where the node has joined its site."""
+    host, port = split_address("site_address", settings.site_address)
+    if identity is None:
+        return GrpcSiteLink(host, port)
+    return GrpcSiteLink(host, port, tls=identity.credentials.client_context, verify=identity.verify_site)
 
 
 async def _cancel_on_signal(scope: anyio.CancelScope) -> None:

@@ -6,6 +6,7 @@
 | connection | always; backoff when it broke | welcome and each message: `answer_seconds`            |
 | engine     | `engine_seconds`              | `ENGINE_LIMIT_SECONDS`                                |
 | keeping    | `observe_seconds`             | `KEEPING_LIMIT_SECONDS`                               |
+| identity   | half of a certificate's life  | each call: the limit of `adapters/link/enrolment_http` |
 """
 
 import logging

@@ -28,6 +28,12 @@ class NodeSettings:
     """What people see the machine as."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Told to the site for placement and for people."""
+    join_url: str | None = None
+    """The site's own API (https), where the node joins at its first start."""
+    join_token: str | None = field(default=None, repr=False)
+    """With which it joins; None asks for a person's approval at the site."""
+    pin: str | None = None
+    """The site's key, as `sha256:` and hex, for joining. None of the three is needed again afterwards."""
     http_address: str | None = "127.0.0.1:8082"
     """HOST:PORT of /healthz, /readyz and /metrics; None where another role of the process serves them."""
     runtime: str = "auto"

@@ -1,13 +1,13 @@
 """Wires a site: store, repository, conductor, links and loops. The only place that knows both ports and adapters."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import anyio
 import anyio.to_thread
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from homeport.adapters.git.repository import open_repository
 from homeport.adapters.link.central_http import open_central_link
@@ -15,9 +15,12 @@ from homeport.adapters.link.grpc_site import serve_nodes
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
 from homeport.adapters.vault import KEY_FILE, open_vault
+from homeport.core.addresses import is_loopback
+from homeport.errors import Refused
 from homeport.fleet.audit import open_auditor
 from homeport.fleet.conductor import Conductor
 from homeport.fleet.doorkeeper import Doorkeeper
+from homeport.fleet.identity import Policy
 from homeport.fleet.memory import recall
 from homeport.fleet.outbox import epoch_of
 from homeport.fleet.overview import Watchfulness
@@ -34,9 +37,11 @@ from homeport.serving.tokens import tokens_router
 from homeport.serving.trail import audit_router
 from homeport.serving.web import build_web
 from homeport.serving.webhooks import webhooks_router
+from homeport.site.api.enrolment import joining_routers
 from homeport.site.api.nodes import nodes_router
 from homeport.site.api.plan import plan_router
 from homeport.site.contact import Contact
+from homeport.site.identity import SiteIdentity, open_identity
 from homeport.site.loops import run_loops
 from homeport.site.parts import SiteParts
 from homeport.site.reception import Reception
@@ -45,23 +50,47 @@ from homeport.wire.reports import encode
 
 
 @asynccontextmanager
-async def open_site(settings: SiteSettings, central: CentralLink | None = None) -> AsyncIterator["SiteApp"]:
-    """Runs the site while the body runs. `central` is given when it lives in the same process."""
+async def open_site(
+    settings: SiteSettings,
+    central: CentralLink | None = None,
+    *,
+    on_waiting: Callable[[str], None] = lambda key: None,
+) -> AsyncIterator["SiteApp"]:
+    """Runs the site while the body runs. `central` is given when it lives in the same process; `on_waiting` is told
+    the site's key where a person has to approve it first."""
     stopping = Stopping()
     async with AsyncExitStack() as stack:
-        site = await _parts(settings, central, stack)
+        identity = await open_identity(settings, SystemClock(), on_waiting=on_waiting)
+        site = await _parts(settings, central, identity, stack)
         http_port = None
         if settings.http_address is not None:
-            listener = bind(*settings.http_address)
+            tls = None if identity is None else identity.server.server_context("none")
+            listener = bind(*settings.http_address, is_guarded=identity is not None)
             http_port = listener.getsockname()[1]
-            await stack.enter_async_context(http_server(_web(site, stopping), [listener], stopping))
+            await stack.enter_async_context(http_server(_web(site, stopping), [listener], stopping, tls))
         grpc_port = None
         if settings.grpc_address is not None:
-            grpc_port = await stack.enter_async_context(serve_nodes(site.reception, settings.grpc_address))
+            grpc_port = await stack.enter_async_context(_node_door(site, settings.grpc_address))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run_loops, site)
             yield SiteApp(site, grpc_port, http_port)
             tasks.cancel_scope.cancel()
+
+
+def _node_door(site: SiteParts, address: str) -> AbstractAsyncContextManager[int]:
+    """Mutual TLS wherever there is an identity; without one, nodes of this machine only."""
+    identity = site.identity
+    if identity is not None:
+        tls, verify, note = identity.node_context(), identity.verify_node, site.auditor.record
+        return serve_nodes(site.reception, address, tls=tls, verify=verify, on_refused=note)
+    host, _, port = address.rpartition(":")
+    if not is_loopback(host):
+        raise Refused(
+            f"Refusing to listen for nodes on {host or 'every address'} without an identity.",
+            hint=f"Join the site to central first:  homeport sites join-command {site.settings.name}\n"
+            f"  or keep it local:  --grpc 127.0.0.1:{port}",
+        )
+    return serve_nodes(site.reception, address)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +100,9 @@ class SiteApp:
     http_port: int | None
 
 
-async def _parts(settings: SiteSettings, central: CentralLink | None, stack: AsyncExitStack) -> SiteParts:
+async def _parts(
+    settings: SiteSettings, central: CentralLink | None, identity: SiteIdentity | None, stack: AsyncExitStack
+) -> SiteParts:
     clock = SystemClock()
     store = await stack.enter_async_context(open_store(str(settings.data / "site.db")))
     git = await open_repository(
@@ -81,7 +112,7 @@ async def _parts(settings: SiteSettings, central: CentralLink | None, stack: Asy
         poll_seconds=settings.poll_seconds,
     )
     if central is None and settings.central_url is not None:
-        central = await stack.enter_async_context(open_central_link(settings.central_url))
+        central = await stack.enter_async_context(_central_link(settings.central_url, identity))
     async with store.read() as reader:
         memory = await recall(reader, settings.name, clock.now(), clock.monotonic())
     sessions = Sessions(settings.name, heartbeat_seconds=settings.heartbeat_seconds)
@@ -99,6 +130,9 @@ async def _parts(settings: SiteSettings, central: CentralLink | None, stack: Asy
     )
     if central is not None:
         conductor.seek = partial(secrets.seek, central, conductor)
+    auditor = await stack.enter_async_context(open_auditor(store, clock))
+    policy = Policy()
+    await policy.load(store)
     return SiteParts(
         settings=settings,
         clock=clock,
@@ -111,14 +145,23 @@ async def _parts(settings: SiteSettings, central: CentralLink | None, stack: Asy
             conductor,
             sessions,
             heartbeat_seconds=settings.heartbeat_seconds,
-            door=Doorkeeper(settings.name, clock),
+            door=Doorkeeper(settings.name, clock, refusal=policy.refusal),
         ),
         contact=Contact(has_central=central is not None),
-        auditor=await stack.enter_async_context(open_auditor(store, clock)),
+        auditor=auditor,
+        identity=identity,
+        registrar=None if identity is None else identity.registrar(store, policy, auditor.record),
+        policy=policy,
         gate=Gate(Tokens(store, clock), store, clock, open_loopback=settings.open_loopback),
         central=central,
         epoch=await epoch_of(store, RandomIds()),
     )
+
+
+def _central_link(url: str, identity: SiteIdentity | None) -> AbstractAsyncContextManager[CentralLink]:
+    if identity is None or not url.startswith("https:"):
+        return open_central_link(url)
+    return open_central_link(url, tls=identity.client.client_context, verify=identity.verify_central)
 
 
 def _web(site: SiteParts, stopping: Stopping) -> FastAPI:
@@ -135,9 +178,20 @@ def _web(site: SiteParts, stopping: Stopping) -> FastAPI:
             webhooks_router(site.git),
             audit_router(site.store),
             tokens_router(site.gate),
+            *_joining(site),
         ],
         metrics=metrics,
         auditor=site.auditor,
         gate=site.gate,
-        guards=GuardSettings(),
+        guards=GuardSettings(allowed_hosts=_names(site.settings)),
     )
+
+
+def _joining(site: SiteParts) -> list[APIRouter]:
+    if site.identity is None or site.registrar is None:
+        return []
+    return joining_routers(site.identity, site.registrar, site.sessions)
+
+
+def _names(settings: SiteSettings) -> tuple[str, ...]:
+    return () if settings.advertise is None else (settings.advertise,)

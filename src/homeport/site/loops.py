@@ -1,17 +1,20 @@
 """The loops of a site, one line each in `run_loops`. Each runs for as long as the role lives."""
 
 from contextlib import suppress
+from functools import partial
 
 import anyio
 import structlog
 
 from homeport import __version__
-from homeport.errors import NotFound, PeerUnavailable
+from homeport.adapters.identity.keeping import Nudge, follow_bundle, keep
+from homeport.errors import NotFound, PeerUnavailable, Refused
 from homeport.fleet.backoff import Backoff
 from homeport.fleet.following import follow
 from homeport.fleet.outbox import forward
 from homeport.fleet.rounds import every
-from homeport.ports import CentralLink, FromCentral, Moved, RemoveNode, SecretsChanged, Store
+from homeport.ports import CentralLink, ExpectNode, FromCentral, Moved, RemoveNode, SecretsChanged, Store
+from homeport.site.identity import SiteIdentity
 from homeport.site.parts import SiteParts
 
 log = structlog.get_logger(__name__)
@@ -32,10 +35,41 @@ async def run_loops(site: SiteParts) -> None:
         tasks.start_soon(every, "access", ACCESS_SECONDS, site.gate.sweep)
         tasks.start_soon(every, "audit", AUDIT_SECONDS, site.auditor.settle)
         tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: site.auditor.trim(settings.audit_days))
+        if site.identity is not None:
+            tasks.start_soon(keep_identity, site, site.identity)
         if site.central is not None:
             tasks.start_soon(_forward, site, site.central)
             tasks.start_soon(_listen, site, site.central)
             tasks.start_soon(site.secrets.keep, site.central, conductor)
+
+
+async def keep_identity(site: SiteParts, identity: SiteIdentity) -> None:
+    """Renews what central signed and what the site signed for itself. Nothing waits for it: a site whose certificate
+    has ended goes on with its nodes, and is known again by its key when central is back."""
+    mine, ours, own = Nudge(), Nudge(), Nudge()
+
+    async def authority_renewed() -> None:
+        identity.trust_authority()
+
+    async def nothing_more() -> None:
+        pass
+
+    async def bundle_changed() -> None:
+        identity.server.install_bundle(identity.client.bundle)
+
+    renewals = (
+        ("site", lambda: identity.client, identity.renew_client, nothing_more, mine),
+        ("site authority", lambda: identity.authority, identity.renew_authority, authority_renewed, ours),
+        ("site server", lambda: identity.server, identity.renew_server, nothing_more, own),
+    )
+    async with anyio.create_task_group() as tasks:
+        for name, certificate, renew, done, nudge in renewals:
+            tasks.start_soon(partial(keep, certificate, renew, done, name=name, nudge=nudge))
+        tasks.start_soon(
+            partial(
+                follow_bundle, identity.membership, identity.client, on_changed=bundle_changed, nudges=(mine, ours)
+            )
+        )
 
 
 async def _forward(site: SiteParts, central: CentralLink) -> None:
@@ -74,9 +108,20 @@ async def _answer(site: SiteParts, call: FromCentral) -> None:
             site.git.nudge()
         case SecretsChanged():
             site.secrets.ask()
+        case ExpectNode():
+            await _expect(site, call)
         case RemoveNode():
             with suppress(NotFound):
                 await site.reception.unregister(call.node_id)
+
+
+async def _expect(site: SiteParts, call: ExpectNode) -> None:
+    if site.registrar is None:
+        return
+    try:
+        await site.registrar.expect(call.token)
+    except Refused as error:
+        log.warning("a join token that central made is of no use here", why=str(error))
 
 
 async def trim(store: Store, keep: int) -> None:

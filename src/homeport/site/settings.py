@@ -1,7 +1,7 @@
 """Everything that can be set for a site, read once at start."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from homeport.errors import InvalidInput, Problem
@@ -22,6 +22,14 @@ class SiteSettings:
     this only bounds how long a lost word can matter."""
     central_url: str | None = None
     """Where central answers; None for a site on its own, or one that shares a process with central."""
+    join_token: str | None = field(default=None, repr=False)
+    """With which it joins central at the first start; None asks for a person's approval there."""
+    pin: str | None = None
+    """Central's key, as `sha256:` and hex, for joining. Neither is needed again afterwards."""
+    advertise: str | None = None
+    """The host under which nodes and people reach the site, where it is not the one it listens on."""
+    svid_seconds: float = 86_400.0
+    """How long the certificates live that the site signs for its nodes and for itself."""
     http_address: tuple[str, int] | None = ("127.0.0.1", 8081)
     """Where people and programs ask the site; None where another role of the process serves them."""
     open_loopback: bool = True

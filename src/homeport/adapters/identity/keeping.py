@@ -4,9 +4,9 @@ way: a machine that cannot renew goes on with its work and tries again.
 
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import anyio.to_thread
@@ -55,8 +55,15 @@ async def join(
         await anyio.sleep(POLL_SECONDS)
 
 
+class Dated(Protocol):
+    @property
+    def not_before(self) -> datetime: ...
+    @property
+    def not_after(self) -> datetime: ...
+
+
 async def keep(
-    credentials: Credentials,
+    certificate: Callable[[], Dated],
     renew: Callable[[], None],
     on_renewed: OnRenewed,
     *,
@@ -67,13 +74,8 @@ async def keep(
     nudge = nudge or Nudge()
     failures = 0
     while True:
-        seconds = wait_seconds(
-            credentials.not_before,
-            credentials.not_after,
-            datetime.now(UTC),
-            failures=failures,
-            chance=random.random(),
-        )
+        dated, now, chance = certificate(), datetime.now(UTC), random.random()
+        seconds = wait_seconds(dated.not_before, dated.not_after, now, failures=failures, chance=chance)
         await nudge.wait(seconds)
         try:
             await anyio.to_thread.run_sync(renew)
@@ -82,12 +84,12 @@ async def keep(
             log.warning("certificate not renewed, will try again", extra={"identity": name, "error": str(error)})
             continue
         failures = 0
-        log.info("certificate renewed", extra={"identity": name, "until": credentials.not_after.isoformat()})
+        log.info("certificate renewed", extra={"identity": name, "until": certificate().not_after.isoformat()})
         await on_renewed()
 
 
 async def follow_bundle(
-    membership: Membership, credentials: Credentials, *, on_changed: OnRenewed, nudge: "Nudge | None" = None
+    membership: Membership, credentials: Credentials, *, on_changed: OnRenewed, nudges: "Sequence[Nudge]" = ()
 ) -> None:
     """Asks for the trust bundle as often as it says. While a rotation is under way (there are two anchors, or ours
     has gone) certificates are renewed at each round, so that everybody has left the old root within a few rounds."""
@@ -101,8 +103,9 @@ async def follow_bundle(
         if changed:
             log.info("trust bundle changed", extra={"sequence": credentials.bundle.sequence})
             await on_changed()
-        if nudge is not None and (changed or len(credentials.bundle.anchors) > 1):
-            nudge.now()
+        if changed or len(credentials.bundle.anchors) > 1:
+            for nudge in nudges:
+                nudge.now()
 
 
 class Nudge:

@@ -56,7 +56,7 @@ class Ticket:
 class Membership:
     def __init__(self, folder: Path, *, reach: Mapping[str, str] | None = None) -> None:
         self._folder = folder
-        self._reach = reach
+        self.reach = reach
         self.joined = _read(folder)
 
     @property
@@ -148,7 +148,7 @@ class Membership:
         credentials.install(_text(answer, "chain").encode(), bundle)
 
     def _reachable(self) -> dict[str, Any]:
-        return {} if self._reach is None else {"reach": dict(self._reach)}
+        return {} if self.reach is None else {"reach": dict(self.reach)}
 
     def _csr(self, name: str) -> bytes:
         return make_csr(load_or_create_key(self._folder / "key.pem"), name)

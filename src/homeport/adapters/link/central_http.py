@@ -7,7 +7,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ from aiohttp.client_proto import ResponseHandler
 
 from homeport.core.addresses import is_loopback
 from homeport.core.secrets import SecretsThere, SecretValue
-from homeport.errors import PeerUnavailable, Refused
+from homeport.errors import InvalidInput, PeerUnavailable, Refused
 from homeport.ports import ExpectNode, FromCentral, Moved, Outgoing, RemoveNode, SecretsChanged
 from homeport.vocabulary import Commit, NodeId, SiteName
 from homeport.wire.join_tokens import decode as decode_token
@@ -159,7 +159,9 @@ def _call(data: Mapping[str, Any]) -> FromCentral | None:
     if "secrets" in data:
         return SecretsChanged()
     if "expect" in data:
-        return ExpectNode(decode_token(data["expect"]))
+        with suppress(InvalidInput):
+            return ExpectNode(decode_token(data["expect"]))
+        return None
     return RemoveNode(NodeId(data["node_id"])) if "node_id" in data else None
 
 

@@ -1,0 +1,180 @@
+"""A site's part in who is who: its membership with central, its authority over its nodes, and its own certificate
+for them. The last two need no central: a site that is cut off goes on admitting and renewing its nodes.
+"""
+
+import secrets
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio.to_thread
+import structlog
+
+from homeport.adapters.identity import bundle as bundles
+from homeport.adapters.identity.keeping import join
+from homeport.adapters.identity.keys import csr_spki
+from homeport.adapters.identity.membership import Membership, Ticket
+from homeport.adapters.identity.pins import pin_of
+from homeport.adapters.identity.site_authority import SiteAuthority
+from homeport.adapters.identity.tls import Credentials
+from homeport.core.model.identity import Peer
+from homeport.errors import HomeportError, Refused
+from homeport.fleet.enrolment import Auditor, Registrar
+from homeport.fleet.identity import Policy
+from homeport.fleet.realm import Realm
+from homeport.fleet.register import Register
+from homeport.ports import Clock, Store
+from homeport.site.settings import SiteSettings
+
+log = structlog.get_logger("homeport.site")
+
+
+@dataclass(slots=True)
+class SiteIdentity:
+    settings: SiteSettings
+    clock: Clock
+    membership: Membership
+    client: Credentials
+    """For central."""
+    server: Credentials
+    """For nodes and people, signed by the site itself."""
+    authority: SiteAuthority
+    contexts: list[ssl.SSLContext] = field(default_factory=list)
+    """Those that trust the intermediate, and must follow its renewal."""
+
+    @property
+    def bundle(self) -> bytes:
+        return bundles.encode(self.client.bundle)
+
+    def node_context(self) -> ssl.SSLContext:
+        context = self.server.server_context("required", anchors=self.authority.anchors)
+        self.contexts.append(context)
+        return context
+
+    def verify_node(self, ssl_object: ssl.SSLObject) -> Peer | None:
+        return self.server.verify(ssl_object, self.clock.now())
+
+    def verify_central(self, ssl_object: ssl.SSLObject) -> Peer:
+        return self.client.verify_server(ssl_object, self.clock.now())
+
+    # --- these block, and run in a thread ---
+
+    def renew_client(self) -> None:
+        self.membership.renew(self.client)
+
+    def renew_authority(self) -> None:
+        self.authority = self.membership.renew_authority(self.client)
+        self.renew_server()
+
+    def renew_server(self) -> None:
+        """From our own intermediate, so that nodes know us however long central is gone."""
+        issued = self.authority.issue(
+            self.server.request(f"site {self.settings.name}"),
+            spiffe_id=self.authority.spiffe_id,
+            dns_names=("localhost", socket.gethostname()),
+            lifetime_seconds=self.settings.svid_seconds,
+            now=self.clock.now(),
+        )
+        self.server.install(issued.chain, self.client.bundle)
+
+    def trust_authority(self) -> None:
+        """On the event loop, for contexts must not change while a handshake begins."""
+        for context in self.contexts:
+            self.server.trust(context, self.authority.anchors)
+
+    def registrar(self, store: Store, policy: Policy, note: Auditor) -> Registrar:
+        realm = Realm(
+            domain=self.client.domain,
+            wfm=self.client.wfm,
+            site=self.settings.name,
+            svid_seconds=self.settings.svid_seconds,
+        )
+        return Registrar(
+            store=store,
+            clock=self.clock,
+            register=Register(realm=realm, authority=lambda: self.authority, spki_of=csr_spki),
+            policy=policy,
+            random_bytes=secrets.token_bytes,
+            note=note,
+        )
+
+
+async def open_identity(
+    settings: SiteSettings, clock: Clock, *, on_waiting: Callable[[str], None] = lambda key: None
+) -> SiteIdentity | None:
+    """None for a site that has not joined and was not told to: then everything stays on this machine."""
+    folder = settings.data / "identity"
+    server_csr = await anyio.to_thread.run_sync(_server_csr, settings) if _is_concerned(settings) else b""
+    membership = Membership(folder, reach=_reach(settings, server_csr))
+    if not membership.is_member:
+        ticket = _ticket(settings)
+        if ticket is None:
+            return None
+        await join(membership, ticket, name=settings.name, site=settings.name, on_waiting=on_waiting)
+    return await anyio.to_thread.run_sync(_opened, settings, clock, membership)
+
+
+def _opened(settings: SiteSettings, clock: Clock, membership: Membership) -> SiteIdentity:
+    client, authority = membership.credentials(), membership.authority()
+    joined = membership.joined
+    assert joined is not None
+    if authority is None or joined.site != settings.name:
+        raise Refused(
+            f"The identity in {settings.data / 'identity'} is of {joined.name}, not of site {settings.name}.",
+            hint="Give each site a data folder of its own with --data.",
+        )
+    server = Credentials(settings.data / "identity" / "server", domain=client.domain, wfm=client.wfm)
+    identity = SiteIdentity(settings, clock, membership, client, server, authority)
+    try:
+        identity.renew_server()
+    except HomeportError as error:
+        if not server.exists:
+            raise
+        # The intermediate ended while we were away from central for very long; its renewal mends it.
+        log.warning("the site's own certificate is not renewed yet", why=str(error))
+    return identity
+
+
+def _ticket(settings: SiteSettings) -> Ticket | None:
+    if settings.pin is None:
+        if settings.join_token is not None:
+            raise Refused(
+                "A join token is only sent to a server that is known by its pin.",
+                hint="Copy the whole line of  homeport sites join-command , with --pin.",
+            )
+        return None
+    if settings.central_url is None:
+        raise Refused("Joining needs the address of central.", hint="Give it with --central https://HOST:PORT")
+    return Ticket(url=settings.central_url, pin=settings.pin, token=settings.join_token)
+
+
+def _is_concerned(settings: SiteSettings) -> bool:
+    return settings.pin is not None or (settings.data / "identity" / "membership.json").exists()
+
+
+def _server_csr(settings: SiteSettings) -> bytes:
+    """Also makes the key, for its pin is told to central with the first request."""
+    return Credentials(settings.data / "identity" / "server", domain="-", wfm="-").request("site")
+
+
+def _reach(settings: SiteSettings, server_csr: bytes) -> dict[str, str] | None:
+    if not server_csr or settings.http_address is None or settings.grpc_address is None:
+        return None
+    http_host, http_port = settings.http_address
+    grpc_host, _, grpc_port = settings.grpc_address.rpartition(":")
+    return {
+        "nodes": f"{_advertised(settings, grpc_host)}:{grpc_port}",
+        "api": f"https://{_advertised(settings, http_host)}:{http_port}",
+        "pin": pin_of(csr_spki(server_csr)),
+    }
+
+
+def _advertised(settings: SiteSettings, host: str) -> str:
+    """What others call us: every address of this machine is no address to dial."""
+    if settings.advertise is not None:
+        return settings.advertise
+    name = host.strip("[]")
+    if name in {"", "0.0.0.0", "::"}:
+        return socket.gethostname()
+    return f"[{name}]" if ":" in name else name
