@@ -66,14 +66,23 @@ async def open_central(settings: CentralSettings) -> AsyncIterator["CentralApp"]
             listener = bind(*settings.http_address, is_guarded=tls is not None)
             http_port = listener.getsockname()[1]
             await stack.enter_async_context(
-                http_server(web(central, stopping, metrics), [listener], stopping, tls, central.identity.verify)
+                http_server(
+                    web(central, stopping, metrics),
+                    [listener],
+                    stopping,
+                    tls,
+                    central.identity.verify,
+                    on_refused=central.auditor.connection_refused,
+                )
             )
         grpc_port = None
         if settings.grpc_address is not None:
             host, _, port = settings.grpc_address.rpartition(":")
             refuse_open_bind(host, option="--grpc", port=int(port))
             reception = FleetReception(central.store)
-            grpc_port = await stack.enter_async_context(serve_nodes(reception, settings.grpc_address))
+            grpc_port = await stack.enter_async_context(
+                serve_nodes(reception, settings.grpc_address, on_refused=central.auditor.record)
+            )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run_loops, central)
             yield CentralApp(central, DirectLink(central), metrics.registry, http_port, grpc_port)

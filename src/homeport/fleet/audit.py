@@ -14,7 +14,7 @@ from typing import Any, Final
 import anyio
 import structlog
 
-from homeport.core.folding import Folds, cleaned
+from homeport.core.folding import TEXT_MAX, Folds, cleaned
 from homeport.core.model.access import AuditResult, NewAudit
 from homeport.core.model.caller import Caller, CallerKind
 from homeport.errors import HomeportError, TransientError
@@ -23,6 +23,7 @@ from homeport.ports import Clock, Store
 WAITING_MAX: Final = 1000
 """How many entries may wait for the disk before those who ask have to wait as well."""
 BATCH_MAX: Final = 200
+LATER_MAX: Final = 1000
 
 SETTLE_SECONDS: Final = 2.0
 
@@ -60,6 +61,7 @@ class Auditor:
         self._room = anyio.Semaphore(WAITING_MAX)
         self._pen = anyio.Lock()
         self._waiting: list[_Waiting] = []
+        self._later: list[NewAudit] = []
 
     async def note(
         self,
@@ -103,9 +105,18 @@ class Auditor:
             return
         await self._write(entry)
 
+    def connection_refused(self, address: str, code: str, why: str) -> None:
+        """Nobody can wait in the middle of a handshake, so this is written by the next `settle`."""
+        at = self._clock.now().astimezone(UTC)
+        detail = {"code": code, "why": why[:TEXT_MAX]}
+        entry = cleaned(NewAudit(at, "anonymous", "", address, "connect", "", AuditResult.REFUSED, detail))
+        if self._folds.admit(entry) and len(self._later) < LATER_MAX:
+            self._later.append(entry)
+
     async def settle(self, *, all_of_it: bool = False) -> None:
-        """Writes what has been counted and whose time is over. A loop calls it, and the end of the role."""
-        for entry in self._folds.due(self._clock.now(), all_of_them=all_of_it):
+        """Writes what could not wait, and what was counted in windows that are over. A loop calls it."""
+        later, self._later = self._later, []
+        for entry in (*later, *self._folds.due(self._clock.now(), all_of_them=all_of_it)):
             await self._write(entry)
 
     async def trim(self, days: int) -> None:

@@ -29,6 +29,8 @@ log = structlog.get_logger("homeport.serving")
 
 Verify = Callable[[ssl.SSLObject], Peer | None]
 """Who is at the other end; None without a certificate. Raises Refused for one that is not to be believed."""
+OnRefused = Callable[[str, str, str], None]
+"""Hears of what is refused before any request: address, code, reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +62,7 @@ class Connection(HttpToolsProtocol):
     limits: Limits
     verify: Verify | None
     counts: Counts
+    on_refused: OnRefused | None
 
     _peer: Peer | None = None
     _verified_at = 0.0
@@ -164,6 +167,8 @@ class Connection(HttpToolsProtocol):
             self._peer = self.verify(found)
         except HomeportError as error:
             log.warning("certificate refused", address=self._address(), why=str(error))
+            if self.on_refused is not None:
+                self.on_refused(self._address(), "not-authorized", str(error))
             return False
         self._verified_at = now
         return True
@@ -179,6 +184,8 @@ class Connection(HttpToolsProtocol):
 
     def _refuse(self, status: int, detail: str, code: str) -> None:
         """Answers below the application, and closes."""
+        if self.on_refused is not None and code != "not-authorized":
+            self.on_refused(self._address(), code, detail)
         title = HTTPStatus(status).phrase
         body = json.dumps(
             {
@@ -202,10 +209,15 @@ class Connection(HttpToolsProtocol):
         return str(self.client[0]) if self.client else ""
 
 
-def connection_class(limits: Limits, verify: Verify | None) -> type[Connection]:
+def connection_class(limits: Limits, verify: Verify | None, on_refused: OnRefused | None = None) -> type[Connection]:
     """The protocol class for one server."""
     return type(
         "Connection",
         (Connection,),
-        {"limits": limits, "verify": staticmethod(verify) if verify else None, "counts": Counts()},
+        {
+            "limits": limits,
+            "verify": staticmethod(verify) if verify else None,
+            "counts": Counts(),
+            "on_refused": staticmethod(on_refused) if on_refused else None,
+        },
     )

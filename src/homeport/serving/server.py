@@ -16,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from homeport.errors import Refused
-from homeport.serving.connections import Limits, Verify, connection_class
+from homeport.serving.connections import Limits, OnRefused, Verify, connection_class
 from homeport.serving.guards import refuse_open_bind
 
 STOP_SECONDS: Final = 3.0
@@ -65,6 +65,7 @@ async def http_server(
     verify: Verify | None = None,
     *,
     limits: Limits | None = None,
+    on_refused: OnRefused | None = None,
 ) -> AsyncIterator[None]:
     """Serves while the body runs. On leaving, streams are told to end, and what has not ended in time is cut.
 
@@ -73,7 +74,7 @@ async def http_server(
     config = uvicorn.Config(
         app,
         loop="none",
-        http=connection_class(limits or Limits(), verify),
+        http=connection_class(limits or Limits(), verify, on_refused),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -147,6 +147,15 @@ async def test_a_wrong_token_is_recorded_but_never_the_token(client: Client) -> 
     assert "89abcdef01234567" not in json.dumps(entries)
 
 
+async def test_what_is_refused_before_it_is_a_request_is_there_too(central: CentralApp, client: Client) -> None:
+    refused = await client.get("/api/v1/nodes", headers={"X-Long": "x" * 40_000})
+    assert refused.status == 431
+    await central.parts.auditor.settle()
+    (entry,) = await trail(client)
+    assert (entry["action"], entry["result"], entry["address"]) == ("connect", "refused", "127.0.0.1")
+    assert entry["detail"]["code"] == "head-too-large"
+
+
 async def test_a_flood_of_refusals_becomes_a_count(central: CentralApp, client: Client) -> None:
     async def knock() -> None:
         for _ in range(50):
