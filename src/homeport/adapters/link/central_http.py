@@ -169,7 +169,7 @@ class _VerifyingConnector(aiohttp.TCPConnector):
     """Looks at central's certificate before anything is sent on a new connection."""
 
     def __init__(self, tls: NewContext, verify: VerifyCentral) -> None:
-        super().__init__(ssl_shutdown_timeout=1.0)
+        super().__init__()
         self._tls = tls
         self._verify = verify
 
