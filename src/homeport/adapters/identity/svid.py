@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from homeport.adapters.identity import bundle as bundles
-from homeport.adapters.identity.certificates import fingerprint, read_chain, to_der, view
+from homeport.adapters.identity.certificates import read_chain, to_der, view
 from homeport.adapters.identity.files import PUBLIC, read_needed, write_whole
 from homeport.adapters.identity.keys import load_key
 from homeport.adapters.identity.signing import signer_of
@@ -26,8 +26,8 @@ class Svid:
     leaf: CertificateView
     spiffe_id: str
     bundle: TrustBundle
-    anchors: frozenset[str]
-    """Fingerprints of the bundle's anchors."""
+    anchors: tuple[CertificateView, ...]
+    """The bundle's."""
 
 
 def is_there(folder: Path) -> bool:
@@ -67,9 +67,7 @@ def _checked(key_path: Path, chain_path: Path, chain_pem: bytes, bundle: TrustBu
         raise InvalidInput(f"{leaf.uri_sans[0]} is of the trust domain {domain}; ours is {bundle.domain}.")
     if not bundle.anchors or not all(view(anchor).is_ca for anchor in bundle.anchors):
         raise InvalidInput("The trust bundle has no X.509 anchor, or one that is not an authority.")
-    return Svid(
-        key_path, chain_path, chain_pem, leaf, leaf.uri_sans[0], bundle, frozenset(map(fingerprint, bundle.anchors))
-    )
+    return Svid(key_path, chain_path, chain_pem, leaf, leaf.uri_sans[0], bundle, tuple(map(view, bundle.anchors)))
 
 
 def _bundle_of_pem(content: bytes, domain: str) -> TrustBundle:

@@ -14,11 +14,12 @@ import ssl
 import threading
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
-from homeport.adapters.identity.certificates import fingerprint, view
+from homeport.adapters.identity.certificates import view
 from homeport.adapters.identity.contexts import add_anchors, bare_client, bare_server, verified_chain
 from homeport.adapters.identity.keys import load_or_create_key, make_csr
 from homeport.adapters.identity.pins import pin_of, pinned_context
@@ -52,7 +53,7 @@ class Credentials:
         self._lock = threading.Lock()
         self._presenting: WeakKeyDictionary[ssl.SSLContext, asyncio.AbstractEventLoop | None] = WeakKeyDictionary()
         self._trusting_bundle: WeakKeyDictionary[ssl.SSLContext, None] = WeakKeyDictionary()
-        self._own_anchors: WeakKeyDictionary[ssl.SSLContext, frozenset[str]] = WeakKeyDictionary()
+        self._own_anchors: WeakKeyDictionary[ssl.SSLContext, tuple[CertificateView, ...]] = WeakKeyDictionary()
         self.refresh()
 
     # --- what is in the folder ---
@@ -141,21 +142,21 @@ class Credentials:
         """Replaces the anchors of a context that has its own, as after a site's intermediate was renewed."""
         add_anchors(context, anchors)
         with self._lock:
-            self._own_anchors[context] = frozenset(map(fingerprint, anchors))
+            self._own_anchors[context] = tuple(map(view, anchors))
 
     # --- peers ---
 
     def verify(self, ssl_object: ssl.SSLObject | ssl.SSLSocket, now: datetime) -> Peer | None:
         """Who is at the other end; None for nobody in particular. Refused says what is wrong with the certificate."""
-        chain = verified_chain(ssl_object)
-        if chain is None:
+        verified = verified_chain(ssl_object)
+        if verified is None:
             return None
         try:
-            views = [view(der) for der in chain]
+            views = [view(der) for der in verified]
         except InvalidInput as error:
             raise Refused(str(error)) from error
         own = self._own_anchors.get(ssl_object.context)
-        return self._judge(views, now, self._bundle_anchors if own is None else own)
+        return self._judge(views, now, self._known.anchors if own is None else own)
 
     def verify_server(self, ssl_object: ssl.SSLObject | ssl.SSLSocket, now: datetime) -> Peer:
         """The server, which must be the one that our own identity answers to; its DNS name plays no part."""
@@ -170,12 +171,18 @@ class Credentials:
         """Whether a peer of an open connection is still believed: dates and anchors may have changed since."""
         with self._lock:
             own = list(self._own_anchors.values())
-        anchors = self._bundle_anchors.union(*own)
-        return self._judge(peer.chain, now, anchors)
+        return self._judge(peer.chain, now, [*self._known.anchors, *chain.from_iterable(own)])
 
-    def _judge(self, chain: Sequence[CertificateView], now: datetime, anchors: frozenset[str]) -> Peer:
+    def _judge(self, seen: Sequence[CertificateView], now: datetime, anchors: Sequence[CertificateView]) -> Peer:
+        """An anchor is a key: where an authority was certified anew, its newest certificate stands for the older."""
+        current = {anchor.spki: anchor for anchor in anchors}
         return rules.judge(
-            chain, domain=self.domain, wfm=self.wfm, now=now, anchors=anchors, skew_seconds=self._skew_seconds
+            [*seen[:1], *(current.get(each.spki, each) for each in seen[1:])],
+            domain=self.domain,
+            wfm=self.wfm,
+            now=now,
+            anchors=frozenset(anchor.fingerprint for anchor in anchors),
+            skew_seconds=self._skew_seconds,
         )
 
     # --- keeping up ---
@@ -185,10 +192,6 @@ class Credentials:
         if self._svid is None:
             raise NotFound(f"There is no identity in {self.folder} yet.", hint="Join this machine first.")
         return self._svid
-
-    @property
-    def _bundle_anchors(self) -> frozenset[str]:
-        return self._known.anchors
 
     def _present(self, context: ssl.SSLContext) -> None:
         _load_chain(context, self._known)
