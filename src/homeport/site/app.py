@@ -67,7 +67,11 @@ async def open_site(
             tls = None if identity is None else identity.server.server_context("none")
             listener = bind(*settings.http_address, is_guarded=identity is not None)
             http_port = listener.getsockname()[1]
-            await stack.enter_async_context(http_server(_web(site, stopping), [listener], stopping, tls))
+            await stack.enter_async_context(
+                http_server(
+                    _web(site, stopping), [listener], stopping, tls, on_refused=site.auditor.connection_refused
+                )
+            )
         grpc_port = None
         if settings.grpc_address is not None:
             grpc_port = await stack.enter_async_context(_node_door(site, settings.grpc_address))
