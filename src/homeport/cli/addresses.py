@@ -1,13 +1,13 @@
-"""Addresses a role listens on: `HOST:PORT`, loopback only, and a clear word when a port is taken."""
+"""Addresses a role listens on: `HOST:PORT`, and a clear word when a port is taken."""
 
 import errno
-import ipaddress
 import socket
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from homeport.core.addresses import is_loopback
 from homeport.errors import HomeportError, Refused
 
 
@@ -38,21 +38,12 @@ ADDRESS = AddressType()
 
 
 def require_loopback(address: Address, option: str) -> None:
-    """Nobody unauthenticated reaches anything outside loopback, and there is no access control yet."""
+    """Nobody unauthenticated reaches anything outside loopback."""
     if not is_loopback(address.host):
         raise Refused(
-            f"Refusing to listen on {address.host} without access control, which Homeport does not have yet.",
+            f"Refusing to listen on {address.host} without access control.",
             hint=f"Keep it local:  {option} 127.0.0.1:{address.port}",
         )
-
-
-def is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def require_free(address: Address, option: str) -> None:

@@ -7,7 +7,17 @@ import click
 
 from homeport.cli.addresses import ADDRESS, Address
 from homeport.cli.logs import configure_logs, logged
-from homeport.cli.roles import data_option, home, poll_option, prepare_folder, require_addresses
+from homeport.cli.roles import (
+    data_option,
+    home,
+    poll_option,
+    prepare_folder,
+    require_addresses,
+    require_token_for,
+    scheme,
+    tls_files,
+    tls_options,
+)
 from homeport.cli.running import Ready, run_role
 
 
@@ -18,6 +28,8 @@ from homeport.cli.running import Ready, run_role
 @click.option("--store", "store_url", metavar="URL", help="The database; SQLite in the data folder when left out.")
 @click.option("--http", type=ADDRESS, default="127.0.0.1:8080", help="The HTTP API [127.0.0.1:8080].")
 @click.option("--grpc", type=ADDRESS, default="127.0.0.1:50051", help="The node registry [127.0.0.1:50051].")
+@click.option("--host", "hosts", multiple=True, help="A name under which central is reached; may be repeated.")
+@tls_options
 @poll_option
 @logged
 def central(
@@ -28,12 +40,20 @@ def central(
     store_url: str | None,
     http: Address,
     grpc: Address,
+    hosts: tuple[str, ...],
+    tls: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    closed: bool,
     poll: float,
     log_level: str,
     log_format: str | None,
 ) -> None:
     """Run central: API, catalog, desired state."""
-    require_addresses(http=http, grpc=grpc)
+    files = tls_files(tls_cert, tls_key)
+    if store_url is None:
+        require_token_for(http, data / "central.db")
+    require_addresses(guarded=("http",), http=http, grpc=grpc)
     configure_logs(log_level, log_format)
     from homeport.central.app import open_central  # noqa: PLC0415 - start-up time
     from homeport.central.settings import CentralSettings  # noqa: PLC0415
@@ -46,7 +66,12 @@ def central(
         poll_seconds=poll,
         http_address=(http.host, http.port),
         grpc_address=str(grpc),
+        allowed_hosts=tuple(host.lower() for host in hosts),
+        open_loopback=not closed,
+        tls=tls,
+        tls_files=files,
     )
+    url = f"{scheme(http, tls=tls, files=files)}://{http}"
 
     async def run(ready: Ready) -> None:
         async with open_central(settings):
@@ -55,7 +80,7 @@ def central(
 
     repository = git_url or settings.own_repository
     notes = (
-        f"API: http://{http}/docs",
-        f"Sites join with  homeport site --name NAME --central http://{http} --git {repository}",
+        f"API: {url}/docs",
+        f"Sites join with  homeport site --name NAME --central {url} --git {repository}",
     )
-    run_role("central is up", run, address=f"http://{http}", notes=notes)
+    run_role("central is up", run, address=url, notes=notes)

@@ -5,12 +5,14 @@ A web client library would cost more start-up time than all commands together ta
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from homeport.cli.contexts import Context, credentials_for
+from homeport.core.addresses import is_loopback
 from homeport.errors import (
     Conflict,
     HomeportError,
@@ -24,7 +26,7 @@ from homeport.errors import (
 )
 
 if TYPE_CHECKING:
-    from http.client import HTTPResponse
+    from http.client import HTTPConnection, HTTPResponse
 
 Json = dict[str, Any]
 
@@ -43,7 +45,9 @@ class ServerSent:
 
 
 class Client:
-    def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    """Shows the credentials that were given for this URL; `context` brings others, as while logging in."""
+
+    def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS, context: Context | None = None) -> None:
         self.url = url.rstrip("/")
         self._timeout_seconds = timeout_seconds
         parts = urlsplit(self.url)
@@ -51,9 +55,17 @@ class Client:
             raise InvalidInput(
                 f'"{url}" is not an address of Homeport.', hint="Give a URL such as http://127.0.0.1:8080 ."
             )
+        self._check: Callable[[Any], None] | None = None
         self._secure = parts.scheme == "https"
         self._address = parts.netloc.rpartition("@")[2]
         self._prefix = parts.path
+        self._host, self._port = parts.hostname, parts.port or (443 if self._secure else 80)
+        self._context = credentials_for(self.url) if context is None else context
+        if self._context.token and not self._secure and not is_loopback(parts.hostname):
+            raise Refused(
+                f"Refusing to send an access token to {self.url}, where everybody on the way could read it.",
+                hint="Use https.",
+            )
 
     def get(self, path: str, **query: Any) -> Json:
         return self._call("GET", path, query)
@@ -104,9 +116,11 @@ class Client:
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers = {**headers, "Content-Type": "application/json"}
-        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        with closing(kind(self._address, timeout=timeout_seconds)) as connection:
+        if self._context.token:
+            headers = {**headers, "Authorization": f"Bearer {self._context.token}"}
+        with closing(self._connection(timeout_seconds)) as connection:
             try:
+                self._connect(connection)
                 connection.request(method, self._target(path, query), content, dict(headers))
                 response = connection.getresponse()
                 if response.status >= 400:
@@ -116,6 +130,32 @@ class Client:
                 raise PeerUnavailable(
                     f"Cannot reach Homeport at {self.url} ({reason_of(error)}).", hint=START_HINT
                 ) from error
+
+    def _connection(self, timeout_seconds: float) -> "HTTPConnection":
+        import http.client  # noqa: PLC0415 - start-up time
+
+        if not self._secure:
+            return http.client.HTTPConnection(self._address, timeout=timeout_seconds)
+        from homeport.cli.trust import trust  # noqa: PLC0415 - start-up time
+
+        context, self._check = trust(ca=self._context.ca, pin=self._context.pin)
+        return http.client.HTTPSConnection(self._address, timeout=timeout_seconds, context=context)
+
+    def _connect(self, connection: "HTTPConnection") -> None:
+        """Raises Refused for a server that is not the one it should be, before anything was sent."""
+        if not self._secure:
+            connection.connect()
+            return
+        import ssl  # noqa: PLC0415 - start-up time
+
+        from homeport.cli.trust import untrusted  # noqa: PLC0415
+
+        try:
+            connection.connect()
+        except ssl.SSLCertVerificationError as error:
+            raise untrusted(self.url, self._host, self._port, error) from error
+        if self._check is not None:
+            self._check(connection.sock)
 
     def _target(self, path: str, query: Mapping[str, Any]) -> str:
         given = {name: _text(value) for name, value in query.items() if value is not None}
@@ -175,6 +215,7 @@ _BY_STATUS: Final[Mapping[int, type[HomeportError]]] = {
     404: NotFound,
     409: Conflict,
     413: TooLarge,
+    429: Refused,
 }
 
 

@@ -3,6 +3,7 @@
 `Settings` is what they add up to; the root command creates it and every other command receives it.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -17,12 +18,25 @@ FORMATS: Final = ("table", "wide", "json", "yaml")
 
 @dataclass
 class Settings:
-    url: str = DEFAULT_URL
+    given_url: str = ""
+    """From --url or HOMEPORT_URL; empty where the context decides."""
+    context: str = ""
+    """From --context."""
     output: str = "table"
     color: bool | None = None
     """None lets the terminal decide."""
     quiet: bool = False
     debug: bool = False
+
+    @property
+    def url(self) -> str:
+        """Where Homeport is: as given, else as the chosen context says, else here."""
+        if self.given_url:
+            return self.given_url
+        from homeport.cli.contexts import read  # noqa: PLC0415 - it imports this module
+
+        chosen = read().chosen()
+        return DEFAULT_URL if chosen is None else chosen.url
 
     @property
     def is_data(self) -> bool:
@@ -34,8 +48,13 @@ pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
 
 def connected(command: Decorated) -> Decorated:
-    """Adds --url."""
-    return _option("--url", envvar="HOMEPORT_URL", metavar="URL", help=f"Where Homeport is [{DEFAULT_URL}].")(command)
+    """Adds --url and --context."""
+    command = _option("--context", metavar="NAME", help="Which of the places you logged in to [the current one].")(
+        command
+    )
+    return _option(
+        "--url", "given_url", envvar="HOMEPORT_URL", metavar="URL", help=f"Where Homeport is [{DEFAULT_URL}]."
+    )(command)
 
 
 def formatted(command: Decorated) -> Decorated:
@@ -66,5 +85,15 @@ def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
         # A root context's choice is inherited by every command below it.
         settings.color = False if value else settings.color
         ctx.color = settings.color
+    elif parameter.name == "context":
+        # The one place that both the URL and the credentials are looked up from.
+        os.environ["HOMEPORT_CONTEXT"] = value
+        settings.context, settings.given_url = value, ""
+    elif parameter.name == "given_url" and settings.context and _is_from_environment(ctx, parameter.name):
+        return  # a context on the command line wins over a URL in the environment
     elif parameter.name is not None:
         setattr(settings, parameter.name, value)
+
+
+def _is_from_environment(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.ENVIRONMENT

@@ -1,13 +1,14 @@
 """Options that the roles share, and the checks that come before one is started."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
 from homeport.cli.addresses import Address, require_free, require_loopback
-from homeport.errors import HomeportError
+from homeport.core.addresses import is_loopback
+from homeport.errors import HomeportError, Refused
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -45,10 +46,47 @@ poll_option = click.option(
 )
 
 
-def require_addresses(**addresses: Address) -> None:
-    """Each by its option's name: on loopback, and free."""
+def tls_options(command: Decorated) -> Decorated:
+    """How people's traffic is protected: --tls, --tls-cert, --tls-key and --closed."""
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    for option in reversed(
+        (
+            click.option("--tls", is_flag=True, help="Serve https on loopback too; elsewhere it always is."),
+            click.option("--tls-cert", type=file, help="Your own certificate with its chain (PEM), for people."),
+            click.option("--tls-key", type=file, help="The key that belongs to it (PEM)."),
+            click.option("--closed", is_flag=True, help="Ask for a token on this machine too."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def tls_files(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
+    if (certificate is None) != (key is None):
+        raise click.UsageError("--tls-cert and --tls-key belong together: give both or neither.")
+    return None if certificate is None or key is None else (certificate.resolve(), key.resolve())
+
+
+def scheme(http: Address, *, tls: bool, files: tuple[Path, Path] | None) -> str:
+    return "https" if tls or files is not None or not is_loopback(http.host) else "http"
+
+
+def require_token_for(http: Address, database: Path) -> None:
+    """Refuses early what could only be refused later: where nothing was ever stored there is no token either."""
+    if is_loopback(http.host) or database.exists():
+        return
+    raise Refused(
+        f"Refusing to listen on {http.host} without access control.",
+        hint=f"Create a token first:  homeport tokens create --role admin --name NAME --data {database.parent}\n"
+        f"  or keep it local:      --http 127.0.0.1:{http.port}",
+    )
+
+
+def require_addresses(*, guarded: Sequence[str] = (), **addresses: Address) -> None:
+    """Each by its option's name: free, and on loopback unless access to it is controlled."""
     for option, address in addresses.items():
-        require_loopback(address, f"--{option}")
+        if option not in guarded:
+            require_loopback(address, f"--{option}")
     for option, address in addresses.items():
         require_free(address, f"--{option}")
 

@@ -9,7 +9,18 @@ import click
 
 from homeport.cli.addresses import ADDRESS, Address
 from homeport.cli.logs import configure_logs, logged
-from homeport.cli.roles import data_option, home, poll_option, prepare_folder, require_addresses, runtime_option
+from homeport.cli.roles import (
+    data_option,
+    home,
+    poll_option,
+    prepare_folder,
+    require_addresses,
+    require_token_for,
+    runtime_option,
+    scheme,
+    tls_files,
+    tls_options,
+)
 from homeport.cli.running import Ready, run_role
 from homeport.vocabulary import NodeId, SiteName
 
@@ -24,6 +35,7 @@ if TYPE_CHECKING:
 @data_option(home("up"))
 @click.option("--http", type=ADDRESS, default="127.0.0.1:8080", help="The HTTP API [127.0.0.1:8080].")
 @click.option("--grpc", type=ADDRESS, default="127.0.0.1:50051", help="Where more nodes can join [127.0.0.1:50051].")
+@tls_options
 @runtime_option
 @click.option("--deployments", metavar="GIT_URL", help="The deployments repository; one of its own when left out.")
 @click.option("--branch", default="main", show_default=True, help="The branch of the deployments repository.")
@@ -36,6 +48,10 @@ def up(
     data: Path,
     http: Address,
     grpc: Address,
+    tls: bool,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    closed: bool,
     runtime: str,
     deployments: str | None,
     branch: str,
@@ -46,7 +62,9 @@ def up(
     log_format: str | None,
 ) -> None:
     """Run central, one site and one node in this process."""
-    require_addresses(http=http, grpc=grpc)
+    files = tls_files(tls_cert, tls_key)
+    require_token_for(http, data / "central" / "central.db")
+    require_addresses(guarded=("http",), http=http, grpc=grpc)
     configure_logs(log_level, log_format)
     from homeport.central.settings import CentralSettings  # noqa: PLC0415 - start-up time
     from homeport.node.settings import NodeSettings  # noqa: PLC0415
@@ -60,7 +78,11 @@ def up(
         poll_seconds=poll,
         http_address=(http.host, http.port),
         grpc_address=None,
+        open_loopback=not closed,
+        tls=tls,
+        tls_files=files,
     )
+    url = f"{scheme(http, tls=tls, files=files)}://{http}"
     repository = deployments or str(for_central.own_repository)
     for_site = SiteSettings(
         name=SiteName(site),
@@ -78,8 +100,8 @@ def up(
     async def run(ready: Ready) -> None:
         await run_fleet(for_central, for_site, for_node, ready)
 
-    notes = (f"API: http://{http}/docs", f"Deployments in Git: {repository}")
-    run_role("homeport is up", run, address=f"http://{http}", notes=notes)
+    notes = (f"API: {url}/docs", f"Deployments in Git: {repository}")
+    run_role("homeport is up", run, address=url, notes=notes)
 
 
 async def run_fleet(
