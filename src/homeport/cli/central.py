@@ -6,6 +6,7 @@ import anyio
 import click
 
 from homeport.cli.addresses import ADDRESS, Address
+from homeport.cli.joining import lifetime_option
 from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
     data_option,
@@ -30,6 +31,16 @@ from homeport.cli.running import Ready, run_role
 @click.option("--grpc", type=ADDRESS, default="127.0.0.1:50051", help="The node registry [127.0.0.1:50051].")
 @click.option("--host", "hosts", multiple=True, help="A name under which central is reached; may be repeated.")
 @tls_options
+@click.option("--trust-domain", default="homeport.internal", show_default=True, help="It never changes.")
+@lifetime_option
+@click.option(
+    "--bundle-refresh",
+    type=click.IntRange(min=1, max=86_400),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often others ask for the trust bundle.",
+)
 @poll_option
 @logged
 def central(
@@ -45,6 +56,9 @@ def central(
     tls_cert: Path | None,
     tls_key: Path | None,
     closed: bool,
+    trust_domain: str,
+    svid_lifetime: float,
+    bundle_refresh: int,
     poll: float,
     log_level: str,
     log_format: str | None,
@@ -70,6 +84,9 @@ def central(
         open_loopback=not closed,
         tls=tls,
         tls_files=files,
+        trust_domain=trust_domain,
+        svid_seconds=svid_lifetime,
+        bundle_refresh_seconds=bundle_refresh,
     )
     url = f"{scheme(http, tls=tls, files=files)}://{http}"
 
@@ -79,8 +96,8 @@ def central(
             await anyio.sleep_forever()
 
     repository = git_url or settings.own_repository
-    notes = (
-        f"API: {url}/docs",
-        f"Sites join with  homeport site --name NAME --central {url} --git {repository}",
-    )
+    join = f"homeport site --name NAME --central {url} --git {repository}"
+    if url.startswith("https:"):
+        join = f"the line of  homeport sites join-command NAME --url {url}"
+    notes = (f"API: {url}/docs", f"Sites join with  {join}")
     run_role("central is up", run, address=url, notes=notes)

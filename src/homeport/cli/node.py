@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from homeport.cli.addresses import ADDRESS, Address
+from homeport.cli.joining import join_options, tell_waiting
 from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import data_option, home, prepare_folder, require_addresses, runtime_option
 from homeport.cli.running import Ready, run_role
@@ -18,6 +19,8 @@ from homeport.vocabulary import NodeId
 @click.option("--id", "node_id", help="The node's id; made of the hostname at the first start when left out.")
 @click.option("--label", "labels", multiple=True, metavar="NAME=VALUE", help="Something to know it by; repeat it.")
 @click.option("--leave", is_flag=True, help="Unregister when it stops, for a machine that does not come back.")
+@click.option("--join-url", metavar="URL", help="The site's own API (https), where to join.")
+@join_options
 @runtime_option
 @logged
 def node(
@@ -28,6 +31,9 @@ def node(
     node_id: str | None,
     labels: tuple[str, ...],
     leave: bool,
+    join_url: str | None,
+    join_token: str | None,
+    pin: str | None,
     runtime: str,
     log_level: str,
     log_format: str | None,
@@ -36,7 +42,8 @@ def node(
     require_addresses(http=http)
     configure_logs(log_level, log_format, with_structlog=False)
     from homeport.node.app import open_default_link, open_default_runtime, run_node  # noqa: PLC0415 - start-up time
-    from homeport.node.settings import NodeSettings  # noqa: PLC0415
+    from homeport.node.identity import open_identity  # noqa: PLC0415
+    from homeport.node.settings import NodeSettings, resolve_node_id  # noqa: PLC0415
 
     settings = NodeSettings(
         data=prepare_folder(data),
@@ -46,11 +53,17 @@ def node(
         http_address=str(http),
         runtime=runtime,
         leave_on_stop=leave,
+        join_url=join_url,
+        join_token=join_token,
+        pin=pin,
     )
 
     async def run(ready: Ready) -> None:
+        waiting = tell_waiting("nodes", resolve_node_id(settings))
+        identity = await open_identity(settings, on_waiting=waiting)
+        link = open_default_link(settings, identity)
         opened = await open_default_runtime(settings)
-        await run_node(settings, open_default_link(settings), opened, on_ready=ready)
+        await run_node(settings, link, opened, identity=identity, on_ready=ready)
 
     run_role("node is up", run, address=f"http://{http}", notes=(f"It calls its site at {site}.",))
 

@@ -7,13 +7,15 @@ import click
 from homeport.cli.ages import age, size
 from homeport.cli.client import Client
 from homeport.cli.completing import complete_nodes, complete_sites
+from homeport.cli.identity import approve_identity, show_identities
+from homeport.cli.joining import print_line, valid_option
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.output import Column, Item, Listing, done, print_data, print_facts, show
 
 
 @click.group()
 def nodes() -> None:
-    """List, show and remove nodes."""
+    """List, show, join and remove nodes."""
 
 
 @nodes.command("list")
@@ -85,6 +87,39 @@ def remove(settings: Settings, node: str) -> None:
     """Forget a node. It stays away until its process is started again; its containers keep running."""
     Client(settings.url).delete(f"/api/v1/nodes/{node}")
     done(f"removed node {node}")
+
+
+@nodes.command("join-command")
+@click.argument("site", shell_complete=complete_sites)
+@valid_option
+@connected
+@formatted
+@pass_settings
+def join_command(settings: Settings, site: str, valid: float) -> None:
+    """Print the one line that joins a new node to a site, with a token that works once. The site must be connected to
+    central, or be asked itself with --url."""
+    path = f"/api/v1/sites/{site}/nodes/join-token"
+    made = Client(settings.url).post(path, {"lifetime_seconds": valid * 60})
+    line = ["node", "--site", made["nodes"] or "HOST:PORT", "--join-url", made["api"] or settings.url]
+    print_line(settings, [*line, "--join", made["token"], "--pin", made["pin"]], made)
+
+
+@nodes.command("pending")
+@listed
+@pass_settings
+def pending(settings: Settings, watch: bool) -> None:
+    """List the nodes that wait for approval; their site knows them, so ask it with --url."""
+    show_identities(settings, watch=watch, kinds=("node",), standing="pending")
+
+
+@nodes.command("approve")
+@click.argument("node")
+@click.option("--key", metavar="sha256:HEX", help="Approve it only if it has this key; the new machine shows it.")
+@connected
+@pass_settings
+def approve(settings: Settings, node: str, key: str | None) -> None:
+    """Let a waiting node in; its site decides, so ask it with --url."""
+    approve_identity(settings, node, key)
 
 
 def _engine(node: Item) -> str:

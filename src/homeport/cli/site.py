@@ -6,6 +6,7 @@ import anyio
 import click
 
 from homeport.cli.addresses import ADDRESS, Address
+from homeport.cli.joining import join_options, lifetime_option, tell_waiting
 from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import home, poll_option, prepare_folder, require_addresses
 from homeport.cli.running import Ready, run_role
@@ -24,6 +25,9 @@ from homeport.vocabulary import SiteName
 )
 @click.option("--http", type=ADDRESS, default="127.0.0.1:8081", help="Its HTTP API [127.0.0.1:8081].")
 @click.option("--grpc", type=ADDRESS, default="127.0.0.1:50052", help="Where its nodes call [127.0.0.1:50052].")
+@join_options
+@click.option("--advertise", metavar="HOST", help="What others call this machine, if not the address it listens on.")
+@lifetime_option
 @poll_option
 @logged
 def site(
@@ -35,31 +39,43 @@ def site(
     data: Path | None,
     http: Address,
     grpc: Address,
+    join_token: str | None,
+    pin: str | None,
+    advertise: str | None,
+    svid_lifetime: float,
     poll: float,
     log_level: str,
     log_format: str | None,
 ) -> None:
     """Run a site: follows Git and orders its nodes."""
-    require_addresses(http=http, grpc=grpc)
+    folder = data or home(f"site-{name}")
+    has_identity = pin is not None or (folder / "identity" / "membership.json").exists()
+    require_addresses(guarded=("http", "grpc") if has_identity else (), http=http, grpc=grpc)
     configure_logs(log_level, log_format)
     from homeport.site.app import open_site  # noqa: PLC0415 - start-up time
     from homeport.site.settings import SiteSettings  # noqa: PLC0415
 
     settings = SiteSettings(
         name=SiteName(name),
-        data=prepare_folder(data or home(f"site-{name}")),
+        data=prepare_folder(folder),
         git_url=git_url,
         branch=branch,
         poll_seconds=poll,
         central_url=central_url,
         http_address=(http.host, http.port),
         grpc_address=str(grpc),
+        join_token=join_token,
+        pin=pin,
+        advertise=advertise,
+        svid_seconds=svid_lifetime,
     )
+    scheme = "https" if has_identity else "http"
 
     async def run(ready: Ready) -> None:
-        async with open_site(settings):
+        async with open_site(settings, on_waiting=tell_waiting("sites", name)):
             ready()
             await anyio.sleep_forever()
 
-    notes = (f"Nodes join with  homeport node --site {grpc}", f"API: http://{http}/docs")
-    run_role(f"site {name} is up", run, address=f"http://{http}", notes=notes)
+    join = f"homeport nodes join-command {name}" if has_identity else f"homeport node --site {grpc}"
+    notes = (f"Nodes join with  {join}", f"API: {scheme}://{http}/docs")
+    run_role(f"site {name} is up", run, address=f"{scheme}://{http}", notes=notes)

@@ -7,13 +7,16 @@ import click
 from homeport.cli.ages import age
 from homeport.cli.client import Client
 from homeport.cli.completing import complete_sites
+from homeport.cli.identity import approve_identity, show_identities
+from homeport.cli.joining import print_line, valid_option
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.output import Column, Item, Listing, print_data, print_facts, show
+from homeport.errors import InvalidInput
 
 
 @click.group()
 def sites() -> None:
-    """List and show sites."""
+    """List, show and join sites."""
 
 
 @sites.command("list")
@@ -65,6 +68,44 @@ def show_site(settings: Settings, name: str) -> None:
             ("note", site["problem"] or ""),
         ]
     )
+
+
+@sites.command("join-command")
+@click.argument("name")
+@click.option("--central", "central_url", metavar="URL", help="Central's address as the new machine sees it [--url].")
+@valid_option
+@connected
+@formatted
+@pass_settings
+def join_command(settings: Settings, name: str, central_url: str | None, valid: float) -> None:
+    """Print the one line that joins a new site, with a token that works once."""
+    url = (central_url or settings.url).rstrip("/")
+    if not url.startswith("https://"):
+        raise InvalidInput(
+            f"A site joins over https, and {url} is not.",
+            hint="Start central with --tls, and give its https:// address with --central.",
+        )
+    made = Client(settings.url).post(f"/api/v1/sites/{name}/join-token", {"lifetime_seconds": valid * 60})
+    line = ["site", "--name", name, "--central", url, "--join", made["token"], "--pin", made["pin"]]
+    print_line(settings, [*line, "--git", made["git_url"]], made)
+
+
+@sites.command("pending")
+@listed
+@pass_settings
+def pending(settings: Settings, watch: bool) -> None:
+    """List the sites that wait for approval."""
+    show_identities(settings, watch=watch, kinds=("client",), standing="pending")
+
+
+@sites.command("approve")
+@click.argument("name")
+@click.option("--key", metavar="sha256:HEX", help="Approve it only if it has this key; the new machine shows it.")
+@connected
+@pass_settings
+def approve(settings: Settings, name: str, key: str | None) -> None:
+    """Let a waiting site in."""
+    approve_identity(settings, name, key)
 
 
 def _reachable(site: Item) -> str:

@@ -1,0 +1,154 @@
+"""`homeport identity`: the machines of the fleet, what was decided about them, and the authority that vouches."""
+
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from homeport.cli.ages import age
+from homeport.cli.client import Client
+from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
+from homeport.cli.output import Column, Item, Listing, done, print_data, show
+from homeport.errors import HomeportError
+
+
+@click.group()
+def identity() -> None:
+    """Decide who belongs to the fleet; rotate its authority."""
+
+
+@identity.command("list")
+@listed
+@pass_settings
+def list_identities(settings: Settings, watch: bool) -> None:
+    """List who joined, who asks to, and who was removed. Nodes are known to their site: ask it with --url."""
+    show_identities(settings, watch=watch)
+
+
+@identity.command("remove")
+@click.argument("name")
+@connected
+@pass_settings
+def remove(settings: Settings, name: str) -> None:
+    """Send a machine away at once, or deny its request. What it runs goes on; nothing of it is believed any more."""
+    Client(settings.url).delete(f"/api/v1/identities/{name}")
+    done(f"removed the identity of {name}")
+
+
+@identity.command("rotate")
+@click.argument("step", type=click.Choice(("begin", "switch", "finish", "status")), default="status")
+@click.option("--force", is_flag=True, help="Finish although some still hold a certificate of the old root.")
+@connected
+@formatted
+@pass_settings
+def rotate(settings: Settings, step: str, force: bool) -> None:
+    """Rotate the authority's own key without downtime: begin, wait, switch, wait, finish."""
+    client = Client(settings.url)
+    if step == "status":
+        found = client.get("/api/v1/authority")
+    else:
+        found = client.post("/api/v1/authority/rotation", {"step": step, "force": force})
+    if settings.is_data:
+        print_data(settings, found)
+        return
+    done(f"authority of {found['domain']}: {found['phase']}, {found['anchors']} in the bundle")
+    advice = _NEXT[found["phase"]]
+    if found["behind"]:
+        advice = (
+            f"{len(found['behind'])} still hold a certificate of the old root; they renew by themselves. {advice}"
+        )
+    click.echo(f"  {advice}")
+
+
+_NEXT = {
+    "steady": "Begin with  homeport identity rotate begin",
+    "announced": "When everybody has fetched the bundle (5 min):  homeport identity rotate switch",
+    "switched": "When everybody has renewed (10 min):  homeport identity rotate finish",
+}
+
+
+@identity.command("issue")
+@click.option("--client", "name", required=True, metavar="NAME", help="What the client is called in its SPIFFE ID.")
+@click.option(
+    "--out", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Where the files go."
+)
+@connected
+@pass_settings
+def issue(settings: Settings, name: str, folder: Path) -> None:
+    """Certify somebody else's Margo client: writes svid-cert.pem, svid-key.pem and svid-ca.pem.
+
+    The key is made here and does not leave this machine.
+    """
+    from homeport.adapters.identity import bundle as bundles  # noqa: PLC0415 - start-up time
+    from homeport.cli.issuing import anchors_pem, fresh_request, write_files  # noqa: PLC0415
+
+    existing = [path for path in (folder / "svid-key.pem", folder / "svid-cert.pem") if path.exists()]
+    if existing:
+        raise HomeportError(f"{existing[0]} exists already.", hint="Choose another folder with --out.")
+    key, csr = fresh_request(name)
+    answer = Client(settings.url).post("/api/v1/identities", {"name": name, "csr": csr})
+    bundle = bundles.decode(_json(answer["bundle"]), answer["domain"])
+    write_files(folder, key=key, chain=answer["chain"].encode(), anchors=anchors_pem(bundle))
+    done(f"issued {answer['spiffe_id']}")
+    click.echo(f"  {shlex.quote(str(folder))}: svid-cert.pem, svid-key.pem, svid-ca.pem")
+
+
+def _json(value: Item) -> bytes:
+    import json  # noqa: PLC0415 - start-up time
+
+    return json.dumps(value).encode()
+
+
+def show_identities(settings: Settings, *, watch: bool, kinds: tuple[str, ...] = (), standing: str = "") -> None:
+    """The table that `sites pending`, `nodes pending` and `identity list` share."""
+    listing = Listing(
+        key="identities",
+        columns=(
+            Column("NAME", lambda item: item["name"]),
+            Column("KIND", lambda item: item["kind"]),
+            Column("STANDING", lambda item: item["standing"]),
+            Column("CERTIFICATE", _left),
+            Column("ASKED", lambda item: age(item["requested_at"], datetime.now(UTC))),
+            Column("FROM", lambda item: item["address"]),
+            Column("DECIDED BY", lambda item: item["decided_by"] or "-"),
+            Column("KEY", lambda item: item["key"]),
+            Column("SPIFFE ID", lambda item: item["spiffe_id"], wide=True),
+        ),
+        identity=lambda item: item["name"],
+        empty="Nobody waits for approval." if standing else "No machine has joined with an identity yet.",
+    )
+    client = Client(settings.url)
+
+    def look() -> Item:
+        found = client.get("/api/v1/identities")["identities"]
+        wanted = [
+            item
+            for item in found
+            if (not kinds or item["kind"] in kinds) and (not standing or item["standing"] == standing)
+        ]
+        return {"identities": wanted}
+
+    show(settings, listing, look, watch=watch)
+
+
+def approve_identity(settings: Settings, name: str, key: str | None) -> None:
+    """With `key`, only if that is the key which asks: a name can be claimed by anybody."""
+    client = Client(settings.url)
+    if key is not None:
+        asked = [item["key"] for item in client.get("/api/v1/identities")["identities"] if item["name"] == name]
+        if asked and key not in asked:
+            raise HomeportError(
+                f"{name} asks with the key {asked[0]}, not with the one you gave.",
+                hint=f"If it is not your machine, deny it:  homeport identity remove {name}",
+            )
+    approved = client.post(f"/api/v1/identities/{name}/approve", {})
+    done(f"approved {name}, key {approved['key']}")
+
+
+def _left(item: Item) -> str:
+    if item["not_after"] is None:
+        return "-"
+    ends = datetime.fromisoformat(item["not_after"])
+    now = datetime.now(UTC)
+    return f"{age(now.isoformat(), ends)} left" if ends > now else "expired"

@@ -1,0 +1,57 @@
+"""What the join commands share: the lifetime of a token, and the one line to run on the other machine."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from homeport.cli.options import Settings
+from homeport.cli.output import print_data
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+valid_option = click.option(
+    "--valid",
+    type=click.FloatRange(min=1, max=30 * 24 * 60),
+    default=60,
+    show_default=True,
+    metavar="MINUTES",
+    help="How long the token is good for.",
+)
+
+
+lifetime_option = click.option(
+    "--svid-lifetime",
+    type=click.FloatRange(min=2, max=365 * 86_400),
+    default=86_400,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long the certificates live that it signs; they are renewed at half of it.",
+)
+
+
+def join_options(command: Decorated) -> Decorated:
+    """--join and --pin, for the roles that join."""
+    command = click.option("--pin", metavar="sha256:HEX", help="The key to expect there; from the join command.")(
+        command
+    )
+    return click.option("--join", "join_token", metavar="TOKEN", help="Join with this one-time token.")(command)
+
+
+def print_line(settings: Settings, arguments: list[str], invitation: Mapping[str, Any]) -> None:
+    """The line alone on stdout, so that it can be piped to the other machine."""
+    line = shlex.join(["homeport", *arguments])
+    if settings.is_data:
+        print_data(settings, {"command": line, "expires_at": invitation["expires_at"]})
+        return
+    click.echo(line)
+    until = str(invitation["expires_at"])[:16].replace("T", " ")
+    click.echo(f"Run it on the new machine before {until} UTC. It works once.", err=True)
+
+
+def tell_waiting(noun: str, name: str) -> Callable[[str], None]:
+    def tell(key: str) -> None:
+        click.echo(f"Waiting for approval:  homeport {noun} approve {name} --key {key}")
+
+    return tell
