@@ -25,6 +25,7 @@ def cleaned(entry: NewAudit) -> NewAudit:
         address=_text(entry.address),
         action=_text(entry.action),
         target=_text(entry.target),
+        detail={name: _text(value) if isinstance(value, str) else value for name, value in entry.detail.items()},
     )
 
 
@@ -60,7 +61,7 @@ class Folds:
 
     def admit(self, entry: NewAudit) -> bool:
         """Whether the entry is to be written by itself."""
-        if entry.result is AuditResult.DONE or not _is_foldable(entry):
+        if not _is_foldable(entry):
             return True
         key = _key(entry)
         fold = self._folds.get(key)
@@ -84,7 +85,10 @@ class Folds:
 
 
 def _is_foldable(entry: NewAudit) -> bool:
-    """A failure of ours may have changed something before it failed, so each of those is kept."""
+    """What changed something never is. A failure of ours may have changed something before it failed; a stranger
+    who asks to be let in, and has to wait for it, has not."""
+    if entry.result is AuditResult.DONE:
+        return bool(entry.detail.get("pending"))
     status = entry.detail.get("status", 0)
     return not (isinstance(status, int) and status >= 500)
 

@@ -5,11 +5,11 @@ A machine proves its key by a signed request (CSR); the key itself never travels
 name in the certificate. Each decision is noted for the audit, refused ones too.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from homeport.core.identity import joining
 from homeport.core.model.access import AuditResult, NewAudit
@@ -85,8 +85,11 @@ class Registrar:
     async def enrol(self, application: Application) -> Grant | None:
         """The certificates, or None while a person has to approve it. Raises Refused, Conflict, InvalidInput."""
         caller = Caller(application.name, Role.VIEWER, application.address)
-        async with self._noted("identities.enrol", application.name, caller):
-            return await self._admit(application)
+        async with self._noted("identities.enrol", application.name, caller) as detail:
+            grant = await self._admit(application)
+            if grant is None:
+                detail["pending"] = True
+            return grant
 
     async def issue(self, name: str, csr: bytes, caller: Caller) -> Grant:
         """A certificate for somebody else's client, at an administrator's word."""
@@ -121,7 +124,7 @@ class Registrar:
             return await self.store.write(lambda tx: self.register.renew(tx, spiffe_id, csr, now))
         except HomeportError as error:
             caller = Caller(spiffe_id, Role.VIEWER, address)
-            await self._record("identities.renew", spiffe_id, caller, AuditResult.REFUSED, str(error))
+            await self._record("identities.renew", spiffe_id, caller, AuditResult.REFUSED, {"why": str(error)})
             raise
 
     async def approve(self, name: str, caller: Caller) -> IdentityRecord:
@@ -161,19 +164,20 @@ class Registrar:
         return decided
 
     @asynccontextmanager
-    async def _noted(self, action: str, target: str, caller: Caller) -> AsyncIterator[None]:
+    async def _noted(self, action: str, target: str, caller: Caller) -> AsyncIterator[dict[str, Any]]:
+        """Yields what is said about it besides."""
+        detail: dict[str, Any] = {}
         try:
-            yield
+            yield detail
         except HomeportError as error:
-            await self._record(action, target, caller, AuditResult.REFUSED, str(error))
+            await self._record(action, target, caller, AuditResult.REFUSED, {"why": str(error)})
             raise
-        await self._record(action, target, caller, AuditResult.DONE)
+        await self._record(action, target, caller, AuditResult.DONE, detail)
 
     async def _record(
-        self, action: str, target: str, caller: Caller, result: AuditResult, why: str | None = None
+        self, action: str, target: str, caller: Caller, result: AuditResult, detail: Mapping[str, Any]
     ) -> None:
         if self.note is not None:
-            detail = {} if why is None else {"why": why}
             entry = NewAudit(
                 self.clock.now(), caller.name, caller.role.value, caller.address, action, target, result, detail
             )

@@ -29,8 +29,11 @@ CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 REFUSED: Final = frozenset({401, 403, 421, 429})
 REFUSED_CODES: Final = frozenset({"token-in-url"})
 """Refusals among the answers that otherwise only say that a request is wrong."""
-ROUTINE: Final = frozenset({"sites.join", "sites.report", "sites.watch", "sites.secrets", "git.nudge"})
-"""What sites and Git servers say all day. It is recorded when it is refused."""
+ROUTINE: Final = frozenset(
+    {"sites.join", "sites.report", "sites.watch", "sites.secrets", "sites.renew", "enrolment.join", "git.nudge"}
+)
+"""What machines and Git servers say all day. It is recorded when it is refused; whom the registrar lets in, it
+records itself."""
 TOLD_BYTES_MAX: Final = 64 * 1024
 INTERRUPTED_SECONDS: Final = 2.0
 _VERBS: Final[Mapping[str, str]] = {"POST": "create", "PUT": "update", "PATCH": "update", "DELETE": "delete"}

@@ -136,6 +136,13 @@ def test_a_change_is_never_folded() -> None:
     assert folds.due(NOON + timedelta(days=1)) == ()
 
 
+def test_a_stranger_who_asks_again_and_again_to_be_let_in_is_counted() -> None:
+    folds = Folds()
+    waiting = said(actor="stranger", action="identities.enrol", detail={"pending": True})
+    assert folds.admit(waiting)
+    assert not folds.admit(waiting)
+
+
 def test_repeats_of_a_refusal_become_one_entry_with_a_count() -> None:
     folds = Folds(window_seconds=60)
     assert folds.admit(refused(0))
