@@ -91,8 +91,10 @@ def central(
     url = f"{scheme(http, tls=tls, files=files)}://{http}"
 
     async def run(ready: Ready) -> None:
-        async with open_central(settings):
+        async with open_central(settings) as opened:
             ready()
+            if url.startswith("https"):
+                click.echo(f"  Log in from elsewhere with  homeport login {url} --pin {opened.parts.identity.pin}")
             await anyio.sleep_forever()
 
     repository = git_url or settings.own_repository

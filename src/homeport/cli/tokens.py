@@ -188,10 +188,12 @@ def _offline(
 
     from homeport.adapters.store.open import open_store  # noqa: PLC0415
     from homeport.adapters.system import SystemClock  # noqa: PLC0415
+    from homeport.cli.logs import configure_logs  # noqa: PLC0415
     from homeport.core.model.caller import Caller, Role  # noqa: PLC0415
     from homeport.fleet.audit import open_auditor  # noqa: PLC0415
     from homeport.fleet.tokens import Tokens  # noqa: PLC0415
 
+    configure_logs("warning", None)
     url, clock = store_url or str(_database(data or Path())), SystemClock()
     caller = Caller("local", Role.ADMIN)
 

@@ -116,6 +116,8 @@ async def run_fleet(
     runtime = await open_default_runtime(for_node)
     async with AsyncExitStack() as stack:
         central = await stack.enter_async_context(open_central(for_central))
+        if for_central.tls or for_central.tls_files is not None:
+            click.echo(f"  The key of this server is {central.parts.identity.pin}")
         lacks = central.parts.contact.others
         lacks["node"] = "has not joined the site yet"
         site = await stack.enter_async_context(open_site(for_site, central.link))
