@@ -109,7 +109,7 @@ class FileAuthority:
 
     def issue_intermediate(self, csr: bytes, *, spiffe_id: str, lifetime_seconds: float, now: datetime) -> Issued:
         segments = self._check_name(spiffe_id)
-        if len(segments) != 3 or segments[:2] != ["homeport", "site"]:
+        if len(segments) != 3 or segments[:2] != ("homeport", "site"):
             raise Refused(f"{spiffe_id} is not the authority of a site.")
         check_alive(self._signer, now)
         certificate = sign_intermediate(
@@ -153,7 +153,7 @@ class FileAuthority:
             self._change(replace(self._state, roots=newest, sequence=self._state.sequence + 1), now)
         return self.phase
 
-    def _check_name(self, spiffe_id: str) -> list[str]:
+    def _check_name(self, spiffe_id: str) -> tuple[str, ...]:
         domain, segments = spiffe.split(spiffe_id)
         if domain != self.domain or not segments:
             raise Refused(f"This authority signs for machines of {self.domain} only, not for {spiffe_id}.")

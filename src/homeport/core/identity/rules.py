@@ -187,7 +187,7 @@ def _may_vouch(authority: str, case: Case) -> bool:
         domain, segments = spiffe.split(authority)
     except InvalidInput:
         return False
-    is_site = domain == case.domain and len(segments) == 3 and segments[:2] == ["homeport", "site"]
+    is_site = domain == case.domain and len(segments) == 3 and segments[:2] == ("homeport", "site")
     return is_site and spiffe.may_vouch(authority, case.name)
 
 

@@ -5,6 +5,7 @@ case-sensitive, and nothing is normalised: what is not in the canonical form is 
 """
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from homeport.core.model.identity import IdentityKind
@@ -59,25 +60,27 @@ def parse(text: str, *, domain: str, wfm: str) -> ParsedId:
     if found != domain:
         raise InvalidInput(f"{text} belongs to the trust domain {found}, not to {domain}.")
     match segments:
-        case ["margo", "wfm", own] if own == wfm:
+        case ("margo", "wfm", own) if own == wfm:
             return ParsedId(IdentityKind.CENTRAL, own, None)
-        case ["margo", "wfm", own, "client", name] if own == wfm:
+        case ("margo", "wfm", own, "client", name) if own == wfm:
             return ParsedId(IdentityKind.CLIENT, name, SiteName(name))
-        case ["homeport", "site", site]:
+        case ("homeport", "site", site):
             return ParsedId(IdentityKind.SITE_AUTHORITY, site, SiteName(site))
-        case ["homeport", "site", site, "node", node]:
+        case ("homeport", "site", site, "node", node):
             return ParsedId(IdentityKind.NODE, node, SiteName(site))
     raise InvalidInput(f"{text} names neither the WFM {wfm}, nor a client of it, nor a site, nor a node.")
 
 
-def split(text: str) -> tuple[str, list[str]]:
-    """The trust domain and the segments of the path, which may be none."""
+@lru_cache(maxsize=4096)
+def split(text: str) -> tuple[str, tuple[str, ...]]:
+    """The trust domain and the segments of the path, which may be none. Remembered: the same few ids come with every
+    request."""
     if not text.startswith(SCHEME) or len(text) > LENGTH_MAX:
         raise InvalidInput(f"{text[:200]!r} is not a SPIFFE ID.")
     domain, *segments = text[len(SCHEME) :].split("/")
     if not _is_domain(domain) or not all(map(_is_segment, segments)):
         raise InvalidInput(f"{text[:200]!r} is not a SPIFFE ID in its canonical form.")
-    return domain, segments
+    return domain, tuple(segments)
 
 
 def may_vouch(authority: str, leaf: str) -> bool:
