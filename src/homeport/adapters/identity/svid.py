@@ -39,7 +39,10 @@ def load(folder: Path, domain: str) -> Svid:
     key, chain, trust = (folder / name for name in (THEIRS if theirs else OURS))
     content = read_needed(trust)
     bundle = _bundle_of_pem(content, domain) if theirs else bundles.decode(content, domain)
-    return _checked(key, chain, read_needed(chain), bundle)
+    svid = _checked(key, chain, read_needed(chain), bundle)
+    if theirs:
+        _check_domain(svid)
+    return svid
 
 
 def install(folder: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:
@@ -51,6 +54,7 @@ def install(folder: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:
         )
     key, chain, trust = (folder / name for name in OURS)
     svid = _checked(key, chain, chain_pem, bundle)
+    _check_domain(svid)
     write_whole(trust, bundles.encode(bundle), mode=PUBLIC)
     write_whole(chain, chain_pem, mode=PUBLIC)
     return svid
@@ -62,12 +66,16 @@ def _checked(key_path: Path, chain_path: Path, chain_pem: bytes, bundle: TrustBu
     leaf = view(to_der(certificates[0]))
     if len(leaf.uri_sans) != 1:
         raise InvalidInput(f"The certificate must have exactly one URI name; this one has {len(leaf.uri_sans)}.")
-    domain, _ = spiffe.split(leaf.uri_sans[0])
-    if domain != bundle.domain:
-        raise InvalidInput(f"{leaf.uri_sans[0]} is of the trust domain {domain}; ours is {bundle.domain}.")
     if not bundle.anchors or not all(view(anchor).is_ca for anchor in bundle.anchors):
         raise InvalidInput("The trust bundle has no X.509 anchor, or one that is not an authority.")
     return Svid(key_path, chain_path, chain_pem, leaf, leaf.uri_sans[0], bundle, tuple(map(view, bundle.anchors)))
+
+
+def _check_domain(svid: Svid) -> None:
+    """What comes from elsewhere may be meant for another fleet."""
+    domain, _ = spiffe.split(svid.spiffe_id)
+    if domain != svid.bundle.domain:
+        raise InvalidInput(f"{svid.spiffe_id} is of the trust domain {domain}; ours is {svid.bundle.domain}.")
 
 
 def _bundle_of_pem(content: bytes, domain: str) -> TrustBundle:
