@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -20,6 +21,8 @@ from tests.support.registry import free_port
 COMMAND = Path(sys.executable).with_name("homeport")
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 5.0
+UNVERIFIED = ssl._create_unverified_context()
+"""For asking a role whether it is ready; who it is, is not the question then."""
 
 
 @dataclass
@@ -32,14 +35,17 @@ class Process:
     url: str
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.url + path, timeout=10) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=10, context=UNVERIFIED) as answer:
             return json.load(answer)
 
     def wait_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX
         while time.monotonic() < deadline:
             assert self.popen.poll() is None, f"{self.name} ended by itself:\n{self.log.read_text()[-4000:]}"
-            with contextlib.suppress(OSError), urllib.request.urlopen(self.url + "/readyz", timeout=2) as answer:
+            with (
+                contextlib.suppress(OSError),
+                urllib.request.urlopen(self.url + "/readyz", timeout=2, context=UNVERIFIED) as answer,
+            ):
                 if answer.status == 200:
                     return
             time.sleep(0.05)
@@ -99,7 +105,7 @@ class Machine:
             time.sleep(0.1)
         raise AssertionError(f"waited {seconds} s in vain")
 
-    def start(self, name: str, *arguments: str, http: int | None = None) -> Process:
+    def start(self, name: str, *arguments: str, http: int | None = None, scheme: str = "http") -> Process:
         """A role; `http` is its port, by default the one given with --http."""
         log = self.folder / f"{name}.log"
         port = http or _port_of(arguments)
@@ -111,7 +117,7 @@ class Machine:
                 stderr=out,
                 start_new_session=True,
             )
-        process = Process(name, popen, log, f"http://127.0.0.1:{port}")
+        process = Process(name, popen, log, f"{scheme}://127.0.0.1:{port}")
         self.running.append(process)
         return process
 

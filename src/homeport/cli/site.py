@@ -1,5 +1,6 @@
 """`homeport site`: one place, on its own."""
 
+import sys
 from pathlib import Path
 
 import anyio
@@ -72,8 +73,12 @@ def site(
     scheme = "https" if has_identity else "http"
 
     async def run(ready: Ready) -> None:
-        async with open_site(settings, on_waiting=tell_waiting("sites", name)):
+        async with open_site(settings, on_waiting=tell_waiting("sites", name)) as opened:
             ready()
+            if opened.parts.identity is not None:
+                own = opened.parts.identity.server.pin
+                click.echo(f"  Log in from elsewhere with  homeport login https://{http} --pin {own}")
+                sys.stdout.flush()
             await anyio.sleep_forever()
 
     join = f"homeport nodes join-command {name}" if has_identity else f"homeport node --site {grpc}"
