@@ -29,11 +29,13 @@ CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 REFUSED: Final = frozenset({401, 403, 421, 429})
 REFUSED_CODES: Final = frozenset({"token-in-url"})
 """Refusals among the answers that otherwise only say that a request is wrong."""
-ROUTINE: Final = frozenset(
-    {"sites.join", "sites.report", "sites.watch", "sites.secrets", "sites.renew", "enrolment.join", "git.nudge"}
+ROUTINE: Final = frozenset({"sites.join", "sites.report", "sites.watch", "sites.secrets", "sites.renew", "git.nudge"})
+"""What machines and Git servers say all day. It is recorded when it is refused."""
+OF_THE_REGISTRAR: Final = frozenset(
+    {"enrolment.join", "sites.join-command", "nodes.join-command"}
+    | {"identity.issue", "identity.approve", "identity.remove"}
 )
-"""What machines and Git servers say all day. It is recorded when it is refused; whom the registrar lets in, it
-records itself."""
+"""What the registrar records itself, before it answers."""
 TOLD_BYTES_MAX: Final = 64 * 1024
 INTERRUPTED_SECONDS: Final = 2.0
 _VERBS: Final[Mapping[str, str]] = {"POST": "create", "PUT": "update", "PATCH": "update", "DELETE": "delete"}
@@ -103,7 +105,7 @@ class _Witness:
             return True
         if self._scope["method"] not in CHANGING:
             return False
-        return status >= 300 or self._action() not in ROUTINE
+        return status >= 300 or self._action() not in ROUTINE | OF_THE_REGISTRAR
 
     async def _record(self, start: Message, body: Message) -> bool:
         """Whether the answer may leave."""
