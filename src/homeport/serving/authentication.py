@@ -230,6 +230,10 @@ def _refuse_token_in_url(scope: Scope) -> None:
     if not raw and not in_path:
         return
     given = parse_qsl(raw.decode("latin-1"), keep_blank_values=True)
+    if in_path:
+        # Nothing that comes after, the audit trail above all, may repeat it.
+        scope["path"] = _TOKEN_TEXT.sub("…", scope["path"])
+        scope["raw_path"] = scope["path"].encode()
     if in_path or any(name.lower() in _TOKEN_NAMES or _TOKEN_TEXT.search(value) for name, value in given):
         error = MalformedRequest(
             "An access token does not belong in a URL, where logs and histories keep it.",

@@ -1,0 +1,176 @@
+"""What a stranger can do to the web server below any route: large or slow heads, many connections, many guesses."""
+
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import anyio
+import anyio.to_thread
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from homeport.core.model.caller import INTERNAL, Role
+from homeport.serving.connections import Limits
+from homeport.serving.server import Stopping, bind, http_server
+from tests.support.running_central import Client, running_central
+
+pytestmark = pytest.mark.anyio
+
+GUESSES = 10_000
+
+
+async def _hello(request: Request) -> Response:
+    return PlainTextResponse(f"hello, {len(await request.body())}")
+
+
+@asynccontextmanager
+async def serving(limits: Limits) -> AsyncIterator[int]:
+    app = Starlette(routes=[Route("/", _hello, methods=["GET", "POST"])])
+    listener = bind("127.0.0.1", 0)
+    async with http_server(app, [listener], Stopping(), limits=limits):
+        yield listener.getsockname()[1]
+
+
+async def send(port: int, *pieces: bytes, pause_seconds: float = 0.0) -> bytes:
+    """Everything that comes back until the other side closes."""
+
+    def talk() -> bytes:
+        answer = b""
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            try:
+                for piece in pieces:
+                    connection.sendall(piece)
+                    time.sleep(pause_seconds)
+                while chunk := connection.recv(65536):
+                    answer += chunk
+            except (ConnectionResetError, BrokenPipeError):
+                pass
+        return answer
+
+    return await anyio.to_thread.run_sync(talk)
+
+
+HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+
+
+async def test_a_usual_request_is_answered() -> None:
+    async with serving(Limits()) as port:
+        assert (await send(port, HEAD + b"\r\n")).endswith(b"hello, 0")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HEAD + b"X-Big: " + b"x" * 40_000 + b"\r\n\r\n",
+        HEAD + b"".join(b"X-%d: y\r\n" % number for number in range(5_000)) + b"\r\n",
+        b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        HEAD + b"X-Endless: " + b"x" * 4_000_000,
+    ],
+    ids=["one large header", "many headers", "a long path", "a header that never ends"],
+)
+async def test_an_oversized_head_is_refused(head: bytes) -> None:
+    async with serving(Limits()) as port:
+        pieces = [head[start : start + 60_000] for start in range(0, len(head), 60_000)]
+        answer = await send(port, *pieces)
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
+        assert b"hello" not in answer
+        assert (await send(port, HEAD + b"\r\n")).endswith(b"hello, 0")
+
+
+async def test_a_small_oversized_head_is_told_why() -> None:
+    async with serving(Limits(head_bytes_max=1_000)) as port:
+        answer = await send(port, HEAD + b"X-Big: " + b"x" * 2_000 + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    assert b"application/problem+json" in answer
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HT", HEAD], ids=["nothing", "half a line", "no end"])
+async def test_a_head_that_does_not_come_in_time_ends_the_connection(begun: bytes) -> None:
+    async with serving(Limits(head_seconds=0.3)) as port:
+        began = time.monotonic()
+        assert await send(port, begun) == b""
+        assert 0.2 < time.monotonic() - began < 5
+
+
+async def test_trickling_bytes_does_not_buy_time() -> None:
+    async with serving(Limits(head_seconds=0.5)) as port:
+        began = time.monotonic()
+        await send(port, *[b"GET / HTTP/1.1\r\n", *[b"X-A: b\r\n"] * 100], pause_seconds=0.1)
+        assert time.monotonic() - began < 5
+
+
+async def test_a_body_that_trickles_ends_the_connection() -> None:
+    async with serving(Limits(body_seconds=0.4)) as port:
+        head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
+        began = time.monotonic()
+        assert b"200 OK" not in await send(port, head, *[b"x"] * 100, pause_seconds=0.1)
+        assert time.monotonic() - began < 5
+
+
+async def test_many_slow_connections_leave_others_unaffected() -> None:
+    async with serving(Limits(head_seconds=2.0)) as port:
+        slow = []
+        try:
+            for _ in range(200):
+                slow.append(await anyio.to_thread.run_sync(socket.create_connection, ("127.0.0.1", port), 10))
+                slow[-1].sendall(b"GET / HT")
+            began = time.monotonic()
+            assert (await send(port, HEAD + b"\r\n")).endswith(b"hello, 0")
+            assert time.monotonic() - began < 1
+        finally:
+            for each in slow:
+                each.close()
+
+
+async def test_there_is_an_end_to_the_number_of_connections_and_room_again_afterwards() -> None:
+    async with serving(Limits(connections_max=5)) as port:
+        held = [await anyio.to_thread.run_sync(socket.create_connection, ("127.0.0.1", port), 10) for _ in range(5)]
+        await anyio.sleep(0.1)
+        assert await send(port, HEAD + b"\r\n") == b""
+        for each in held:
+            each.close()
+        await anyio.sleep(0.1)
+        assert (await send(port, HEAD + b"\r\n")).endswith(b"hello, 0")
+
+
+async def test_ten_thousand_wrong_tokens_are_answered_cheaply_and_the_right_one_still_works(tmp_path: Path) -> None:
+    async with running_central(tmp_path / "central") as (central, client):
+        made = await central.parts.gate.tokens.create(INTERNAL, name="anna", role=Role.ADMIN)
+        good = {"Authorization": f"Bearer {made.text}"}
+        statuses: dict[int, int] = {}
+        began = time.monotonic()
+        async with anyio.create_task_group() as tasks:
+            for worker in range(8):
+                tasks.start_soon(_guess, client, worker, made.token.id, statuses)
+            await anyio.sleep(0.5)
+            asked = time.monotonic()
+            assert (await client.get("/api/v1/sites", headers=good)).status == 200
+            assert time.monotonic() - asked < 2
+        assert time.monotonic() - began < 60
+        assert sum(statuses.values()) == GUESSES
+        assert set(statuses) <= {401, 429}
+        assert statuses[429] > GUESSES * 0.9
+        blocked = await client.get("/api/v1/sites", headers={"Authorization": "Bearer wrong"})
+        assert (blocked.status, blocked.body["code"]) == (429, "too-many-attempts")
+        assert 1 <= int(blocked.headers["retry-after"]) <= 300
+        assert (await client.get("/api/v1/sites", headers=good)).status == 200
+        assert (await client.get("/api/v1/sites")).status == 200
+        trail = (await client.get("/api/v1/audit?limit=1000", headers=good)).body
+        assert len(str(trail)) < 200_000, "a flood of guesses must not flood the audit trail"
+
+
+async def _guess(client: Client, worker: int, token_id: str, statuses: dict[int, int]) -> None:
+    """Half of them at one token's secret, half at anything."""
+    async with aiohttp.ClientSession() as session:
+        for number in range(GUESSES // 8):
+            known = token_id if number % 2 else f"{worker:06x}{number:06x}"
+            headers = {"Authorization": f"Bearer hp_{known}_{number:064x}"}
+            async with session.get(client.url + "/api/v1/sites", headers=headers) as answer:
+                await answer.read()
+                statuses[answer.status] = statuses.get(answer.status, 0) + 1
