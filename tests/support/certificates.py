@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.x509.oid import NameOID
 
 from homeport.adapters.identity.authority import (
@@ -59,6 +59,7 @@ def forge(
     begins: timedelta = timedelta(hours=-1),
     ends: timedelta = timedelta(hours=1),
     path_length: int | None = None,
+    pss: bool = False,
 ) -> Made:
     """Any certificate at all, signed by `signer` or by itself. `begins` and `ends` count from now."""
     key = key or ec.generate_private_key(ec.SECP256R1())
@@ -82,7 +83,9 @@ def forge(
         sans = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri) for uri in uris])
         builder = builder.add_extension(sans, critical=False)
     hand = signer.key if signer else key
-    return Made(builder.sign(hand, None if isinstance(hand, ed25519.Ed25519PrivateKey) else hashes.SHA256()), key)
+    digest = None if isinstance(hand, ed25519.Ed25519PrivateKey) else hashes.SHA256()
+    scheme = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH) if pss else None
+    return Made(builder.sign(hand, digest, rsa_padding=scheme), key)
 
 
 def forge_root(domain: str = DOMAIN, *, name: str = "root", key: PrivateKey | None = None) -> Made:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from homeport.adapters.identity.tls import Credentials
 from homeport.core.identity import spiffe
@@ -127,6 +128,7 @@ ROOT = forge_root()
 OTHER = forge_root(name="stranger")
 HOME = forge(ROOT, uris=[spiffe.site_authority_id(DOMAIN, "home")], name="home", is_ca=True, path_length=0)
 MIDDLE = forge(ROOT, uris=[f"spiffe://{DOMAIN}"], name="middle", is_ca=True)
+BROAD = forge(ROOT, uris=[], name="broad", is_ca=True, key=rsa_key(3072))
 DAY = timedelta(days=1)
 TLS = "(the TLS layer)"
 NODE = spiffe.node_id(DOMAIN, "home", "n1")
@@ -203,8 +205,23 @@ async def test_a_wrong_certificate_does_not_get_in(
         lambda: [forge(ROOT, key=rsa_key(3072))],
         lambda: [forge(ROOT), ROOT],
         lambda: [forge(ROOT, ends=timedelta(seconds=-20))],
+        lambda: [forge(ROOT, key=ec.generate_private_key(ec.SECP384R1()))],
+        lambda: [forge(ROOT, key=ed25519.Ed25519PrivateKey.generate())],
+        lambda: [forge(BROAD, pss=True), BROAD],
+        lambda: [forge(BROAD), BROAD],
     ],
-    ids=["plain", "intermediate sent along", "node of a site", "RSA of 3072 bits", "root sent along", "clock skew"],
+    ids=[
+        "plain",
+        "intermediate sent along",
+        "node of a site",
+        "RSA of 3072 bits",
+        "root sent along",
+        "clock skew",
+        "P-384",
+        "Ed25519",
+        "signed by RSA with PSS",
+        "signed by RSA with PKCS #1 v1.5",
+    ],
 )
 async def test_a_right_certificate_gets_in(
     server: Credentials, tmp_path: Path, chain: Callable[[], list[Made]]

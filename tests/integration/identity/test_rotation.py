@@ -1,6 +1,7 @@
 """The authority's own key changes while old and new machines meet, and a crash in between changes nothing."""
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -143,6 +144,15 @@ def test_a_crash_in_the_middle_of_a_step_leaves_before_or_after(
 
 def _power_cut(*_: object) -> None:
     raise SystemExit
+
+
+def test_two_who_begin_a_rotation_at_once_begin_one(tmp_path: Path) -> None:
+    authority = open_authority(tmp_path, domain=DOMAIN)
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(lambda _: authority.begin_rotation(), range(8))) == {Phase.ANNOUNCED}
+    authority.switch()
+    assert open_authority(tmp_path, domain=DOMAIN).bundle() == authority.bundle()
+    assert authority.bundle().sequence == 2
 
 
 def test_a_copy_from_a_backup_is_the_same_authority(tmp_path: Path) -> None:

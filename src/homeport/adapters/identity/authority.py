@@ -8,6 +8,7 @@ when the process ended:
               the old signs                  both in the bundle       and its key is deleted
 """
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -72,13 +73,14 @@ def open_authority(
 
 
 class FileAuthority:
-    """Implements `ports.Authority` with roots in a folder."""
+    """Implements `ports.Authority` with roots in a folder. May be called from any thread."""
 
     def __init__(self, folder: Path, state: State, *, refresh_hint_seconds: int, root_lifetime: timedelta) -> None:
         self.domain = state.domain
         self._folder = folder
         self._refresh_hint_seconds = refresh_hint_seconds
         self._root_lifetime = root_lifetime
+        self._lock = threading.Lock()
         self._take(state)
 
     @property
@@ -123,35 +125,38 @@ class FileAuthority:
         return Issued(to_pem(certificate), certificate.not_valid_after_utc)
 
     def bundle(self) -> TrustBundle:
-        return TrustBundle(self.domain, self._state.sequence, self._refresh_hint_seconds, self._anchors)
+        return self._bundle
 
     def begin_rotation(self, now: datetime | None = None) -> Phase:
         """Announces the next root. Repeating it while a rotation is under way changes nothing."""
-        if self.phase is Phase.STEADY:
-            number, moment = self._state.roots[-1] + 1, now or datetime.now(UTC)
-            roots.make_root(self._folder, self.domain, number, self._root_lifetime, moment)
-            both = (*self._state.roots, number)
-            self._change(replace(self._state, roots=both, sequence=self._state.sequence + 1), moment)
-        return self.phase
+        with self._lock:
+            if self.phase is Phase.STEADY:
+                number, moment = self._state.roots[-1] + 1, now or datetime.now(UTC)
+                roots.make_root(self._folder, self.domain, number, self._root_lifetime, moment)
+                both = (*self._state.roots, number)
+                self._change(replace(self._state, roots=both, sequence=self._state.sequence + 1), moment)
+            return self.phase
 
     def switch(self, now: datetime | None = None) -> Phase:
         """Signs with the announced root from here on. Repeating it changes nothing."""
-        if self.phase is Phase.STEADY:
-            raise Refused("No rotation of the authority is under way.", hint="Begin one first.")
-        if self.phase is Phase.ANNOUNCED:
-            self._change(replace(self._state, signing=self._state.roots[-1]), now)
-        return self.phase
+        with self._lock:
+            if self.phase is Phase.STEADY:
+                raise Refused("No rotation of the authority is under way.", hint="Begin one first.")
+            if self.phase is Phase.ANNOUNCED:
+                self._change(replace(self._state, signing=self._state.roots[-1]), now)
+            return self.phase
 
     def finish_rotation(self, now: datetime | None = None) -> Phase:
         """Drops the old root: what it signed is refused from here on. Without a rotation it changes nothing."""
-        if self.phase is Phase.ANNOUNCED:
-            raise Refused(
-                "The rotation cannot be finished: the old root still signs.", hint="Switch to the new root first."
-            )
-        if self.phase is Phase.SWITCHED:
-            newest = self._state.roots[-1:]
-            self._change(replace(self._state, roots=newest, sequence=self._state.sequence + 1), now)
-        return self.phase
+        with self._lock:
+            if self.phase is Phase.ANNOUNCED:
+                raise Refused(
+                    "The rotation cannot be finished: the old root still signs.", hint="Switch to the new root first."
+                )
+            if self.phase is Phase.SWITCHED:
+                newest = self._state.roots[-1:]
+                self._change(replace(self._state, roots=newest, sequence=self._state.sequence + 1), now)
+            return self.phase
 
     def _check_name(self, spiffe_id: str) -> tuple[str, ...]:
         domain, segments = spiffe.split(spiffe_id)
@@ -165,8 +170,9 @@ class FileAuthority:
         self._take(state)
 
     def _take(self, state: State) -> None:
-        """Loads what the state names and deletes keys that it no longer does."""
+        """Loads what the state names, and deletes what it no longer does. The bundle changes in one assignment."""
+        anchors = tuple(to_der(roots.load_certificate(self._folder, number)) for number in state.roots)
         self._signer = roots.load_signer(self._folder, state.signing)
-        self._anchors = tuple(to_der(roots.load_certificate(self._folder, number)) for number in state.roots)
+        self._bundle = TrustBundle(self.domain, state.sequence, self._refresh_hint_seconds, anchors)
         self._state = state
         roots.forget_others(self._folder, state)
