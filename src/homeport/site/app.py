@@ -61,6 +61,8 @@ async def open_site(
     stopping = Stopping()
     async with AsyncExitStack() as stack:
         identity = await open_identity(settings, SystemClock(), on_waiting=on_waiting)
+        if identity is None:
+            _stay_local(settings)
         site = await _parts(settings, central, identity, stack)
         http_port = None
         if settings.http_address is not None:
@@ -87,14 +89,20 @@ def _node_door(site: SiteParts, address: str) -> AbstractAsyncContextManager[int
     if identity is not None:
         tls, verify, note = identity.node_context(), identity.verify_node, site.auditor.record
         return serve_nodes(site.reception, address, tls=tls, verify=verify, on_refused=note)
-    host, _, port = address.rpartition(":")
-    if not is_loopback(host):
-        raise Refused(
-            f"Refusing to listen for nodes on {host or 'every address'} without an identity.",
-            hint=f"Join the site to central first:  homeport sites join-command {site.settings.name}\n"
-            f"  or keep it local:  --grpc 127.0.0.1:{port}",
-        )
     return serve_nodes(site.reception, address)
+
+
+def _stay_local(settings: SiteSettings) -> None:
+    """Without an identity nothing protects what would leave this machine."""
+    grpc_host, _, grpc_port = (settings.grpc_address or "127.0.0.1:0").rpartition(":")
+    http_host, http_port = settings.http_address or ("127.0.0.1", 0)
+    for option, host, port in (("--grpc", grpc_host, grpc_port), ("--http", http_host, http_port)):
+        if not is_loopback(host):
+            raise Refused(
+                f"Refusing to listen on {host or 'every address'} without an identity.",
+                hint=f"Join the site to central first:  homeport sites join-command {settings.name}\n"
+                f"  or keep it local:  {option} 127.0.0.1:{port}",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +130,8 @@ async def _parts(
     sessions = Sessions(settings.name, heartbeat_seconds=settings.heartbeat_seconds)
     vault = await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE)
     secrets = SiteSecrets(settings.name, store, vault, clock)
+    # One that this key does not open is missing, and said to be.
+    memory.secrets = {name: each.version for name, each in (await secrets.reveal(memory.secrets)).items()}
     conductor = Conductor(
         memory,
         store,
