@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 from grpclib.encoding.proto import ProtoCodec
 from grpclib.events import _DispatchServerEvents
 from grpclib.server import Handler
@@ -103,10 +104,12 @@ class _Server:
                     await anyio.sleep(0.2)
                     continue
                 if self._has_room(source[0]):
-                    handshakes.start_soon(self._shake_hands, raw, source[0])
+                    handshakes.start_soon(self._shake_hands, raw, self._enter(source[0]))
                 else:
                     self._turned_away += 1
                     raw.close()
+                # A queue of connections is accepted without a pause; those inside have to get their turn too.
+                await anyio.lowlevel.checkpoint()
 
     async def sweep(self) -> None:
         """Ends visits whose time is over."""
@@ -149,13 +152,16 @@ class _Server:
         self._visits.pop(idle, None)
         return True
 
-    async def _shake_hands(self, raw: socket.socket, host: str) -> None:
-        _set_options(raw)
+    def _enter(self, host: str) -> Visit:
         visit = Visit(host)
         self._visits[visit] = None
         self._strangers[host] += 1
+        return visit
+
+    async def _shake_hands(self, raw: socket.socket, visit: Visit) -> None:
         limits = {"ssl_handshake_timeout": HANDSHAKE_SECONDS_MAX, "ssl_shutdown_timeout": STOP_SECONDS}
         try:
+            _set_options(raw)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: VisitProtocol(self._calls(visit), visit, self._verify, self._arrived),
                 raw,
@@ -163,11 +169,11 @@ class _Server:
                 **(limits if self._tls else {}),
             )
         except OSError as error:
-            log.info("handshake failed", extra={"address": host, "error": str(error)})
+            log.info("handshake failed", extra={"address": visit.address, "error": str(error)})
         finally:
-            self._strangers[host] -= 1
-            if not self._strangers[host]:
-                del self._strangers[host]
+            self._strangers[visit.address] -= 1
+            if not self._strangers[visit.address]:
+                del self._strangers[visit.address]
             if visit.protocol is None:
                 self._visits.pop(visit, None)
                 raw.close()
