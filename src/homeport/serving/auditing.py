@@ -39,7 +39,7 @@ OF_THE_REGISTRAR: Final = frozenset(
 TOLD_BYTES_MAX: Final = 64 * 1024
 INTERRUPTED_SECONDS: Final = 2.0
 _VERBS: Final[Mapping[str, str]] = {"POST": "create", "PUT": "update", "PATCH": "update", "DELETE": "delete"}
-_NAMING: Final = ("deployment_ids", "id", "name", "site")
+_NAMING: Final = ("deployment_ids", "added", "name", "id", "site")
 """Fields of an answer that name what was changed, the best first."""
 _TELLING: Final = ("rollout_id", "commit")
 
@@ -153,7 +153,7 @@ class _Witness:
         for name in _NAMING:
             if told.get(name):
                 value = told[name]
-                return ",".join(str(each) for each in value) if isinstance(value, list) else str(value)
+                return ",".join(map(_named, value)) if isinstance(value, list) else _named(value)
         return "" if self._route() is not None else str(self._scope["path"])
 
     def _action(self) -> str:
@@ -201,6 +201,12 @@ def _told(start: Message, body: Message) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return told if isinstance(told, dict) else {}
+
+
+def _named(thing: Any) -> str:
+    """An app of an answer is called as people call it; everything else is a name or an id already."""
+    is_app = isinstance(thing, dict) and "app_name" in thing
+    return f"{thing['app_name']}@{thing.get('version')}" if is_app else str(thing)
 
 
 def _header(start: Message, name: str) -> str:

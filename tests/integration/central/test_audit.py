@@ -95,6 +95,11 @@ async def test_a_deployment_leaves_an_entry_that_names_it(client: Client, home: 
     }
 
 
+async def test_added_apps_are_named_as_people_name_them(client: Client, home: FakeSite) -> None:
+    (entry,) = await trail(client, action="apps.add")
+    assert entry["target"] == "hello@1.0.0,hello@1.1.0"
+
+
 async def test_a_plan_is_told_apart_from_the_change(client: Client, home: FakeSite) -> None:
     body = {"app_name": "hello", "sites": [{"site_id": "home"}]}
     assert (await client.post("/api/v1/deployments?plan=true", body)).status == 200
