@@ -58,6 +58,11 @@ _FRAMEWORK_CODES: Final[Mapping[int, str]] = {
     421: "misdirected",
 }
 
+# Where Margo names a kind of problem, it is called so here too.
+_TYPES: Final[Mapping[str, str]] = {
+    "not-authorized": "https://docs.margo.org/specification/problem-types#not-authorized",
+}
+
 
 class MalformedRequest(InvalidInput):
     """The request itself cannot be read."""
@@ -121,7 +126,7 @@ def _status_of(error: HomeportError) -> int:
 
 def _problem(status: int, *, detail: str, code: str, **rest: Any) -> ProblemBody:
     return ProblemBody(
-        type=f"urn:homeport:problem:{code}",
+        type=_TYPES.get(code, f"urn:homeport:problem:{code}"),
         title=HTTPStatus(status).phrase,
         status=status,
         detail=detail,
