@@ -8,6 +8,7 @@ allowed. Whatever the outcome, `scope["state"]["caller"]` says who it was, for t
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final
 from urllib.parse import parse_qsl
@@ -32,6 +33,9 @@ from homeport.vocabulary import SiteName
 _TOKEN_NAMES: Final = frozenset({"token", "access_token", "api_key", "apikey", "api-key", "x-api-key"})
 _TOKEN_TEXT: Final = re.compile(rf"\b(?:{API_PREFIX}|{JOIN_PREFIX})_[0-9a-f]{{8,32}}_[0-9a-f]{{16,}}")
 _PROXIED: Final = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
+
+_SERVED: Final[ContextVar[anyio.CancelScope]] = ContextVar("served")
+"""The request that is being answered here."""
 
 OpenRoute = tuple[frozenset[str], re.Pattern[str]]
 
@@ -87,7 +91,9 @@ class Gate:
     async def _machine(self, peer: Peer, address: str) -> Caller:
         async with self._store.read() as reader:
             record = await reader.identity(peer.spiffe_id)
-        if record is None or record.standing is not Standing.ACCEPTED:
+        is_member = record is not None and record.standing is Standing.ACCEPTED
+        # A name that was removed and joined anew has another key; the certificate of the old one may still be valid.
+        if not is_member or record is None or record.spki != peer.chain[0].spki:
             raise NotAuthorized(
                 f"{peer.spiffe_id} is not accepted here.",
                 target=peer.name,
@@ -103,9 +109,12 @@ class Gate:
                 self.end(key)
 
     def end(self, key: str) -> None:
-        """Ends every open request of a token (by its id) or a machine (by its SPIFFE ID), at once."""
+        """Ends every open request of a token (by its id) or a machine (by its SPIFFE ID), at once. Only the one
+        that asks for this is still answered: whoever revokes their own token learns that it is done."""
+        asking = _SERVED.get(None)
         for scope in self._open.get(key, ()):
-            scope.cancel()
+            if scope is not asking:
+                scope.cancel()
 
     @contextmanager
     def held(self, caller: Caller) -> Iterator[anyio.CancelScope]:
@@ -115,9 +124,11 @@ class Gate:
                 yield scope
                 return
             self._open.setdefault(caller.key, set()).add(scope)
+            served = _SERVED.set(scope)
             try:
                 yield scope
             finally:
+                _SERVED.reset(served)
                 mine = self._open[caller.key]
                 mine.discard(scope)
                 if not mine:

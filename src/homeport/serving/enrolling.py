@@ -4,16 +4,19 @@ them. Joining is open, for whoever asks has no identity yet: the join token or t
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import Field
 
+from homeport.core.access.throttle import Throttle, address_key
 from homeport.core.model.caller import Caller
 from homeport.core.model.identity import IdentityRecord
+from homeport.errors import Conflict, InvalidInput, NotFound, Refused, TooManyAttempts
 from homeport.fleet.enrolment import Registrar
 from homeport.fleet.register import Application, Grant
 from homeport.serving.bodies import Body, NodeIdText
@@ -98,6 +101,23 @@ class Desk:
     """Ends what the machine has open."""
     on_reach: Callable[[str, Reach], Awaitable[None]] | None = None
 
+    throttle: Throttle = field(default_factory=Throttle)
+
+    @contextmanager
+    def throttled(self, address: str) -> Iterator[None]:
+        """Counts what is refused against where it comes from: nobody tries tokens or names for long."""
+        try:
+            yield
+        except (Refused, Conflict, NotFound, InvalidInput) as error:
+            seconds = self.throttle.failed(address_key(address), self.registrar.clock.monotonic())
+            if seconds > 0:
+                raise TooManyAttempts(
+                    "Too many refused requests to join come from this address.",
+                    retry_after_seconds=seconds,
+                    hint="Wait as long as Retry-After says. A request in order is answered all the same.",
+                ) from error
+            raise
+
     async def reached(self, name: str, reach: Reach | None) -> None:
         if reach is not None and self.on_reach is not None:
             await self.on_reach(name, reach)
@@ -153,7 +173,6 @@ def enrolment_router(desk: Desk) -> APIRouter:
     async def enrol(caller: anybody, body: Enrol) -> EnrolledBody:
         """The key stays with the machine; the name in the certificate is decided here."""
         csr = body.csr.encode()
-        key = desk.spki_of(csr)
         application = Application(
             name=body.name,
             csr=csr,
@@ -161,20 +180,24 @@ def enrolment_router(desk: Desk) -> APIRouter:
             token=body.token,
             address=caller.address,
         )
-        grant = await desk.registrar.enrol(application)
+        with desk.throttled(caller.address):
+            key = desk.spki_of(csr)
+            grant = await desk.registrar.enrol(application)
         if grant is not None:
             await desk.reached(body.name, body.reach)
         return desk.answer(grant, key)
 
     @router.get("/api/v1/enrolments/{key}", summary="What became of a request to join", responses={404: {}})
     async def enrolment_outcome(caller: anybody, key: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> EnrolledBody:
-        return desk.answer(await desk.registrar.outcome(key), key)
+        with desk.throttled(caller.address):
+            return desk.answer(await desk.registrar.outcome(key), key)
 
     @router.post("/api/v1/identity/renew", summary="Renew a certificate by proof of its key")
     async def renew_identity(caller: anybody, body: Renew) -> EnrolledBody:
         """Also after the last certificate has ended: who holds the known key heals without a person."""
         csr = body.csr.encode()
-        grant = await desk.registrar.renew(body.spiffe_id, csr, address=caller.address)
+        with desk.throttled(caller.address):
+            grant = await desk.registrar.renew(body.spiffe_id, csr, address=caller.address)
         await desk.reached(grant.record.name, body.reach)
         return desk.answer(grant, grant.record.spki)
 

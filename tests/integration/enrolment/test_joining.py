@@ -9,13 +9,16 @@ import pytest
 
 from homeport.adapters.identity.keys import key_pem, make_csr, new_key
 from homeport.adapters.identity.membership import Membership, Ticket
+from homeport.adapters.identity.tls import Credentials
 from homeport.adapters.link.enrolment_http import Distrusted
+from homeport.cli.main import run
 from homeport.core.model.caller import INTERNAL
 from homeport.errors import PeerUnavailable, Refused
 from homeport.node.identity import open_identity
 from homeport.site.app import open_site
 from homeport.vocabulary import SiteName
 from tests.support.joining import Fleet, JoinedSite, running_fleet, running_node
+from tests.support.running_central import running_central
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -303,3 +306,54 @@ async def test_somebody_elses_client_gets_a_certificate_that_is_accepted(tmp_pat
         assert (other.status, other.body["code"]) == (403, "not-authorized")
         admin = await fleet.client.call("GET", "/api/v1/identities", ssl=context)
         assert admin.status == 403, "a machine is nobody's administrator"
+
+
+async def test_the_certificate_of_a_machine_that_was_replaced_no_longer_counts(tmp_path: Path) -> None:
+    async with running_fleet(tmp_path) as fleet, fleet.site() as site:
+        parts = site.app.parts
+        assert parts.central is not None
+        assert (await fleet.client.delete("/api/v1/identities/north")).status == 200
+        ticket = await fleet.site_ticket("north")
+        body = {"name": "north", "csr": a_csr(), "token": ticket["token"]}
+        assert (await fleet.client.post("/api/v1/enrolments", body)).status == 200
+        with pytest.raises(PeerUnavailable):
+            await parts.central.join(SiteName("north"), epoch="e", software_version="1")
+
+
+async def test_whoever_tries_tokens_is_slowed_down_and_a_good_one_still_works(tmp_path: Path) -> None:
+    async with running_fleet(tmp_path) as fleet:
+        ticket = await fleet.site_ticket("north")
+        csr = a_csr()
+        statuses = [
+            (
+                await fleet.client.post(
+                    "/api/v1/enrolments", {"name": "north", "csr": csr, "token": f"hpj_{'ab' * 6}_{number:064x}"}
+                )
+            ).status
+            for number in range(15)
+        ]
+        assert statuses[0] == 403
+        assert statuses[-1] == 429
+        good = await fleet.client.post("/api/v1/enrolments", {"name": "north", "csr": csr, "token": ticket["token"]})
+        assert good.body["standing"] == "accepted"
+        entries = (await fleet.client.get("/api/v1/audit")).body["entries"]
+        assert ("identities.enrol", "refused") in {(each["action"], each["result"]) for each in entries}
+        assert ticket["token"].rpartition("_")[2] not in str(entries)
+
+
+async def test_the_command_line_writes_three_files_for_a_foreign_client(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running_central(tmp_path / "central") as (_, client):
+        out = tmp_path / "svid"
+
+        def issue(name: str, folder: Path) -> int:
+            return run(["identity", "issue", "--client", name, "--out", str(folder), "--url", client.url])
+
+        assert await anyio.to_thread.run_sync(issue, "line-7", out) == 0
+        assert {path.name for path in out.iterdir()} == {"svid-cert.pem", "svid-key.pem", "svid-ca.pem"}
+        assert (out / "svid-key.pem").stat().st_mode & 0o777 == 0o600
+        credentials = Credentials(out, domain="homeport.internal", wfm="central")
+        assert credentials.spiffe_id == "spiffe://homeport.internal/margo/wfm/central/client/line-7"
+        assert await anyio.to_thread.run_sync(issue, "line-8", out) != 0, "nothing is overwritten"
+        assert "exists already" in capsys.readouterr().err
