@@ -21,7 +21,7 @@ from homeport.errors import InvalidInput, Refused
 )
 @click.option("--pin", metavar="sha256:…", help="The key of the server, as it prints it at its start.")
 def login(url: str, token: str | None, name: str | None, ca: Path | None, pin: str | None) -> None:
-    """Log in to the Homeport at URL and make it the current context.
+    """Log in to a server and make it the current context.
 
     The token is kept in the configuration file, which only you can read.
     """
