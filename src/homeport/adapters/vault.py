@@ -67,7 +67,7 @@ def open_vault(path: Path) -> FileVault:
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
         return FileVault(path, _read(path))
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PermanentError(
             f"The key of the vault, {path}, cannot be used: {type(error).__name__}.",
             hint="Put it back from a backup; without it the secrets sealed with it must be set again.",

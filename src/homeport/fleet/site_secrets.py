@@ -36,6 +36,7 @@ class SiteSecrets:
         self._vault = vault
         self._clock = clock
         self._asked = anyio.Event()
+        self._fetching = anyio.Lock()
 
     async def reveal(self, names: Collection[str]) -> Mapping[str, SecretValue]:
         """The values that this site has. One that cannot be opened counts as missing, and is fetched anew."""
@@ -73,17 +74,18 @@ class SiteSecrets:
                 log.debug("central could not be asked for secrets", why=str(error))
 
     async def fetch(self, central: CentralLink, keeper: Keeper) -> None:
-        """Raises PeerUnavailable, with nothing changed."""
-        async with self._store.read() as reader:
-            kept = await reader.secrets(self._site)
-        known = {each.name: each.version for each in kept if self._opened(each) is not None}
-        there = await central.secrets(self._site, known=known)
-        now = self._clock.now()
-        changed = [
-            SecretRecord(self._site, name, self._seal(name, each.value), each.version, now, "central")
-            for name, each in sorted(there.changed.items())
-        ]
-        await keeper.take_secrets(changed, there.versions)
+        """Raises PeerUnavailable, with nothing changed. One at a time, or an older answer could come last."""
+        async with self._fetching:
+            async with self._store.read() as reader:
+                kept = await reader.secrets(self._site)
+            known = {each.name: each.version for each in kept if self._opened(each) is not None}
+            there = await central.secrets(self._site, known=known)
+            now = self._clock.now()
+            changed = [
+                SecretRecord(self._site, name, self._seal(name, each.value), each.version, now, "central")
+                for name, each in sorted(there.changed.items())
+            ]
+            await keeper.take_secrets(changed, there.versions)
 
     def _seal(self, name: str, value: str) -> bytes:
         return self._vault.seal(value.encode(), context=secret_context(self._site, name))

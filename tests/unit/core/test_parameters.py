@@ -162,3 +162,14 @@ def test_the_end_of_a_pattern_is_the_end_of_the_text() -> None:
     assert not matches("^[a-z]+$", "abc\n")
     assert matches(r"^a\$", "a$")
     assert not matches(r"^\d+$", "٣")
+
+
+def test_a_secret_may_stand_for_a_text_whatever_its_rule_says() -> None:
+    assert messages({"operator": "secret://" + "x" * 100}) == {}
+
+
+def test_a_secret_may_not_stand_for_anything_but_one_text() -> None:
+    found = messages({"interval": "secret://X", "zones": ("secret://X", "lower"), "operator": "secret://no name"})
+    assert "cannot be a secret" in found["parameters.interval"]
+    assert "cannot be a secret" in found["parameters.zones"]
+    assert "names no secret" in found["parameters.operator"]

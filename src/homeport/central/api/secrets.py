@@ -13,7 +13,7 @@ from homeport.core.access.roles import may_see
 from homeport.core.model.access import SecretRecord
 from homeport.core.model.caller import Caller, CallerKind
 from homeport.core.secrets import COUNT_MAX, NAME_PATTERN, reference
-from homeport.errors import InvalidInput, Problem, Refused
+from homeport.errors import InvalidInput, NotAuthorized, Problem
 from homeport.serving.bodies import Body, SiteNameText
 from homeport.serving.callers import allowed, check_sites
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
@@ -89,7 +89,7 @@ def secrets_router(central: CentralParts) -> APIRouter:
         ] = (),
     ) -> SecretValuesBody:
         """No person's token opens this, of whatever role."""
-        _check_is_the_site(caller, site)
+        check_is_the_site(caller, site)
         there = await secrets.for_site(SiteName(site), known=_versions(known))
         response.headers["cache-control"] = "no-store"
         changed = {
@@ -122,16 +122,16 @@ def secrets_router(central: CentralParts) -> APIRouter:
     return router
 
 
-def _check_is_the_site(caller: Caller, site: str) -> None:
+def check_is_the_site(caller: Caller, site: str) -> None:
+    """Raises NotAuthorized for everybody but the site itself, and a process on this machine where that is open."""
     is_local = caller.kind is CallerKind.LOCAL
     is_itself = caller.kind is CallerKind.MACHINE and caller.sites == (site,) and caller.name == site
     if not is_local and not is_itself:
-        error = Refused(
+        raise NotAuthorized(
             f"The values of secrets are answered to site {site} alone.",
+            target=site,
             hint="Set a secret anew if its value is lost.",
         )
-        error.code = "not-authorized"
-        raise error
 
 
 def _versions(known: Sequence[str]) -> dict[str, int]:

@@ -1,0 +1,87 @@
+"""What changed and missing secrets mean for the plan."""
+
+from dataclasses import replace
+
+from homeport.core.model.deployment import Desired
+from homeport.core.model.instance import Failure, Instance
+from homeport.core.reconcile.plan import Move, View, plan
+from homeport.vocabulary import Code, OrderKind, State
+from homeport.vocabulary import Happening as H
+from tests.support.builders import NOW, a_desired, a_node, an_instance
+
+
+def using(*names: str, at: str = "first") -> Desired:
+    desired = a_desired(at=at)
+    (part,) = desired.release.components
+    part = replace(part, environment={f"V{number}": f"secret://{name}" for number, name in enumerate(names)})
+    return replace(desired, release=replace(desired.release, components=(part,)))
+
+
+def view(
+    desired: Desired, *instances: Instance, secrets: dict[str, int], given: dict[str, int] | None = None
+) -> View:
+    return View(
+        desired={desired.id: desired},
+        kept=frozenset(),
+        nodes={a_node().id: a_node()},
+        instances={item.key: item for item in instances},
+        secrets=secrets,
+        given={item.key: given for item in instances} if given is not None else {},
+    )
+
+
+def told(moves: tuple[Move, ...]) -> list[tuple[H, OrderKind | None]]:
+    return [(move.happening, move.order) for move in moves]
+
+
+def test_a_deployment_whose_secrets_are_here_is_scheduled() -> None:
+    assert told(plan(view(using("DB"), secrets={"DB": 1}), NOW)) == [(H.SCHEDULED, OrderKind.APPLY)]
+
+
+def test_a_missing_secret_fails_at_once_in_words() -> None:
+    scheduled, gave_up = plan(view(using("DB", "KEY"), secrets={"KEY": 1}), NOW)
+    assert scheduled.happening is H.SCHEDULED
+    assert gave_up.happening is H.GAVE_UP
+    assert gave_up.failure == Failure(Code.SECRET_MISSING, "site home has no secret DB")
+
+
+def test_it_is_said_once_and_tried_again_when_the_secret_comes() -> None:
+    failed = an_instance(state=State.FAILED, runs=False, failure=Failure(Code.SECRET_MISSING, "no"))
+    assert plan(view(using("DB"), failed, secrets={}), NOW) == ()
+    (move,) = plan(view(using("DB"), failed, secrets={"DB": 1}), NOW)
+    assert (move.happening, move.order) == (H.SUPERSEDED_INSTALL, OrderKind.APPLY)
+    assert move.why == "the secret DB has version 1 now"
+
+
+def test_a_newer_version_updates_what_uses_it() -> None:
+    (move,) = plan(view(using("DB"), an_instance(), secrets={"DB": 2}, given={"DB": 1}), NOW)
+    assert (move.happening, move.order, move.why) == (
+        H.CHANGED,
+        OrderKind.APPLY,
+        "the secret DB has version 2 now",
+    )
+
+
+def test_a_version_that_was_given_already_changes_nothing() -> None:
+    assert plan(view(using("DB"), an_instance(), secrets={"DB": 2, "OTHER": 5}, given={"DB": 2}), NOW) == ()
+
+
+def test_what_runs_stays_when_its_secret_goes() -> None:
+    assert plan(view(using("DB"), an_instance(), secrets={}, given={"DB": 1}), NOW) == ()
+
+
+def test_an_update_that_needs_a_missing_secret_fails_and_leaves_the_release_that_runs() -> None:
+    moves = plan(view(using("DB", at="second"), an_instance(), secrets={}), NOW)
+    assert told(moves) == [(H.CHANGED, OrderKind.APPLY), (H.GAVE_UP, None)]
+
+
+def test_an_order_under_way_is_superseded_by_a_newer_version() -> None:
+    busy = an_instance(state=State.INSTALLING, runs=False)
+    assert told(plan(view(using("DB"), busy, secrets={"DB": 2}, given={"DB": 1}), NOW)) == [
+        (H.SUPERSEDED_INSTALL, OrderKind.APPLY)
+    ]
+
+
+def test_what_failed_with_the_very_same_secrets_is_not_tried_again() -> None:
+    failed = an_instance(state=State.FAILED, runs=False, failure=Failure(Code.EXITED, "no"))
+    assert plan(view(using("DB"), failed, secrets={"DB": 2}, given={"DB": 2}), NOW) == ()
