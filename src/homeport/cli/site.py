@@ -9,7 +9,7 @@ import click
 from homeport.cli.addresses import ADDRESS, Address
 from homeport.cli.joining import join_options, lifetime_option, tell_waiting
 from homeport.cli.logs import configure_logs, logged
-from homeport.cli.roles import home, poll_option, prepare_folder, require_addresses
+from homeport.cli.roles import closed_option, home, poll_option, prepare_folder, require_addresses
 from homeport.cli.running import Ready, run_role
 from homeport.vocabulary import SiteName
 
@@ -29,6 +29,7 @@ from homeport.vocabulary import SiteName
 @join_options
 @click.option("--advertise", metavar="HOST", help="What others call this machine, if not the address it listens on.")
 @lifetime_option
+@closed_option
 @poll_option
 @logged
 def site(
@@ -44,6 +45,7 @@ def site(
     pin: str | None,
     advertise: str | None,
     svid_lifetime: float,
+    closed: bool,
     poll: float,
     log_level: str,
     log_format: str | None,
@@ -62,6 +64,7 @@ def site(
         git_url=git_url,
         branch=branch,
         poll_seconds=poll,
+        open_loopback=not closed,
         central_url=central_url,
         http_address=(http.host, http.port),
         grpc_address=str(grpc),

@@ -34,10 +34,6 @@ class SiteSettings:
     """Where people and programs ask the site; None where another role of the process serves them."""
     open_loopback: bool = True
     """Whether programs on this machine need no token: whoever can log in here could read the data anyway."""
-    tls: bool = False
-    """Serve https also on loopback; outside of it nothing else is served."""
-    tls_files: tuple[Path, Path] | None = None
-    """Certificate and key (PEM) to show people, instead of the site's own."""
     grpc_address: str | None = "127.0.0.1:50052"
     """HOST:PORT that nodes dial; None when they live in the same process."""
     heartbeat_seconds: float = 5.0
