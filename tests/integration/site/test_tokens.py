@@ -1,0 +1,36 @@
+"""A site's own door: the same tokens and actions as at central, on the site's own store."""
+
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from homeport.adapters.git import create_bare
+from homeport.core.model.caller import INTERNAL, Role
+from homeport.serving.server import Stopping
+from homeport.site.app import _web, open_site
+from homeport.site.settings import SiteSettings
+from homeport.vocabulary import SiteName
+from tests.support.routes import undeclared
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_closed_site_asks_for_its_own_tokens_and_every_route_declares_its_action(tmp_path: Path) -> None:
+    create_bare(tmp_path / "deployments.git", "main")
+    settings = SiteSettings(
+        name=SiteName("home"),
+        data=tmp_path / "site",
+        git_url=str(tmp_path / "deployments.git"),
+        http_address=("127.0.0.1", 0),
+        grpc_address=None,
+        open_loopback=False,
+    )
+    async with open_site(settings) as site, aiohttp.ClientSession() as session:
+        assert undeclared(_web(site.parts, Stopping())) == []
+        url = f"http://127.0.0.1:{site.http_port}/api/v1/deployments"
+        async with session.get(url) as answer:
+            assert answer.status == 401
+        made = await site.parts.gate.tokens.create(INTERNAL, name="anna", role=Role.VIEWER)
+        async with session.get(url, headers={"X-Api-Key": made.text}) as answer:
+            assert answer.status == 200
