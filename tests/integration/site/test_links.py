@@ -302,14 +302,16 @@ async def test_a_site_stops_within_a_second_while_nodes_are_connected(tmp_path: 
         stand = Stand(realm, realm.site(), desk)
         async with anyio.create_task_group() as tasks:
             async with stand.serving():
+                welcomed: list[str] = []
                 for name in ("one", "two"):
-                    tasks.start_soon(_stay, stand, name)
-                await eventually(lambda: len(desk.sessions.connected) == 2)
+                    tasks.start_soon(_stay, stand, name, welcomed)
+                await eventually(lambda: len(welcomed) == 2)
                 began = anyio.current_time()
             assert anyio.current_time() - began < 1.2
             assert not desk.sessions.connected
 
 
-async def _stay(stand: Stand, name: str) -> None:
+async def _stay(stand: Stand, name: str, welcomed: list[str]) -> None:
     async with stand.connected(stand.site.node(name), name) as stream:
+        welcomed.append(name)
         await ending_of(stream)
