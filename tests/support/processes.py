@@ -51,6 +51,14 @@ class Process:
             time.sleep(0.05)
         raise AssertionError(f"{self.name} was not ready in time:\n{self.log.read_text()[-4000:]}")
 
+    def wait_up(self) -> None:
+        """Until it says that it is up; for a role whose address only its own host can reach."""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        while " is up" not in self.log.read_text():
+            assert self.popen.poll() is None, f"{self.name} ended by itself:\n{self.log.read_text()[-4000:]}"
+            assert time.monotonic() < deadline, f"{self.name} was not up in time:\n{self.log.read_text()[-4000:]}"
+            time.sleep(0.05)
+
     def stop(self) -> float:
         """SIGTERM; returns how long it took. More than five seconds is a failure."""
         began = time.monotonic()
@@ -76,12 +84,19 @@ class Machine:
     url: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     running: list[Process] = field(default_factory=list)
+    prefix: tuple[str, ...] = ()
+    """What to put before each command: for a host in a network namespace of its own."""
 
     def command(self, *arguments: str, url: str | None = None) -> "subprocess.CompletedProcess[str]":
         """One `homeport` command, as a person in a terminal that cannot draw."""
         environment = {**self.clean_environment(), "HOMEPORT_URL": url or self.url}
         return subprocess.run(
-            [str(COMMAND), *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
+            [*self.prefix, str(COMMAND), *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
 
     def homeport(self, *arguments: str, url: str | None = None) -> str:
@@ -111,7 +126,7 @@ class Machine:
         port = http or _port_of(arguments)
         with log.open("ab") as out:
             popen = subprocess.Popen(
-                [str(COMMAND), *arguments],
+                [*self.prefix, str(COMMAND), *arguments],
                 env=self.clean_environment(),
                 stdout=out,
                 stderr=out,

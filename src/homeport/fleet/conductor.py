@@ -452,14 +452,17 @@ class Conductor:
         message = f"{node.id} joined" if before is None else f"{node.id} is {node.liveness}"
         event = NewEvent(kind, now, message, site=node.site, node_id=node.id, data={"liveness": node.liveness.value})
 
+        news = [event] if before is None or before.liveness is not node.liveness else []
+
         async def work(tx: Transaction) -> None:
             await tx.put_node(node)
-            await tx.append_events([event])
+            await tx.append_events(news)
             await self._enqueue(tx, [NodeChanged(node)])
 
         await self._write(work)
         self.memory.nodes[node.id] = node
-        log.info("node changed", node=node.id, liveness=node.liveness.value, engine=node.info.capabilities.engine)
+        if news:
+            log.info("node changed", node=node.id, liveness=node.liveness.value, engine=node.info.capabilities.engine)
 
     async def _put_site(
         self, tx: Transaction, now: datetime, *, applied: Commit | None = None, problem: str | None

@@ -16,6 +16,7 @@ from homeport.serving.callers import allowed
 from homeport.serving.enrolling import (
     Invitation,
     Invite,
+    bundle_router,
     enrolment_router,
     identities_router,
 )
@@ -28,6 +29,7 @@ def joining_routers(central: CentralParts) -> list[APIRouter]:
         enrolment_router(desk),
         identities_router(desk),
         identity_router(central, desk),
+        bundle_router(desk.bundle),
         invitations_router(central),
     ]
 

@@ -12,7 +12,7 @@ from homeport.core.model.caller import Caller
 from homeport.errors import Refused
 from homeport.serving.bodies import Body, NodeIdText
 from homeport.serving.callers import allowed
-from homeport.serving.enrolling import Desk, EnrolledBody, Pem, bundle_router, with_etag
+from homeport.serving.enrolling import Desk, EnrolledBody, Pem, with_etag
 
 
 class Rotate(Body):
@@ -37,7 +37,6 @@ class IssueClient(Body):
 
 def identity_router(central: CentralParts, desk: Desk) -> APIRouter:
     router = APIRouter(tags=["trust"])
-    router.include_router(bundle_router(desk.bundle))
 
     @router.get("/.well-known/margo", summary="Where the trust bundle is", response_model=None)
     async def discovery(caller: Annotated[Caller, Depends(allowed("identity.bundle"))], request: Request) -> Response:
