@@ -38,7 +38,7 @@ def remove(settings: Settings, name: str) -> None:
 
 @identity.command("rotate")
 @click.argument("step", type=click.Choice(("begin", "switch", "finish", "status")), default="status")
-@click.option("--force", is_flag=True, help="Finish although some still hold a certificate of the old root.")
+@click.option("--force", is_flag=True, help="Switch or finish although some are not ready for it.")
 @connected
 @formatted
 @pass_settings

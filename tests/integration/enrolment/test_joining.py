@@ -270,10 +270,16 @@ async def test_the_authority_is_rotated_while_everybody_works(tmp_path: Path) ->
             return await fleet.client.post("/api/v1/authority/rotation", {"step": name})
 
         assert (await step("begin")).body["anchors"] == 2
+        hasty = await step("switch")
+        assert (hasty.status, "new root yet" in hasty.body["detail"]) == (403, True)
         identity = site.app.parts.identity
         assert identity is not None
         await eventually(lambda: len(identity.client.bundle.anchors) == 2, what="both anchors at the site")
-        assert (await step("switch")).body["phase"] == "switched"
+
+        async def switched() -> bool:
+            return (await step("switch")).body.get("phase") == "switched"
+
+        await eventually(switched, what="the new root to sign")
         early = await step("finish")
         assert (early.status, "old root" in str(early.body)) == (403, True), early.body
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from homeport.cli.addresses import ADDRESS, Address, is_loopback, require_loopback
+from homeport.cli.addresses import ADDRESS, Address, require_loopback
 from homeport.cli.ages import age, duration, size, took
 from homeport.cli.client import parse_events, problem_of
 from homeport.cli.deploy import target_sites
@@ -23,6 +23,7 @@ from homeport.cli.progress import Line
 from homeport.cli.running import first_of
 from homeport.cli.verdicts import exit_of
 from homeport.cli.waiting import Ended, Verdict, line_of, verdict_of
+from homeport.core.addresses import is_loopback
 from homeport.errors import (
     Conflict,
     GitUnavailable,

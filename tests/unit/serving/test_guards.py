@@ -2,8 +2,9 @@
 
 import pytest
 
+from homeport.core.addresses import is_loopback
 from homeport.errors import Refused
-from homeport.serving.guards import is_loopback, refuse_open_bind
+from homeport.serving.guards import refuse_open_bind
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost", "LOCALHOST"])

@@ -17,7 +17,7 @@ from homeport.serving.enrolling import Desk, EnrolledBody, Pem, with_etag
 
 class Rotate(Body):
     step: Literal["begin", "switch", "finish"]
-    force: bool = Field(default=False, description="Finish although some still hold a certificate of the old root.")
+    force: bool = Field(default=False, description="Switch or finish although some are not ready for it.")
 
 
 class AuthorityBody(Body):
@@ -75,6 +75,8 @@ async def _rotate(central: CentralParts, body: Rotate) -> None:
             f"{len(behind)} still hold a certificate of the old root: {', '.join(behind[:5])}.",
             hint="They renew within a few refreshes of the bundle; wait, or finish with --force and let them heal.",
         )
+    if body.step == "switch" and not body.force:
+        _refuse_haste(central)
     step = {
         "begin": identity.authority.begin_rotation,
         "switch": identity.authority.switch,
@@ -86,6 +88,18 @@ async def _rotate(central: CentralParts, body: Rotate) -> None:
         identity.keep_up(at_once=True)
 
     await anyio.to_thread.run_sync(work)
+
+
+def _refuse_haste(central: CentralParts) -> None:
+    """A certificate of a root that somebody has not heard of yet would cut them off until their next refresh."""
+    authority = central.identity.authority
+    hint = authority.bundle().refresh_hint_seconds
+    waited = (central.clock.now() - authority.phase_since).total_seconds()
+    if authority.phase == "announced" and waited < hint:
+        raise Refused(
+            f"Not everybody can have the new root yet: the bundle is refreshed every {hint} s.",
+            hint=f"Switch in {hint - waited:.0f} s, or with --force.",
+        )
 
 
 async def _behind(central: CentralParts) -> list[str]:
