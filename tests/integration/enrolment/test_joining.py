@@ -277,7 +277,7 @@ async def test_the_authority_is_rotated_while_everybody_works(tmp_path: Path) ->
         await eventually(lambda: len(identity.client.bundle.anchors) == 2, what="both anchors at the site")
 
         async def switched() -> bool:
-            return (await step("switch")).body.get("phase") == "switched"
+            return bool((await step("switch")).body.get("phase") == "switched")
 
         await eventually(switched, what="the new root to sign")
         early = await step("finish")
