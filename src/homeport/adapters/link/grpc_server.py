@@ -142,7 +142,8 @@ class _Server:
                 await visit.protocol.lost.wait()
         for visit in visits:
             assert visit.protocol is not None
-            visit.protocol.transport.abort()
+            if not visit.protocol.lost.is_set():  # Python before 3.11.5 stumbles over ending what has ended.
+                visit.protocol.transport.abort()
 
     def _has_room(self, host: str) -> bool:
         if self._tls is not None and self._strangers[host] >= HANDSHAKES_PER_ADDRESS_MAX:

@@ -4,6 +4,7 @@ The compose tool only ever does `up`. Everything that looks, stops or removes go
 faster, and it works when the component's files are gone.
 """
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
@@ -34,6 +35,8 @@ from homeport.core.secrets import masked, plain_environment, secret_environment
 from homeport.errors import EngineUnavailable, InvalidInput, WorkFailed
 from homeport.ports import Health, Observation, OnProgress, Registry, Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType, Step
+
+log = logging.getLogger("homeport.runtime")
 
 LOG_CONTAINERS_MAX = 100
 
@@ -76,10 +79,10 @@ class ComposeRuntime:
         spec = workload.spec
         seen = await self._containers(workload.deployment_id, spec.name)
         is_same = bool(seen) and {container.labels.get(LABEL_DIGEST) for container in seen} == {spec.digest}
-        if is_same and not missing_services(seen):
-            await self._start_stopped(workload, seen, on_progress)
+        is_whole = is_same and not missing_services(seen)
+        if is_whole and await self._start_stopped(workload, seen, on_progress):
             return
-        if seen and not is_same:
+        if seen and (is_whole or not is_same):
             on_progress(Step.STOPPING, f"stopping the running {spec.name}", 0, 0)
             await remove_project(self._api, seen, self._project(workload.deployment_id, spec.name), spec.name)
         on_progress(Step.CREATING, f"creating {spec.name}", 0, 0)
@@ -182,18 +185,23 @@ class ComposeRuntime:
         except TimeoutError as error:
             raise pull_failed(name, image, f"it took longer than {workload.spec.timeout_seconds:.0f} s") from error
 
-    async def _start_stopped(self, workload: Workload, seen: Sequence[Listed], on_progress: OnProgress) -> None:
-        """Oldest first, for compose creates what others depend on first."""
+    async def _start_stopped(self, workload: Workload, seen: Sequence[Listed], on_progress: OnProgress) -> bool:
+        """Oldest first, for compose creates what others depend on first.
+
+        False when one cannot be started: it was cut off while it was being made, and has to be made anew.
+        """
         stopped = [container for container in reversed(seen) if not container.running]
         if not stopped:
-            return
+            return True
         on_progress(Step.STARTING, f"starting {workload.spec.name} again", 0, 0)
         for container in stopped:
             try:
                 await self._api.start(container.id)
             except Refusal as refusal:
-                raise create_failed(workload.spec.name, refusal.message) from refusal
+                log.warning("container cannot be started, it is made anew", extra={"why": refusal.message})
+                return False
         await self._refuse_exited(workload)
+        return True
 
     async def _up(self, workload: Workload) -> None:
         spec = workload.spec
