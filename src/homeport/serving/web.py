@@ -22,7 +22,7 @@ from homeport.serving.health import Metrics
 from homeport.serving.problems import PROBLEM_JSON, install
 
 _OPENAPI: Final = "/openapi.json"
-_EVERYWHERE: Final = (400, 401, 403, 421, 422, 429, 500, 503)
+_EVERYWHERE: Final = (400, 401, 403, 421, 422, 429, 431, 500, 503)
 _WITH_BODY: Final = (413, 415)
 _SAYS: Final = {
     400: "The request cannot be read, or has a token in its URL.",
@@ -35,6 +35,7 @@ _SAYS: Final = {
     421: "The Host header names somebody else.",
     422: "A field is wrong; `errors` names it, and file and line for YAML.",
     429: "Too many wrong access tokens; `Retry-After` says when to try again.",
+    431: "The address or the headers are longer than what is accepted.",
     500: "A fault of Homeport's own.",
     503: "It cannot be done now; `Retry-After` says when to try again.",
 }

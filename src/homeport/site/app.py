@@ -16,6 +16,7 @@ from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
 from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.core.addresses import is_loopback
+from homeport.core.model.identity import Peer
 from homeport.errors import Refused
 from homeport.fleet.audit import open_auditor
 from homeport.fleet.conductor import Conductor
@@ -159,7 +160,7 @@ async def _parts(
             conductor,
             sessions,
             heartbeat_seconds=settings.heartbeat_seconds,
-            door=Doorkeeper(settings.name, clock, refusal=policy.refusal),
+            door=Doorkeeper(settings.name, clock, refusal=partial(_refusal, identity, policy)),
         ),
         contact=Contact(has_central=central is not None),
         auditor=auditor,
@@ -176,6 +177,11 @@ def _central_link(url: str, identity: SiteIdentity | None) -> AbstractAsyncConte
     if identity is None or not url.startswith("https:"):
         return open_central_link(url)
     return open_central_link(url, tls=identity.client.client_context, verify=identity.verify_central)
+
+
+def _refusal(identity: SiteIdentity | None, policy: Policy, peer: Peer) -> str | None:
+    """Why a node is not believed, at its first word and at every one after: its certificate, then the policy."""
+    return (None if identity is None else identity.refusal(peer)) or policy.refusal(peer)
 
 
 def _web(site: SiteParts, stopping: Stopping) -> FastAPI:

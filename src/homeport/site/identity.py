@@ -55,6 +55,14 @@ class SiteIdentity:
     def verify_node(self, ssl_object: ssl.SSLObject) -> Peer | None:
         return self.server.verify(ssl_object, self.clock.now())
 
+    def refusal(self, peer: Peer) -> str | None:
+        """Why a node of an open stream is no longer believed: dates and anchors may have changed since."""
+        try:
+            self.server.recheck(peer, self.clock.now())
+        except Refused as error:
+            return str(error)
+        return None
+
     def verify_central(self, ssl_object: ssl.SSLObject) -> Peer:
         return self.client.verify_server(ssl_object, self.clock.now())
 

@@ -68,8 +68,9 @@ async def test_a_node_and_its_site_know_each_other_while_central_is_gone(tmp_pat
     home = household.site_authority("home")
     site = household.credentials("site", home.spiffe_id, authority=home)
     node = household.credentials("node", spiffe.node_id(DOMAIN, "home", "n1"), authority=home)
+    context = site.server_context("required", home.anchors)  # held, for what it trusts goes with it
     meeting = await meet(
-        site.server_context("required", home.anchors),
+        context,
         node.client_context(),
         judge_client=judging(site),
         judge_server=judging_server(node),
