@@ -1,6 +1,7 @@
 """Two sites and three nodes on hosts of their own, with mutual TLS and short-lived certificates, while the authority
 is rotated and central is cut off for longer than a certificate lives. Not one workload is restarted."""
 
+import contextlib
 import json
 import os
 import re
@@ -85,22 +86,32 @@ def _namespace_of(pid: int, hosts: dict[str, Host]) -> str | None:
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
     names = ["central", "north", "south", *NODES]
     with lan(names) as hosts, ExitStack() as stack:
+        stack.callback(_end_workloads, tmp_path)  # last of all: a node that still runs would start them again
         machines = {name: stack.enter_context(machine(tmp_path / name)) for name in names}
         for name, host in machines.items():
             host.prefix = hosts[name].prefix
         joined = Fleet(hosts, machines, {}, tmp_path)
-        try:
-            _start_central(joined, bare_repository(tmp_path / "deployments.git"))
-            for site in ("north", "south"):
-                _join_site(joined, site)
-            for node, site in NODES.items():
-                _join_node(joined, node, site)
-            machines["central"].wait_for(lambda: joined.live() == len(NODES))
-            yield joined
-        finally:
-            for pids in joined.workloads().values():
-                for pid in pids:
-                    psutil.Process(pid).kill()
+        _start_central(joined, bare_repository(tmp_path / "deployments.git"))
+        for site in ("north", "south"):
+            _join_site(joined, site)
+        for node, site in NODES.items():
+            _join_node(joined, node, site)
+        machines["central"].wait_for(lambda: joined.live() == len(NODES))
+        yield joined
+
+
+def _end_workloads(folder: Path) -> None:
+    """Nodes leave what they started running, as they should; the keepers take their programs with them."""
+    keepers = [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any("process_keeper.py" in word for word in process.info["cmdline"] or ())
+        and str(folder) in str(process.info["cmdline"])
+    ]
+    for keeper in keepers:
+        for process in (*keeper.children(recursive=True), keeper):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def _start_central(fleet: Fleet, repository: Path) -> None:
