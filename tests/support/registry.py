@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -26,10 +25,6 @@ class RunningRegistry:
 
     def repository(self, name: str) -> str:
         return f"oci://{self.host}/{name}"
-
-
-def is_available() -> bool:
-    return shutil.which(PROGRAM) is not None
 
 
 def free_port() -> int:

@@ -1,6 +1,6 @@
 """Forwards a site's reports to central: in order, each once, and never lost while central is gone."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -45,9 +45,8 @@ async def forward(
     epoch: str,
     software_version: str,
     heartbeat_seconds: float,
-    on_contact: Callable[[str | None], None],
 ) -> None:
-    """Runs for as long as the role lives. `on_contact` hears None after each success, else what is wrong."""
+    """Runs for as long as the role lives. What cannot be sent waits in the outbox, whose size is a metric."""
     backoff = Backoff()
     joined = False
     while True:
@@ -62,11 +61,9 @@ async def forward(
             if joined or backoff.failures == 0:
                 log.warning("central cannot be reached, reports wait here", why=str(error))
             joined = False
-            on_contact(str(error))
             await anyio.sleep(backoff.next_seconds())
             continue
         backoff.reset()
-        on_contact(None)
         with anyio.move_on_after(heartbeat_seconds):
             await announcer.outbox_grew.wait()
 

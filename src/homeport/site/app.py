@@ -162,7 +162,7 @@ async def _parts(
             heartbeat_seconds=settings.heartbeat_seconds,
             door=Doorkeeper(settings.name, clock, refusal=partial(_refusal, identity, policy)),
         ),
-        contact=Contact(has_central=central is not None),
+        contact=Contact(),
         auditor=auditor,
         identity=identity,
         registrar=None if identity is None else identity.registrar(store, policy, auditor.record),

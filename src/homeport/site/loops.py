@@ -81,7 +81,6 @@ async def _forward(site: SiteParts, central: CentralLink) -> None:
         epoch=site.epoch,
         software_version=__version__,
         heartbeat_seconds=site.settings.report_seconds,
-        on_contact=site.contact.of_central,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.ports import Registry
 from tests.support.fake_registry import FakeRegistry
-from tests.support.registry import PROGRAM, RunningRegistry, is_available, running_registry
+from tests.support.registry import RunningRegistry, running_registry
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,6 @@ class Subject:
 
 @pytest.fixture(scope="session")
 def real_registry() -> Iterator[RunningRegistry]:
-    if not is_available():
-        pytest.skip(f"{PROGRAM} is not installed (apt-get install docker-registry)")
     with running_registry() as registry:
         yield registry
 

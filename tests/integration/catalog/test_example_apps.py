@@ -11,13 +11,10 @@ from homeport.adapters.registry.credentials import default_auth_files
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.catalog.packages import ARCHIVE_TYPE, COMPONENT_TYPE, push_app
 from homeport.errors import Refused
-from tests.support.images import EXAMPLES, build_images, materialise, missing_programs, podman_environment
-from tests.support.registry import PROGRAM, RunningRegistry, is_available, running_registry
+from tests.support.images import EXAMPLES, build_images, materialise, podman_environment
+from tests.support.registry import RunningRegistry, running_registry
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.skipif(not is_available(), reason=f"{PROGRAM} is not installed (apt-get install docker-registry)"),
-]
+pytestmark = pytest.mark.anyio
 
 ADA = "ada:$2b$04$homeporthomeporthomepu.VDG3YnPzX4rfzZlMGWNE82AMOm7B8S\n"
 """A user with the password `secret`, as htpasswd writes one."""
@@ -44,7 +41,6 @@ async def test_an_app_is_pushed_and_its_component_arrives_at_a_node(
     assert f"{registry.host}/demo/hello:1.0.0" in (tmp_path / "web/compose.yaml").read_text()
 
 
-@pytest.mark.skipif(bool(missing_programs()), reason=f"not installed: {missing_programs()}")
 def test_the_images_are_built_pushed_and_pulled_again(registry: RunningRegistry) -> None:
     images = build_images(registry.host)
     for image in images:
