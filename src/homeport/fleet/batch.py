@@ -43,7 +43,7 @@ class Batch:
     history: list[HistoryEntry] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     is_complete: bool = True
-    """Whether every deployment that the reports speak of is known."""
+    """Whether every deployment that the reports speak of is known, and none is wanted that the site saw removed."""
     _stored_deployments: Mapping[DeploymentId, Deployment] = field(default_factory=dict)
     _stored_instances: Mapping[Key, Instance] = field(default_factory=dict)
     _stored_nodes: Mapping[NodeId, Node] = field(default_factory=dict)
@@ -57,13 +57,22 @@ class Batch:
         if ids:
             ordered = sorted(ids)
             self.deployments = {row.id: row for row in await tx.deployments_by_ids(ordered)}
-            self.is_complete = len(self.deployments) == len(ids)
+            self.is_complete = len(self.deployments) == len(ids) and not self._lags(reports)
             self.instances = {item.key: item for item in await tx.instances(ordered)}
         if seen or any(isinstance(report, NodeChanged | NodeGone) for _, report in reports):
             self.nodes = {node.id: node for node in await tx.nodes(self.site.name)}
         self._stored_deployments = dict(self.deployments)
         self._stored_instances = dict(self.instances)
         self._stored_nodes = dict(self.nodes)
+
+    def _lags(self, reports: Sequence[Numbered]) -> bool:
+        """Whether the site follows a commit in which something is gone that is still wanted here: then its file was
+        removed and we have not looked yet. Judged now, what the site says of the removal would not end it."""
+        synced = [report for _, report in reports if isinstance(report, Synced)]
+        if not synced:
+            return False
+        told = {*synced[-1].deployment_ids, *(problem.deployment_id for problem in synced[-1].problems)}
+        return any(row.wanted and row.id not in told for row in self.deployments.values())
 
     def take(self, reports: Sequence[Numbered]) -> None:
         """Applies the reports in their order; transitions that follow each other go together."""
