@@ -51,6 +51,12 @@ class Ids(Protocol):
         ...
 
 
+class InThread(Protocol):
+    """Runs something that blocks where it holds nobody up: `anyio.to_thread.run_sync`, in all but simulations."""
+
+    async def __call__(self, work: Callable[..., T], /, *arguments: Any) -> T: ...
+
+
 # --- store: central's and a site's database ---------------------------------------------------------------
 
 

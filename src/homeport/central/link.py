@@ -5,7 +5,7 @@ from datetime import datetime
 
 import structlog
 
-from homeport.central.parts import CentralParts
+from homeport.central.parts import CentralCore
 from homeport.core.model.caller import INTERNAL
 from homeport.core.secrets import SecretsThere
 from homeport.errors import HomeportError, PeerUnavailable, PermanentError, TransientError
@@ -16,7 +16,7 @@ from homeport.vocabulary import NodeId, SiteName
 log = structlog.get_logger("homeport.central")
 
 
-async def welcome(central: CentralParts, site: SiteName, *, epoch: str, software_version: str) -> int:
+async def welcome(central: CentralCore, site: SiteName, *, epoch: str, software_version: str) -> int:
     """Joins a site and gives it its folder in Git. With Git gone it has joined all the same."""
     last = await central.intake.join(site, epoch=epoch, software_version=software_version)
     try:
@@ -30,7 +30,7 @@ async def welcome(central: CentralParts, site: SiteName, *, epoch: str, software
 class DirectLink:
     """`ports.CentralLink` for a site in the same process."""
 
-    def __init__(self, central: CentralParts) -> None:
+    def __init__(self, central: CentralCore) -> None:
         self._central = central
 
     async def join(self, site: SiteName, *, epoch: str, software_version: str) -> int:

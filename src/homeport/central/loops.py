@@ -6,7 +6,7 @@ import anyio
 import anyio.to_thread
 import structlog
 
-from homeport.central.parts import CentralParts
+from homeport.central.parts import CentralCore, CentralParts
 from homeport.core.model.caller import INTERNAL
 from homeport.core.model.event import NewEvent, Site
 from homeport.errors import PermanentError, TransientError
@@ -26,12 +26,9 @@ RENEW_SECONDS = 10.0
 
 
 async def run_loops(central: CentralParts) -> None:
-    settings, silence = central.settings, Silence(central)
+    settings = central.settings
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(follow, central)
-        tasks.start_soon(every, "silence", settings.sweep_seconds, silence.sweep)
-        tasks.start_soon(every, "markers", settings.sweep_seconds, lambda: mark_sites(central))
-        tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(central))
+        tasks.start_soon(run_core_loops, central)
         tasks.start_soon(every, "access", ACCESS_SECONDS, central.gate.sweep)
         period = min(RENEW_SECONDS, settings.svid_seconds / 10)
         tasks.start_soon(every, "own certificate", period, lambda: renew_own(central))
@@ -40,7 +37,17 @@ async def run_loops(central: CentralParts) -> None:
         tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: central.auditor.trim(settings.audit_days))
 
 
-async def follow(central: CentralParts) -> None:
+async def run_core_loops(central: CentralCore) -> None:
+    """What makes central central; a simulation runs these and no others."""
+    settings, silence = central.settings, Silence(central)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(follow, central)
+        tasks.start_soon(every, "silence", settings.sweep_seconds, silence.sweep)
+        tasks.start_soon(every, "markers", settings.sweep_seconds, lambda: mark_sites(central))
+        tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(central))
+
+
+async def follow(central: CentralCore) -> None:
     """Shows what is in Git, whoever pushed it, and tells sites. What cannot be followed is said in /readyz."""
     async for _ in central.git.watch():
         try:
@@ -62,7 +69,7 @@ async def follow(central: CentralParts) -> None:
 class Silence:
     """Says once of each site that it has fallen silent. Whether it is reachable is never stored, only derived."""
 
-    def __init__(self, central: CentralParts) -> None:
+    def __init__(self, central: CentralCore) -> None:
         self._central = central
         self._silent: set[SiteName] = set()
 
@@ -84,7 +91,7 @@ class Silence:
         return NewEvent(EventKind.SITE_PROBLEM, self._central.clock.now(), message, site=site.name)
 
 
-async def mark_sites(central: CentralParts) -> None:
+async def mark_sites(central: CentralCore) -> None:
     for site in sorted(central.unmarked):
         await mark_site(site, central.desk, INTERNAL)
         central.unmarked.discard(site)
@@ -94,5 +101,5 @@ async def renew_own(central: CentralParts) -> None:
     await anyio.to_thread.run_sync(central.identity.keep_up)
 
 
-async def trim(central: CentralParts) -> None:
+async def trim(central: CentralCore) -> None:
     await central.store.write(lambda tx: tx.trim_events(central.settings.events_max))

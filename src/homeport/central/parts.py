@@ -37,7 +37,9 @@ class Contact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CentralParts:
+class CentralCore:
+    """What central needs to do its work, whoever may ask it about that."""
+
     settings: CentralSettings
     clock: Clock
     ids: Ids
@@ -46,12 +48,7 @@ class CentralParts:
     index: Index
     calls: Calls
     intake: Intake
-    open_tree: OpenAppTree
     contact: Contact
-    auditor: Auditor
-    identity: CentralIdentity
-    registrar: Registrar
-    gate: Gate
     secrets: Secrets
     unmarked: set[SiteName] = field(default_factory=set)
     """Sites that joined while their marker could not be written; the sweep tries again."""
@@ -59,3 +56,14 @@ class CentralParts:
     @property
     def desk(self) -> Desk:
         return Desk(self.store, self.git, self.index, self.calls, self.ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CentralParts(CentralCore):
+    """The whole of it, with the catalog's sources and what guards its doors."""
+
+    open_tree: OpenAppTree
+    auditor: Auditor
+    identity: CentralIdentity
+    registrar: Registrar
+    gate: Gate

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Final
 
 import anyio
-import anyio.to_thread
 import structlog
+from anyio.to_thread import run_sync
 
 from homeport.errors import TransientError
 from homeport.fleet.conductor import Conductor
 from homeport.fleet.snapshot import FILE_SIZE_MAX, BrokenSource, read_snapshot, site_folder
-from homeport.ports import GitSource
+from homeport.ports import GitSource, InThread
 from homeport.vocabulary import Commit
 
 log = structlog.get_logger(__name__)
@@ -18,11 +18,17 @@ log = structlog.get_logger(__name__)
 RETRY_SECONDS: Final = 2.0
 
 
-async def follow(git: GitSource, conductor: Conductor, on_contact: Callable[[str | None], None]) -> None:
+async def follow(
+    git: GitSource,
+    conductor: Conductor,
+    on_contact: Callable[[str | None], None],
+    *,
+    in_thread: InThread = run_sync,
+) -> None:
     """Runs for as long as the role lives. `on_contact` hears None after each success, else what is wrong."""
     async for _ in git.watch():
         try:
-            await follow_once(git, conductor)
+            await follow_once(git, conductor, in_thread=in_thread)
             on_contact(None)
         except BrokenSource as error:
             on_contact(str(error))
@@ -34,7 +40,7 @@ async def follow(git: GitSource, conductor: Conductor, on_contact: Callable[[str
             git.nudge()
 
 
-async def follow_once(git: GitSource, conductor: Conductor) -> None:
+async def follow_once(git: GitSource, conductor: Conductor, *, in_thread: InThread = run_sync) -> None:
     """Fetches, checks that history only grew, and adopts the newest commit if it is another."""
     memory = conductor.memory
     commit = await git.fetch()
@@ -50,7 +56,7 @@ async def follow_once(git: GitSource, conductor: Conductor) -> None:
         )
     files = await git.files(commit, site_folder(memory.site), size_max=FILE_SIZE_MAX)
     known = {key: desired for key, desired in memory.files.items() if key in memory.wanted}
-    snapshot = await anyio.to_thread.run_sync(read_snapshot, memory.site, commit, files, known)
+    snapshot = await in_thread(read_snapshot, memory.site, commit, files, known)
     if commit == memory.applied and snapshot.kept == memory.kept:
         return
     _, author, _ = await git.log(Commit(commit))

@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 import anyio
-import anyio.to_thread
 import structlog
+from anyio.to_thread import run_sync
 
 from homeport.catalog.deployment import MARKER_NAME
 from homeport.core.model.deployment import Desired, digest_of_bytes
@@ -23,7 +23,7 @@ from homeport.core.model.report import FileProblem
 from homeport.errors import Conflict
 from homeport.fleet.adoption import problem_text, wanted_row
 from homeport.fleet.snapshot import FILE_SIZE_MAX, BrokenSource, Snapshot, read_snapshot, site_folder
-from homeport.ports import Clock, DeploymentFilter, GitSource, Reader, Store, Transaction, TreeFile
+from homeport.ports import Clock, DeploymentFilter, GitSource, InThread, Reader, Store, Transaction, TreeFile
 from homeport.vocabulary import SITE_NAME_PATTERN, Commit, DeploymentId, EventKind, SiteName
 
 INDEXED: Final = "indexed_commit"
@@ -55,10 +55,11 @@ class Folder:
 class Index:
     """One per central. Callers may overlap; commits are taken one after the other and only forwards."""
 
-    def __init__(self, store: Store, git: GitSource, clock: Clock) -> None:
+    def __init__(self, store: Store, git: GitSource, clock: Clock, *, in_thread: InThread = run_sync) -> None:
         self._store = store
         self._git = git
         self._clock = clock
+        self._in_thread = in_thread
         self._turn = anyio.Lock()
 
     async def catch_up(self) -> Commit | None:
@@ -110,7 +111,7 @@ class Index:
         async with self._store.read() as reader:
             wanted = await _wanted_by_site(reader, sites)
         revisions = {row.id: row.revision for rows in wanted.values() for row in rows if row.problem is None}
-        return await anyio.to_thread.run_sync(_read_folders, commit, by_site, revisions, known)
+        return await self._in_thread(_read_folders, commit, by_site, revisions, known)
 
 
 @dataclass(frozen=True, slots=True)

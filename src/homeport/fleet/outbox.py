@@ -1,5 +1,6 @@
 """Forwards a site's reports to central: in order, each once, and never lost while central is gone."""
 
+import random
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, Protocol
@@ -45,9 +46,10 @@ async def forward(
     epoch: str,
     software_version: str,
     heartbeat_seconds: float,
+    chance: random.Random | None = None,
 ) -> None:
     """Runs for as long as the role lives. What cannot be sent waits in the outbox, whose size is a metric."""
-    backoff = Backoff()
+    backoff = Backoff(chance=chance or random.Random())
     joined = False
     while True:
         try:

@@ -2,6 +2,7 @@
 opened only for an order. So they are there while central is gone, and after a restart.
 """
 
+import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -30,11 +31,14 @@ class Keeper(Protocol):
 
 
 class SiteSecrets:
-    def __init__(self, site: SiteName, store: Store, vault: Vault, clock: Clock) -> None:
+    def __init__(
+        self, site: SiteName, store: Store, vault: Vault, clock: Clock, *, chance: random.Random | None = None
+    ) -> None:
         self._site = site
         self._store = store
         self._vault = vault
         self._clock = clock
+        self._chance = chance or random.Random()
         self._asked = anyio.Event()
         self._fetching = anyio.Lock()
 
@@ -50,7 +54,7 @@ class SiteSecrets:
 
     async def keep(self, central: CentralLink, keeper: Keeper) -> None:
         """Runs for as long as the role lives."""
-        backoff = Backoff()
+        backoff = Backoff(chance=self._chance)
         while True:
             self._asked = anyio.Event()
             try:

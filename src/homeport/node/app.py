@@ -1,12 +1,15 @@
 """A node, put together: the only module of the role that knows both the use-cases and the adapters."""
 
 import logging
+import random
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
+import anyio.to_thread
 from prometheus_client import CollectorRegistry
 
 import homeport
@@ -18,8 +21,9 @@ from homeport.adapters.runtime.detect import open_runtime
 from homeport.adapters.system import SystemClock
 from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.errors import PeerUnavailable
+from homeport.node import capabilities
 from homeport.node.connection import Connection
-from homeport.node.engine import Engine
+from homeport.node.engine import Discover, Engine
 from homeport.node.executor import Executor
 from homeport.node.http import Pages, serve_http
 from homeport.node.identity import NodeIdentity, open_identity
@@ -31,12 +35,22 @@ from homeport.node.news import Outlet
 from homeport.node.settings import NodeSettings, resolve_node_id, split_address
 from homeport.node.status import Status
 from homeport.node.work import Work
-from homeport.ports import Clock, Runtime, SiteLink
+from homeport.ports import Clock, InThread, Runtime, SiteLink
 from homeport.vocabulary import NodeId
 
 log = logging.getLogger("homeport.node")
 
 STOP_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a node takes from its machine; a simulation gives it another."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    chance: random.Random = field(default_factory=random.Random)
+    in_thread: InThread = anyio.to_thread.run_sync
+    discover: Discover = capabilities.discover
 
 
 async def run_node(
@@ -46,7 +60,7 @@ async def run_node(
     *,
     identity: NodeIdentity | None = None,
     on_ready: Callable[[], None] | None = None,
-    clock: Clock | None = None,
+    surroundings: Surroundings | None = None,
     registry: CollectorRegistry | None = None,
 ) -> None:
     """Runs until cancelled. Workloads keep running after it: a node is their keeper, not their parent.
@@ -54,12 +68,13 @@ async def run_node(
     `on_ready` is called when orders are taken and the pages served; the site may not be reached yet. With a
     `registry` the node's metrics join those of the process (`homeport up`, where another role serves them).
     """
-    clock = clock or SystemClock()
+    surroundings = surroundings or Surroundings()
     registry = registry or CollectorRegistry()
     settings.data.mkdir(parents=True, exist_ok=True)
     status = Status(resolve_node_id(settings), homeport.__version__, runtime.name)
     async with AsyncExitStack() as stack:
-        journal = Journal(settings.data / "journal.sqlite3", open_vault(settings.data / KEY_FILE))
+        vault = open_vault(settings.data / KEY_FILE)
+        journal = Journal(settings.data / "journal.sqlite3", vault, in_thread=surroundings.in_thread)
         stack.callback(journal.close)
         metrics = NodeMetrics(registry)
         levels = metrics.watch(journal, status)
@@ -75,7 +90,7 @@ async def run_node(
             journal=journal,
             status=status,
             metrics=metrics,
-            clock=clock,
+            surroundings=surroundings,
         )
         async with anyio.create_task_group() as tasks:
             await loops.start(tasks)
@@ -152,11 +167,12 @@ def _wire(
     journal: Journal,
     status: Status,
     metrics: NodeMetrics,
-    clock: Clock,
+    surroundings: Surroundings,
 ) -> Loops:
+    clock = surroundings.clock
     outlet = Outlet(clock, metrics)
-    engine = Engine(settings, runtime, status)
-    work = Work(settings, runtime, outlet, clock)
+    engine = Engine(settings, runtime, status, discover=surroundings.discover)
+    work = Work(settings, runtime, outlet, clock, in_thread=surroundings.in_thread)
     executor = Executor(runtime=runtime, journal=journal, work=work, outlet=outlet, metrics=metrics, clock=clock)
     keeper = Keeper(runtime=runtime, journal=journal, work=work, executor=executor, metrics=metrics, clock=clock)
     connection = Connection(
@@ -169,5 +185,6 @@ def _wire(
         metrics=metrics,
         clock=clock,
         describe=engine.describe,
+        chance=surroundings.chance,
     )
     return Loops(settings, engine, executor, keeper, connection)

@@ -49,6 +49,7 @@ class Connection:
         metrics: NodeMetrics,
         clock: Clock,
         describe: Callable[[], NodeInfo],
+        chance: random.Random | None = None,
     ) -> None:
         self._settings = settings
         self._link = link
@@ -59,7 +60,7 @@ class Connection:
         self._metrics = metrics
         self._clock = clock
         self._describe = describe
-        self._random = random.Random()
+        self._chance = chance or random.Random()
         self._attempts = 0
         self._is_dismissed = False
         self._scope: anyio.CancelScope | None = None
@@ -192,4 +193,4 @@ class Connection:
         first, last = self._settings.reconnect_first_seconds, self._settings.reconnect_max_seconds
         pause = min(first * 2.0 ** min(self._attempts, 30), last)
         self._attempts += 1
-        return pause * self._random.uniform(0.5, 1.0)
+        return pause * self._chance.uniform(0.5, 1.0)

@@ -2,24 +2,43 @@
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
 
 import anyio
 
-from homeport.core.model.node import NodeInfo
+from homeport.core.model.node import Capabilities, NodeInfo
 from homeport.errors import EngineUnavailable
 from homeport.node import capabilities
 from homeport.node.settings import NodeSettings
 from homeport.node.status import Status
 from homeport.ports import Runtime
+from homeport.vocabulary import ProfileType
 
 log = logging.getLogger("homeport.node")
 
 
+class Discover(Protocol):
+    """What the machine can do, with this engine on it."""
+
+    def __call__(
+        self, data: Path, *, engine: str, engine_version: str, profile_types: tuple[ProfileType, ...]
+    ) -> Capabilities: ...
+
+
 class Engine:
-    def __init__(self, settings: NodeSettings, runtime: Runtime, status: Status) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        runtime: Runtime,
+        status: Status,
+        *,
+        discover: Discover = capabilities.discover,
+    ) -> None:
         self._settings = settings
         self._runtime = runtime
         self._status = status
+        self._discover = discover
         self._opened = anyio.Event()
 
     @property
@@ -52,7 +71,7 @@ class Engine:
         return NodeInfo(
             id=self._status.node_id,
             hostname=self._settings.hostname,
-            capabilities=capabilities.discover(
+            capabilities=self._discover(
                 self._settings.data,
                 engine=self._runtime.name if self.is_open else "",
                 engine_version=self._status.engine_version,

@@ -18,7 +18,7 @@ from homeport.core.model.order import Order, Result
 from homeport.core.node.entry import Entry, accepted, ended
 from homeport.errors import WorkFailed
 from homeport.node import rows
-from homeport.ports import Vault
+from homeport.ports import InThread, Vault
 from homeport.vocabulary import DeploymentId
 
 
@@ -34,10 +34,11 @@ Write = Callable[[sqlite3.Connection, Pages], None]
 
 
 class Journal:
-    def __init__(self, path: Path, vault: Vault | None = None) -> None:
+    def __init__(self, path: Path, vault: Vault | None = None, *, in_thread: InThread = run_sync) -> None:
         """Without a vault an order that carries secrets is refused."""
         self._path = path
         self._vault = vault
+        self._in_thread = in_thread
         self._connection = rows.connect(path)
         self._pages = Pages(rows.load_entries(self._connection, vault), rows.load_outbox(self._connection))
         self._waiting: list[_Waiting] = []
@@ -123,7 +124,7 @@ class Journal:
             try:
                 while self._waiting:
                     batch, self._waiting = self._waiting, []
-                    await run_sync(self._commit, batch)
+                    await self._in_thread(self._commit, batch)
                     for each in batch:
                         each.done.set()
             finally:

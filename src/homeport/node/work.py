@@ -21,7 +21,7 @@ from homeport.errors import WorkFailed
 from homeport.node import checking
 from homeport.node.news import Outlet
 from homeport.node.settings import NodeSettings
-from homeport.ports import Clock, OnProgress, Runtime, Workload
+from homeport.ports import Clock, InThread, OnProgress, Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId, Generation, Step
 
 SAFE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
@@ -36,11 +36,20 @@ class Trail:
 
 
 class Work:
-    def __init__(self, settings: NodeSettings, runtime: Runtime, outlet: Outlet, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: NodeSettings,
+        runtime: Runtime,
+        outlet: Outlet,
+        clock: Clock,
+        *,
+        in_thread: InThread = run_sync,
+    ) -> None:
         self._settings = settings
         self._runtime = runtime
         self._outlet = outlet
         self._clock = clock
+        self._in_thread = in_thread
         self._slots = anyio.Semaphore(settings.parallel)
 
     async def apply(self, order: Order, release: Release, leftovers: Iterable[str], trail: Trail) -> None:
@@ -63,7 +72,7 @@ class Work:
         present = {seen.component for seen in await self._runtime.observe(order.deployment_id)}
         for name in sorted(present | set(components)):
             await self._remove(order, name)
-        await _discard(self._folder(order.deployment_id))
+        await self._discard(self._folder(order.deployment_id))
 
     async def restore(
         self, generation: Generation, deployment_id: DeploymentId, spec: ComponentSpec, why: str
@@ -175,7 +184,7 @@ class Work:
         except WorkFailed as error:
             raise WorkFailed(Code.REMOVE_FAILED, str(error), source=name) from error
         if SAFE_NAME.match(name):
-            await _discard(self._folder(order.deployment_id, name))
+            await self._discard(self._folder(order.deployment_id, name))
         self.tell(order.generation, order.deployment_id, Step.REMOVED, name, f"removed {name}")
 
     def _teller(self, generation: Generation, workload: Workload) -> OnProgress:
@@ -192,6 +201,9 @@ class Work:
 
         return on_progress
 
+    async def _discard(self, folder: Path) -> None:
+        await self._in_thread(lambda: shutil.rmtree(folder, ignore_errors=True))
+
     def _folder(self, *names: str) -> Path:
         """Names come from files that people write: one that is not a plain name must not lead elsewhere."""
         for name in names:
@@ -207,10 +219,6 @@ def _refuse_lacking(spec: ComponentSpec) -> None:
     if names:
         message = f"The secret {names[0]}, which {spec.name} needs, did not come with the order."
         raise WorkFailed(Code.SECRET_MISSING, message, source=spec.name)
-
-
-async def _discard(folder: Path) -> None:
-    await run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @contextmanager

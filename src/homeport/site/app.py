@@ -19,14 +19,8 @@ from homeport.core.addresses import is_loopback
 from homeport.core.model.identity import Peer
 from homeport.errors import Refused
 from homeport.fleet.audit import open_auditor
-from homeport.fleet.conductor import Conductor
-from homeport.fleet.doorkeeper import Doorkeeper
 from homeport.fleet.identity import Policy
-from homeport.fleet.memory import recall
-from homeport.fleet.outbox import epoch_of
 from homeport.fleet.overview import Watchfulness
-from homeport.fleet.sessions import Sessions
-from homeport.fleet.site_secrets import SiteSecrets
 from homeport.fleet.tokens import Tokens
 from homeport.ports import CentralLink
 from homeport.serving.authentication import Gate
@@ -45,9 +39,8 @@ from homeport.site.contact import Contact
 from homeport.site.identity import SiteIdentity, open_identity
 from homeport.site.loops import run_loops
 from homeport.site.parts import SiteParts
-from homeport.site.reception import Reception
 from homeport.site.settings import SiteSettings
-from homeport.wire.reports import encode
+from homeport.site.wiring import wire
 
 
 @asynccontextmanager
@@ -126,42 +119,27 @@ async def _parts(
     )
     if central is None and settings.central_url is not None:
         central = await stack.enter_async_context(_central_link(settings.central_url, identity))
-    async with store.read() as reader:
-        memory = await recall(reader, settings.name, clock.now(), clock.monotonic())
-    sessions = Sessions(settings.name, heartbeat_seconds=settings.heartbeat_seconds)
-    vault = await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE)
-    secrets = SiteSecrets(settings.name, store, vault, clock)
-    # One that this key does not open is missing, and said to be.
-    memory.secrets = {name: each.version for name, each in (await secrets.reveal(memory.secrets)).items()}
-    conductor = Conductor(
-        memory,
-        store,
-        clock,
-        encode=encode,
-        send=sessions.send_order,
-        stale_seconds=settings.stale_seconds,
-        lost_seconds=settings.lost_seconds,
-        reveal=secrets.reveal,
-    )
-    if central is not None:
-        conductor.seek = partial(secrets.seek, central, conductor)
-    auditor = await stack.enter_async_context(open_auditor(store, clock))
     policy = Policy()
     await policy.load(store)
+    wired = await wire(
+        settings,
+        store=store,
+        clock=clock,
+        ids=RandomIds(),
+        vault=await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE),
+        central=central,
+        refusal=partial(_refusal, identity, policy),
+    )
+    auditor = await stack.enter_async_context(open_auditor(store, clock))
     return SiteParts(
         settings=settings,
         clock=clock,
         store=store,
         git=git,
-        conductor=conductor,
-        sessions=sessions,
-        secrets=secrets,
-        reception=Reception(
-            conductor,
-            sessions,
-            heartbeat_seconds=settings.heartbeat_seconds,
-            door=Doorkeeper(settings.name, clock, refusal=partial(_refusal, identity, policy)),
-        ),
+        conductor=wired.conductor,
+        sessions=wired.sessions,
+        secrets=wired.secrets,
+        reception=wired.reception,
         contact=Contact(),
         auditor=auditor,
         identity=identity,
@@ -169,7 +147,7 @@ async def _parts(
         policy=policy,
         gate=Gate(Tokens(store, clock), store, clock, open_loopback=settings.open_loopback),
         central=central,
-        epoch=await epoch_of(store, RandomIds()),
+        epoch=wired.epoch,
     )
 
 

@@ -15,7 +15,7 @@ from homeport.fleet.outbox import forward
 from homeport.fleet.rounds import every
 from homeport.ports import CentralLink, ExpectNode, FromCentral, Moved, RemoveNode, SecretsChanged, Store
 from homeport.site.identity import SiteIdentity
-from homeport.site.parts import SiteParts
+from homeport.site.parts import SiteCore, SiteParts
 
 log = structlog.get_logger(__name__)
 
@@ -26,17 +26,23 @@ ACCESS_SECONDS = 1.0
 
 
 async def run_loops(site: SiteParts) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run_core_loops, site)
+        tasks.start_soon(every, "access", ACCESS_SECONDS, site.gate.sweep)
+        tasks.start_soon(every, "audit", AUDIT_SECONDS, site.auditor.settle)
+        tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: site.auditor.trim(site.settings.audit_days))
+        if site.identity is not None:
+            tasks.start_soon(keep_identity, site, site.identity)
+
+
+async def run_core_loops(site: SiteCore) -> None:
+    """What makes a site a site; a simulation runs these and no others."""
     settings, conductor = site.settings, site.conductor
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(follow, site.git, conductor, site.contact.of_git)
+        tasks.start_soon(partial(follow, site.git, conductor, site.contact.of_git, in_thread=site.in_thread))
         tasks.start_soon(site.sessions.digest_news, conductor.take)
         tasks.start_soon(every, "sweep", settings.sweep_seconds, conductor.sweep)
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(site.store, settings.events_max))
-        tasks.start_soon(every, "access", ACCESS_SECONDS, site.gate.sweep)
-        tasks.start_soon(every, "audit", AUDIT_SECONDS, site.auditor.settle)
-        tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: site.auditor.trim(settings.audit_days))
-        if site.identity is not None:
-            tasks.start_soon(keep_identity, site, site.identity)
         if site.central is not None:
             tasks.start_soon(_forward, site, site.central)
             tasks.start_soon(_listen, site, site.central)
@@ -72,7 +78,7 @@ async def keep_identity(site: SiteParts, identity: SiteIdentity) -> None:
         )
 
 
-async def _forward(site: SiteParts, central: CentralLink) -> None:
+async def _forward(site: SiteCore, central: CentralLink) -> None:
     await forward(
         site.store,
         central,
@@ -81,12 +87,13 @@ async def _forward(site: SiteParts, central: CentralLink) -> None:
         epoch=site.epoch,
         software_version=__version__,
         heartbeat_seconds=site.settings.report_seconds,
+        chance=site.chance,
     )
 
 
-async def _listen(site: SiteParts, central: CentralLink) -> None:
+async def _listen(site: SiteCore, central: CentralLink) -> None:
     """Central says at once when the repository has moved; without it the poll does, later."""
-    backoff = Backoff()
+    backoff = Backoff(chance=site.chance)
     while True:
         try:
             is_first = True
@@ -101,7 +108,7 @@ async def _listen(site: SiteParts, central: CentralLink) -> None:
         await anyio.sleep(backoff.next_seconds())
 
 
-async def _answer(site: SiteParts, call: FromCentral) -> None:
+async def _answer(site: SiteCore, call: FromCentral) -> None:
     match call:
         case Moved():
             site.git.nudge()
@@ -114,7 +121,7 @@ async def _answer(site: SiteParts, call: FromCentral) -> None:
                 await site.reception.unregister(call.node_id)
 
 
-async def _expect(site: SiteParts, call: ExpectNode) -> None:
+async def _expect(site: SiteCore, call: ExpectNode) -> None:
     if site.registrar is None:
         return
     try:

@@ -1,6 +1,9 @@
 """The parts of a running site, put together by `app.py` and used by its loops and routes."""
 
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, field
+
+from anyio.to_thread import run_sync
 
 from homeport.fleet.audit import Auditor
 from homeport.fleet.conductor import Conductor
@@ -8,7 +11,7 @@ from homeport.fleet.enrolment import Registrar
 from homeport.fleet.identity import Policy
 from homeport.fleet.sessions import Sessions
 from homeport.fleet.site_secrets import SiteSecrets
-from homeport.ports import CentralLink, Clock, GitSource, Store
+from homeport.ports import CentralLink, Clock, GitSource, InThread, Store
 from homeport.serving.authentication import Gate
 from homeport.site.contact import Contact
 from homeport.site.identity import SiteIdentity
@@ -17,7 +20,9 @@ from homeport.site.settings import SiteSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiteParts:
+class SiteCore:
+    """What a site needs to do its work, whoever may ask it about that."""
+
     settings: SiteSettings
     clock: Clock
     store: Store
@@ -27,13 +32,21 @@ class SiteParts:
     reception: Reception
     """Where nodes arrive, those of the same process included."""
     contact: Contact
-    auditor: Auditor
-    gate: Gate
     central: CentralLink | None
     epoch: str
     secrets: SiteSecrets
-    identity: SiteIdentity | None
-    """None while everything stays on this machine."""
     registrar: Registrar | None
     """Who may join as a node; there where there is an identity."""
+    chance: random.Random = field(default_factory=random.Random)
+    in_thread: InThread = run_sync
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteParts(SiteCore):
+    """The whole of it, with what guards its doors."""
+
+    auditor: Auditor
+    gate: Gate
+    identity: SiteIdentity | None
+    """None while everything stays on this machine."""
     policy: Policy
