@@ -83,6 +83,14 @@ class ProfileType(StrEnum):
     CUSTOM = "custom"
 
 
+class PlacementMode(StrEnum):
+    """How many of the nodes that suit a deployment get an instance."""
+
+    EACH = "each"
+    ONE = "one"
+    COUNT = "count"
+
+
 class OrderKind(StrEnum):
     APPLY = "apply"
     REMOVE = "remove"
@@ -100,7 +108,11 @@ class Step(StrEnum):
     HEALTHY = "healthy"
     STOPPING = "stopping"
     REMOVED = "removed"
+    DRIFTED = "drifted"
+    """Something no longer runs as it was left: the node has seen it and is about to repair it."""
     RESTORED = "restored"
+    WAITING = "waiting"
+    """Nothing happens until the next attempt; said by the site."""
 
 
 class EventKind(StrEnum):
@@ -114,6 +126,11 @@ class EventKind(StrEnum):
     DEPLOYMENT_STATE = "deployment.state"
     DEPLOYMENT_PROGRESS = "deployment.progress"
     DEPLOYMENT_REFUSED = "deployment.refused"
+    DEPLOYMENT_PINNED = "deployment.pinned"
+    DRIFT_FOUND = "drift.found"
+    DRIFT_REPAIRED = "drift.repaired"
+    HOLD_SET = "hold.set"
+    HOLD_LIFTED = "hold.lifted"
     INSTANCE_STATE = "instance.state"
     INSTANCE_STALE = "instance.stale"
     SITE_JOINED = "site.joined"
@@ -122,6 +139,8 @@ class EventKind(StrEnum):
     NODE_JOINED = "node.joined"
     NODE_LIVENESS = "node.liveness"
     NODE_LEFT = "node.left"
+    NODE_DRAINED = "node.drained"
+    ROLLOUT_STATE = "rollout.state"
 
 
 class Code(StrEnum):

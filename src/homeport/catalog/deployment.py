@@ -6,19 +6,29 @@ pushed by hand or by another fleet manager, is as good.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from homeport.catalog.deployment_checks import OURS, check_deployment
+from homeport.catalog.deployment_checks import check_deployment
 from homeport.catalog.description import extensions_of
 from homeport.catalog.documents import Quoted, dump, load
+from homeport.catalog.extension import OURS, read_placement, read_policy, render_placement, render_policy
 from homeport.catalog.references import ENVIRONMENT_NAME
 from homeport.core.model.app import App, Component, Parameter, Profile, Value
-from homeport.core.model.deployment import ComponentSpec, Desired, Placement, Release, digest_of_bytes
+from homeport.core.model.deployment import (
+    ON_EACH_NODE,
+    USUAL_POLICY,
+    ComponentSpec,
+    Desired,
+    Placement,
+    Policy,
+    Release,
+    digest_of_bytes,
+)
 from homeport.core.parameters import as_value
 from homeport.errors import InvalidInput, TooLarge
-from homeport.vocabulary import DeploymentId, Digest, NodeId, ProfileType, RolloutId, SiteName
+from homeport.vocabulary import DeploymentId, Digest, ProfileType, RolloutId, SiteName
 
 NAMESPACE: Final = "homeport"
 TIMEOUT_SECONDS: Final = 300.0
@@ -44,14 +54,24 @@ def render_deployment(
     app_name: str,
     profile: Profile,
     values: Mapping[str, Value],
-    nodes: Sequence[NodeId] = (),
+    placement: Placement = ON_EACH_NODE,
+    policy: Policy = USUAL_POLICY,
     rollout_id: RolloutId | None = None,
     remove_images: bool = False,
     namespace: str = NAMESPACE,
 ) -> bytes:
     """`values` are those that `check_values` returned: complete, and judged by the app's rules."""
-    template = Template(app, app_name, profile, values, rollout_id, remove_images=remove_images, namespace=namespace)
-    return template.render(deployment_id=deployment_id, site=site, name=name, nodes=nodes)
+    template = Template(
+        app,
+        app_name,
+        profile,
+        values,
+        rollout_id,
+        policy=policy,
+        remove_images=remove_images,
+        namespace=namespace,
+    )
+    return template.render(deployment_id=deployment_id, site=site, name=name, placement=placement)
 
 
 class Template:
@@ -65,6 +85,7 @@ class Template:
         values: Mapping[str, Value],
         rollout_id: RolloutId | None = None,
         *,
+        policy: Policy = USUAL_POLICY,
         remove_images: bool = False,
         namespace: str = NAMESPACE,
     ) -> None:
@@ -74,6 +95,8 @@ class Template:
         }
         if rollout_id:
             ours["rollout"] = rollout_id
+        if rules := render_policy(policy):
+            ours["policy"] = rules
         if remove_images:
             ours["removal"] = {"images": True}
         spec = {
@@ -86,14 +109,14 @@ class Template:
         self._spec = dump({"spec": spec})
 
     def render(
-        self, *, deployment_id: DeploymentId, site: SiteName, name: str, nodes: Sequence[NodeId] = ()
+        self, *, deployment_id: DeploymentId, site: SiteName, name: str, placement: Placement = ON_EACH_NODE
     ) -> bytes:
         metadata = {"name": name, "namespace": self._namespace, "deviceId": str(site)}
         content = dump({"id": str(deployment_id), "metadata": metadata}) + self._spec
-        if nodes:
+        if where := render_placement(placement):
             # Our extension ends the file, so that which nodes are meant can be added to it as text.
-            placement = dump({"placement": {"nodes": [str(node) for node in nodes]}})
-            content += b"".join(b"    " + line for line in placement.splitlines(keepends=True))
+            lines = dump({"placement": where}).splitlines(keepends=True)
+            content += b"".join(b"    " + line for line in lines)
         return content
 
 
@@ -163,7 +186,8 @@ def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Diges
         release=Release(DeploymentId(data["id"]), metadata["name"], revision, version, components),
         parameters={name: as_value(each["value"]) for name, each in parameters.items()},
         device_constraints=profile.get("deviceConstraints"),
-        placement=Placement(tuple(NodeId(each) for each in (ours.get("placement") or {}).get("nodes", ()))),
+        placement=read_placement(ours),
+        policy=read_policy(ours),
         rollout_id=RolloutId(ours["rollout"]) if ours.get("rollout") else None,
         revision=revision,
         path=path,

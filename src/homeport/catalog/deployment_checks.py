@@ -4,14 +4,14 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from homeport.catalog.documents import Document
+from homeport.catalog.extension import check_extension
 from homeport.catalog.references import ENVIRONMENT_NAME
 from homeport.catalog.structure import check_structure
-from homeport.core.parameters import listing, matches, show, suggest
+from homeport.core.parameters import listing, show, suggest
 from homeport.errors import Problem
-from homeport.vocabulary import NODE_ID_PATTERN, ProfileType, SiteName
+from homeport.vocabulary import ProfileType, SiteName
 
 SCHEMA: Final = "application-deployment"
-OURS: Final = "x-homeport-extensions"
 
 
 def check_deployment(document: Document, site: SiteName) -> list[Problem]:
@@ -19,7 +19,7 @@ def check_deployment(document: Document, site: SiteName) -> list[Problem]:
     return (
         _check_envelope(document)
         or check_structure(document, SCHEMA)
-        or [*_check_identity(document, site), *_check_targets(document), *_check_ours(document)]
+        or [*_check_identity(document, site), *_check_targets(document), *check_extension(document)]
     )
 
 
@@ -83,25 +83,3 @@ def _check_targets(document: Document) -> list[Problem]:
 
 def _is_nested(value: Any) -> bool:
     return isinstance(value, list) and any(isinstance(item, list | dict) or item is None for item in value)
-
-
-def _check_ours(document: Document) -> list[Problem]:
-    """The extension is ours, so a mistake in it is one, whereas foreign ones are none of our business."""
-    ours = document.data["spec"].get(OURS) or {}
-    app, placement = ours.get("app", {}), ours.get("placement", {})
-    found: list[tuple[tuple[str, ...], str]] = []
-    for key, value in (("app", app), ("placement", placement), ("removal", ours.get("removal", {}))):
-        if not isinstance(value, dict):
-            found.append(((key,), "must be a mapping (name: value)."))
-    texts: dict[tuple[str, ...], Any] = {("profile",): ours.get("profile"), ("rollout",): ours.get("rollout")}
-    if isinstance(app, dict):
-        texts |= {("app", key): app.get(key) for key in ("category", "name", "version")}
-    found += [
-        (keys, f"must be text, not {value}: put it in quotes.")
-        for keys, value in texts.items()
-        if value is not None and not isinstance(value, str)
-    ]
-    nodes = placement.get("nodes", []) if isinstance(placement, dict) else []
-    if not isinstance(nodes, list) or not all(isinstance(n, str) and matches(NODE_ID_PATTERN, n) for n in nodes):
-        found.append((("placement", "nodes"), "must be a list of node names."))
-    return [document.problem(("spec", OURS, *keys), message) for keys, message in found]

@@ -10,7 +10,7 @@ from typing import Final
 from homeport.catalog.deployment import deployment_path, parse_deployment, render_deployment
 from homeport.catalog.description import app_of
 from homeport.core.model.app import App, Profile, Value
-from homeport.core.model.deployment import Desired, Placement, digest_of_bytes
+from homeport.core.model.deployment import ON_EACH_NODE, USUAL_POLICY, Desired, Placement, Policy, digest_of_bytes
 from homeport.core.model.event import Deployment
 from homeport.core.parameters import as_value, check_immutable, check_values
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem
@@ -41,6 +41,9 @@ class DeployRequest:
     profile: str | None = None
     name: str | None = None
     parameters: Mapping[str, Value] = field(default_factory=dict)
+    placement: Placement = ON_EACH_NODE
+    """For every target; a target's own `nodes` take the place of these."""
+    policy: Policy = USUAL_POLICY
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Resolved:
     values: Mapping[str, Value]
     name: str
     targets: tuple[Target, ...]
+    placement: Placement = ON_EACH_NODE
+    policy: Policy = USUAL_POLICY
 
     def render(self, target: Target, deployment_id: DeploymentId, rollout_id: RolloutId | None) -> bytes:
         return render_deployment(
@@ -64,9 +69,13 @@ class Resolved:
             app_name=self.record.app_name,
             profile=self.profile,
             values=self.values,
-            nodes=target.nodes,
+            placement=self._placement(target),
+            policy=self.policy,
             rollout_id=rollout_id,
         )
+
+    def _placement(self, target: Target) -> Placement:
+        return replace(self.placement, nodes=target.nodes or self.placement.nodes)
 
     def writer(self) -> "Writer":
         return Writer(self)
@@ -84,7 +93,7 @@ class Resolved:
             path=path,
             revision=revision,
             release=replace(like.release, deployment_id=deployment_id, revision=revision),
-            placement=Placement(target.nodes),
+            placement=self._placement(target),
         )
 
 
@@ -122,7 +131,7 @@ async def resolve(reader: Reader, request: DeployRequest) -> Resolved:
     await _check_sites(reader, request.targets)
     await check_secrets(reader, values, [target.site for target in request.targets])
     name = request.name or default_name(record.app_name)
-    return Resolved(record, app, profile, values, name, request.targets)
+    return Resolved(record, app, profile, values, name, request.targets, request.placement, request.policy)
 
 
 async def present_by_site(reader: Reader, resolved: Resolved) -> dict[SiteName, Deployment]:

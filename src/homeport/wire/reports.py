@@ -153,6 +153,7 @@ def _node(node: Node) -> dict[str, Any]:
         "liveness": node.liveness.value,
         "last_seen": node.last_seen.isoformat(),
         "registered_at": node.registered_at.isoformat(),
+        "drain": node.drain,
         "capabilities": {
             "cpu_cores": capabilities.cpu_cores,
             "memory_bytes": capabilities.memory_bytes,
@@ -201,6 +202,7 @@ def _read_node(body: Json) -> Node:
         liveness=Liveness(body["liveness"]),
         last_seen=_time(body["last_seen"]),
         registered_at=_time(body["registered_at"]),
+        drain=None if body.get("drain") is None else _text(body["drain"]),
     )
 
 

@@ -20,10 +20,11 @@ from homeport.catalog.deployment import (
 )
 from homeport.catalog.description import parse_description
 from homeport.core.model.app import App, Component, Parameter, Profile, Target, Value
-from homeport.core.model.deployment import Desired, digest_of_bytes
+from homeport.core.model.deployment import Desired, Placement, Policy, digest_of_bytes
 from homeport.core.parameters import check_values
+from homeport.core.selectors import parse_selector
 from homeport.errors import InvalidInput
-from homeport.vocabulary import DeploymentId, NodeId, ProfileType, RolloutId, SiteName
+from homeport.vocabulary import DeploymentId, NodeId, PlacementMode, ProfileType, RolloutId, SiteName
 from tests.support.vectors import MARGO, as_yaml, load_json, load_yaml, patched
 
 BASE = load_yaml("deployment.yaml")
@@ -143,6 +144,31 @@ def test_timeouts_are_seconds(case: dict[str, Any]) -> None:
             "spec.x-homeport-extensions.placement.nodes",
             "must be a list of node names.",
         ),
+        *(
+            ("/spec/x-homeport-extensions", {part: {key: value}}, f"spec.x-homeport-extensions.{part}.{key}", message)
+            for part, key, value, message in [
+                ("placement", "mode", "some", 'must be one of "each", "one" and "count", not some.'),
+                ("placement", "mode", "count", "is count, so `count` must say how many nodes."),
+                ("placement", "count", 0, "must be a whole number of at least 1, not 0."),
+                ("placement", "selector", 7, "must be text, such as gpu,zone=a."),
+                (
+                    "placement",
+                    "selector",
+                    "a b",
+                    '"a b" cannot be read. Write key=value, key!=value, key, !key or key in (a,b).',
+                ),
+                ("policy", "retries", -1, "must be a whole number from 0 to 100, not -1."),
+                ("policy", "rollback", "no", "must be true or false, not no."),
+                ("policy", "deadline", 30, "must be a length of time such as 30s, 5m or 1h, not 30."),
+                (
+                    "policy",
+                    "retry",
+                    1,
+                    'is not known here; there are "retries", "backoff", "rollback" and "deadline". '
+                    'Did you mean "retries"?',
+                ),
+            ]
+        ),
         (
             "/spec/x-homeport-extensions",
             {"app": "hello"},
@@ -184,13 +210,16 @@ def test_a_description_in_the_place_of_a_deployment_gets_one_sentence() -> None:
 
 
 def test_a_rendered_file_is_what_margo_wants() -> None:
-    content = render(nodes=[NodeId("a"), NodeId("b")], rollout_id=RolloutId("r-1"), remove_images=True)
+    content = render(placement=Placement((NodeId("a"), NodeId("b"))), rollout_id=RolloutId("r-1"), remove_images=True)
     assert content.decode() == EXPECTED
-    assert render(nodes=[NodeId("a"), NodeId("b")], rollout_id=RolloutId("r-1"), remove_images=True) == content
+    assert (
+        render(placement=Placement((NodeId("a"), NodeId("b"))), rollout_id=RolloutId("r-1"), remove_images=True)
+        == content
+    )
 
 
 def test_a_rendered_file_is_read_back_by_its_site() -> None:
-    content = render(nodes=[NodeId("a")], rollout_id=RolloutId("r-1"))
+    content = render(placement=Placement((NodeId("a"),)), rollout_id=RolloutId("r-1"))
     desired = parse_deployment(content, PATH, SITE)
     assert (desired.app_name, desired.app_category, desired.app_version) == ("kiln-monitor", "ceramics", "1.2.1")
     assert (desired.profile_id, desired.rollout_id, desired.placement.nodes) == ("kiln-compose", "r-1", ("a",))
@@ -218,7 +247,7 @@ def test_the_rollout_alone_is_no_difference_in_what_is_asked_for() -> None:
     other = parse_deployment(render(rollout_id=RolloutId("r-2")), PATH, SITE)
     assert one.revision != other.revision
     assert asks_the_same(one, other)
-    assert not asks_the_same(one, parse_deployment(render(nodes=[NodeId("a")]), PATH, SITE))
+    assert not asks_the_same(one, parse_deployment(render(placement=Placement((NodeId("a"),))), PATH, SITE))
 
 
 def test_the_marker_names_its_site() -> None:
@@ -232,7 +261,7 @@ def test_the_marker_names_its_site() -> None:
 def test_a_site_may_have_a_name_that_yaml_reads_as_something_else(name: str) -> None:
     assert is_marker(render_marker(SiteName(name)), SiteName(name))
     assert is_marker(f"site: {name}\n".encode(), SiteName(name))
-    content = render(site=SiteName(name), nodes=[NodeId(name)], name=name)
+    content = render(site=SiteName(name), placement=Placement((NodeId(name),)), name=name)
     desired = parse_deployment(content, deployment_path(SiteName(name), ID), SiteName(name))
     assert (desired.name, desired.placement.nodes) == (name, (name,))
 
@@ -279,7 +308,14 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
         "values": {parameter.name: draw(VALUES) for parameter in parameters},
         "name": draw(NAMES),
         "app_name": draw(NAMES),
-        "nodes": tuple(NodeId(node) for node in draw(st.lists(NAMES, max_size=2))),
+        "placement": Placement(
+            tuple(NodeId(node) for node in draw(st.lists(NAMES, max_size=2))),
+            draw(st.sampled_from(PlacementMode)),
+            selector=parse_selector(draw(st.sampled_from(["", "gpu", "zone in (a,b),tier!=test"]))),
+        ),
+        "policy": Policy(
+            draw(st.integers(0, 100)), draw(st.integers(1, 10_000)), draw(st.booleans()), draw(st.integers(1, 10_000))
+        ),
         "rollout_id": draw(st.none() | NAMES.map(RolloutId)),
     }
 
@@ -289,7 +325,7 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
 def test_whatever_is_wished_for_is_read_back(wish: dict[str, Any]) -> None:
     desired: Desired = parse_deployment(render(**wish), PATH, SITE)
     assert desired.parameters == wish["values"]
-    assert desired.placement.nodes == wish["nodes"]
+    assert (desired.placement, desired.policy) == (wish["placement"], wish["policy"])
     assert desired.rollout_id == wish["rollout_id"]
     assert (desired.name, desired.app_name) == (wish["name"], wish["app_name"])
     assert (desired.app_category, desired.app_version) == (wish["app"].category, wish["app"].version)

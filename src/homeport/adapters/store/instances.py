@@ -73,6 +73,8 @@ def _instance(row: Row[Any]) -> Instance:
         step=row.step,
         failure=to_failure(row),
         updated_at=row.updated_at,
+        rejected_revision=row.rejected_revision,
+        began_at=row.began_at,
     )
 
 
@@ -89,6 +91,8 @@ def _instance_row(instance: Instance) -> dict[str, Any]:
         "attempt": instance.attempt,
         "step": instance.step,
         "updated_at": instance.updated_at,
+        "rejected_revision": instance.rejected_revision,
+        "began_at": instance.began_at,
         **failure_columns(instance.failure),
     }
 

@@ -6,7 +6,7 @@ from sqlalchemy import Boolean, Column, ForeignKey, ForeignKeyConstraint, Index,
 
 from homeport.adapters.store.columns import Bytes, Moment, Number, Words
 
-REVISION: Final = "0002"
+REVISION: Final = "0003"
 """The newest migration. Kept here so that an up-to-date database is recognised without loading Alembic."""
 
 metadata = MetaData(
@@ -97,6 +97,7 @@ sites = Table(
     _optional("applied_commit"),
     _optional("problem"),
     _text("software_version"),
+    _optional("labels"),
 )
 
 nodes = Table(
@@ -111,6 +112,7 @@ nodes = Table(
     _text("liveness"),
     _moment("last_seen"),
     _moment("registered_at"),
+    _optional("drain"),
     Index(None, "id"),
 )
 
@@ -161,6 +163,61 @@ instances = Table(
     _optional("failure_message"),
     _optional("failure_source"),
     _moment("updated_at"),
+    _optional("rejected_revision"),
+    _moment("began_at", nullable=True),
+)
+
+revisions = Table(
+    "revisions",
+    metadata,
+    _text("deployment_id", key=True),
+    _text("revision", key=True),
+    _text("app_version"),
+    Column("content", Bytes, nullable=False),
+    _text("commit"),
+    _text("author"),
+    _moment("at"),
+)
+
+pins = Table(
+    "pins",
+    metadata,
+    _text("deployment_id", key=True),
+    _text("revision"),
+    Column("content", Bytes, nullable=False),
+    _text("over"),
+    _text("reason"),
+    _text("author"),
+    _moment("at"),
+)
+"""At a site: what it stays at. At central: what is still to be written to Git."""
+
+holds = Table(
+    "holds",
+    metadata,
+    _text("site", key=True),
+    _text("deployment_id", key=True),
+    _text("reason"),
+    _text("author"),
+    _moment("at"),
+    _moment("expires_at"),
+)
+"""An empty deployment_id stands for the whole site."""
+
+rollouts = Table(
+    "rollouts",
+    metadata,
+    _text("id", key=True),
+    _text("name"),
+    _text("state"),
+    _text("intent"),
+    _text("progress"),
+    _number("version"),
+    _moment("created_at"),
+    _moment("updated_at"),
+    _text("created_by"),
+    Index(None, "name"),
+    Index(None, "state"),
 )
 
 # --- what happened ----------------------------------------------------------------------------------------

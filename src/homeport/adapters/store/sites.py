@@ -37,6 +37,7 @@ async def put_site(connection: Connection, site: Site) -> None:
             "applied_commit": site.applied_commit,
             "problem": site.problem,
             "software_version": site.software_version,
+            "labels": to_json(site.labels),
         },
     )
 
@@ -66,6 +67,7 @@ async def put_node(connection: Connection, node: Node) -> None:
             "liveness": node.liveness.value,
             "last_seen": node.last_seen,
             "registered_at": node.registered_at,
+            "drain": node.drain,
         },
     )
 
@@ -91,7 +93,7 @@ async def remove_node(connection: Connection, site: SiteName, node_id: NodeId) -
 
 
 def _site(row: Row[Any]) -> Site:
-    return Site(**row._mapping)
+    return Site(**{**row._mapping, "labels": from_json(row.labels or "{}")})
 
 
 def _node(row: Row[Any]) -> Node:
@@ -108,6 +110,7 @@ def _node(row: Row[Any]) -> Node:
         liveness=Liveness(row.liveness),
         last_seen=row.last_seen,
         registered_at=row.registered_at,
+        drain=row.drain,
     )
 
 

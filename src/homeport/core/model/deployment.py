@@ -4,10 +4,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 from homeport.core.model.app import Value
-from homeport.vocabulary import DeploymentId, Digest, NodeId, ProfileType, RolloutId, SiteName
+from homeport.core.selectors import ANYTHING, Selector
+from homeport.vocabulary import Commit, DeploymentId, Digest, NodeId, PlacementMode, ProfileType, RolloutId, SiteName
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,29 @@ class Placement:
     """Which of a site's nodes get an instance. Empty `nodes` means every eligible one."""
 
     nodes: tuple[NodeId, ...] = ()
+    mode: PlacementMode = PlacementMode.EACH
+    count: int = 1
+    """With COUNT: how many nodes. ONE is always one, EACH all that suit."""
+    selector: Selector = ANYTHING
+    """Labels that a node must have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a site does when a release does not work. It stands in the file, so that the site decides alone."""
+
+    retries_max: int = 3
+    """Further attempts after the first; 0 gives up at once."""
+    backoff_seconds: float = 5.0
+    """The wait before the first retry. It doubles each time, up to `BACKOFF_SECONDS_MAX`."""
+    rollback: bool = True
+    """Whether the last good release comes back when an update fails for good."""
+    deadline_seconds: float = 3600.0
+    """How long one attempt may take, pulling included."""
+
+
+ON_EACH_NODE: Final = Placement()
+USUAL_POLICY: Final = Policy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +113,49 @@ class Desired:
     """SHA-256 of the file's bytes. *Newer* means another digest than the one last judged."""
     path: str
     """Where the file stands in the repository, for messages."""
+    policy: Policy = USUAL_POLICY
     remove_images: bool = False
     """Whether its images go with it when it is removed (`x-homeport-extensions: {removal: {images: true}}`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The content that a deployment had at some time; the newest few are kept, to compare and to go back to."""
+
+    deployment_id: DeploymentId
+    revision: Digest
+    app_version: str
+    content: bytes
+    commit: Commit
+    author: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A person's wish to stay at an older revision, until Git has another one than `over`."""
+
+    deployment_id: DeploymentId
+    revision: Digest
+    content: bytes
+    over: Digest
+    """What Git wanted at that moment."""
+    reason: str
+    author: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A site operator's word that nothing is to change for a while."""
+
+    site: SiteName
+    deployment_id: DeploymentId | None
+    """None: the whole site."""
+    reason: str
+    author: str
+    at: datetime
+    expires_at: datetime
 
 
 def digest_of(value: Any) -> Digest:

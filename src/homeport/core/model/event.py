@@ -97,3 +97,5 @@ class Site:
     applied_commit: Commit | None
     problem: str | None = None
     software_version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """From its marker in Git; rollouts select by them."""

@@ -34,6 +34,10 @@ class Instance:
     """What is going on, in a few words for a person: `pulling 61 %`, `no node is connected`."""
     failure: Failure | None
     updated_at: datetime
+    rejected_revision: Digest | None = None
+    """The revision that was rolled back from here: it is not applied again until Git has another one."""
+    began_at: datetime | None = None
+    """When the first attempt at `revision` began."""
 
     @property
     def key(self) -> tuple[DeploymentId, NodeId]:

@@ -53,6 +53,8 @@ class Node:
     liveness: Liveness
     last_seen: datetime
     registered_at: datetime
+    drain: str | None = None
+    """Why a person wants it empty; None while it takes work."""
 
     @property
     def id(self) -> NodeId:

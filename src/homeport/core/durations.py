@@ -1,0 +1,26 @@
+"""Lengths of time as people write them: `45s`, `8m30s`, `1h`, `7d`."""
+
+import re
+from typing import Final
+
+_UNITS: Final = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+_FORM: Final = re.compile(r"(?:([0-9]{1,6})d)?(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,6})s)?")
+
+
+def seconds_of(text: object) -> float | None:
+    """None for anything that is no length of time."""
+    match = _FORM.fullmatch(text) if isinstance(text, str) and text else None
+    if match is None:
+        return None
+    return float(sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS.values(), strict=True)))
+
+
+def duration_text(seconds: float) -> str:
+    """The shortest form: `1h30m` for 5400."""
+    rest = round(seconds)
+    parts = []
+    for name, unit in _UNITS.items():
+        count, rest = divmod(rest, unit)
+        if count:
+            parts.append(f"{count}{name}")
+    return "".join(parts) or "0s"
