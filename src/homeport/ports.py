@@ -401,7 +401,7 @@ class Runtime(Protocol):
     """Acts on components. Every call is idempotent; failures are WorkFailed with a code, or EngineUnavailable."""
 
     name: str
-    """podman, docker, process or null."""
+    """podman, docker, containerd, process or null."""
     profile_types: tuple[ProfileType, ...]
 
     async def start(self) -> None:

@@ -1,4 +1,4 @@
-"""Real container engines for tests: Podman as it is installed, and a Docker daemon of our own in a temporary folder.
+"""Real container engines for tests: Podman as it is installed, Docker and containerd of our own in temporary folders.
 
 Also what they run: an image that holds nothing but busybox, and compose components packed from text.
 """
@@ -116,8 +116,66 @@ def docker_daemon() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _containerd(folder: Path) -> list[str]:
-    places = ("--root", f"{folder}/containerd", "--state", f"{folder}/run", "--address", f"{folder}/containerd.sock")
+@contextlib.contextmanager
+def containerd_daemon(root: Path | None = None) -> Iterator[Path]:
+    """Starts a containerd of our own; gives its socket. Leaves no process, mount or file.
+
+    `root` is where it keeps images and layers, if not in its temporary folder.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="homeport-containerd-"))
+    try:
+        with _daemon(folder, "containerd", _containerd(folder, root)) as daemon:
+            _await_containerd(folder, daemon)
+            try:
+                yield folder / "containerd.sock"
+            finally:
+                _end_shims(folder)
+    finally:
+        unmount_below(folder)
+        shutil.rmtree(folder)
+
+
+def ctr(socket_path: Path, *arguments: str, check: bool = True) -> str:
+    """What a person would do by hand, in the namespace of ours."""
+    done = subprocess.run(
+        ["ctr", "--address", str(socket_path), "--namespace", "homeport", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _end_shims(folder: Path) -> None:
+    """Containers outlive containerd; those that a failed test has left must not outlive the tests."""
+    path = folder / "containerd.sock"
+    for container in ctr(path, "containers", "ls", "-q", check=False).split():
+        ctr(path, "tasks", "rm", "--force", container, check=False)
+        ctr(path, "containers", "rm", container, check=False)
+
+
+def _await_containerd(folder: Path, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + DAEMON_SECONDS_MAX
+    while time.monotonic() < deadline and process.poll() is None:
+        if (folder / "containerd.sock").exists() and "Server" in ctr(
+            folder / "containerd.sock", "version", check=False
+        ):
+            return
+        time.sleep(0.05)
+    pytest.fail(f"containerd does not start: {(folder / 'containerd.log').read_text()[-2000:]}")
+
+
+def _containerd(folder: Path, root: Path | None = None) -> list[str]:
+    places = (
+        "--root",
+        f"{root or folder / 'containerd'}",
+        "--state",
+        f"{folder}/run",
+        "--address",
+        f"{folder}/containerd.sock",
+    )
     return ["containerd", "--config", os.devnull, *places, "--log-level", "error"]
 
 

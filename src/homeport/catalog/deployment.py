@@ -14,7 +14,8 @@ from homeport.catalog.deployment_checks import check_deployment
 from homeport.catalog.description import extensions_of
 from homeport.catalog.documents import Quoted, dump, load
 from homeport.catalog.extension import OURS, read_placement, read_policy, render_placement, render_policy
-from homeport.catalog.references import ENVIRONMENT_NAME
+from homeport.catalog.references import takes_variables
+from homeport.core.custom import ENVIRONMENT_NAME
 from homeport.core.model.app import App, Component, Parameter, Profile, Value
 from homeport.core.model.deployment import (
     ON_EACH_NODE,
@@ -258,9 +259,10 @@ def _targets(parameter: Parameter, profile: Profile) -> list[dict[str, Any]]:
     """Those that reach this profile. A pointer that cannot be an environment variable is meant for the helm
     profile of the same app, when both have a component of that name."""
     known = {component.name for component in profile.components}
+    variables = {each.name for each in profile.components if takes_variables(profile.type, each)}
     return [
         {"pointer": target.pointer, "components": [name for name in target.components if name in known]}
         for target in parameter.targets
         if known & set(target.components)
-        and (profile.type is not ProfileType.COMPOSE or ENVIRONMENT_NAME.fullmatch(target.pointer))
+        and (not known & set(target.components) <= variables or ENVIRONMENT_NAME.fullmatch(target.pointer))
     ]

@@ -3,10 +3,13 @@
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from homeport.catalog.description import extensions_of
 from homeport.catalog.documents import Document
 from homeport.catalog.extension import check_extension
-from homeport.catalog.references import ENVIRONMENT_NAME
+from homeport.catalog.references import check_custom, takes_variables
 from homeport.catalog.structure import check_structure
+from homeport.core.custom import ENVIRONMENT_NAME
+from homeport.core.model.app import Component
 from homeport.core.parameters import listing, show, suggest
 from homeport.errors import Problem
 from homeport.vocabulary import ProfileType, SiteName
@@ -19,7 +22,12 @@ def check_deployment(document: Document, site: SiteName) -> list[Problem]:
     return (
         _check_envelope(document)
         or check_structure(document, SCHEMA)
-        or [*_check_identity(document, site), *_check_targets(document), *check_extension(document)]
+        or [
+            *_check_identity(document, site),
+            *_check_components(document),
+            *_check_targets(document),
+            *check_extension(document),
+        ]
     )
 
 
@@ -54,9 +62,25 @@ def _check_identity(document: Document, site: SiteName) -> list[Problem]:
     return problems
 
 
+def _components(document: Document) -> list[Component]:
+    given = document.data["spec"]["deploymentProfile"]["components"]
+    return [Component(each["name"], each["properties"], extensions_of(each)) for each in given]
+
+
+def _check_components(document: Document) -> list[Problem]:
+    kind = ProfileType(document.data["spec"]["deploymentProfile"]["type"])
+    return [
+        document.problem(("spec", "deploymentProfile", "components", position, *where), message)
+        for position, component in enumerate(_components(document))
+        for where, message in check_custom(kind, component)
+    ]
+
+
 def _check_targets(document: Document) -> list[Problem]:
     profile = document.data["spec"]["deploymentProfile"]
     known = [component["name"] for component in profile["components"]]
+    kind = ProfileType(profile["type"])
+    variables = {component.name for component in _components(document) if takes_variables(kind, component)}
     problems = [
         document.problem(
             ("spec", "deploymentProfile", "components", position, "name"),
@@ -72,7 +96,9 @@ def _check_targets(document: Document) -> list[Problem]:
                 if name not in known:
                     message = f'names "{name}", but this profile has only {listing(known)}.{suggest(name, known)}'
                     problems.append(document.problem((*place, "components", position), message))
-            if profile["type"] == ProfileType.COMPOSE and not ENVIRONMENT_NAME.fullmatch(target["pointer"]):
+            if not (target["components"] and set(target["components"]) <= variables):
+                continue
+            if not ENVIRONMENT_NAME.fullmatch(target["pointer"]):
                 message = f"{show(target['pointer'])} is not the name of an environment variable."
                 problems.append(document.problem((*place, "pointer"), message))
         if _is_nested(each["value"]):

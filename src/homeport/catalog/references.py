@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Final
 
 from homeport.catalog.documents import Document, Location
-from homeport.core.model.app import App, Rule
+from homeport.core.custom import ENVIRONMENT_NAME, judge_custom, kind_of
+from homeport.core.model.app import App, Component, Rule
 from homeport.core.parameters import is_array, judge, listing, show, suggest
 from homeport.errors import Problem
 from homeport.vocabulary import ProfileType
 
-ENVIRONMENT_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 
 Found = tuple[Location, str]
@@ -38,6 +38,20 @@ def _profiles(app: App) -> Iterator[Found]:
         for position in _repeated(names):
             place = ("deploymentProfiles", number, "components", position, "name")
             yield place, f'another component of this profile is called "{names[position]}" too.'
+        for position, component in enumerate(profile.components):
+            for where, message in check_custom(profile.type, component):
+                yield ("deploymentProfiles", number, "components", position, *where), message
+
+
+def check_custom(profile_type: ProfileType, component: Component) -> list[Found]:
+    """What is wrong with our description of an image or a program, below the component."""
+    kind, properties = kind_of(component.extensions), component.properties
+    if kind is not None and profile_type is not ProfileType.CUSTOM:
+        message = f"belongs to components of type custom; this profile is of type {profile_type.value}."
+        return [(("x-homeport-extensions", kind.value), message)]
+    return judge_custom(
+        component.extensions, repository=str(properties["repository"]), revision=str(properties["revision"])
+    )
 
 
 def _targets(app: App) -> Iterator[Found]:
@@ -48,7 +62,7 @@ def _targets(app: App) -> Iterator[Found]:
             for position, name in enumerate(target.components):
                 if name not in known:
                     yield (*place, "components", position), _no_component(app, name, known)
-            if _is_for_compose_only(app, target.components) and not ENVIRONMENT_NAME.fullmatch(target.pointer):
+            if _is_for_environments(app, target.components) and not ENVIRONMENT_NAME.fullmatch(target.pointer):
                 yield (*place, "pointer"), f"{show(target.pointer)} is not the name of an environment variable."
 
 
@@ -57,13 +71,19 @@ def _no_component(app: App, name: str, known: list[str]) -> str:
     return f'names "{name}", but {where} only {listing(known)}.{suggest(name, known)}'
 
 
-def _is_for_compose_only(app: App, components: Sequence[str]) -> bool:
-    types = {
-        profile.type
+def _is_for_environments(app: App, components: Sequence[str]) -> bool:
+    """Whether every component it is for takes parameters as variables: charts and foreign kinds do not."""
+    takes = [
+        takes_variables(profile.type, component)
         for profile in app.profiles
-        if {component.name for component in profile.components} & set(components)
-    }
-    return types == {ProfileType.COMPOSE}
+        for component in profile.components
+        if component.name in components
+    ]
+    return bool(takes) and all(takes)
+
+
+def takes_variables(profile_type: ProfileType, component: Component) -> bool:
+    return profile_type is ProfileType.COMPOSE or kind_of(component.extensions) is not None
 
 
 def _rules(app: App) -> Iterator[Found]:

@@ -12,7 +12,7 @@ from homeport.errors import HomeportError, Refused
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-RUNTIMES: Final = ("auto", "podman", "docker", "process", "null")
+RUNTIMES: Final = ("auto", "podman", "docker", "containerd", "process", "null")
 
 
 def data_option(default: Path) -> Callable[[Decorated], Decorated]:
@@ -34,7 +34,7 @@ runtime_option = click.option(
     type=click.Choice(RUNTIMES),
     default="auto",
     show_default=True,
-    help="What runs the apps; auto takes Podman, else Docker.",
+    help="What runs the apps; auto takes Podman, else Docker, else containerd.",
 )
 poll_option = click.option(
     "--poll",

@@ -37,7 +37,7 @@ class NodeSettings:
     http_address: str | None = "127.0.0.1:8082"
     """HOST:PORT of /healthz, /readyz and /metrics; None where another role of the process serves them."""
     runtime: str = "auto"
-    """auto, podman, docker, process or null."""
+    """auto, podman, docker, containerd, process or null."""
     engine_socket: Path | None = None
     """The engine's API socket; default: what the environment says, then the usual place."""
     podman_args: tuple[str, ...] = ()

@@ -7,8 +7,15 @@ import pytest
 
 from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.ports import Runtime
-from tests.conformance.runtime.stands import ComposeStand, NullStand, ProcessStand, Stand
-from tests.support.engines import docker_daemon, engine_environment, podman_service, probe_image, skip_docker_if_asked
+from tests.conformance.runtime.stands import ComposeStand, ImageStand, NullStand, ProcessStand, Stand
+from tests.support.engines import (
+    containerd_daemon,
+    docker_daemon,
+    engine_environment,
+    podman_service,
+    probe_image,
+    skip_docker_if_asked,
+)
 from tests.support.registry import running_registry
 
 
@@ -38,13 +45,21 @@ def podman_socket() -> Iterator[Path]:
         yield socket
 
 
-@pytest.fixture(params=["null", "process", "podman", "docker"])
+@pytest.fixture(scope="session")
+def containerd_socket() -> Iterator[Path]:
+    with containerd_daemon() as socket:
+        yield socket
+
+
+@pytest.fixture(params=["null", "process", "podman", "docker", "podman-image", "docker-image", "containerd-image"])
 def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
     options = EngineOptions(environment=engine_environment())
     if request.param == "null":
         return NullStand("null", tmp_path, "", options)
     if request.param == "process":
         return ProcessStand("process", tmp_path, "", options)
+    if request.param.endswith("-image"):
+        return _image_stand(request, tmp_path)
     return _compose_stand(request, tmp_path)
 
 
@@ -53,13 +68,28 @@ def compose_stand(request: pytest.FixtureRequest, tmp_path: Path) -> ComposeStan
     return _compose_stand(request, tmp_path)
 
 
+@pytest.fixture(params=["podman-image", "docker-image", "containerd-image"])
+def image_stand(request: pytest.FixtureRequest, tmp_path: Path) -> ImageStand:
+    return _image_stand(request, tmp_path)
+
+
+@pytest.fixture
+async def image_runtime(image_stand: ImageStand) -> AsyncIterator[Runtime]:
+    async with image_stand.opened() as runtime:
+        try:
+            yield runtime
+        finally:
+            await runtime.remove(image_stand.deployment_id, "web", remove_images=False)
+
+
 @pytest.fixture
 async def runtime(stand: Stand) -> AsyncIterator[Runtime]:
     async with stand.opened() as runtime:
         try:
             yield runtime
         finally:
-            await runtime.remove(stand.deployment_id, "web", remove_images=False)
+            for name in ("web", "worker"):
+                await runtime.remove(stand.deployment_id, name, remove_images=False)
 
 
 @pytest.fixture
@@ -76,3 +106,10 @@ def _compose_stand(request: pytest.FixtureRequest, folder: Path) -> ComposeStand
     options = EngineOptions(environment=engine_environment(), socket=socket)
     host, image = request.getfixturevalue("registry_host"), request.getfixturevalue("image")
     return ComposeStand(request.param, folder, host, options, image=image)
+
+
+def _image_stand(request: pytest.FixtureRequest, folder: Path) -> ImageStand:
+    kind = request.param.removesuffix("-image")
+    options = EngineOptions(environment=engine_environment(), socket=request.getfixturevalue(f"{kind}_socket"))
+    host, image = request.getfixturevalue("registry_host"), request.getfixturevalue("image")
+    return ImageStand(kind, folder, host, options, image=image)

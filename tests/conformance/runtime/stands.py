@@ -2,11 +2,13 @@
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import uuid
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +16,7 @@ from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.detect import open_runtime
 from homeport.core.model.deployment import ComponentSpec
-from homeport.ports import Runtime, Workload
+from homeport.ports import Container, Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType
 from tests.support.engines import compose_artifact
 
@@ -37,6 +39,20 @@ class Stand(Protocol):
     async def missing(self) -> Workload: ...
     async def exits(self) -> Workload: ...
     async def of_other_type(self) -> Workload | None: ...
+
+    def named(self, workload: Workload, name: str) -> Workload:
+        """The same as another component of the same deployment."""
+        ...
+
+    def kill(self, container: Container) -> bool:
+        """As a person would, by hand; False where that cannot be done."""
+        ...
+
+    def remove(self, container: Container) -> bool: ...
+    def freeze(self, container: Container) -> bool: ...
+    def known_of(self, container: Container) -> str:
+        """All that the engine and our files tell about it to whoever asks, but not the environment it was given."""
+        ...
 
 
 @dataclass
@@ -78,6 +94,22 @@ class Base:
             extensions={"x-homeport-extensions": extensions} if extensions else {},
         )
         return Workload(self.deployment_id, spec, self.folder / "components" / "web")
+
+    def named(self, workload: Workload, name: str) -> Workload:
+        return replace(workload, spec=replace(workload.spec, name=name), folder=self.folder / "components" / name)
+
+    def kill(self, container: Container) -> bool:
+        return False
+
+    def remove(self, container: Container) -> bool:
+        return False
+
+    def freeze(self, container: Container) -> bool:
+        return False
+
+    def known_of(self, container: Container) -> str:
+        files = [path for path in (self.folder / "data").rglob("*") if path.is_file() and path.suffix != ".log"]
+        return "".join(path.read_text(errors="replace") for path in files)
 
 
 @dataclass
@@ -121,15 +153,108 @@ class ProcessStand(Base):
     async def of_other_type(self) -> Workload | None:
         return self.workload(type_=ProfileType.COMPOSE)
 
+    def kill(self, container: Container) -> bool:
+        os.kill(int(container.id.partition("-")[0]), signal.SIGKILL)
+        return True
+
     def _process(self, command: list[str], *, environment: Mapping[str, str] | None = None, **more: Any) -> Workload:
         return self.workload(environment=environment, extensions={"process": {"command": command, **more}})
 
 
 @dataclass
-class ComposeStand(Base):
+class EngineStand(Base):
+    """On an engine whose own program a person can use."""
+
     image: str = ""
     code_of_missing = Code.IMAGE_PULL_FAILED
 
+    def engine(self, *arguments: str) -> str:
+        """What a person would do by hand with the engine's own program."""
+        done = self._run(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        environment, command = dict(self.options.environment), [self.kind]
+        if self.kind == "docker":
+            environment["DOCKER_HOST"] = f"unix://{self.options.socket}"
+        if self.kind == "containerd":
+            command = ["ctr", "--address", str(self.options.socket), "--namespace", "homeport"]
+        return subprocess.run(
+            [*command, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+
+    def kill(self, container: Container) -> bool:
+        if self.kind == "containerd":
+            self.engine("tasks", "kill", "--signal", "SIGKILL", container.id)
+        else:
+            self.engine("kill", container.id)
+        return True
+
+    def remove(self, container: Container) -> bool:
+        if self.kind == "containerd":
+            self.engine("tasks", "rm", "--force", container.id)
+            self.engine("containers", "rm", container.id)
+        else:
+            self.engine("rm", "--force", container.id)
+        return True
+
+    def freeze(self, container: Container) -> bool:
+        self.engine(*(["tasks"] if self.kind == "containerd" else []), "pause", container.id)
+        return True
+
+    def has_image(self) -> bool:
+        """Asked for this image alone: a listing stumbles over those that others remove meanwhile."""
+        if self.kind == "containerd":
+            return self.image in self.engine("images", "ls", "-q").split()
+        return self._run("image", "inspect", self.image).returncode == 0
+
+    def forget_image(self) -> None:
+        if self.has_image():
+            self.engine(*(("images", "rm", "--sync") if self.kind == "containerd" else ("rmi",)), self.image)
+
+    def known_of(self, container: Container) -> str:
+        if self.kind == "containerd":
+            told = json.loads(self.engine("containers", "info", container.id))
+            told["Spec"]["process"].pop("env")
+            return super().known_of(container) + json.dumps(told)
+        told = json.loads(self.engine("inspect", container.id))[0]
+        # The engine's own record of what it was asked to make holds the environment; Podman's of the command too.
+        told["Config"].pop("Env")
+        told["Config"].pop("CreateCommand", None)
+        return super().known_of(container) + json.dumps(told)
+
+
+@dataclass
+class ImageStand(EngineStand):
+    """A single image, without compose."""
+
+    type: ProfileType = ProfileType.CUSTOM
+
+    async def runs(self, **environment: str) -> Workload:
+        return self.one(environment=environment)
+
+    async def unhealthy(self) -> Workload:
+        return self.one(health={"command": ["sh", "-c", CHECK], "interval_seconds": 1, "retries": 2})
+
+    async def missing(self) -> Workload:
+        return self.one(reference=f"{self.registry_host}/no-such-image:1")
+
+    async def exits(self) -> Workload:
+        return self.one(command=["sh", "-c", "exit 3"])
+
+    async def of_other_type(self) -> Workload | None:
+        return self.workload(type_=ProfileType.HELM)
+
+    def one(self, *, environment: Mapping[str, str] | None = None, **image: Any) -> Workload:
+        section = {"reference": self.image, "command": ["sh", "-c"], "args": [STAYS], **image}
+        if "command" in image and "args" not in image:
+            del section["args"]
+        return self.workload(environment=environment, extensions={"image": section})
+
+
+@dataclass
+class ComposeStand(EngineStand):
     async def runs(self, **environment: str) -> Workload:
         return await self._compose("runs", {"command": ["sh", "-c", STAYS.replace("$", "$$")]}, environment)
 
@@ -167,13 +292,3 @@ class ComposeStand(Base):
         repository = f"oci://{host or self.registry_host}/{self.deployment_id}-{name}"
         await OciRegistry().push(repository, "1.0.0", compose_artifact(content))
         return self.workload(environment=environment, repository=repository)
-
-    def engine(self, *arguments: str) -> str:
-        """What a person would do by hand with the engine's own program."""
-        environment = dict(self.options.environment)
-        if self.kind == "docker":
-            environment["DOCKER_HOST"] = f"unix://{self.options.socket}"
-        done = subprocess.run(
-            [self.kind, *arguments], env=environment, capture_output=True, text=True, timeout=60, check=True
-        )
-        return done.stdout

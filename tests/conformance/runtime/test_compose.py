@@ -162,15 +162,14 @@ async def test_an_image_is_pulled_with_progress_and_removed_when_asked(
 ) -> None:
     told: list[tuple[str, int, int]] = []
     workload = await compose_stand.runs(GREETING="hello")
-    if compose_stand.image in compose_stand.engine("images", "--format", "{{.Repository}}:{{.Tag}}"):
-        compose_stand.engine("rmi", compose_stand.image)
+    compose_stand.forget_image()
     await compose_runtime.prepare(workload, lambda step, _, done, total: told.append((step, done, total)))
     assert told[0][0] == Step.FETCHING
     assert told[-1][0] == Step.PULLING
     assert told[-1][1] == told[-1][2] > 0
     await compose_runtime.apply(workload, ignore)
     await compose_runtime.remove(compose_stand.deployment_id, "web", remove_images=True)
-    assert compose_stand.image not in compose_stand.engine("images", "--format", "{{.Repository}}:{{.Tag}}")
+    assert not compose_stand.has_image()
 
 
 async def test_two_nodes_on_one_engine_keep_apart(compose_runtime: Runtime, compose_stand: ComposeStand) -> None:

@@ -171,5 +171,5 @@ async def test_a_component_of_another_type_is_refused_by_code(runtime: Runtime, 
 
 
 async def test_the_runtime_says_its_name_and_version(runtime: Runtime) -> None:
-    assert runtime.name in ("null", "process", "podman", "docker")
+    assert runtime.name in ("null", "process", "podman", "docker", "containerd")
     assert await runtime.version()

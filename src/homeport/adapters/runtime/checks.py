@@ -6,20 +6,11 @@ good answer: so until then we ask early, and early failures do not count. Only f
 
 from dataclasses import dataclass, replace
 
+from homeport.core.model.custom import CheckRules
 from homeport.ports import Health
 
 EAGER_SECONDS = 0.25
 EAGER_GROWTH = 1.5
-
-
-@dataclass(frozen=True, slots=True)
-class CheckRules:
-    """What the app says about its check; the defaults are those of the compose specification."""
-
-    interval_seconds: float = 30.0
-    timeout_seconds: float = 30.0
-    retries: int = 3
-    start_period_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,21 +32,27 @@ async def run(
     environment: Mapping[str, str],
     seconds: float,
     folder: Path | None = None,
+    output_max: int = OUTPUT_MAX,
+    pass_fds: Sequence[int] = (),
 ) -> Finished:
-    """Raises OSError when the program cannot be started and TimeoutError when it did not end in time."""
+    """Raises OSError when the program cannot be started and TimeoutError when it did not end in time.
+
+    Of what it prints on either stream the last `output_max` bytes are kept.
+    """
     process = await anyio.open_process(
         list(command),
         stdin=DEVNULL,
         cwd=folder,
         env=dict(environment),
         start_new_session=True,
+        pass_fds=pass_fds,
     )
     output, errors = bytearray(), bytearray()
     try:
         with anyio.fail_after(seconds):
             async with anyio.create_task_group() as readers:
-                readers.start_soon(_collect, process.stdout, output)
-                readers.start_soon(_collect, process.stderr, errors)
+                readers.start_soon(_collect, process.stdout, output, output_max)
+                readers.start_soon(_collect, process.stderr, errors, OUTPUT_MAX)
                 await process.wait()
                 # A daemon it started may hold the pipes open for ever; what was written by now is read by then.
                 readers.cancel_scope.deadline = anyio.current_time() + DRAIN_SECONDS
@@ -56,11 +62,11 @@ async def run(
     return Finished(process.returncode, output.decode(errors="replace"), errors.decode(errors="replace"))
 
 
-async def _collect(stream: anyio.abc.ByteReceiveStream | None, into: bytearray) -> None:
+async def _collect(stream: anyio.abc.ByteReceiveStream | None, into: bytearray, length_max: int) -> None:
     assert stream is not None
     async for chunk in stream:
         into += chunk
-        del into[:-OUTPUT_MAX]
+        del into[:-length_max]
 
 
 async def _end(process: anyio.abc.Process) -> None:

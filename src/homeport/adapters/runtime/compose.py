@@ -1,12 +1,12 @@
-"""Runs compose components on an engine that answers the Docker-compatible API: Podman and Docker, the same code.
+"""Runs components on an engine that answers the Docker-compatible API: Podman and Docker, the same code.
 
-The compose tool only ever does `up`. Everything that looks, stops or removes goes through the API by label: that is
-faster, and it works when the component's files are gone.
+A compose component is brought up by the compose tool, a single image by `image_containers`. Everything that looks,
+stops or removes goes through the API by label, whichever it was: that is faster, and it works when the component's
+files are gone.
 """
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
 
 import anyio
 
@@ -28,7 +28,9 @@ from homeport.adapters.runtime.compose_files import (
 from homeport.adapters.runtime.compose_removal import remove_images_unused, remove_project
 from homeport.adapters.runtime.container_engine import ContainerEngine
 from homeport.adapters.runtime.engine_api import EngineApi, Json, Listed, Refusal
-from homeport.adapters.runtime.failures import create_failed, disk_full, meaningful_line, pull_failed
+from homeport.adapters.runtime.failures import create_failed, disk_full, meaningful_line
+from homeport.adapters.runtime.image_containers import ImageContainers
+from homeport.adapters.runtime.image_pull import pull_if_missing
 from homeport.adapters.runtime.observations import combine, has_check, missing_services, observed
 from homeport.adapters.runtime.tool_environment import compose_environment, steers_the_tool
 from homeport.core.secrets import masked, plain_environment, secret_environment
@@ -42,7 +44,7 @@ LOG_CONTAINERS_MAX = 100
 
 
 class ComposeRuntime:
-    profile_types: tuple[ProfileType, ...] = (ProfileType.COMPOSE,)
+    profile_types: tuple[ProfileType, ...] = (ProfileType.COMPOSE, ProfileType.CUSTOM)
 
     def __init__(self, engine: ContainerEngine, registry: Registry, node_id: NodeId) -> None:
         self.name = engine.name
@@ -50,6 +52,7 @@ class ComposeRuntime:
         self._registry = registry
         self._node_id = node_id
         self._api = EngineApi(engine.reach)
+        self._images = ImageContainers(engine, self._api, node_id)
 
     async def start(self) -> None:
         await self._engine.start()
@@ -64,19 +67,22 @@ class ComposeRuntime:
     async def prepare(self, workload: Workload, on_progress: OnProgress) -> None:
         spec = workload.spec
         if spec.type not in self.profile_types:
-            message = f"{self.name} runs compose components; {spec.name} is of type {spec.type}."
+            message = f"{self.name} runs compose components and single images; {spec.name} is of type {spec.type}."
             raise WorkFailed(Code.UNSUPPORTED_TYPE, message, source=spec.name)
+        if spec.type is ProfileType.CUSTOM:
+            await self._images.prepare(spec, on_progress)
+            return
         folder = archive_folder(workload)
         if not folder.is_dir():
             on_progress(Step.FETCHING, f"fetching {spec.name} {spec.revision}", 0, 0)
             await fetch_component(self._registry, spec, folder)
         for image in sorted({service.image for service in self._services(workload) if service.image}):
-            await self._pull_if_missing(workload, image, on_progress)
+            await pull_if_missing(self._engine, self._api, spec, image, on_progress)
 
     async def apply(self, workload: Workload, on_progress: OnProgress) -> None:
-        if not archive_folder(workload).is_dir():
-            await self.prepare(workload, on_progress)
         spec = workload.spec
+        if spec.type is ProfileType.CUSTOM or not archive_folder(workload).is_dir():
+            await self.prepare(workload, on_progress)
         seen = await self._containers(workload.deployment_id, spec.name)
         is_same = bool(seen) and {container.labels.get(LABEL_DIGEST) for container in seen} == {spec.digest}
         is_whole = is_same and not missing_services(seen)
@@ -86,7 +92,10 @@ class ComposeRuntime:
             on_progress(Step.STOPPING, f"stopping the running {spec.name}", 0, 0)
             await remove_project(self._api, seen, self._project(workload.deployment_id, spec.name), spec.name)
         on_progress(Step.CREATING, f"creating {spec.name}", 0, 0)
-        await self._up(workload)
+        if spec.type is ProfileType.CUSTOM:
+            await self._images.create(workload, self._project(workload.deployment_id, spec.name))
+        else:
+            await self._up(workload)
         await self._refuse_exited(workload)
 
     async def observe(self, deployment_id: DeploymentId) -> Sequence[Observation]:
@@ -112,7 +121,10 @@ class ComposeRuntime:
         async with anyio.create_task_group() as checks:
             for container in listed:
                 checks.start_soon(self._check, container, verdicts)
-        return combine([(container.name, verdicts[container.id]) for container in listed])
+        verdict = combine([(container.name, verdicts[container.id]) for container in listed])
+        if verdict.healthy and workload.spec.type is ProfileType.CUSTOM:
+            return await self._images.probe(workload.spec, listed[0].id)
+        return verdict
 
     async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
         listed = await self._containers(workload.deployment_id, workload.spec.name)
@@ -162,6 +174,8 @@ class ComposeRuntime:
         inspected = await self._inspect(container)
         if inspected is None:
             verdicts[container.id] = Health(False, "it is gone")
+        elif inspected["State"].get("Paused"):
+            verdicts[container.id] = Health(False, "it is paused")
         elif not container.running:
             verdicts[container.id] = Health(False, f"it ended with exit code {inspected['State'].get('ExitCode')}")
         elif not has_check(inspected):
@@ -170,20 +184,6 @@ class ComposeRuntime:
             verdicts[container.id] = await self._engine.check(self._api, container.id, inspected)
 
     # --- acting -----------------------------------------------------------------------------------------------
-
-    async def _pull_if_missing(self, workload: Workload, image: str, on_progress: OnProgress) -> None:
-        name = workload.spec.name
-        on_bytes = partial(on_progress, Step.PULLING, f"pulling {image}")
-        try:
-            if await self._api.has_image(image):
-                return
-            on_bytes(0, 0)
-            with anyio.fail_after(workload.spec.timeout_seconds):
-                await self._engine.pull(self._api, image, on_bytes)
-        except Refusal as refusal:
-            raise pull_failed(name, image, refusal.message) from refusal
-        except TimeoutError as error:
-            raise pull_failed(name, image, f"it took longer than {workload.spec.timeout_seconds:.0f} s") from error
 
     async def _start_stopped(self, workload: Workload, seen: Sequence[Listed], on_progress: OnProgress) -> bool:
         """Oldest first, for compose creates what others depend on first.

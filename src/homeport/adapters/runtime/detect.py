@@ -6,6 +6,7 @@ from typing import Literal
 
 from homeport.adapters.runtime.compose import ComposeRuntime
 from homeport.adapters.runtime.container_engine import EngineOptions
+from homeport.adapters.runtime.containerd import ContainerdRuntime
 from homeport.adapters.runtime.docker import DockerEngine
 from homeport.adapters.runtime.fake import NullRuntime
 from homeport.adapters.runtime.podman import PodmanEngine
@@ -14,8 +15,8 @@ from homeport.errors import EngineUnavailable, InvalidInput
 from homeport.ports import Registry, Runtime
 from homeport.vocabulary import NodeId
 
-RuntimeKind = Literal["auto", "podman", "docker", "process", "null"]
-KINDS: tuple[RuntimeKind, ...] = ("auto", "podman", "docker", "process", "null")
+RuntimeKind = Literal["auto", "podman", "docker", "containerd", "process", "null"]
+KINDS: tuple[RuntimeKind, ...] = ("auto", "podman", "docker", "containerd", "process", "null")
 INSTALL_HINT = (
     "Install Podman (Debian: apt-get install podman runc) or Docker and start it; "
     "homeport doctor  tells what is missing, and  --runtime process  runs native programs without either."
@@ -42,9 +43,9 @@ async def open_runtime(
 
 
 async def _open_first(data: Path, registry: Registry, node_id: NodeId, options: EngineOptions) -> Runtime:
-    """Podman before Docker, for it needs no daemon of root's."""
+    """Podman before Docker, for it needs no daemon of root's; containerd last, for it runs single images alone."""
     reasons = []
-    for kind in ("podman", "docker"):
+    for kind in ("podman", "docker", "containerd"):
         try:
             return await open_runtime(kind, data, registry, node_id, options=options)
         except EngineUnavailable as error:
@@ -57,6 +58,8 @@ def _make(kind: str, data: Path, registry: Registry, node_id: NodeId, options: E
         return ComposeRuntime(PodmanEngine(data, options), registry, node_id)
     if kind == "docker":
         return ComposeRuntime(DockerEngine(options), registry, node_id)
+    if kind == "containerd":
+        return ContainerdRuntime(data, options, node_id)
     if kind == "process":
         return ProcessRuntime(data, options.environment)
     if kind == "null":

@@ -64,7 +64,7 @@ class EngineApi:
                 id=entry["Id"],
                 name=entry["Names"][0].lstrip("/"),
                 image=entry["Image"],
-                running=entry["State"] in ("running", "paused"),
+                running=entry["State"] == "running",
                 created=entry["Created"],
                 labels=entry.get("Labels") or {},
             )
@@ -74,6 +74,12 @@ class EngineApi:
     async def inspect(self, container: str) -> Json:
         answer: Json = await self.call("GET", f"{API}/containers/{container}/json")
         return answer
+
+    async def create(self, name: str, content: Json) -> str:
+        """Makes a container without starting it, and answers with its id. Status 409 means that the name is taken."""
+        body = json.dumps(content).encode()
+        made: Json = await self.call("POST", f"{API}/containers/create", query={"name": name}, body=body)
+        return str(made["Id"])
 
     async def start(self, container: str) -> None:
         await self.call("POST", f"{API}/containers/{container}/start")
@@ -87,6 +93,16 @@ class EngineApi:
     async def remove_container(self, container: str) -> None:
         """Its named volumes stay."""
         await self.call("DELETE", f"{API}/containers/{container}", query={"force": "true"})
+
+    async def execute(self, container: str, command: Sequence[str], *, seconds: float) -> tuple[int, str]:
+        """Runs a command in a running container: its exit code, and what it printed."""
+        wish = {"Cmd": list(command), "AttachStdout": True, "AttachStderr": True}
+        path = f"{API}/containers/{container}/exec"
+        made = (await self.call("POST", path, body=json.dumps(wish).encode()))["Id"]
+        start = json.dumps({"Detach": False, "Tty": False}).encode()
+        framed = await self.exchange("POST", f"{API}/exec/{made}/start", body=start, seconds=seconds)
+        ended = await self.call("GET", f"{API}/exec/{made}/json")
+        return int(ended.get("ExitCode") or 0), _unframed(framed).decode(errors="replace")
 
     async def networks(self, label: str) -> list[str]:
         filters = json.dumps({"label": [label]})
@@ -141,24 +157,45 @@ class EngineApi:
                 del pending[:end]
 
     async def call(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, seconds: float = CALL_SECONDS
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        seconds: float = CALL_SECONDS,
     ) -> Any:
         """One exchange, its JSON; None for an empty answer."""
+        answer = await self.exchange(method, path, query=query, body=body, seconds=seconds)
+        return json.loads(answer) if answer.strip() else None
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        seconds: float = CALL_SECONDS,
+    ) -> bytes:
+        """One exchange, its bytes as they are."""
         try:
-            answer = await self._ask(method, path, query, seconds)
+            answer = await self._ask(method, path, query, body, seconds)
         except EngineUnavailable:
             if method != "GET":
                 raise
             # The service may have died under the question. Reading is harmless to repeat, and `reach` revives it.
-            answer = await self._ask(method, path, query, seconds)
+            answer = await self._ask(method, path, query, body, seconds)
         if answer.status >= 400:
             raise Refusal(answer.status, _reason(answer.body))
-        return json.loads(answer.body) if answer.body.strip() else None
+        return answer.body
 
-    async def _ask(self, method: str, path: str, query: Mapping[str, str] | None, seconds: float) -> Answer:
+    async def _ask(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: bytes, seconds: float
+    ) -> Answer:
         address = await self._reach()
         try:
-            return await ask(address, method, path, query=query, seconds=seconds)
+            return await ask(address, method, path, query=query, body=body, seconds=seconds)
         except (OSError, ExchangeFailed) as error:
             raise _unreachable(address, error) from error
 
@@ -174,6 +211,16 @@ class EngineApi:
                     yield chunk
         except (OSError, ExchangeFailed) as error:
             raise _unreachable(address, error) from error
+
+
+def _unframed(content: bytes) -> bytes:
+    """Output comes in pieces, each behind a header that ends with its length."""
+    output = b""
+    while len(content) >= LOG_FRAME_HEADER:
+        end = LOG_FRAME_HEADER + int.from_bytes(content[4:LOG_FRAME_HEADER], "big")
+        output += content[LOG_FRAME_HEADER:end]
+        content = content[end:]
+    return output
 
 
 def _reason(body: bytes) -> str:

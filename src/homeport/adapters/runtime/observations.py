@@ -57,7 +57,7 @@ def _container(listed: Listed, inspected: Json | None) -> Container:
         id=listed.id,
         name=listed.name,
         running=listed.running,
-        exit_code=None if listed.running else state.get("ExitCode"),
+        exit_code=None if listed.running or state.get("Paused") else state.get("ExitCode"),
         started_at=state.get("StartedAt", ""),
         has_health_check=has_check(inspected),
     )

@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from subprocess import DEVNULL
@@ -16,14 +15,15 @@ import anyio
 import anyio.abc
 
 from homeport.adapters.runtime import leash
-from homeport.adapters.runtime.checks import CheckHistory, CheckRules, is_due, record
 from homeport.adapters.runtime.child import signal_group
 from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.engine_api import EngineApi, Json, Refusal
 from homeport.adapters.runtime.failures import meaningful_line
+from homeport.adapters.runtime.probes import Histories
 from homeport.adapters.runtime.programs import find_program
 from homeport.adapters.runtime.socket_http import Address, UnixAddress, ask
 from homeport.adapters.runtime.tool_environment import engine_environment
+from homeport.core.model.custom import CheckRules
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.errors import EngineUnavailable
 from homeport.ports import Health
@@ -45,7 +45,7 @@ class PodmanEngine:
         self._given = given_socket(options)
         self._service: anyio.abc.Process | None = None
         self._starting = anyio.Lock()
-        self._checks: dict[str, CheckHistory] = {}
+        self._checks = Histories()
 
     @property
     def _socket(self) -> Path:
@@ -103,18 +103,7 @@ class PodmanEngine:
 
     async def check(self, api: EngineApi, container: str, inspected: Json) -> Health:
         rules = _rules(inspected["Config"]["Healthcheck"])
-        now = time.monotonic()
-        history = self._checks.get(container) or CheckHistory(since=now)
-        if is_due(history, rules, now):
-            passed, message = await _run_check(api, container, rules)
-            history = record(history, rules, passed=passed, message=message, now=time.monotonic())
-            self._remember(container, history)
-        return history.verdict
-
-    def _remember(self, container: str, history: CheckHistory) -> None:
-        self._checks[container] = history
-        while len(self._checks) > 10_000:
-            self._checks.pop(next(iter(self._checks)))
+        return await self._checks.check(container, rules, lambda: _run_check(api, container, rules))
 
     def _podman_path(self) -> Path | str:
         """A script where there are global arguments: podman-compose would put them behind the subcommand."""

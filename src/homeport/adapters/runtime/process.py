@@ -1,6 +1,6 @@
 """Runs native programs: components of profile `custom` with
 
-    x-homeport-extensions: {process: {command: [...], workdir: DIR, health: {...}}}
+    x-homeport-extensions: {process: {command: [...], args: [...], environment: {...}, workdir: DIR, health: {...}}}
 
 A program outlives the node: a keeper process of its own holds its log and its exit code, and files in our data
 folder say which process it is. It runs as the node's user, without any confinement.
@@ -9,22 +9,22 @@ folder say which process it is. It runs as the node's user, without any confinem
 import json
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote, unquote
 
 import anyio
 
 from homeport.adapters.runtime import child, process_keeper
-from homeport.adapters.runtime.checks import CheckHistory, is_due, record
+from homeport.adapters.runtime.custom_spec import environment_of, read_spec
 from homeport.adapters.runtime.failures import create_failed, disk_full
-from homeport.adapters.runtime.process_checks import run_probe
+from homeport.adapters.runtime.probes import Histories, run_probe
 from homeport.adapters.runtime.process_files import ProcessFolder, Program, boot_id, read_program
-from homeport.adapters.runtime.process_spec import read_spec
 from homeport.adapters.runtime.tail import last_lines
-from homeport.core.secrets import masked, plain_environment, secret_environment, secret_files
+from homeport.core.model.custom import Kind
+from homeport.core.secrets import masked, secret_environment, secret_files
 from homeport.errors import WorkFailed
 from homeport.ports import Container, Health, Observation, OnProgress, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
@@ -43,7 +43,7 @@ class ProcessRuntime:
     def __init__(self, data: Path, environment: Mapping[str, str]) -> None:
         self._folder = data / "process"
         self._environment = {name: environment[name] for name in KEPT_VARIABLES if name in environment}
-        self._checks: dict[str, CheckHistory] = {}
+        self._checks = Histories()
 
     async def start(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -59,7 +59,7 @@ class ProcessRuntime:
         if spec.type not in self.profile_types:
             message = f"The process runtime runs custom components; {spec.name} is of type {spec.type}."
             raise WorkFailed(Code.UNSUPPORTED_TYPE, message, source=spec.name)
-        read_spec(spec)
+        read_spec(spec, Kind.PROCESS)
         if secret_files(spec):
             message = f"{spec.name} is a program of this machine: its secrets can be variables, not files."
             raise WorkFailed(Code.CREATE_FAILED, message, source=spec.name)
@@ -83,7 +83,7 @@ class ProcessRuntime:
         return [_observation(component, program) for component, program in programs if program is not None]
 
     async def health(self, workload: Workload) -> Health:
-        spec, process = workload.spec, read_spec(workload.spec)
+        spec, process = workload.spec, read_spec(workload.spec, Kind.PROCESS)
         program = read_program(self._of(workload.deployment_id, spec.name))
         if program is None:
             return Health(False, f"{spec.name} is not running")
@@ -92,17 +92,13 @@ class ProcessRuntime:
             return Health(False, f"{spec.name} ended with exit code {code}")
         if process.probe is None:
             return Health(True)
-        now = time.monotonic()
-        history = self._checks.get(program.id) or CheckHistory(since=now)
-        if is_due(history, process.rules, now):
-            passed, message = await run_probe(
-                process.probe,
-                seconds=process.rules.timeout_seconds,
-                environment={**self._environment, **plain_environment(spec), **secret_environment(spec)},
-            )
-            history = record(history, process.rules, passed=passed, message=message, now=time.monotonic())
-            self._checks[program.id] = history
-        return history.verdict
+        check = partial(
+            run_probe,
+            process.probe,
+            seconds=process.rules.timeout_seconds,
+            environment={**self._environment, **environment_of(spec, process), **secret_environment(spec)},
+        )
+        return await self._checks.check(program.id, process.rules, check)
 
     async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
         log = self._of(workload.deployment_id, workload.spec.name).log
@@ -114,7 +110,7 @@ class ProcessRuntime:
         program = read_program(folder)
         if program is not None:
             await self._stop(program, folder, component)
-            self._checks.pop(program.id, None)
+            self._checks.forget(program.id)
         folder.remove()
         parent = folder.path.parent
         if parent.is_dir() and not any(parent.iterdir()):
@@ -124,12 +120,12 @@ class ProcessRuntime:
         return ProcessFolder(self._folder / deployment_id / quote(component, safe=""))
 
     async def _launch(self, workload: Workload, folder: ProcessFolder) -> None:
-        spec, process = workload.spec, read_spec(workload.spec)
+        spec, process = workload.spec, read_spec(workload.spec, Kind.PROCESS)
         workdir = Path(process.workdir) if process.workdir else workload.folder
         config = {
-            "command": process.command,
+            "command": [*process.command, *process.args],
             "workdir": str(workdir),
-            "environment": {**self._environment, **plain_environment(spec)},
+            "environment": {**self._environment, **environment_of(spec, process)},
             "state": str(folder.state),
             "exit": str(folder.exit),
             "log": str(folder.log),

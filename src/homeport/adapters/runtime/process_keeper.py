@@ -1,6 +1,7 @@
 """Starts a native program that outlives the node, and keeps its output and its exit code. Run as a script.
 
     python -I -S process_keeper.py CONFIG.json
+    python process_keeper.py FILE.log              as containerd starts whoever keeps a container's output
 
 The first process returns once the program runs (exit 0) or has failed to (exit 1, the reason on stderr). A second
 one, detached, stays as the program's parent: it alone can know how it ends, and it keeps the log within bounds.
@@ -19,7 +20,17 @@ SECRET = "HOMEPORT_SECRET_"
 """Before the name of each variable that comes through the keeper's own environment, for it may be in no file."""
 
 
+LOG_BYTES_MAX = 10 * 1024 * 1024
+"""Of a container's log; a program's is in its config."""
+CONTAINER_OUTPUT = (3, 4)
+CONTAINER_READY = 5
+"""The descriptors at which containerd hands over a container's output, and is told by closing that it is read."""
+
+
 def main() -> None:
+    if sys.argv[1].endswith(".log"):
+        _collect(sys.argv[1])
+        return
     with open(sys.argv[1]) as file:  # noqa: PTH123 - pathlib would cost the keeper memory for as long as it lives
         config = json.load(file)
     told, tell = os.pipe()
@@ -71,6 +82,21 @@ def _become(config: dict[str, object], output: int, tell: int) -> None:
     except OSError as error:
         os.write(tell, f"{error.strerror}: {error.filename or config['command']}".encode())
     os._exit(127)
+
+
+def _collect(path: str) -> None:
+    """Copies a container's output until both of its streams end, which they do with the container."""
+    os.setsid()
+    events = select.poll()
+    for descriptor in CONTAINER_OUTPUT:
+        events.register(descriptor, select.POLLIN)
+    os.close(CONTAINER_READY)
+    left = len(CONTAINER_OUTPUT)
+    while left:
+        for descriptor, _ in events.poll():
+            if not _copy(descriptor, path, LOG_BYTES_MAX):
+                events.unregister(descriptor)
+                left -= 1
 
 
 def _pump(pid: int, reading: int, path: str, bytes_max: int) -> None:

@@ -79,12 +79,18 @@ class Streaming:
 
 
 async def ask(
-    address: Address, method: str, path: str, *, query: Mapping[str, str] | None = None, seconds: float = 30.0
+    address: Address,
+    method: str,
+    path: str,
+    *,
+    query: Mapping[str, str] | None = None,
+    body: bytes = b"",
+    seconds: float = 30.0,
 ) -> Answer:
     """One whole exchange within `seconds`. Raises OSError when nobody listens, ExchangeFailed otherwise."""
     try:
         with anyio.fail_after(seconds):
-            async with stream(address, method, path, query=query, silence_seconds=seconds) as streaming:
+            async with stream(address, method, path, query=query, body=body, silence_seconds=seconds) as streaming:
                 return Answer(streaming.status, await streaming.read())
     except TimeoutError as error:
         raise ExchangeFailed(f"no answer within {seconds:.0f} s") from error
@@ -97,6 +103,7 @@ async def stream(
     path: str,
     *,
     query: Mapping[str, str] | None = None,
+    body: bytes = b"",
     silence_seconds: float,
 ) -> AsyncIterator[Streaming]:
     """Opens an exchange whose body is read piece by piece; leaving the block closes the connection."""
@@ -105,7 +112,7 @@ async def stream(
         exchange = _Exchange(connection)
         try:
             with anyio.fail_after(silence_seconds):
-                await exchange.send_request(method, target, str(address))
+                await exchange.send_request(method, target, str(address), body)
                 status = await exchange.read_head()
         except TimeoutError as error:
             raise ExchangeFailed(f"no answer within {silence_seconds:.0f} s") from error
@@ -123,16 +130,19 @@ class _Exchange:
         self._connection = connection
         self._protocol = h11.Connection(h11.CLIENT)
 
-    async def send_request(self, method: str, target: str, host: str) -> None:
+    async def send_request(self, method: str, target: str, host: str, body: bytes) -> None:
         headers = [
             ("Host", "engine" if host.startswith("/") else host),
             ("Connection", "close"),
-            ("Content-Length", "0"),
+            ("Content-Length", str(len(body))),
         ]
-        request = self._protocol.send(h11.Request(method=method, target=target, headers=headers))
-        end = self._protocol.send(h11.EndOfMessage())
+        if body:
+            headers.append(("Content-Type", "application/json"))
+        parts = [self._protocol.send(h11.Request(method=method, target=target, headers=headers))]
+        parts += [self._protocol.send(h11.Data(data=body))] if body else []
+        parts.append(self._protocol.send(h11.EndOfMessage()))
         try:
-            await self._connection.send((request or b"") + (end or b""))
+            await self._connection.send(b"".join(part or b"" for part in parts))
         except anyio.BrokenResourceError as error:
             raise ExchangeFailed("the connection was closed") from error
 

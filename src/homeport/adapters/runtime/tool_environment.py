@@ -20,7 +20,7 @@ _NAMES = frozenset(
         *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy"),
     }
 )
-_PREFIXES = ("CONTAINERS_", "DOCKER_", "PODMAN_", "XDG_", "STORAGE_", "BUILDAH_", "LC_")
+_PREFIXES = ("CONTAINERS_", "CONTAINERD_", "DOCKER_", "PODMAN_", "XDG_", "STORAGE_", "BUILDAH_", "LC_")
 _FORBIDDEN_PREFIXES = ("LD_", "PYTHON", "COMPOSE_")
 
 

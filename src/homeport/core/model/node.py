@@ -27,7 +27,7 @@ class Capabilities:
     architecture: str
     """Margo's names: amd64, arm64, arm, riscv64, other."""
     engine: str = ""
-    """podman, docker, process or null; empty when the node has found none."""
+    """podman, docker, containerd, process or null; empty when the node has found none."""
     engine_version: str = ""
     profile_types: tuple[ProfileType, ...] = ()
     gpus: tuple[Gpu, ...] = ()

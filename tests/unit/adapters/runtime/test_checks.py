@@ -1,6 +1,7 @@
 """When a health check is due, and when its failures count."""
 
-from homeport.adapters.runtime.checks import CheckHistory, CheckRules, is_due, record
+from homeport.adapters.runtime.checks import CheckHistory, is_due, record
+from homeport.core.model.custom import CheckRules
 
 RULES = CheckRules(interval_seconds=10.0, retries=2)
 

@@ -1,12 +1,39 @@
-"""Runs the health check of a native program once: an HTTP request, a connection, or a command."""
+"""Runs health checks from this machine: an HTTP request, a connection, or a command; each when it is due."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 
 import anyio
 
 from homeport.adapters.runtime import child
-from homeport.adapters.runtime.process_spec import CommandProbe, HttpProbe, Probe
+from homeport.adapters.runtime.checks import CheckHistory, is_due, record
 from homeport.adapters.runtime.socket_http import ExchangeFailed, TcpAddress, ask
+from homeport.core.model.custom import CheckRules, CommandProbe, HttpProbe, Probe
+from homeport.ports import Health
+
+HISTORIES_MAX = 10_000
+
+
+class Histories:
+    """What the checks of each workload gave so far, by the id of what runs."""
+
+    def __init__(self) -> None:
+        self._histories: dict[str, CheckHistory] = {}
+
+    async def check(self, key: str, rules: CheckRules, run: Callable[[], Awaitable[tuple[bool, str]]]) -> Health:
+        """The verdict; `run` is called first if it is time."""
+        now = time.monotonic()
+        history = self._histories.get(key) or CheckHistory(since=now)
+        if is_due(history, rules, now):
+            passed, message = await run()
+            history = record(history, rules, passed=passed, message=message, now=time.monotonic())
+            self._histories[key] = history
+            while len(self._histories) > HISTORIES_MAX:
+                self._histories.pop(next(iter(self._histories)))
+        return history.verdict
+
+    def forget(self, key: str) -> None:
+        self._histories.pop(key, None)
 
 
 async def run_probe(probe: Probe, *, seconds: float, environment: Mapping[str, str]) -> tuple[bool, str]:
