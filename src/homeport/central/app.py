@@ -11,6 +11,7 @@ import anyio.to_thread
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
+from homeport import failpoints
 from homeport.adapters.git import create_bare, open_repository
 from homeport.adapters.link.grpc_site import serve_nodes
 from homeport.adapters.store.open import open_store
@@ -56,6 +57,7 @@ LARGE_BODY_BYTES_MAX = 8 * 1024 * 1024
 @asynccontextmanager
 async def open_central(settings: CentralSettings) -> AsyncIterator["CentralApp"]:
     """Runs central while the body runs."""
+    failpoints.arm(settings.failpoint)
     stopping = Stopping()
     async with AsyncExitStack() as stack:
         central = await _parts(settings, stack)

@@ -1,9 +1,11 @@
 """Everything that can be set for central, read once at start."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from homeport.errors import InvalidInput, Problem
+from homeport.failpoints import VARIABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class CentralSettings:
     """How many events the log keeps: some months of a large fleet, below a gigabyte."""
     audit_days: int = 400
     """How long the audit trail is kept: a year, and a month to look back on it."""
+    failpoint: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))
+    """Where the process is to kill itself, for tests of what a crash leaves behind (`homeport.failpoints`)."""
 
     def __post_init__(self) -> None:
         if self.audit_days < 1:

@@ -13,6 +13,7 @@ import anyio.to_thread
 from prometheus_client import CollectorRegistry
 
 import homeport
+from homeport import failpoints
 from homeport.adapters.link.grpc_node import GrpcSiteLink
 from homeport.adapters.registry.credentials import default_auth_files
 from homeport.adapters.registry.oci import OciRegistry
@@ -68,6 +69,7 @@ async def run_node(
     `on_ready` is called when orders are taken and the pages served; the site may not be reached yet. With a
     `registry` the node's metrics join those of the process (`homeport up`, where another role serves them).
     """
+    failpoints.arm(settings.failpoint)
     surroundings = surroundings or Surroundings()
     registry = registry or CollectorRegistry()
     settings.data.mkdir(parents=True, exist_ok=True)

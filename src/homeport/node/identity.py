@@ -13,6 +13,7 @@ from functools import partial
 import anyio
 import anyio.to_thread
 
+from homeport import failpoints
 from homeport.adapters.identity.keeping import Nudge, follow_bundle, join, keep
 from homeport.adapters.identity.membership import Membership, Ticket
 from homeport.adapters.identity.tls import Credentials
@@ -50,6 +51,7 @@ async def open_identity(
     settings: NodeSettings, *, on_waiting: Callable[[str], None] = lambda key: None
 ) -> NodeIdentity | None:
     """None for a node that has not joined and was not told to: then only a site of this machine is spoken to."""
+    failpoints.arm(settings.failpoint)
     membership = Membership(settings.data / "identity")
     node_id = resolve_node_id(settings)
     if not membership.is_member:

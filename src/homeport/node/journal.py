@@ -17,6 +17,7 @@ from anyio.to_thread import run_sync
 from homeport.core.model.order import Order, Result
 from homeport.core.node.entry import Entry, accepted, ended
 from homeport.errors import WorkFailed
+from homeport.failpoints import Point, passing
 from homeport.node import rows
 from homeport.ports import InThread, Vault
 from homeport.vocabulary import DeploymentId
@@ -137,6 +138,8 @@ class Journal:
             with self._connection:
                 for each in batch:
                     each.write(self._connection, draft)
+                passing(Point.JOURNAL_BEFORE_COMMIT)
+            passing(Point.JOURNAL_AFTER_COMMIT)
         except (sqlite3.Error, WorkFailed) as error:
             for each in batch:
                 each.error = error if isinstance(error, WorkFailed) else rows.translated(error, self._path)

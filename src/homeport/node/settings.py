@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from homeport.errors import InvalidInput, Problem, Refused
+from homeport.failpoints import VARIABLE
 from homeport.vocabulary import NODE_ID_PATTERN, NodeId
 
 LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain"})
@@ -71,6 +72,8 @@ class NodeSettings:
     leave_on_stop: bool = False
     """Unregister at a graceful stop, for machines that do not come back. Off by default: a node that restarts, be
     it for an upgrade, keeps its workloads running, and a site that had forgotten it would place them anew."""
+    failpoint: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))
+    """Where the process is to kill itself, for tests of what a crash leaves behind (`homeport.failpoints`)."""
 
     def __post_init__(self) -> None:
         if self.node_id is not None and not re.match(NODE_ID_PATTERN, self.node_id):

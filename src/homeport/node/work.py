@@ -18,6 +18,7 @@ from homeport.core.model.deployment import ComponentSpec, Release
 from homeport.core.model.order import Order, Progress
 from homeport.core.secrets import lacking, masked
 from homeport.errors import WorkFailed
+from homeport.failpoints import Point, passing
 from homeport.node import checking
 from homeport.node.news import Outlet
 from homeport.node.settings import NodeSettings
@@ -59,6 +60,7 @@ class Work:
             _refuse_lacking(spec)
         for spec in release.components:
             await self._prepare(order.generation, self.workload(release.deployment_id, spec))
+        passing(Point.RUNTIME_AFTER_PULL)
         trail.has_changed = True
         for spec in release.components:
             await self._start(order.generation, self.workload(release.deployment_id, spec))
@@ -138,6 +140,7 @@ class Work:
         try:
             with anyio.fail_after(seconds):
                 await self._apply(workload, self._teller(generation, workload))
+                passing(Point.RUNTIME_BEFORE_HEALTH)
                 if workload.spec.wait:
                     await self._check(generation, workload, checks)
         except TimeoutError as error:
@@ -181,6 +184,7 @@ class Work:
             with _limit(self._settings.remove_seconds, f"{name} could not be removed", name):
                 async with self._slots:
                     await self._runtime.remove(order.deployment_id, name, remove_images=order.remove_images)
+                    passing(Point.RUNTIME_AFTER_REMOVE)
         except WorkFailed as error:
             raise WorkFailed(Code.REMOVE_FAILED, str(error), source=name) from error
         if SAFE_NAME.match(name):

@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 from fastapi import APIRouter, FastAPI
 
+from homeport import failpoints
 from homeport.adapters.git.repository import open_repository
 from homeport.adapters.link.central_http import open_central_link
 from homeport.adapters.link.grpc_site import serve_nodes
@@ -52,6 +53,7 @@ async def open_site(
 ) -> AsyncIterator["SiteApp"]:
     """Runs the site while the body runs. `central` is given when it lives in the same process; `on_waiting` is told
     the site's key where a person has to approve it first."""
+    failpoints.arm(settings.failpoint)
     stopping = Stopping()
     async with AsyncExitStack() as stack:
         identity = await open_identity(settings, SystemClock(), on_waiting=on_waiting)

@@ -1,10 +1,12 @@
 """Everything that can be set for a site, read once at start."""
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from homeport.errors import InvalidInput, Problem
+from homeport.failpoints import VARIABLE
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 
 
@@ -50,6 +52,8 @@ class SiteSettings:
     """How many events the log keeps."""
     audit_days: int = 400
     """How long the audit trail is kept: a year, and a month to look back on it."""
+    failpoint: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))
+    """Where the process is to kill itself, for tests of what a crash leaves behind (`homeport.failpoints`)."""
 
     def __post_init__(self) -> None:
         if self.audit_days < 1:

@@ -25,6 +25,7 @@ from homeport.adapters.git.mirror import Mirror
 from homeport.adapters.git.program import Outcome
 from homeport.adapters.git.watch import Watch
 from homeport.errors import GitUnavailable, PermanentError
+from homeport.failpoints import Point, passing
 from homeport.ports import Change
 from homeport.vocabulary import Commit
 
@@ -129,6 +130,7 @@ class Repository(Mirror):
         changes = await decide(base)
         if not changes:
             return None
+        passing(Point.GIT_BEFORE_COMMIT)
         nested = nest(changes)
         if len(changes) >= BULK_FILES_MIN:
             return await self._make_in_bulk(base, nested, message=message, author=author)
@@ -165,12 +167,14 @@ class Repository(Mirror):
 
     async def _try_push(self, made: Commit) -> Outcome:
         async with self._remote_turn:
+            passing(Point.GIT_BEFORE_PUSH)
             self._heard_at = float("-inf")  # until its answer is here, nobody knows what the remote has
             outcome = await self._run(
                 "push", "--porcelain", "--progress", "--no-verify", "--no-signed", "--no-follow-tags",
                 "--recurse-submodules=no", "origin", f"{made}:{self._tracked.reference}",
             )  # fmt: skip
             if outcome.exit_code == 0:
+                passing(Point.GIT_AFTER_PUSH)
                 self._hear(made)
             return outcome
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from homeport.errors import InvalidInput, Refused, TransientError
+from homeport.failpoints import Point, passing
 
 PRIVATE: Final = 0o600
 PUBLIC: Final = 0o644
@@ -38,8 +39,10 @@ def _write_whole(path: Path, content: bytes, mode: int) -> None:
         file.write(content)
         file.flush()
         os.fsync(descriptor)
+    passing(Point.FILE_BEFORE_REPLACE)
     draft.replace(path)
     sync_folder(path.parent)
+    passing(Point.FILE_AFTER_REPLACE)
 
 
 def sync_folder(folder: Path) -> None:

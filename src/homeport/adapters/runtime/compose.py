@@ -35,6 +35,7 @@ from homeport.adapters.runtime.observations import combine, has_check, missing_s
 from homeport.adapters.runtime.tool_environment import compose_environment, steers_the_tool
 from homeport.core.secrets import masked, plain_environment, secret_environment
 from homeport.errors import EngineUnavailable, InvalidInput, WorkFailed
+from homeport.failpoints import Point, passing
 from homeport.ports import Health, Observation, OnProgress, Registry, Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType, Step
 
@@ -91,11 +92,13 @@ class ComposeRuntime:
         if seen and (is_whole or not is_same):
             on_progress(Step.STOPPING, f"stopping the running {spec.name}", 0, 0)
             await remove_project(self._api, seen, self._project(workload.deployment_id, spec.name), spec.name)
+            passing(Point.RUNTIME_AFTER_STOP)
         on_progress(Step.CREATING, f"creating {spec.name}", 0, 0)
         if spec.type is ProfileType.CUSTOM:
             await self._images.create(workload, self._project(workload.deployment_id, spec.name))
         else:
             await self._up(workload)
+        passing(Point.RUNTIME_AFTER_CREATE)
         await self._refuse_exited(workload)
 
     async def observe(self, deployment_id: DeploymentId) -> Sequence[Observation]:

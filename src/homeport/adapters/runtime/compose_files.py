@@ -20,6 +20,7 @@ from homeport.adapters.runtime.interpolation import escape, interpolate, parse_e
 from homeport.core.model.deployment import ComponentSpec, digest_of, digest_of_bytes
 from homeport.core.secrets import plain_environment, secret_files
 from homeport.errors import InvalidInput
+from homeport.failpoints import Point, passing
 from homeport.ports import Workload
 from homeport.vocabulary import DeploymentId, NodeId
 
@@ -70,7 +71,9 @@ def unpack(content: bytes, folder: Path) -> None:
         extract_archive(content, beginning)
         project_folder(beginning)
         _make_durable(beginning)
+        passing(Point.COMPONENT_BEFORE_PLACE)
         beginning.rename(folder)
+        passing(Point.COMPONENT_AFTER_PLACE)
     except BaseException:
         shutil.rmtree(beginning, ignore_errors=True)
         raise

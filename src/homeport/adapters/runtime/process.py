@@ -26,6 +26,7 @@ from homeport.adapters.runtime.tail import last_lines
 from homeport.core.model.custom import Kind
 from homeport.core.secrets import masked, secret_environment, secret_files
 from homeport.errors import WorkFailed
+from homeport.failpoints import Point, passing
 from homeport.ports import Container, Health, Observation, OnProgress, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
 
@@ -73,8 +74,10 @@ class ProcessRuntime:
                 return
             on_progress(Step.STOPPING, f"stopping the running {workload.spec.name}", 0, 0)
             await self._stop(program, folder, workload.spec.name)
+            passing(Point.RUNTIME_AFTER_STOP)
         on_progress(Step.CREATING, f"starting {workload.spec.name}", 0, 0)
         await self._launch(workload, folder)
+        passing(Point.RUNTIME_AFTER_CREATE)
 
     async def observe(self, deployment_id: DeploymentId) -> Sequence[Observation]:
         parent = self._folder / deployment_id

@@ -17,6 +17,7 @@ from homeport.adapters.store.border import Connection, translated
 from homeport.adapters.store.schema import events
 from homeport.adapters.store.transaction import Savepoint, SqlTransaction
 from homeport.errors import HomeportError, Refused, TransientError
+from homeport.failpoints import Point, passing
 from homeport.ports import Transaction
 
 T = TypeVar("T")
@@ -141,7 +142,9 @@ class GroupCommit:
             await connection.command("ROLLBACK")
             return
         await appends.write_all(connection)
+        passing(Point.STORE_BEFORE_COMMIT)
         await connection.command("COMMIT")
+        passing(Point.STORE_AFTER_COMMIT)
         self._advance(appends.counts)
 
     def _advance(self, counts: Counts) -> None:
