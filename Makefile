@@ -1,6 +1,6 @@
 # The commands of this repository. Each prepares what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench install docs
+.PHONY: help demo test faults check bench install docs
 
 help:           ## Show this list.
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,10 @@ demo:           ## A running fleet of one with an app in it; ONCE=1 checks it, c
 test:           ## Everything, with the real Podman, Git, registry and PostgreSQL.
 	@scripts/setup --test
 	@.venv/bin/python scripts/test
+
+faults:         ## The faults of tests/faults at full length: kills at every step, long cuts, bad lines; ONLY=words picks.
+	@scripts/setup --test
+	@scripts/faults $(if $(ONLY),-k "$(ONLY)")
 
 check:          ## Format, types, imports, generated files, unit and property tests; under a minute.
 	@scripts/setup --dev

@@ -13,7 +13,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,7 +27,9 @@ BACKEND_SECONDS_MAX = 60.0
 class GitHttpServer:
     """Serves every repository below `root` for reading and pushing."""
 
-    def __init__(self, root: Path, *, user: str | None = None, password: str = "") -> None:
+    def __init__(
+        self, root: Path, *, user: str | None = None, password: str = "", address: str = "127.0.0.1", port: int = 0
+    ) -> None:
         self.root = root
         self.user = user
         self.password = password
@@ -40,20 +42,27 @@ class GitHttpServer:
         self.drops_push_answers = False
         """Carries pushes out and then cuts the connection instead of answering."""
         self.requests: list[str] = []
-        self.port = 0
-        self._server: ThreadingHTTPServer | None = None
+        self.address = address
+        self.port = port
+        self.inside: Callable[[Callable[[], _Server]], _Server] = lambda make: make()
+        """How its socket is made: for a host in a network namespace of its own."""
+        self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     def url(self, repository: str, *, with_credentials: bool = False) -> str:
         userinfo = f"{quote(self.user or '')}:{quote(self.password)}@" if with_credentials else ""
-        return f"http://{userinfo}127.0.0.1:{self.port}/{repository}"
+        return f"http://{userinfo}{self.address}:{self.port}/{repository}"
 
     def start(self) -> None:
         assert self._server is None, "it runs already"
-        self._server = _Server(("127.0.0.1", self.port), self)
+        self._server = self.inside(lambda: _Server((self.address, self.port), self))
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
+
+    def start_if_stopped(self) -> None:
+        if self._server is None:
+            self.start()
 
     def stop(self) -> None:
         """Connections are refused from here on. Harmless when it is stopped already."""
