@@ -140,3 +140,50 @@ def test_a_silent_fleet_is_not_moved_about(view: View) -> None:
         and view.nodes
         and not silent.desired[move.deployment_id].placement.nodes
     ]
+
+
+@st.composite
+def spread_views(draw: st.DrawFn) -> View:
+    """`one` and `count`, with anything running anywhere and some nodes drained."""
+    wanted = [a_desired(number, count=draw(st.integers(1, 3))) for number in draw(st.sets(st.integers(1, 3)))]
+    names = sorted(draw(st.sets(st.sampled_from(NAMES))))
+    nodes = [a_node(name, drain=draw(st.sampled_from([None, None, "new disk"]))) for name in names]
+    instances = [
+        an_instance(number, name, state=draw(st.sampled_from([State.INSTALLED, State.INSTALLING, State.DELETING])))
+        for number in range(1, 5)
+        for name in draw(st.sets(st.sampled_from(NAMES)))
+    ]
+    return View(
+        {item.id: item for item in wanted},
+        frozenset(),
+        {node.id: node for node in nodes},
+        {item.key: item for item in instances},
+    )
+
+
+@given(spread_views())
+def test_as_many_as_are_wanted_run_in_the_end_and_nothing_is_left_on_a_drained_node(view: View) -> None:
+    for _ in range(6):
+        view = deliver(obey(view, plan(view, LATER)))
+    open_nodes = [node.id for node in view.nodes.values() if node.drain is None]
+    for desired in view.desired.values():
+        placed = [item for key, item in view.instances.items() if key[0] == desired.id and key[1] != UNPLACED]
+        assert len(placed) == min(desired.placement.count, len(open_nodes))
+        assert all(item.state is State.INSTALLED and item.node_id in open_nodes for item in placed)
+    assert plan(view, LATER) == ()
+
+
+@given(spread_views())
+def test_a_release_that_runs_is_not_taken_away_before_another_runs(view: View) -> None:
+    """Where any node can take it at all."""
+    if not [node for node in view.nodes.values() if node.drain is None]:
+        return
+    for _ in range(6):
+        before = {
+            key for key, item in view.instances.items() if item.state is State.INSTALLED and key[1] in view.nodes
+        }
+        view = deliver(obey(view, plan(view, LATER)))
+        after = {key for key, item in view.instances.items() if item.state is State.INSTALLED}
+        for desired in view.desired.values():
+            if any(key[0] == desired.id for key in before):
+                assert any(key[0] == desired.id for key in after)

@@ -1,6 +1,7 @@
 """Makes core records for tests, with plain defaults for all that a test does not care about."""
 
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ from homeport.core.model.deployment import ComponentSpec, Desired, Placement, Re
 from homeport.core.model.event import Deployment
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Capabilities, Node, NodeInfo
+from homeport.core.selectors import parse_selector
 from homeport.vocabulary import (
     Commit,
     DeploymentId,
@@ -16,6 +18,7 @@ from homeport.vocabulary import (
     Incarnation,
     Liveness,
     NodeId,
+    PlacementMode,
     ProfileType,
     SiteName,
     State,
@@ -34,8 +37,16 @@ def revision(text: str) -> Digest:
 
 
 def a_desired(
-    number: int = 1, *, at: str = "first", nodes: tuple[str, ...] = (), kind: ProfileType = ProfileType.COMPOSE
+    number: int = 1,
+    *,
+    at: str = "first",
+    nodes: tuple[str, ...] = (),
+    kind: ProfileType = ProfileType.COMPOSE,
+    count: int | None = None,
+    selector: str = "",
+    memory: str = "",
 ) -> Desired:
+    """`count` 1 is placed with mode `one`, a higher one with `count`; without it, on each node."""
     key = deployment_id(number)
     part = ComponentSpec("web", kind, "oci://registry.example/web", "1.0.0")
     return Desired(
@@ -51,20 +62,36 @@ def a_desired(
         profile_type=kind,
         release=Release(key, f"app-{number}", revision(at), "1.0.0", (part,)),
         parameters={},
-        device_constraints=None,
-        placement=Placement(tuple(NodeId(name) for name in nodes)),
+        device_constraints={"capacityRequirements": {"memory": memory}} if memory else None,
+        placement=Placement(
+            tuple(NodeId(name) for name in nodes),
+            mode=_mode(count),
+            count=count or 1,
+            selector=parse_selector(selector),
+        ),
         rollout_id=None,
         revision=revision(at),
         path=f"deployments/home/{key}.yaml",
     )
 
 
+def _mode(count: int | None) -> PlacementMode:
+    return PlacementMode.EACH if count is None else PlacementMode.ONE if count == 1 else PlacementMode.COUNT
+
+
 def a_node(
-    name: str = "one", *, liveness: Liveness = Liveness.LIVE, types: tuple[ProfileType, ...] | None = None
+    name: str = "one",
+    *,
+    liveness: Liveness = Liveness.LIVE,
+    types: tuple[ProfileType, ...] | None = None,
+    labels: Mapping[str, str] | None = None,
+    drain: str | None = None,
+    memory_bytes: int = 4 * 1024**3,
+    seen: datetime = NOW,
 ) -> Node:
     capabilities = Capabilities(
         cpu_cores=2,
-        memory_bytes=4 * 1024**3,
+        memory_bytes=memory_bytes,
         disk_bytes=64 * 1024**3,
         disk_free_bytes=32 * 1024**3,
         os="linux",
@@ -73,7 +100,8 @@ def a_node(
         engine_version="4.3.1",
         profile_types=(ProfileType.COMPOSE,) if types is None else types,
     )
-    return Node(NodeInfo(NodeId(name), name, capabilities), HOME, liveness, NOW, NOW)
+    info = NodeInfo(NodeId(name), name, capabilities, labels or {})
+    return Node(info, HOME, liveness, seen, NOW, drain)
 
 
 def an_instance(

@@ -17,17 +17,20 @@ from homeport.core.model.event import Deployment
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
 from homeport.core.placement.choose import place
+from homeport.core.placement.roster import Roster
 from homeport.errors import PermanentError
 from homeport.fleet.deploy import Desk, Written, check_deletable, write_files
 from homeport.fleet.overview import find_deployment
 from homeport.fleet.resolve import DeployRequest, Resolved, present_by_site, resolve
 from homeport.fleet.snapshot import FILE_SIZE_MAX, site_folder
-from homeport.ports import Reader
-from homeport.vocabulary import UNPLACED, DeploymentId, Liveness, NodeId, RolloutId, SiteName, State
+from homeport.ports import DeploymentFilter, Reader
+from homeport.vocabulary import UNPLACED, DeploymentId, Liveness, NodeId, PlacementMode, RolloutId, SiteName, State
 
 Action = Literal["install", "replace", "keep", "remove"]
 PREVIEW = DeploymentId("00000000-0000-4000-8000-000000000000")
 """Stands for the id that a new deployment would get."""
+SITES_LOOKED_AT_MAX = 50
+"""How many sites are looked at one by one; with more, what costs a query each is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class _Fleet:
 
     nodes: Mapping[SiteName, Sequence[Node]]
     instances: Mapping[DeploymentId, Sequence[Instance]]
+    around: Mapping[SiteName, Sequence[Instance]]
+    """All that runs at a site, where the number of instances decides who gets the next one."""
     running: Mapping[DeploymentId, Desired]
     """What the file in Git says now, where it can be read."""
 
@@ -80,7 +85,9 @@ async def preview_deploy(request: DeployRequest, desk: Desk) -> Plan:
     async with desk.store.read() as reader:
         resolved = await resolve(reader, request)
         present = await present_by_site(reader, resolved)
-        fleet = await _look(reader, desk, list(present.values()), [target.site for target in resolved.targets])
+        sites = [target.site for target in resolved.targets]
+        spread = resolved.placement.mode is not PlacementMode.EACH
+        fleet = await _look(reader, desk, list(present.values()), sites, spread=spread)
     return await anyio.to_thread.run_sync(_plan_deploy, resolved, present, fleet)
 
 
@@ -109,14 +116,24 @@ async def _catch_up(desk: Desk) -> None:
         await desk.index.follow(commit)
 
 
-async def _look(reader: Reader, desk: Desk, rows: Sequence[Deployment], sites: Sequence[SiteName]) -> _Fleet:
+async def _look(
+    reader: Reader, desk: Desk, rows: Sequence[Deployment], sites: Sequence[SiteName], *, spread: bool = False
+) -> _Fleet:
     nodes: dict[SiteName, list[Node]] = {}
     for node in await reader.nodes(sites[0] if len(sites) == 1 else None):
         nodes.setdefault(node.site, []).append(node)
     instances: dict[DeploymentId, list[Instance]] = {}
     for item in await reader.instances([row.id for row in rows]) if rows else ():
         instances.setdefault(item.deployment_id, []).append(item)
-    return _Fleet(nodes, instances, await _running(desk, rows))
+    around = (
+        {site: await _around(reader, site) for site in sites} if spread and len(sites) <= SITES_LOOKED_AT_MAX else {}
+    )
+    return _Fleet(nodes, instances, around, await _running(desk, rows))
+
+
+async def _around(reader: Reader, site: SiteName) -> Sequence[Instance]:
+    rows = await reader.deployments(DeploymentFilter(site=site))
+    return await reader.instances([row.id for row in rows]) if rows else ()
 
 
 async def _running(desk: Desk, rows: Sequence[Deployment]) -> dict[DeploymentId, Desired]:
@@ -124,7 +141,7 @@ async def _running(desk: Desk, rows: Sequence[Deployment]) -> dict[DeploymentId,
     if commit is None or not rows:
         return {}
     wanted = {deployment_path(row.site, row.id): row for row in rows}
-    folders = sorted({site_folder(row.site) for row in rows}) if len(rows) <= 50 else ["deployments"]
+    folders = sorted({site_folder(row.site) for row in rows}) if len(rows) <= SITES_LOOKED_AT_MAX else ["deployments"]
     found: dict[DeploymentId, Desired] = {}
     for folder in folders:
         for file in await desk.git.files(commit, folder, size_max=FILE_SIZE_MAX):
@@ -150,7 +167,8 @@ def _plan_site(resolved: Resolved, each: Written, before: Deployment | None, fle
     after = each.desired or running
     assert after is not None, "a file that is as asked for can be read"
     held = {item.node_id: item for item in fleet.instances.get(after.id, ()) if before is not None}
-    placed = place(after, fleet.nodes.get(site, ()))
+    roster = Roster(fleet.nodes.get(site, ())).carry(fleet.around.get(site, ()), {})
+    placed = place(after, roster, held)
     nodes = {
         node_id: tuple(_steps(after.release.components, running, held.get(node_id))) for node_id in placed.chosen
     }

@@ -62,7 +62,10 @@ def _lacking_capacity(required: Mapping[str, Any], properties: Mapping[str, Any]
 
 def _readable(quantity: str) -> str:
     """`3.8Gi` for `3984588Ki`."""
-    count = bytes_of(quantity)
+    return readable_bytes(bytes_of(quantity))
+
+
+def readable_bytes(count: float) -> str:
     unit = next((unit for unit in reversed(UNITS) if count >= UNITS[unit]), None)
     return f"{count / UNITS[unit]:.1f}".removesuffix(".0") + unit if unit else "none"
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from homeport.core.model.deployment import Desired
+from homeport.core.model.deployment import Desired, Hold
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Node
 from homeport.core.placement.choose import Placed, place
+from homeport.core.placement.roster import Roster, need_of
+from homeport.core.reconcile.holds import without_held
 from homeport.core.secrets import missing, versions_for
 from homeport.vocabulary import UNPLACED, Code, DeploymentId, Digest, Liveness, NodeId, OrderKind
 from homeport.vocabulary import Happening as H
@@ -37,6 +39,8 @@ class View:
     """The version of each secret that the site has."""
     given: Mapping[Key, Mapping[str, int]] = field(default_factory=dict)
     """The secrets that went out with each instance's newest order, where there were any."""
+    holds: tuple[Hold, ...] = ()
+    """What people want left as it is for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +67,21 @@ def plan(view: View, now: datetime) -> tuple[Move, ...]:
     by_deployment: dict[DeploymentId, list[Instance]] = {}
     for instance in view.instances.values():
         by_deployment.setdefault(instance.deployment_id, []).append(instance)
+    roster = Roster(view.nodes.values()).carry(view.instances.values(), view.desired)
     changes = [
         move
         for deployment_id in sorted(view.desired)
         if deployment_id not in view.kept
-        for move in _follow(view.desired[deployment_id], by_deployment.get(deployment_id, []), view, now)
+        for move in _follow(view.desired[deployment_id], by_deployment.get(deployment_id, []), view, roster, now)
     ]
     leaving = [move for move in changes if move.order is OrderKind.REMOVE]
-    return (*removals, *leaving, *(move for move in changes if move.order is not OrderKind.REMOVE))
+    moves = (*removals, *leaving, *(move for move in changes if move.order is not OrderKind.REMOVE))
+    return without_held(moves, view.holds, view.nodes.keys(), now)
 
 
-def _follow(desired: Desired, instances: list[Instance], view: View, now: datetime) -> Iterator[Move]:
+def _follow(desired: Desired, instances: list[Instance], view: View, roster: Roster, now: datetime) -> Iterator[Move]:
     """Moves for one deployment that is wanted."""
-    suited = place(desired, list(view.nodes.values()))
+    suited = place(desired, roster, {instance.node_id: instance for instance in instances}, now)
     # Whether a node may keep an instance does not depend on whether it can be heard right now.
     fits = {*suited.chosen, *suited.silent}
     placed = {instance.node_id: instance for instance in instances if instance.node_id != UNPLACED}
@@ -83,6 +89,8 @@ def _follow(desired: Desired, instances: list[Instance], view: View, now: dateti
         instance, node = placed[node_id], view.nodes.get(node_id)
         if node is None:
             yield from _leave(instance, view, now, why="its node was removed from the site")
+        elif node_id in suited.lingering:
+            continue  # It goes when the one that takes its place is healthy.
         elif node_id not in fits:
             yield from _leave(instance, view, now, why=suited.refused.get(node_id, "it is no longer placed here"))
         else:
@@ -92,6 +100,7 @@ def _follow(desired: Desired, instances: list[Instance], view: View, now: dateti
             why = f"{desired.name} {desired.app_version} is wanted here"
             yield Move(desired.id, node_id, H.SCHEDULED, why, desired.revision, OrderKind.APPLY, begins=True)
             yield from _lament(desired, node_id, view)
+            roster.take(node_id, need_of(desired))
     unplaced = next((instance for instance in instances if instance.node_id == UNPLACED), None)
     yield from _explain(desired, unplaced, suited, view, now)
 
@@ -163,15 +172,20 @@ def _leave(instance: Instance, view: View, now: datetime, *, why: str) -> Iterat
 def _explain(
     desired: Desired, unplaced: Instance | None, suited: Placed, view: View, now: datetime
 ) -> Iterator[Move]:
-    """Says FAILED where every node refuses a deployment, and takes that back when it is no longer true."""
-    if unplaced is not None and (suited.chosen or unplaced.revision != desired.revision):
-        yield from _leave(unplaced, view, now, why="a node can take it" if suited.chosen else "a newer revision came")
+    """Says so where nobody can take an instance, and takes that back when it is no longer true."""
+    if unplaced is not None and (not suited.missing or unplaced.revision != desired.revision):
+        why = "a newer revision came" if suited.missing else "a node can take it"
+        yield from _leave(unplaced, view, now, why=why)
         unplaced = None
-    if suited.chosen or suited.silent or unplaced is not None or not view.nodes:
+    if not suited.missing or unplaced is not None or not view.nodes:
         return  # It is placed, it waits for a node to be heard, or it has been said already.
-    why = "; ".join(f"{node_id}: {reason}" for node_id, reason in sorted(suited.refused.items()))
-    failure = Failure(Code.NO_ELIGIBLE_NODE, f"no node of the site can take it: {why}")
+    failure = Failure(Code.NO_ELIGIBLE_NODE, _lacks(desired, suited))
     yield Move(desired.id, UNPLACED, H.UNPLACEABLE, failure.message, desired.revision, failure=failure, begins=True)
+
+
+def _lacks(desired: Desired, suited: Placed) -> str:
+    some = f"{suited.missing} of {desired.placement.count} instances have no node"
+    return f"{some if suited.chosen else 'no node of the site can take it'}: {suited.explain()}"
 
 
 def _difference(instance: Instance, desired: Desired) -> str:

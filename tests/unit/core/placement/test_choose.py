@@ -6,8 +6,9 @@ from typing import Any
 
 from homeport.core.model.deployment import Desired, Placement, Release
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
-from homeport.core.placement.choose import device_of, place
+from homeport.core.placement.choose import place
 from homeport.core.placement.eligibility import refusal
+from homeport.core.placement.roster import device_of
 from homeport.vocabulary import DeploymentId, Digest, Liveness, NodeId, ProfileType, SiteName
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
