@@ -12,12 +12,15 @@ import structlog
 
 from homeport.core.lifecycle.deployment import IN_FLIGHT, fold
 from homeport.core.lifecycle.record import Key, record
+from homeport.core.model.deployment import Pin
 from homeport.core.model.event import Deployment, HistoryEntry, NewEvent, Site
 from homeport.core.model.instance import Instance, Transition
 from homeport.core.model.node import Node
-from homeport.core.model.report import NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
+from homeport.core.model.report import NodeChanged, NodeGone, Pinned, Progressed, Report, Synced, SyncFailed
+from homeport.core.reconcile.plan import short
+from homeport.fleet.record import kind_of
 from homeport.ports import DeploymentFilter, Transaction
-from homeport.vocabulary import DeploymentId, EventKind, NodeId, State
+from homeport.vocabulary import DeploymentId, EventKind, NodeId, State, Step
 
 log = structlog.get_logger("homeport.fleet.intake")
 
@@ -42,6 +45,7 @@ class Batch:
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     history: list[HistoryEntry] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
+    pins: list[Pin] = field(default_factory=list)
     is_complete: bool = True
     """Whether every deployment that the reports speak of is known, and none is wanted that the site saw removed."""
     _stored_deployments: Mapping[DeploymentId, Deployment] = field(default_factory=dict)
@@ -52,6 +56,7 @@ class Batch:
         """Everything the reports may touch. After a sync that is every deployment of the site."""
         ids = {report.deployment_id for _, report in reports if isinstance(report, Transition)}
         ids |= {report.progress.deployment_id for _, report in reports if isinstance(report, Progressed)}
+        ids |= {report.pin.deployment_id for _, report in reports if isinstance(report, Pinned)}
         if any(isinstance(report, Synced) for _, report in reports):
             ids |= {row.id for row in await tx.deployments(DeploymentFilter(site=self.site.name))}
         if ids:
@@ -96,6 +101,8 @@ class Batch:
         await tx.touch_nodes(self.site.name, seen)
         await tx.put_instances(self._changed_instances())
         await tx.put_deployments(self._changed_deployments())
+        for pin in self.pins:
+            await tx.put_pin(pin)
         await tx.append_history(self.history)
         await tx.append_events(self.events)
 
@@ -153,6 +160,8 @@ class Batch:
                 self._node_changed(report.node)
             case NodeGone():
                 self._node_gone(report.node_id)
+            case Pinned():
+                self._pinned(report.pin)
             case Unreadable():
                 self._refuse(f"a report cannot be read: {report.why}")
             case Transition():
@@ -166,12 +175,13 @@ class Batch:
             return
         key = (progress.deployment_id, report.node_id)
         instance = self.instances.get(key)
-        if instance is not None and instance.state in IN_FLIGHT and instance.generation == progress.generation:
+        tells = instance is not None and (instance.state in IN_FLIGHT or progress.step is Step.WAITING)
+        if instance is not None and tells and instance.generation == progress.generation:
             self.instances[key] = replace(instance, step=progress.message, updated_at=progress.at)
         row = self.deployments[progress.deployment_id]
         self.events.append(
             NewEvent(
-                EventKind.DEPLOYMENT_PROGRESS,
+                kind_of(progress.step),
                 progress.at,
                 f"{row.name} on {report.node_id}: {progress.message}",
                 site=self.site.name,
@@ -185,6 +195,24 @@ class Batch:
                     "bytes_done": progress.bytes_done,
                     "bytes_total": progress.bytes_total,
                 },
+            )
+        )
+
+    def _pinned(self, pin: Pin) -> None:
+        why = self._not_ours(pin.deployment_id)
+        if why is not None:
+            self._refuse(f"going back with deployment {pin.deployment_id}: {why}")
+            return
+        row = self.deployments[pin.deployment_id]
+        self.pins.append(pin)
+        self.events.append(
+            NewEvent(
+                EventKind.DEPLOYMENT_PINNED,
+                pin.at,
+                f"{row.name} at {row.site} went back to revision {short(pin.revision)}: {pin.reason}",
+                site=row.site,
+                deployment_id=row.id,
+                data={"revision": pin.revision, "over": pin.over, "author": pin.author, "reason": pin.reason},
             )
         )
 

@@ -12,21 +12,25 @@ from typing import TypeVar
 import anyio
 import structlog
 
+from homeport.catalog.deployment import parse_deployment
 from homeport.core.lifecycle.node import liveness
 from homeport.core.lifecycle.record import Recorded
 from homeport.core.model.access import SecretRecord
+from homeport.core.model.deployment import Pin, Release
 from homeport.core.model.event import NewEvent, Site
 from homeport.core.model.instance import Transition
 from homeport.core.model.node import Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
-from homeport.core.model.report import NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
+from homeport.core.model.report import NodeChanged, NodeGone, Pinned, Progressed, Report, Synced, SyncFailed
 from homeport.core.reconcile.orders import must_hear, outcome, standing_order
-from homeport.core.reconcile.plan import Key, Move, plan
+from homeport.core.reconcile.plan import Key, Move, can_go_back, plan, short
+from homeport.core.reconcile.recovery import after_failure
 from homeport.core.secrets import SecretValue, filled, missing, needed, versions_for
 from homeport.errors import NotFound
 from homeport.fleet.adoption import adoption, problem_text
 from homeport.fleet.memory import GIVEN, Memory, dump_given
-from homeport.fleet.record import record_transitions
+from homeport.fleet.record import kind_of, record_transitions
+from homeport.fleet.revisions import REVISIONS_KEPT, choose_revision, kept_revisions
 from homeport.fleet.snapshot import Snapshot
 from homeport.ports import Clock, DesiredFile, NodeNews, Store, Transaction
 from homeport.vocabulary import (
@@ -41,6 +45,7 @@ from homeport.vocabulary import (
     NodeId,
     OrderKind,
     State,
+    Step,
 )
 
 log = structlog.get_logger(__name__)
@@ -103,6 +108,8 @@ class Conductor:
             gone = frozenset(memory.wanted - snapshot.desired.keys() - snapshot.kept)
             mended = frozenset(memory.kept & snapshot.desired.keys())
             touched = sorted(snapshot.contents.keys() | gone | mended | snapshot.kept)
+            older = {key: memory.files[key] for key in snapshot.contents if key in memory.files}
+            unpinned = [key for key in memory.pins if key in snapshot.contents or key in gone]
 
             async def work(tx: Transaction) -> None:
                 known = {item.id: item for item in await tx.deployments_by_ids(touched)}
@@ -111,7 +118,9 @@ class Conductor:
                 )
                 await tx.put_deployments(adopted.deployments)
                 await tx.put_desired_files(_files(snapshot))
-                await tx.drop_desired_files([item.id for item in adopted.deployments if item.archived_at is not None])
+                await tx.put_revisions(kept_revisions(snapshot, author=author, now=now), keep=REVISIONS_KEPT)
+                await tx.drop_pins(unpinned)
+                await _forget(tx, [item.id for item in adopted.deployments if item.archived_at is not None])
                 await tx.append_events(adopted.events)
                 await tx.set_value("applied_commit", snapshot.commit)
                 problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
@@ -122,6 +131,8 @@ class Conductor:
             memory.applied = snapshot.commit
             memory.wanted = set(snapshot.desired) | (memory.wanted & snapshot.kept)
             memory.files.update(snapshot.desired)
+            memory.pins = {key: pin for key, pin in memory.pins.items() if key not in unpinned}
+            memory.remember(older)
             memory.kept = snapshot.kept
             memory.complaint = problem_text(snapshot.problems[0]) if snapshot.problems else None
             self._forget_finished()
@@ -134,6 +145,38 @@ class Conductor:
                 problems=len(snapshot.problems),
             )
             await self._reconcile()
+
+    async def pin(self, deployment_id: DeploymentId, to: str | None, *, reason: str, author: str) -> Pin:
+        """Goes back to an older revision at a person's word, until Git has another one; Git hears of it in time."""
+        async with self._lock:
+            memory, now = self.memory, self._clock.now()
+            file = memory.files.get(deployment_id)
+            if file is None or deployment_id not in memory.wanted:
+                raise NotFound(f"nothing is deployed here as {deployment_id}", hint="List: homeport deployments list")
+            async with self._store.read() as reader:
+                kept = await reader.revisions(deployment_id)
+                history = await reader.history(deployment_id)
+            current = memory.desired(deployment_id) or file
+            target = choose_revision(kept, history, to, current=current.revision, name=file.name)
+            wish = Pin(deployment_id, target.revision, target.content, file.revision, reason, author, now)
+            desired = parse_deployment(target.content, file.path, memory.site)
+            message = f"{file.name} goes back to {target.app_version}, revision {short(target.revision)}: {reason}"
+
+            async def work(tx: Transaction) -> None:
+                await tx.put_pin(wish)
+                data = {"revision": wish.revision, "over": wish.over, "author": author, "reason": reason}
+                event = NewEvent(
+                    EventKind.DEPLOYMENT_PINNED, now, message, memory.site, deployment_id=deployment_id, data=data
+                )
+                await tx.append_events([event])
+                await self._enqueue(tx, [Pinned(wish)])
+
+            await self._write(work)
+            memory.pins[deployment_id] = wish
+            memory.remember({deployment_id: desired})
+            log.info("went back", deployment=deployment_id, revision=wish.revision, by=author, why=reason)
+            await self._reconcile()
+            return wish
 
     async def take_secrets(self, changed: Sequence[SecretRecord], versions: Mapping[str, int]) -> None:
         """Keeps the secrets that central has sent, forgets those that it no longer has, then plans: what uses a
@@ -207,7 +250,7 @@ class Conductor:
             for (deployment_id, node_id), instance in sorted(memory.instances.items()):
                 if node_id != info.id:
                     continue
-                order = standing_order(instance, memory.files.get(deployment_id))
+                order = standing_order(instance, memory.wanted_of(instance))
                 if order is not None and must_hear(order, by_deployment.get(deployment_id)):
                     await self._send_filled(node_id, order)
             for order in self._strays(info.id, held):
@@ -272,7 +315,9 @@ class Conductor:
                 if instance is None:
                     continue
                 if isinstance(item, Result):
-                    transition = outcome(item, instance)
+                    wanted = self.memory.wanted_of(instance)
+                    policy = None if wanted is None else wanted.policy
+                    transition = outcome(item, instance, policy, can_go_back=can_go_back(instance, self.memory.past))
                     if transition is not None:
                         transitions.append(transition)
                 elif item.generation == instance.generation:
@@ -281,6 +326,32 @@ class Conductor:
                 await self._record(transitions, progressed)
             if any(transition.happening in _NEEDS_PLAN for transition in transitions):
                 await self._reconcile()
+                await self._tell_waits(transitions)
+
+    async def _tell_waits(self, transitions: Sequence[Transition]) -> None:
+        """Says of what has just failed and is to be tried again, when that will be."""
+        waits = []
+        for transition in transitions:
+            instance = self.memory.instances.get((transition.deployment_id, transition.node_id))
+            if instance is None or instance.state is not State.FAILED or instance.next_at is None:
+                continue
+            wanted = self.memory.wanted_of(instance)
+            if wanted is None or instance.failure is None:
+                continue
+            back = can_go_back(instance, self.memory.past)
+            following = after_failure(instance, instance.failure, wanted.policy, can_go_back=back)
+            if following is not None:
+                message = f"{following.why} in {following.delay_seconds:.0f} s"
+                waits.append(
+                    Progressed(
+                        instance.node_id,
+                        Progress(
+                            instance.deployment_id, instance.generation, Step.WAITING, "", message, self._clock.now()
+                        ),
+                    )
+                )
+        if waits:
+            await self._record((), waits)
 
     # --- planning -----------------------------------------------------------------------------------------
 
@@ -342,12 +413,22 @@ class Conductor:
             key = move.deployment_id, move.node_id
             if move.order is not OrderKind.APPLY:
                 continue
-            release = memory.files[move.deployment_id].release
+            release = self._release_of(move)
+            if release is None:
+                continue
             versions = {} if missing(release, memory.secrets) else versions_for(release, memory.secrets)
             given.pop(key, None)
             if versions:
                 given[key] = versions
         return given
+
+    def _release_of(self, move: Move) -> Release | None:
+        """The release that a move brings: the file's, or an older one that is gone back to."""
+        desired = self.memory.desired(move.deployment_id)
+        if desired is not None and desired.revision == move.revision:
+            return desired.release
+        past = None if move.revision is None else self.memory.past.get((move.deployment_id, move.revision))
+        return None if past is None else past.release
 
     async def _send_filled(self, node_id: NodeId, order: Order) -> None:
         """Puts the values of secrets into an order at the last moment: nothing of ours stores or shows them."""
@@ -367,7 +448,7 @@ class Conductor:
         instance = self.memory.instances.get((move.deployment_id, move.node_id))
         if move.order is None or instance is None:
             return
-        order = standing_order(instance, self.memory.files.get(move.deployment_id))
+        order = standing_order(instance, self.memory.wanted_of(instance))
         if order is not None:
             await self._send_filled(move.node_id, order)
 
@@ -404,7 +485,7 @@ class Conductor:
             recorded = await record_transitions(tx, transitions, now)
             refused = {id(transition) for transition, _ in recorded.refused}
             await tx.drop_instances([item.key for item in recorded.instances if item.state is State.DELETED])
-            await tx.drop_desired_files([item.id for item in recorded.deployments if item.archived_at is not None])
+            await _forget(tx, [item.id for item in recorded.deployments if item.archived_at is not None])
             await tx.set_steps({_key(item): _step_text(item.progress) for item in progressed})
             await tx.append_events([_progress_event(item, memory) for item in progressed])
             await self._enqueue(tx, [*progressed, *(item for item in transitions if id(item) not in refused)])
@@ -436,6 +517,8 @@ class Conductor:
             key for key in self.memory.files if key not in self.memory.wanted and key not in placed
         ]:
             del self.memory.files[deployment_id]
+            self.memory.pins.pop(deployment_id, None)
+        self.memory.remember({})
 
     async def _register(self, info: NodeInfo) -> None:
         now = self._clock.now()
@@ -492,6 +575,13 @@ class Conductor:
         return datetime.fromtimestamp(self._clock.now().timestamp() - silent, self._clock.now().tzinfo)
 
 
+async def _forget(tx: Transaction, deployment_ids: Sequence[DeploymentId]) -> None:
+    """What is gone for good leaves nothing behind but its history."""
+    await tx.drop_desired_files(deployment_ids)
+    await tx.drop_revisions(deployment_ids)
+    await tx.drop_pins(deployment_ids)
+
+
 def _files(snapshot: Snapshot) -> list[DesiredFile]:
     return [
         DesiredFile(key, snapshot.desired[key].path, snapshot.desired[key].revision, content)
@@ -514,7 +604,7 @@ def _step_text(progress: Progress) -> str:
 def _progress_event(item: Progressed, memory: Memory) -> NewEvent:
     progress = item.progress
     return NewEvent(
-        EventKind.DEPLOYMENT_PROGRESS,
+        kind_of(progress.step),
         progress.at,
         f"{item.node_id}: {_step_text(progress)}",
         site=memory.site,

@@ -22,6 +22,7 @@ from homeport.core.model.event import Deployment, NewEvent, Site
 from homeport.core.model.report import FileProblem
 from homeport.errors import Conflict
 from homeport.fleet.adoption import problem_text, wanted_row
+from homeport.fleet.revisions import REVISIONS_KEPT, kept_revisions
 from homeport.fleet.snapshot import FILE_SIZE_MAX, BrokenSource, Snapshot, read_snapshot, site_folder
 from homeport.ports import Clock, DeploymentFilter, GitSource, InThread, Reader, Store, Transaction, TreeFile
 from homeport.vocabulary import SITE_NAME_PATTERN, Commit, DeploymentId, EventKind, SiteName
@@ -140,6 +141,15 @@ class _Update:
             self._complain(folder.site, folder.snapshot.problems, present, rows, events)
             self._drop(wanted.get(folder.site, ()), folder, rows, events)
         await tx.put_deployments(rows)
+        await tx.put_revisions(
+            [
+                revision
+                for folder in folders
+                if folder.snapshot is not None
+                for revision in kept_revisions(folder.snapshot, author=self.author, now=self.now)
+            ],
+            keep=REVISIONS_KEPT,
+        )
         await tx.append_events(events)
         await tx.set_value(INDEXED, self.commit)
 

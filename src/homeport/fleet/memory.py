@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from homeport.catalog.deployment import parse_deployment
-from homeport.core.model.deployment import Desired
+from homeport.catalog.deployment import deployment_path, parse_deployment
+from homeport.core.model.deployment import Desired, Pin
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
-from homeport.core.reconcile.plan import Key, View
+from homeport.core.reconcile.plan import Key, View, wanted_of
 from homeport.ports import DeploymentFilter, Reader
-from homeport.vocabulary import Commit, DeploymentId, Generation, Incarnation, NodeId, SiteName
+from homeport.vocabulary import Commit, DeploymentId, Digest, Generation, Incarnation, NodeId, SiteName
 
 GIVEN: Final = "secrets_given"
 
@@ -39,15 +39,40 @@ class Memory:
     """The version of each secret that this site has. Values stay sealed in the store."""
     given: dict[Key, dict[str, int]] = field(default_factory=dict)
     """The secrets that went out with each instance's newest order."""
+    past: dict[tuple[DeploymentId, Digest], Desired] = field(default_factory=dict)
+    """Older revisions that still run somewhere, or are gone back to."""
+    pins: dict[DeploymentId, Pin] = field(default_factory=dict)
+
+    def desired(self, deployment_id: DeploymentId) -> Desired | None:
+        """What is wanted: what the file says, or what a person went back to since the file last changed."""
+        file, pin = self.files.get(deployment_id), self.pins.get(deployment_id)
+        if file is None or pin is None or pin.over != file.revision:
+            return file
+        return self.past.get((deployment_id, pin.revision), file)
+
+    def wanted_of(self, instance: Instance) -> Desired | None:
+        """What is wanted of one instance, which may have gone back from what is wanted of all."""
+        desired = self.desired(instance.deployment_id)
+        return None if desired is None else wanted_of(instance, desired, self.past)
+
+    def remember(self, older: Mapping[DeploymentId, Desired]) -> None:
+        """Keeps those of the older revisions that somebody may still need, and forgets what nobody does."""
+        self.past.update({(key, desired.revision): desired for key, desired in older.items()})
+        needed = {(item.deployment_id, item.revision) for item in self.instances.values()}
+        needed |= {(item.deployment_id, item.running_revision) for item in self.instances.values()}
+        needed |= {(pin.deployment_id, pin.revision) for pin in self.pins.values()}
+        self.past = {key: desired for key, desired in self.past.items() if key in needed}
 
     def view(self) -> View:
+        known = {key: self.desired(key) for key in self.files if key in self.wanted}
         return View(
-            desired={key: desired for key, desired in self.files.items() if key in self.wanted},
+            desired={key: desired for key, desired in known.items() if desired is not None},
             kept=self.kept,
             nodes=self.nodes,
             instances=self.instances,
             secrets=self.secrets,
             given=self.given,
+            past=self.past,
         )
 
 
@@ -72,7 +97,24 @@ async def recall(reader: Reader, site: SiteName, now: datetime, monotonic: float
     memory.instances = {instance.key: instance for instance in await reader.instances()}
     memory.secrets = {secret.name: secret.version for secret in await reader.secrets(site)}
     memory.given = load_given(await reader.value(GIVEN))
+    memory.pins = {pin.deployment_id: pin for pin in await reader.pins()}
+    memory.past = await _recall_past(reader, memory)
     return memory
+
+
+async def _recall_past(reader: Reader, memory: Memory) -> dict[tuple[DeploymentId, Digest], Desired]:
+    """The older revisions that instances are at, or that somebody went back to."""
+    named = {(item.deployment_id, item.revision) for item in memory.instances.values()}
+    named |= {(item.deployment_id, item.running_revision) for item in memory.instances.values()}
+    named |= {(pin.deployment_id, pin.revision) for pin in memory.pins.values()}
+    present = {(key, desired.revision) for key, desired in memory.files.items()}
+    past: dict[tuple[DeploymentId, Digest], Desired] = {}
+    for deployment_id in sorted({key for key, _ in named - present}):
+        for kept in await reader.revisions(deployment_id):
+            if (deployment_id, kept.revision) in named:
+                path = deployment_path(memory.site, deployment_id)
+                past[deployment_id, kept.revision] = parse_deployment(kept.content, path, memory.site)
+    return past
 
 
 def dump_given(given: Mapping[Key, Mapping[str, int]]) -> str:

@@ -2,10 +2,19 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
 from homeport.core.lifecycle.record import Recorded, record
 from homeport.core.model.instance import Transition
 from homeport.ports import Transaction
+from homeport.vocabulary import EventKind, Step
+
+_KINDS: Final = {Step.DRIFTED: EventKind.DRIFT_FOUND, Step.RESTORED: EventKind.DRIFT_REPAIRED}
+
+
+def kind_of(step: Step) -> EventKind:
+    """News from a node is progress, except when it tells of something that nobody ordered."""
+    return _KINDS.get(step, EventKind.DEPLOYMENT_PROGRESS)
 
 
 async def record_transitions(tx: Transaction, transitions: Sequence[Transition], now: datetime) -> Recorded:

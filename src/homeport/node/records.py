@@ -68,6 +68,7 @@ def dump_order(order: Order) -> str:
             "release": None if order.release is None else dump_release(order.release),
             "remove_images": order.remove_images,
             "reason": order.reason,
+            "limit_seconds": order.limit_seconds,
         }
     )
 
@@ -81,6 +82,7 @@ def load_order(text: str) -> Order:
         release=None if body["release"] is None else load_release(body["release"]),
         remove_images=body["remove_images"],
         reason=body["reason"],
+        limit_seconds=float(body.get("limit_seconds", 0.0)),
     )
 
 

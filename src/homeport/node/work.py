@@ -4,6 +4,7 @@ start in the order of the release, each healthy before the next; what the releas
 Every call to the runtime is idempotent, so work that was cancelled or killed is simply done again from its start.
 """
 
+import math
 import re
 import shutil
 from collections.abc import Iterable, Iterator
@@ -55,6 +56,10 @@ class Work:
 
     async def apply(self, order: Order, release: Release, leftovers: Iterable[str], trail: Trail) -> None:
         """Makes the release run, or raises WorkFailed. `leftovers` names components of earlier releases."""
+        with _limit(order.limit_seconds or math.inf, f"{release.name} was not installed", ""):
+            await self._apply_all(order, release, leftovers, trail)
+
+    async def _apply_all(self, order: Order, release: Release, leftovers: Iterable[str], trail: Trail) -> None:
         self._refuse_foreign(release)
         for spec in release.components:
             _refuse_lacking(spec)
@@ -82,6 +87,7 @@ class Work:
         """Starts a component again. What was fetched before is tried first, for there may be no uplink."""
         _refuse_lacking(spec)
         workload = self.workload(deployment_id, spec)
+        self.tell(generation, deployment_id, Step.DRIFTED, spec.name, why)
         try:
             await self._apply(workload, _ignore)
         except WorkFailed:

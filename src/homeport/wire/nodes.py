@@ -163,6 +163,7 @@ def order_to_proto(order: Order) -> PbMessage:
         release=None if order.release is None else release_to_proto(order.release),
         remove_images=order.remove_images,
         reason=order.reason,
+        limit_seconds=order.limit_seconds,
     )
 
 
@@ -174,6 +175,7 @@ def order_from_proto(message: PbMessage) -> Order:
         release=release_from_proto(message.release) if message.HasField("release") else None,
         remove_images=message.remove_images,
         reason=message.reason,
+        limit_seconds=message.limit_seconds,
     )
 
 

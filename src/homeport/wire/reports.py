@@ -7,10 +7,20 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from homeport.core.model.deployment import Pin
 from homeport.core.model.instance import Failure, Transition
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
 from homeport.core.model.order import Progress
-from homeport.core.model.report import FileProblem, NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
+from homeport.core.model.report import (
+    FileProblem,
+    NodeChanged,
+    NodeGone,
+    Pinned,
+    Progressed,
+    Report,
+    Synced,
+    SyncFailed,
+)
 from homeport.errors import InvalidInput, Problem
 from homeport.vocabulary import (
     Actor,
@@ -31,27 +41,8 @@ Json = Mapping[str, Any]
 
 
 def encode(report: Report) -> dict[str, Any]:
-    match report:
-        case Transition():
-            return {"kind": "transition", **_transition(report)}
-        case Progressed():
-            return {"kind": "progressed", **_progressed(report)}
-        case Synced():
-            return {
-                "kind": "synced",
-                "commit": report.commit,
-                "deployment_ids": list(report.deployment_ids),
-                "problems": [
-                    {"path": p.path, "message": p.message, "deployment_id": p.deployment_id, "line": p.line}
-                    for p in report.problems
-                ],
-            }
-        case SyncFailed():
-            return {"kind": "sync-failed", "message": report.message}
-        case NodeChanged():
-            return {"kind": "node-changed", "node": _node(report.node)}
-        case NodeGone():
-            return {"kind": "node-gone", "node_id": report.node_id}
+    kind, write = _WRITERS[type(report)]
+    return {"kind": kind, **write(report)}
 
 
 def decode(body: Json) -> Report:
@@ -77,6 +68,7 @@ def _transition(transition: Transition) -> dict[str, Any]:
         "generation": transition.generation,
         "revision": transition.revision,
         "failure": _failure(transition.failure),
+        "next_at": None if transition.next_at is None else transition.next_at.isoformat(),
     }
 
 
@@ -92,6 +84,7 @@ def _read_transition(body: Json) -> Transition:
         generation=Generation(_number(body["generation"])),
         revision=None if body["revision"] is None else Digest(_text(body["revision"])),
         failure=_read_failure(body["failure"]),
+        next_at=None if body.get("next_at") is None else _time(body["next_at"]),
     )
 
 
@@ -124,6 +117,17 @@ def _read_progressed(body: Json) -> Progressed:
             bytes_total=_number(body["bytes_total"]),
         ),
     )
+
+
+def _synced(report: Synced) -> dict[str, Any]:
+    return {
+        "commit": report.commit,
+        "deployment_ids": list(report.deployment_ids),
+        "problems": [
+            {"path": p.path, "message": p.message, "deployment_id": p.deployment_id, "line": p.line}
+            for p in report.problems
+        ],
+    }
 
 
 def _read_synced(body: Json) -> Synced:
@@ -206,6 +210,30 @@ def _read_node(body: Json) -> Node:
     )
 
 
+def _pin(pin: Pin) -> dict[str, Any]:
+    return {
+        "deployment_id": pin.deployment_id,
+        "revision": pin.revision,
+        "content": pin.content.decode(),
+        "over": pin.over,
+        "reason": pin.reason,
+        "author": pin.author,
+        "at": pin.at.isoformat(),
+    }
+
+
+def _read_pin(body: Json) -> Pin:
+    return Pin(
+        deployment_id=DeploymentId(_text(body["deployment_id"])),
+        revision=Digest(_text(body["revision"])),
+        content=_text(body["content"]).encode(),
+        over=Digest(_text(body["over"])),
+        reason=_text(body["reason"]),
+        author=_text(body["author"]),
+        at=_time(body["at"]),
+    )
+
+
 def _failure(failure: Failure | None) -> dict[str, str] | None:
     if failure is None:
         return None
@@ -235,11 +263,22 @@ def _time(value: object) -> datetime:
     return at
 
 
+_WRITERS: Final[Mapping[type, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
+    Transition: ("transition", _transition),
+    Progressed: ("progressed", _progressed),
+    Synced: ("synced", _synced),
+    SyncFailed: ("sync-failed", lambda report: {"message": report.message}),
+    NodeChanged: ("node-changed", lambda report: {"node": _node(report.node)}),
+    NodeGone: ("node-gone", lambda report: {"node_id": report.node_id}),
+    Pinned: ("pinned", lambda report: _pin(report.pin)),
+}
+
 _READERS: Final[Mapping[str, Callable[[Json], Report]]] = {
     "transition": _read_transition,
     "progressed": _read_progressed,
     "synced": _read_synced,
     "sync-failed": lambda body: SyncFailed(_text(body["message"])),
     "node-changed": lambda body: NodeChanged(_read_node(body["node"])),
+    "pinned": lambda body: Pinned(_read_pin(body)),
     "node-gone": lambda body: NodeGone(NodeId(_text(body["node_id"]))),
 }

@@ -74,7 +74,7 @@ def _instance(row: Row[Any]) -> Instance:
         failure=to_failure(row),
         updated_at=row.updated_at,
         rejected_revision=row.rejected_revision,
-        began_at=row.began_at,
+        next_at=row.next_at,
     )
 
 
@@ -92,7 +92,7 @@ def _instance_row(instance: Instance) -> dict[str, Any]:
         "step": instance.step,
         "updated_at": instance.updated_at,
         "rejected_revision": instance.rejected_revision,
-        "began_at": instance.began_at,
+        "next_at": instance.next_at,
         **failure_columns(instance.failure),
     }
 

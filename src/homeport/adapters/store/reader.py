@@ -3,10 +3,22 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from homeport.adapters.store import access, apps, deployments, identities, instances, log, role, sites, trail
+from homeport.adapters.store import (
+    access,
+    apps,
+    deployments,
+    identities,
+    instances,
+    log,
+    revisions,
+    role,
+    sites,
+    trail,
+)
 from homeport.adapters.store.border import Connection
 from homeport.core.audit import Ends
 from homeport.core.model.access import ApiToken, AuditEntry, SecretRecord
+from homeport.core.model.deployment import Pin, Revision
 from homeport.core.model.event import Deployment, Event, HistoryEntry, Site
 from homeport.core.model.identity import IdentityRecord, JoinToken, Standing
 from homeport.core.model.instance import Instance
@@ -112,6 +124,12 @@ class SqlReader:
 
     async def secret(self, site: SiteName, name: str) -> SecretRecord | None:
         return await access.find_secret(self._connection, site, name)
+
+    async def revisions(self, deployment_id: DeploymentId) -> Sequence[Revision]:
+        return await revisions.find_revisions(self._connection, deployment_id)
+
+    async def pins(self) -> Sequence[Pin]:
+        return await revisions.find_pins(self._connection)
 
     async def desired_files(self) -> Sequence[DesiredFile]:
         return await role.find_desired_files(self._connection)

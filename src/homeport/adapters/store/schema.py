@@ -164,7 +164,7 @@ instances = Table(
     _optional("failure_source"),
     _moment("updated_at"),
     _optional("rejected_revision"),
-    _moment("began_at", nullable=True),
+    _moment("next_at", nullable=True),
 )
 
 revisions = Table(

@@ -13,10 +13,12 @@ from sqlalchemy import Table
 from homeport.adapters.store import access, apps, identities, log, role, schema, sites, trail
 from homeport.adapters.store import deployments as stored_deployments
 from homeport.adapters.store import instances as stored_instances
+from homeport.adapters.store import revisions as stored_revisions
 from homeport.adapters.store.appends import Appends
 from homeport.adapters.store.border import Connection
 from homeport.adapters.store.reader import SqlReader
 from homeport.core.model.access import ApiToken, NewAudit, SecretRecord
+from homeport.core.model.deployment import Pin, Revision
 from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
 from homeport.core.model.identity import IdentityRecord, JoinToken
 from homeport.core.model.instance import Instance
@@ -156,6 +158,18 @@ class SqlTransaction(SqlReader):
 
     async def remove_secret(self, site: SiteName, name: str) -> None:
         await access.remove_secret(await self._writable(), site, name)
+
+    async def put_revisions(self, revisions: Sequence[Revision], *, keep: int) -> None:
+        await stored_revisions.put_revisions(await self._writable(), revisions, keep=keep)
+
+    async def drop_revisions(self, deployment_ids: Sequence[DeploymentId]) -> None:
+        await stored_revisions.drop_revisions(await self._writable(), deployment_ids)
+
+    async def put_pin(self, pin: Pin) -> None:
+        await stored_revisions.put_pin(await self._writable(), pin)
+
+    async def drop_pins(self, deployment_ids: Sequence[DeploymentId]) -> None:
+        await stored_revisions.drop_pins(await self._writable(), deployment_ids)
 
     async def put_desired_files(self, files: Sequence[DesiredFile]) -> None:
         await role.put_desired_files(await self._writable(), files)

@@ -19,6 +19,9 @@ _FIRST_ATTEMPT = frozenset(
 )
 
 
+_OTHER_REVISION = frozenset({H.SCHEDULED, H.CHANGED, H.SUPERSEDED_INSTALL, H.SUPERSEDED_UPDATE})
+
+
 def replay(instance: Instance | None, transition: Transition) -> tuple[Instance, HistoryEntry]:
     """The instance after `transition`, and the line for its history.
 
@@ -66,6 +69,8 @@ def _moved(base: Instance, state: State, transition: Transition) -> Instance:
         step=transition.reason,
         failure=_failure(base, transition),
         updated_at=transition.at,
+        rejected_revision=_rejected(base, transition),
+        next_at=transition.next_at if state is State.FAILED else None,
     )
 
 
@@ -79,15 +84,26 @@ def _running(base: Instance, state: State, transition: Transition) -> Digest | N
 
 
 def _attempt(base: Instance, transition: Transition) -> int:
-    if transition.happening in _FIRST_ATTEMPT:
-        return 1
-    return base.attempt + 1 if transition.happening in _NEW_ATTEMPT else base.attempt
+    goes_back_again = transition.happening is H.ROLLED_BACK and base.revision == transition.revision
+    if transition.happening in _NEW_ATTEMPT or goes_back_again:
+        return base.attempt + 1
+    return 1 if transition.happening in _FIRST_ATTEMPT else base.attempt
+
+
+def _rejected(base: Instance, transition: Transition) -> Digest | None:
+    """What was rolled back from stays remembered until another revision is wanted."""
+    if transition.happening is H.ROLLED_BACK:
+        return base.revision if base.revision != transition.revision else base.rejected_revision
+    return None if transition.happening in _OTHER_REVISION else base.rejected_revision
 
 
 def _failure(base: Instance, transition: Transition) -> Failure | None:
-    """A rollback and a retry keep what they answer to; success and a newer order clear it."""
+    """A rollback and a retry keep what they answer to; success and a newer order clear it. What was rolled back keeps
+    the failure it was rolled back for: that is why another release runs than the one wanted."""
     if transition.failure is not None:
         return transition.failure
+    if transition.happening is H.HEALTHY and base.state is State.ROLLINGBACK:
+        return base.failure
     if transition.happening in (H.HEALTHY, H.REMOVED):
         return None
     return base.failure if transition.happening in (*_NEW_ATTEMPT, H.ROLLED_BACK) else None

@@ -36,8 +36,8 @@ class Instance:
     updated_at: datetime
     rejected_revision: Digest | None = None
     """The revision that was rolled back from here: it is not applied again until Git has another one."""
-    began_at: datetime | None = None
-    """When the first attempt at `revision` began."""
+    next_at: datetime | None = None
+    """While FAILED: when its site tries again, or goes back. None: a person or a newer revision must help."""
 
     @property
     def key(self) -> tuple[DeploymentId, NodeId]:
@@ -58,3 +58,5 @@ class Transition:
     generation: Generation
     revision: Digest | None
     failure: Failure | None = None
+    next_at: datetime | None = None
+    """With a failure: when the site acts again by itself."""

@@ -19,6 +19,8 @@ class Order:
     """The release to apply; None for a removal."""
     remove_images: bool = False
     reason: str = ""
+    limit_seconds: float = 0.0
+    """How long carrying it out may take in all; 0 for as long as its parts may."""
 
 
 @dataclass(frozen=True, slots=True)

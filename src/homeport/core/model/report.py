@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from homeport.core.model.deployment import Pin
 from homeport.core.model.instance import Transition
 from homeport.core.model.node import Node
 from homeport.core.model.order import Progress
@@ -54,4 +55,11 @@ class NodeGone:
     node_id: NodeId
 
 
-Report = Transition | Progressed | Synced | SyncFailed | NodeChanged | NodeGone
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Somebody went back to an older revision at the site; central writes it to Git unless that has moved on."""
+
+    pin: Pin
+
+
+Report = Transition | Progressed | Synced | SyncFailed | NodeChanged | NodeGone | Pinned

@@ -15,6 +15,7 @@ from homeport.core.model.node import Node
 from homeport.core.placement.choose import Placed, place
 from homeport.core.placement.roster import Roster, need_of
 from homeport.core.reconcile.holds import without_held
+from homeport.core.reconcile.recovery import Way, after_failure, is_due
 from homeport.core.secrets import missing, versions_for
 from homeport.vocabulary import UNPLACED, Code, DeploymentId, Digest, Liveness, NodeId, OrderKind
 from homeport.vocabulary import Happening as H
@@ -41,6 +42,18 @@ class View:
     """The secrets that went out with each instance's newest order, where there were any."""
     holds: tuple[Hold, ...] = ()
     """What people want left as it is for a while."""
+    past: Mapping[tuple[DeploymentId, Digest], Desired] = field(default_factory=dict)
+    """Older revisions that still run somewhere, or are gone back to."""
+
+
+def wanted_of(
+    instance: Instance, desired: Desired, past: Mapping[tuple[DeploymentId, Digest], Desired]
+) -> Desired | None:
+    """What is wanted of one instance: what its file says, or the release it went back to until that file says
+    something else. None when that release is no longer known: then the instance stays as it is."""
+    if instance.revision is None or instance.rejected_revision != desired.revision:
+        return desired
+    return past.get((instance.deployment_id, instance.revision))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +106,9 @@ def _follow(desired: Desired, instances: list[Instance], view: View, roster: Ros
             continue  # It goes when the one that takes its place is healthy.
         elif node_id not in fits:
             yield from _leave(instance, view, now, why=suited.refused.get(node_id, "it is no longer placed here"))
-        else:
-            yield from _keep_up(instance, desired, node, view)
+        elif (wanted := wanted_of(instance, desired, view.past)) is not None:
+            yield from _keep_up(instance, wanted, node, view)
+            yield from _recover(instance, wanted, node, view, now)
     for node_id in suited.chosen:
         if node_id not in placed:
             why = f"{desired.name} {desired.app_version} is wanted here"
@@ -106,8 +120,7 @@ def _follow(desired: Desired, instances: list[Instance], view: View, roster: Ros
 
 
 def _keep_up(instance: Instance, desired: Desired, node: Node, view: View) -> Iterator[Move]:
-    """Moves for an instance on a node that suits it: a newer revision, a changed secret, a lost node, one that is
-    back."""
+    """Moves for an instance on a node that suits it: a newer revision, a changed secret, a lost node."""
     renewed = _renewed(instance, desired, view)
     newer = instance.revision != desired.revision or bool(renewed)
     runs = instance.running_revision is not None
@@ -126,10 +139,37 @@ def _keep_up(instance: Instance, desired: Desired, node: Node, view: View) -> It
         case S.INSTALLING | S.UPDATING | S.ROLLINGBACK if node.liveness is Liveness.LOST:
             why = f"{node.id} has not been heard for too long"
             yield move(H.GAVE_UP, why, None, Failure(Code.NODE_OFFLINE, f"{why} while it worked on this"))
-        case S.FAILED if _was_offline(instance) and node.liveness is Liveness.LIVE:
-            yield move(H.RETRIED_UPDATE if runs else H.RETRIED_INSTALL, f"{node.id} is back", OrderKind.APPLY)
         case _:
             pass
+
+
+def _recover(instance: Instance, wanted: Desired, node: Node, view: View, now: datetime) -> Iterator[Move]:
+    """Moves for an instance whose newest order has failed, when it is time."""
+    failure = instance.failure
+    if instance.state is not S.FAILED or failure is None or wanted.revision != instance.revision:
+        return
+    retried = H.RETRIED_UPDATE if instance.running_revision is not None else H.RETRIED_INSTALL
+    if failure.code == Code.NODE_OFFLINE:
+        if node.liveness is Liveness.LIVE:
+            happening = retried if instance.rejected_revision is None else H.ROLLED_BACK
+            yield Move(wanted.id, node.id, happening, f"{node.id} is back", wanted.revision, OrderKind.APPLY)
+        return
+    if instance.next_at is None or not is_due(instance.next_at, now) or node.liveness is Liveness.LOST:
+        return
+    following = after_failure(instance, failure, wanted.policy, can_go_back=can_go_back(instance, view.past))
+    if following is None:
+        return
+    if following.way is Way.RETRY:
+        yield Move(wanted.id, node.id, retried, following.why, wanted.revision, OrderKind.APPLY)
+    else:
+        target = instance.running_revision if instance.rejected_revision is None else instance.revision
+        yield Move(wanted.id, node.id, H.ROLLED_BACK, following.why, target, OrderKind.APPLY)
+
+
+def can_go_back(instance: Instance, past: Mapping[tuple[DeploymentId, Digest], Desired]) -> bool:
+    """Whether another release was healthy here before, and is still known."""
+    good = instance.running_revision
+    return good is not None and good != instance.revision and (instance.deployment_id, good) in past
 
 
 def _renewed(instance: Instance, desired: Desired, view: View) -> str:
@@ -190,10 +230,6 @@ def _lacks(desired: Desired, suited: Placed) -> str:
 
 def _difference(instance: Instance, desired: Desired) -> str:
     return f"its file changed: revision {short(instance.revision)} → {short(desired.revision)}"
-
-
-def _was_offline(instance: Instance) -> bool:
-    return instance.failure is not None and instance.failure.code == Code.NODE_OFFLINE
 
 
 def _rests(instance: Instance, now: datetime) -> bool:

@@ -27,7 +27,7 @@ def upgrade() -> None:
     op.add_column("sites", _text("labels", nullable=True))
     op.add_column("nodes", _text("drain", nullable=True))
     op.add_column("instances", _text("rejected_revision", nullable=True))
-    op.add_column("instances", _moment("began_at", nullable=True))
+    op.add_column("instances", _moment("next_at", nullable=True))
     op.create_table(
         "revisions",
         _text("deployment_id"),
