@@ -1,9 +1,8 @@
 """Wires central: store, repository, use-cases, routes and loops. The only place that knows both ports and
 adapters."""
 
-import ssl
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
@@ -13,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from homeport import failpoints
 from homeport.adapters.git import create_bare, open_repository
+from homeport.adapters.identity.doors import Door
 from homeport.adapters.link.grpc_site import serve_nodes
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
@@ -38,6 +38,7 @@ from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
 from homeport.fleet.overview import Watchfulness
 from homeport.fleet.secrets import Secrets
+from homeport.fleet.strangers import Strangers
 from homeport.fleet.tokens import Tokens
 from homeport.ports import CentralLink
 from homeport.serving.authentication import Gate
@@ -64,27 +65,24 @@ async def open_central(settings: CentralSettings) -> AsyncIterator["CentralApp"]
         metrics = Metrics("central", central.store)
         http_port = None
         if settings.http_address is not None:
-            tls = await _door(central, settings.http_address)
-            listener = bind(*settings.http_address, is_guarded=tls is not None)
+            door = await _door(central, settings.http_address)
+            listener = bind(*settings.http_address, is_guarded=door is not None)
             http_port = listener.getsockname()[1]
             await stack.enter_async_context(
                 http_server(
                     web(central, stopping, metrics),
                     [listener],
                     stopping,
-                    tls,
+                    None if door is None else door.context,
                     central.identity.verify,
                     on_refused=central.auditor.connection_refused,
                 )
             )
+            if door is not None:
+                central.doors.append(door)
         grpc_port = None
         if settings.grpc_address is not None:
-            host, _, port = settings.grpc_address.rpartition(":")
-            refuse_open_bind(host, option="--grpc", port=int(port))
-            reception = FleetReception(central.store)
-            grpc_port = await stack.enter_async_context(
-                serve_nodes(reception, settings.grpc_address, on_refused=central.auditor.record)
-            )
+            grpc_port = await stack.enter_async_context(_registry(central, settings.grpc_address))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run_loops, central)
             yield CentralApp(central, DirectLink(central), metrics.registry, http_port, grpc_port)
@@ -102,7 +100,17 @@ class CentralApp:
     grpc_port: int | None
 
 
-async def _door(central: CentralParts, address: tuple[str, int]) -> ssl.SSLContext | None:
+def _registry(central: CentralParts, address: str) -> AbstractAsyncContextManager[int]:
+    """Plain for programs of this machine; for others mutual TLS, with the identities that sites and clients have."""
+    note, identity = central.auditor.record, central.identity
+    if is_loopback(address.rpartition(":")[0]):
+        return serve_nodes(FleetReception(central.store), address, on_refused=note)
+    reception = FleetReception(central.store, refusal=central.registrar.policy.refusal)
+    tls = identity.credentials.server_context("required")
+    return serve_nodes(reception, address, tls=tls, verify=identity.verify, on_refused=note)
+
+
+async def _door(central: CentralParts, address: tuple[str, int]) -> Door | None:
     """TLS where it is asked for, and wherever others can connect; there it also takes somebody who may come in."""
     settings, (host, port) = central.settings, address
     if not is_loopback(host) and not await central.gate.tokens.has_admin():
@@ -110,7 +118,7 @@ async def _door(central: CentralParts, address: tuple[str, int]) -> ssl.SSLConte
     if is_loopback(host) and not settings.tls and settings.tls_files is None:
         return None
     # Made on this loop, which is where a renewed certificate is then put into it.
-    return central.identity.server_context()
+    return central.identity.door()
 
 
 async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralParts:
@@ -129,6 +137,9 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
     vault = await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE)
     identity = await anyio.to_thread.run_sync(open_identity, settings, clock)
     auditor = await stack.enter_async_context(open_auditor(store, clock))
+    registrar = await open_registrar(settings, store, clock, identity, auditor.record)
+    strangers = Strangers(registrar)
+    tokens = Tokens(store, clock)
     return CentralParts(
         settings=settings,
         clock=clock,
@@ -143,8 +154,9 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
         contact=Contact(),
         auditor=auditor,
         identity=identity,
-        registrar=await open_registrar(settings, store, clock, identity, auditor.record),
-        gate=Gate(Tokens(store, clock), store, clock, open_loopback=settings.open_loopback),
+        registrar=registrar,
+        strangers=strangers,
+        gate=Gate(tokens, store, clock, open_loopback=settings.open_loopback, on_stranger=strangers.meet),
     )
 
 

@@ -6,6 +6,9 @@ import anyio
 import anyio.to_thread
 import structlog
 
+from homeport.adapters.identity.doors import follow_doors
+from homeport.adapters.identity.keeping import nothing_more
+from homeport.adapters.identity.outside import follow_files
 from homeport.central.parts import CentralCore, CentralParts
 from homeport.core.model.caller import INTERNAL
 from homeport.core.model.event import NewEvent, Site
@@ -30,8 +33,9 @@ async def run_loops(central: CentralParts) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run_core_loops, central)
         tasks.start_soon(every, "access", ACCESS_SECONDS, central.gate.sweep)
-        period = min(RENEW_SECONDS, settings.svid_seconds / 10)
-        tasks.start_soon(every, "own certificate", period, lambda: renew_own(central))
+        tasks.start_soon(keep_identity, central)
+        tasks.start_soon(every, "strangers", ACCESS_SECONDS, central.strangers.settle)
+        tasks.start_soon(every, "files for people", RENEW_SECONDS, lambda: follow_doors(central.doors))
         tasks.start_soon(every, "accepted", ACCESS_SECONDS, lambda: central.registrar.policy.load(central.store))
         tasks.start_soon(every, "audit", AUDIT_SECONDS, central.auditor.settle)
         tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: central.auditor.trim(settings.audit_days))
@@ -95,6 +99,14 @@ async def mark_sites(central: CentralCore) -> None:
     for site in sorted(central.unmarked):
         await mark_site(site, central.desk, INTERNAL)
         central.unmarked.discard(site)
+
+
+async def keep_identity(central: CentralParts) -> None:
+    identity = central.identity
+    if identity.is_outside:
+        await follow_files(identity.credentials, nothing_more)
+    period = min(RENEW_SECONDS, central.settings.svid_seconds / 10)
+    await every("own certificate", period, lambda: renew_own(central))
 
 
 async def renew_own(central: CentralParts) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from homeport.adapters.identity.doors import Door
 from homeport.central.identity import CentralIdentity
 from homeport.central.settings import CentralSettings
 from homeport.fleet.apps import OpenAppTree
@@ -14,6 +15,7 @@ from homeport.fleet.enrolment import Registrar
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
 from homeport.fleet.secrets import Secrets
+from homeport.fleet.strangers import Strangers
 from homeport.ports import Clock, GitSource, Ids, Store
 from homeport.serving.authentication import Gate
 from homeport.vocabulary import SiteName
@@ -66,4 +68,7 @@ class CentralParts(CentralCore):
     auditor: Auditor
     identity: CentralIdentity
     registrar: Registrar
+    strangers: Strangers
     gate: Gate
+    doors: list[Door] = field(default_factory=list)
+    """What the https port shows; its files are followed."""

@@ -29,6 +29,7 @@ async def open_registrar(
     realm = Realm(
         domain=settings.trust_domain,
         wfm=settings.wfm_id,
+        is_outside=identity.is_outside,
         svid_seconds=settings.svid_seconds,
         intermediate_seconds=settings.intermediate_seconds,
     )

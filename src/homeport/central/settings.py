@@ -30,7 +30,10 @@ class CentralSettings:
     tls: bool = False
     """Serve https also on loopback; outside of it nothing else is served."""
     tls_files: tuple[Path, Path] | None = None
-    """Certificate and key (PEM) to show people, instead of one from the authority."""
+    """Certificate and key (PEM) to show people, instead of the SVID. Re-read when they change."""
+    svid_folder: Path | None = None
+    """Where an authority outside (SPIRE's helper, for one) writes and renews central's identity: svid-cert.pem,
+    svid-key.pem, svid-ca.pem. None: central is the authority itself."""
     trust_domain: str = "homeport.internal"
     """The SPIFFE trust domain. It never changes."""
     wfm_id: str = "central"

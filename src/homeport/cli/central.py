@@ -6,18 +6,19 @@ import anyio
 import click
 
 from homeport.cli.addresses import ADDRESS, Address
-from homeport.cli.joining import lifetime_option
+from homeport.cli.joining import lifetime_option, svid_option, wfm_option
 from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
     data_option,
     home,
+    people_options,
     poll_option,
     prepare_folder,
     require_addresses,
     require_token_for,
     scheme,
     tls_files,
-    tls_options,
+    tls_option,
 )
 from homeport.cli.running import Ready, run_role
 
@@ -30,8 +31,11 @@ from homeport.cli.running import Ready, run_role
 @click.option("--http", type=ADDRESS, default="127.0.0.1:8080", help="The HTTP API [127.0.0.1:8080].")
 @click.option("--grpc", type=ADDRESS, default="127.0.0.1:50051", help="The node registry [127.0.0.1:50051].")
 @click.option("--host", "hosts", multiple=True, help="A name under which central is reached; may be repeated.")
-@tls_options
+@tls_option
+@people_options
+@svid_option
 @click.option("--trust-domain", default="homeport.internal", show_default=True, help="It never changes.")
+@wfm_option
 @lifetime_option
 @click.option(
     "--bundle-refresh",
@@ -56,7 +60,9 @@ def central(
     tls_cert: Path | None,
     tls_key: Path | None,
     closed: bool,
+    svid_folder: Path | None,
     trust_domain: str,
+    wfm_id: str,
     svid_lifetime: float,
     bundle_refresh: int,
     poll: float,
@@ -67,7 +73,7 @@ def central(
     files = tls_files(tls_cert, tls_key)
     if store_url is None:
         require_token_for(http, data / "central.db")
-    require_addresses(guarded=("http",), http=http, grpc=grpc)
+    require_addresses(guarded=("http", "grpc"), http=http, grpc=grpc)
     configure_logs(log_level, log_format)
     from homeport.central.app import open_central  # noqa: PLC0415 - start-up time
     from homeport.central.settings import CentralSettings  # noqa: PLC0415
@@ -84,7 +90,9 @@ def central(
         open_loopback=not closed,
         tls=tls,
         tls_files=files,
+        svid_folder=None if svid_folder is None else svid_folder.absolute(),
         trust_domain=trust_domain,
+        wfm_id=wfm_id,
         svid_seconds=svid_lifetime,
         bundle_refresh_seconds=bundle_refresh,
     )
@@ -94,12 +102,15 @@ def central(
         async with open_central(settings) as opened:
             ready()
             if url.startswith("https"):
-                click.echo(f"  Log in from elsewhere with  homeport login {url} --pin {opened.parts.identity.pin}")
+                known = "" if files is not None else f" --pin {opened.parts.identity.pin}"
+                click.echo(f"  Log in from elsewhere with  homeport login {url}{known}")
             await anyio.sleep_forever()
 
     repository = git_url or settings.own_repository
     join = f"homeport site --name NAME --central {url} --git {repository}"
-    if url.startswith("https:"):
+    if svid_folder is not None:
+        join = f"homeport site --name NAME --central {url} --git {repository} --svid-dir DIR"
+    elif url.startswith("https:"):
         join = f"the line of  homeport sites join-command NAME --url {url}"
     notes = (f"API: {url}/docs", f"Sites join with  {join}")
     run_role("central is up", run, address=url, notes=notes)

@@ -62,6 +62,7 @@ def rotate(settings: Settings, step: str, force: bool) -> None:
 
 
 _NEXT = {
+    "outside": "Another authority certifies; its key is rotated there, and svid-ca.pem follows.",
     "steady": "Begin with  homeport identity rotate begin",
     "announced": "When everybody has fetched the bundle (5 min):  homeport identity rotate switch",
     "switched": "When everybody has renewed (10 min):  homeport identity rotate finish",
@@ -137,7 +138,7 @@ def approve_identity(settings: Settings, name: str, key: str | None) -> None:
     client = Client(settings.url)
     if key is not None:
         asked = [item["key"] for item in client.get("/api/v1/identities")["identities"] if item["name"] == name]
-        if asked and key not in asked:
+        if asked and key not in asked and "any" not in asked:
             raise HomeportError(
                 f"{name} asks with the key {asked[0]}, not with the one you gave.",
                 hint=f"If it is not your machine, deny it:  homeport identity remove {name}",

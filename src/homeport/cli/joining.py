@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -28,6 +29,19 @@ lifetime_option = click.option(
     show_default=True,
     metavar="SECONDS",
     help="How long the certificates live that it signs; they are renewed at half of it.",
+)
+
+
+svid_option = click.option(
+    "--svid-dir",
+    "svid_folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Its identity comes from an authority outside (SPIRE), which keeps svid-cert.pem, svid-key.pem, svid-ca.pem "
+    "there.",
+)
+wfm_option = click.option(
+    "--wfm", "wfm_id", default="central", show_default=True, help="What central is called in SPIFFE IDs."
 )
 
 

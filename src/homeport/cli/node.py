@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from homeport.cli.addresses import ADDRESS, Address
-from homeport.cli.joining import join_options, tell_waiting
+from homeport.cli.joining import join_options, svid_option, tell_waiting, wfm_option
 from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import data_option, home, prepare_folder, require_addresses, runtime_option
 from homeport.cli.running import Ready, run_role
@@ -21,6 +21,8 @@ from homeport.vocabulary import NodeId
 @click.option("--leave", is_flag=True, help="Unregister when it stops, for a machine that does not come back.")
 @click.option("--join-url", metavar="URL", help="The site's own API (https), where to join.")
 @join_options
+@svid_option
+@wfm_option
 @runtime_option
 @logged
 def node(
@@ -34,6 +36,8 @@ def node(
     join_url: str | None,
     join_token: str | None,
     pin: str | None,
+    svid_folder: Path | None,
+    wfm_id: str,
     runtime: str,
     log_level: str,
     log_format: str | None,
@@ -42,7 +46,7 @@ def node(
     require_addresses(http=http)
     configure_logs(log_level, log_format, with_structlog=False)
     from homeport.node.app import open_default_link, open_default_runtime, run_node  # noqa: PLC0415 - start-up time
-    from homeport.node.identity import open_identity  # noqa: PLC0415
+    from homeport.node.identity import named_by_certificate, open_identity  # noqa: PLC0415
     from homeport.node.settings import NodeSettings, resolve_node_id  # noqa: PLC0415
 
     settings = NodeSettings(
@@ -56,7 +60,10 @@ def node(
         join_url=join_url,
         join_token=join_token,
         pin=pin,
+        svid_folder=None if svid_folder is None else svid_folder.absolute(),
+        wfm_id=wfm_id,
     )
+    settings = named_by_certificate(settings)
 
     async def run(ready: Ready) -> None:
         waiting = tell_waiting("nodes", resolve_node_id(settings))

@@ -49,12 +49,14 @@ poll_option = click.option(
 closed_option = click.option("--closed", is_flag=True, help="Ask for a token on this machine too.")
 
 
-def tls_options(command: Decorated) -> Decorated:
-    """How people's traffic is protected: --tls, --tls-cert, --tls-key and --closed."""
+tls_option = click.option("--tls", is_flag=True, help="Serve https on loopback too; elsewhere it always is.")
+
+
+def people_options(command: Decorated) -> Decorated:
+    """How people's traffic is protected: --tls-cert, --tls-key and --closed."""
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     for option in reversed(
         (
-            click.option("--tls", is_flag=True, help="Serve https on loopback too; elsewhere it always is."),
             click.option("--tls-cert", type=file, help="Your own certificate with its chain (PEM), for people."),
             click.option("--tls-key", type=file, help="The key that belongs to it (PEM)."),
             closed_option,

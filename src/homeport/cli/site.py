@@ -7,9 +7,17 @@ import anyio
 import click
 
 from homeport.cli.addresses import ADDRESS, Address
-from homeport.cli.joining import join_options, lifetime_option, tell_waiting
+from homeport.cli.joining import join_options, lifetime_option, svid_option, tell_waiting
 from homeport.cli.logs import configure_logs, logged
-from homeport.cli.roles import closed_option, home, poll_option, prepare_folder, require_addresses
+from homeport.cli.roles import (
+    home,
+    people_options,
+    poll_option,
+    prepare_folder,
+    require_addresses,
+    require_token_for,
+    tls_files,
+)
 from homeport.cli.running import Ready, run_role
 from homeport.vocabulary import SiteName
 
@@ -28,8 +36,9 @@ from homeport.vocabulary import SiteName
 @click.option("--grpc", type=ADDRESS, default="127.0.0.1:50052", help="Where its nodes call [127.0.0.1:50052].")
 @join_options
 @click.option("--advertise", metavar="HOST", help="What others call this machine, if not the address it listens on.")
+@svid_option
 @lifetime_option
-@closed_option
+@people_options
 @poll_option
 @logged
 def site(
@@ -44,7 +53,10 @@ def site(
     join_token: str | None,
     pin: str | None,
     advertise: str | None,
+    svid_folder: Path | None,
     svid_lifetime: float,
+    tls_cert: Path | None,
+    tls_key: Path | None,
     closed: bool,
     poll: float,
     log_level: str,
@@ -52,7 +64,11 @@ def site(
 ) -> None:
     """Run a site: follows Git and orders its nodes."""
     folder = data or home(f"site-{name}")
-    has_identity = pin is not None or (folder / "identity" / "membership.json").exists()
+    files = tls_files(tls_cert, tls_key)
+    has_joined = pin is not None or (folder / "identity" / "membership.json").exists()
+    has_identity = svid_folder is not None or has_joined
+    if has_identity:
+        require_token_for(http, folder / "site.db")
     require_addresses(guarded=("http", "grpc") if has_identity else (), http=http, grpc=grpc)
     configure_logs(log_level, log_format)
     from homeport.site.app import open_site  # noqa: PLC0415 - start-up time
@@ -71,6 +87,8 @@ def site(
         join_token=join_token,
         pin=pin,
         advertise=advertise,
+        svid_folder=None if svid_folder is None else svid_folder.absolute(),
+        tls_files=files,
         svid_seconds=svid_lifetime,
     )
     scheme = "https" if has_identity else "http"
@@ -79,11 +97,12 @@ def site(
         async with open_site(settings, on_waiting=tell_waiting("sites", name)) as opened:
             ready()
             if opened.parts.identity is not None:
-                own = opened.parts.identity.server.pin
-                click.echo(f"  Log in from elsewhere with  homeport login https://{http} --pin {own}")
+                known = "" if files is not None else f" --pin {opened.parts.identity.server.pin}"
+                click.echo(f"  Log in from elsewhere with  homeport login https://{http}{known}")
                 sys.stdout.flush()
             await anyio.sleep_forever()
 
-    join = f"homeport nodes join-command {name}" if has_identity else f"homeport node --site {grpc}"
+    join = f"homeport nodes join-command {name}" if has_joined else f"homeport node --site {grpc}"
+    join += " --svid-dir DIR" if svid_folder is not None else ""
     notes = (f"Nodes join with  {join}", f"API: {scheme}://{http}/docs")
     run_role(f"site {name} is up", run, address=f"{scheme}://{http}", notes=notes)

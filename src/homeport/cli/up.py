@@ -12,6 +12,7 @@ from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
     data_option,
     home,
+    people_options,
     poll_option,
     prepare_folder,
     require_addresses,
@@ -19,7 +20,7 @@ from homeport.cli.roles import (
     runtime_option,
     scheme,
     tls_files,
-    tls_options,
+    tls_option,
 )
 from homeport.cli.running import Ready, run_role
 from homeport.vocabulary import NodeId, SiteName
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 @data_option(home("up"))
 @click.option("--http", type=ADDRESS, default="127.0.0.1:8080", help="The HTTP API [127.0.0.1:8080].")
 @click.option("--grpc", type=ADDRESS, default="127.0.0.1:50051", help="Where more nodes can join [127.0.0.1:50051].")
-@tls_options
+@tls_option
+@people_options
 @runtime_option
 @click.option("--deployments", metavar="GIT_URL", help="The deployments repository; one of its own when left out.")
 @click.option("--branch", default="main", show_default=True, help="The branch of the deployments repository.")
@@ -116,7 +118,7 @@ async def run_fleet(
     runtime = await open_default_runtime(for_node)
     async with AsyncExitStack() as stack:
         central = await stack.enter_async_context(open_central(for_central))
-        if for_central.tls or for_central.tls_files is not None:
+        if for_central.tls and for_central.tls_files is None:
             click.echo(f"  The key of this server is {central.parts.identity.pin}")
         lacks = central.parts.contact.others
         lacks["node"] = "has not joined the site yet"

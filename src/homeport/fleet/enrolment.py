@@ -14,7 +14,7 @@ from typing import Any, Final
 from homeport.core.identity import joining
 from homeport.core.model.access import AuditResult, NewAudit
 from homeport.core.model.caller import Caller, Role
-from homeport.core.model.identity import IdentityKind, IdentityRecord, JoinToken, Standing
+from homeport.core.model.identity import IdentityKind, IdentityRecord, JoinToken, Peer, Standing
 from homeport.errors import HomeportError, NotFound, Refused
 from homeport.fleet.identity import Policy
 from homeport.fleet.realm import Realm
@@ -136,6 +136,13 @@ class Registrar:
         """Denies a waiting machine or sends an accepted one away, at once: its certificate no longer counts."""
         async with self._noted("identities.remove", name, caller):
             return await self._settle(name, Standing.REMOVED, caller)
+
+    async def meet(self, peer: Peer) -> None:
+        """A machine that somebody else certified waits for a person like one that asks to join."""
+        now = self.clock.now()
+        if await self.store.write(lambda tx: self.register.meet(tx, peer, now)) is not None:
+            caller = Caller(peer.name, Role.VIEWER, "")
+            await self._record("identities.enrol", peer.name, caller, AuditResult.DONE, {"pending": True})
 
     async def identities(self) -> Sequence[IdentityRecord]:
         async with self.store.read() as reader:

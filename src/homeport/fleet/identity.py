@@ -4,6 +4,7 @@ It is asked at every request and at every message of an open stream, so it answe
 records in this process changes the memory with them; what another replica changed arrives with the next `load`.
 """
 
+from homeport.core.identity.admission import fits
 from homeport.core.model.identity import IdentityRecord, Peer, Standing
 from homeport.ports import Store
 
@@ -34,6 +35,6 @@ class Policy:
         key = self._keys.get(peer.spiffe_id)
         if key is None:
             return f"{peer.spiffe_id} is not on the list of the accepted."
-        if not peer.chain or peer.chain[0].spki != key:
+        if not peer.chain or not fits(key, peer.chain[0].spki):
             return f"{peer.spiffe_id} is accepted with another key than this one."
         return None

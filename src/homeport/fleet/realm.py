@@ -15,6 +15,8 @@ class Realm:
     wfm: str
     site: SiteName | None = None
     """None at central."""
+    is_outside: bool = False
+    """Whether an authority outside certifies: then nothing is signed here, and machines are known by name alone."""
     svid_seconds: float = 86_400.0
     """A day: a stolen certificate is soon worthless, and half a day is left to get over an outage."""
     intermediate_seconds: float = 30 * 86_400.0

@@ -11,7 +11,7 @@ from typing import Final
 
 from homeport.core.identity import joining
 from homeport.core.identity.admission import Verdict, decide, renewal_refusal
-from homeport.core.model.identity import IdentityKind, IdentityRecord, Issued, JoinToken, Standing
+from homeport.core.model.identity import ANY_KEY, IdentityKind, IdentityRecord, Issued, JoinToken, Peer, Standing
 from homeport.errors import NotFound, Refused
 from homeport.fleet.realm import Realm
 from homeport.ports import Authority, Transaction
@@ -91,6 +91,8 @@ class Register:
     ) -> IdentityRecord:
         """A person's decision about a machine and, of a site, its intermediate."""
         known = await tx.identity(self.realm.id_of(name))
+        if self.realm.is_outside and standing is Standing.ACCEPTED:
+            return await self._accept_by_name(tx, known, name, now, decided_by=decided_by)
         if known is None:
             raise NotFound(f'Nobody called "{name}" has joined or asks to.', hint="See  homeport identity list")
         if standing is Standing.ACCEPTED and known.standing is Standing.REMOVED:
@@ -101,6 +103,25 @@ class Register:
         if beside is not None:
             await tx.put_identity(replace(beside, standing=standing, decided_at=now, decided_by=decided_by))
         return decided
+
+    async def meet(self, tx: Transaction, peer: Peer, now: datetime) -> IdentityRecord | None:
+        """A certified machine that nobody has decided about yet; its new line, or None where it has one."""
+        if await tx.identity(peer.spiffe_id) is not None:
+            return None
+        record = replace(self._named(peer.name, now), spki=peer.chain[0].spki)
+        await self._keep_waiting(tx, record, None)
+        return record
+
+    async def _accept_by_name(
+        self, tx: Transaction, known: IdentityRecord | None, name: str, now: datetime, *, decided_by: str
+    ) -> IdentityRecord:
+        """Before it has come for the first time, too. Whoever the authority certifies under this name is meant."""
+        record = known or self._named(name, now)
+        accepted = replace(
+            record, spki=ANY_KEY, standing=Standing.ACCEPTED, decided_at=now, decided_by=decided_by, csr=None
+        )
+        await tx.put_identity(accepted)
+        return accepted
 
     async def authority_csr_of(self, tx: Transaction, record: IdentityRecord) -> bytes | None:
         beside = await self._beside_of(tx, record)
@@ -128,16 +149,20 @@ class Register:
             await tx.put_identity(self._beside(record, authority_csr))
 
     def _fresh(self, application: Application, spki: str, now: datetime) -> IdentityRecord:
+        named = self._named(application.name, now)
+        return replace(named, spki=spki, csr=application.csr, address=application.address)
+
+    def _named(self, name: str, now: datetime) -> IdentityRecord:
         return IdentityRecord(
-            spiffe_id=self.realm.id_of(application.name),
+            spiffe_id=self.realm.id_of(name),
             kind=self.realm.kind,
-            name=application.name,
-            site=self.realm.site_of(application.name),
-            spki=spki,
+            name=name,
+            site=self.realm.site_of(name),
+            spki=ANY_KEY,
             standing=Standing.PENDING,
-            csr=application.csr,
+            csr=None,
             not_after=None,
-            address=application.address,
+            address="",
             requested_at=now,
             decided_at=None,
             decided_by="",

@@ -63,6 +63,11 @@ class Sessions:
         self._news_out: MemoryObjectReceiveStream[tuple[NodeId, News]]
         self._news_in, self._news_out = anyio.create_memory_object_stream(NEWS_MAX)
 
+    def close(self) -> None:
+        """For a site that ends before it began."""
+        self._news_in.close()
+        self._news_out.close()
+
     @property
     def connected(self) -> frozenset[NodeId]:
         return frozenset(self._lines)

@@ -27,7 +27,7 @@ from homeport.node.connection import Connection
 from homeport.node.engine import Discover, Engine
 from homeport.node.executor import Executor
 from homeport.node.http import Pages, serve_http
-from homeport.node.identity import NodeIdentity, open_identity
+from homeport.node.identity import NodeIdentity, named_by_certificate, open_identity
 from homeport.node.journal import Journal
 from homeport.node.keeping import Keeper
 from homeport.node.loops import Loops
@@ -111,6 +111,7 @@ async def serve_node(settings: NodeSettings, *, on_ready: Callable[[], None] | N
     """
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_cancel_on_signal, tasks.cancel_scope)
+        settings = named_by_certificate(settings)
         identity = await open_identity(settings)
         runtime = await open_default_runtime(settings)
         link = open_default_link(settings, identity)

@@ -6,24 +6,29 @@ one, and the site knows the node again by its key.
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from homeport import failpoints
-from homeport.adapters.identity.keeping import Nudge, follow_bundle, join, keep
+from homeport.adapters.identity.keeping import Nudge, follow_bundle, join, keep, nothing_more
 from homeport.adapters.identity.membership import Membership, Ticket
+from homeport.adapters.identity.outside import follow_files, open_outside, outside_id
 from homeport.adapters.identity.tls import Credentials
+from homeport.core.identity import spiffe
 from homeport.errors import Refused
 from homeport.node.settings import NodeSettings, resolve_node_id
+from homeport.vocabulary import NodeId, SiteName
 
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    membership: Membership
+    membership: Membership | None
+    """None where an authority outside certifies."""
     credentials: Credentials
 
     def verify_site(self, ssl_object: ssl.SSLObject) -> object:
@@ -31,19 +36,19 @@ class NodeIdentity:
 
     async def keep(self, reconnect: Callable[[], None]) -> None:
         """For as long as the node lives. A new certificate is shown on a new connection."""
-        nudge = Nudge()
+        nudge, membership = Nudge(), self.membership
 
         async def renewed() -> None:
             reconnect()
 
-        async def nothing_more() -> None:
-            pass
-
+        if membership is None:
+            await follow_files(self.credentials, renewed)
+            return
         async with anyio.create_task_group() as tasks:
-            renew = partial(self.membership.renew, self.credentials)
+            renew = partial(membership.renew, self.credentials)
             tasks.start_soon(partial(keep, lambda: self.credentials, renew, renewed, name="node", nudge=nudge))
             tasks.start_soon(
-                partial(follow_bundle, self.membership, self.credentials, on_changed=nothing_more, nudges=(nudge,))
+                partial(follow_bundle, membership, self.credentials, on_changed=nothing_more, nudges=(nudge,))
             )
 
 
@@ -52,6 +57,8 @@ async def open_identity(
 ) -> NodeIdentity | None:
     """None for a node that has not joined and was not told to: then only a site of this machine is spoken to."""
     failpoints.arm(settings.failpoint)
+    if settings.svid_folder is not None:
+        return await anyio.to_thread.run_sync(_from_outside, settings, settings.svid_folder)
     membership = Membership(settings.data / "identity")
     node_id = resolve_node_id(settings)
     if not membership.is_member:
@@ -66,6 +73,36 @@ async def open_identity(
             hint="Start it with its own --id, or give it a data folder of its own with --data.",
         )
     return NodeIdentity(membership, await anyio.to_thread.run_sync(membership.credentials))
+
+
+def named_by_certificate(settings: NodeSettings) -> NodeSettings:
+    """With the id of the certificate from outside, unless one was set."""
+    if settings.svid_folder is None or settings.node_id is not None:
+        return settings
+    return replace(settings, node_id=_own_name(settings.svid_folder)[2])
+
+
+def _from_outside(settings: NodeSettings, folder: Path) -> NodeIdentity:
+    domain, site, name = _own_name(folder)
+    node_id, found = resolve_node_id(settings), spiffe.node_id(domain, site, name)
+    if name != node_id:
+        raise Refused(
+            f"The certificate in {folder} is of {found}, which is not node {node_id}.",
+            hint=f"Leave out --id, or have the authority issue {spiffe.node_id(domain, site, node_id)} .",
+        )
+    return NodeIdentity(None, open_outside(folder, domain=domain, wfm=settings.wfm_id, expected=found))
+
+
+def _own_name(folder: Path) -> tuple[str, SiteName, NodeId]:
+    """Trust domain, site and id."""
+    found = outside_id(folder)
+    match spiffe.split(found):
+        case (domain, ("homeport", "site", site, "node", name)):
+            return domain, SiteName(site), NodeId(name)
+    raise Refused(
+        f"The certificate in {folder} is of {found}, which is no node.",
+        hint="Have the authority issue spiffe://DOMAIN/homeport/site/SITE/node/NODE .",
+    )
 
 
 def _ticket(settings: NodeSettings) -> Ticket | None:

@@ -35,6 +35,11 @@ class NodeSettings:
     """With which it joins; None asks for a person's approval at the site."""
     pin: str | None = None
     """The site's key, as `sha256:` and hex, for joining. None of the three is needed again afterwards."""
+    svid_folder: Path | None = None
+    """Where an authority outside (SPIRE's helper, for one) writes and renews the node's identity: svid-cert.pem,
+    svid-key.pem, svid-ca.pem. Then there is nothing to join, and the node's id is the one in its certificate."""
+    wfm_id: str = "central"
+    """What central is called in SPIFFE IDs; a node with `svid_folder` knows its site by it."""
     http_address: str | None = "127.0.0.1:8082"
     """HOST:PORT of /healthz, /readyz and /metrics; None where another role of the process serves them."""
     runtime: str = "auto"
@@ -80,6 +85,11 @@ class NodeSettings:
             raise InvalidInput(
                 problems=[Problem("node_id", f"{self.node_id!r} is not an id")],
                 hint="Use letters, digits, dots, dashes and underscores, up to 128.",
+            )
+        if self.svid_folder is not None and any((self.join_url, self.join_token, self.pin)):
+            raise InvalidInput(
+                problems=[Problem("svid_folder", "excludes joining: the identity comes from outside")],
+                hint="Leave out --join-url, --join and --pin, or --svid-dir.",
             )
         split_address("site_address", self.site_address)
         if self.http_address is not None:

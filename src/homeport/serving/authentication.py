@@ -6,7 +6,7 @@ allowed. Whatever the outcome, `scope["state"]["caller"]` says who it was, for t
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from homeport.core.access.throttle import Throttle, address_key
 from homeport.core.addresses import is_loopback
+from homeport.core.identity.admission import fits
 from homeport.core.identity.joining import API_PREFIX, JOIN_PREFIX
 from homeport.core.model.caller import Caller, CallerKind, Role
 from homeport.core.model.identity import Peer, Standing
@@ -51,12 +52,15 @@ class Gate:
         *,
         open_loopback: bool = True,
         throttle: Throttle | None = None,
+        on_stranger: Callable[[Peer], None] = lambda peer: None,
     ) -> None:
+        """`on_stranger` hears of a certified machine that is not on the list."""
         self.tokens = tokens
         self._store = store
         self._clock = clock
         self._open_loopback = open_loopback
         self._throttle = throttle or Throttle()
+        self._on_stranger = on_stranger
         self._open: dict[str, set[anyio.CancelScope]] = {}
 
     async def who(self, headers: Mapping[str, str], address: str, peer: Peer | None) -> Caller:
@@ -93,7 +97,8 @@ class Gate:
             record = await reader.identity(peer.spiffe_id)
         is_member = record is not None and record.standing is Standing.ACCEPTED
         # A name that was removed and joined anew has another key; the certificate of the old one may still be valid.
-        if not is_member or record is None or record.spki != peer.chain[0].spki:
+        if not is_member or record is None or not fits(record.spki, peer.chain[0].spki):
+            self._on_stranger(peer)
             raise NotAuthorized(
                 f"{peer.spiffe_id} is not accepted here.",
                 target=peer.name,

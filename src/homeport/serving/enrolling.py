@@ -65,7 +65,7 @@ class IdentityBody(Body):
     name: str
     site: str | None
     standing: str
-    key: str
+    key: str = Field(description="The hash of its key; `any` where an authority outside certifies.")
     not_after: datetime | None
     address: str
     requested_at: datetime
@@ -102,6 +102,18 @@ class Desk:
     on_reach: Callable[[str, Reach], Awaitable[None]] | None = None
 
     throttle: Throttle = field(default_factory=Throttle)
+
+    def check_certifies(self) -> None:
+        """Nobody joins here where an authority outside certifies."""
+        realm = self.registrar.realm
+        if realm.is_outside:
+            name = "NAME" if realm.site is None else "NODE"
+            noun = "sites" if realm.site is None else "nodes"
+            raise Refused(
+                f"Machines do not join here: an authority outside Homeport certifies those of {realm.domain}.",
+                hint=f"Have its SVID issued there, start it with --svid-dir, and admit it:  "
+                f"homeport {noun} approve {name}",
+            )
 
     @contextmanager
     def throttled(self, address: str) -> Iterator[None]:
@@ -172,6 +184,7 @@ def enrolment_router(desk: Desk) -> APIRouter:
     @router.post("/api/v1/enrolments", summary="Join with a token, or ask to be approved", responses={409: {}})
     async def enrol(caller: anybody, body: Enrol) -> EnrolledBody:
         """The key stays with the machine; the name in the certificate is decided here."""
+        desk.check_certifies()
         csr = body.csr.encode()
         application = Application(
             name=body.name,
@@ -189,12 +202,14 @@ def enrolment_router(desk: Desk) -> APIRouter:
 
     @router.get("/api/v1/enrolments/{key}", summary="What became of a request to join", responses={404: {}})
     async def enrolment_outcome(caller: anybody, key: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> EnrolledBody:
+        desk.check_certifies()
         with desk.throttled(caller.address):
             return desk.answer(await desk.registrar.outcome(key), key)
 
     @router.post("/api/v1/identity/renew", summary="Renew a certificate by proof of its key")
     async def renew_identity(caller: anybody, body: Renew) -> EnrolledBody:
         """Also after the last certificate has ended: who holds the known key heals without a person."""
+        desk.check_certifies()
         csr = body.csr.encode()
         with desk.throttled(caller.address):
             grant = await desk.registrar.renew(body.spiffe_id, csr, address=caller.address)
@@ -236,7 +251,7 @@ def _shown(record: IdentityRecord) -> IdentityBody:
         name=record.name,
         site=record.site,
         standing=record.standing.value,
-        key=f"sha256:{record.spki}",
+        key=f"sha256:{record.spki}" if record.spki else "any",
         not_after=record.not_after,
         address=record.address,
         requested_at=record.requested_at,

@@ -22,10 +22,11 @@ from homeport.errors import Refused
 from homeport.fleet.audit import open_auditor
 from homeport.fleet.identity import Policy
 from homeport.fleet.overview import Watchfulness
+from homeport.fleet.strangers import Strangers
 from homeport.fleet.tokens import Tokens
 from homeport.ports import CentralLink
 from homeport.serving.authentication import Gate
-from homeport.serving.guards import GuardSettings
+from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.server import Stopping, bind, http_server
@@ -62,14 +63,7 @@ async def open_site(
         site = await _parts(settings, central, identity, stack)
         http_port = None
         if settings.http_address is not None:
-            tls = None if identity is None else identity.server.server_context("none")
-            listener = bind(*settings.http_address, is_guarded=identity is not None)
-            http_port = listener.getsockname()[1]
-            await stack.enter_async_context(
-                http_server(
-                    _web(site, stopping), [listener], stopping, tls, on_refused=site.auditor.connection_refused
-                )
-            )
+            http_port = await stack.enter_async_context(_people_door(site, settings.http_address, stopping))
         grpc_port = None
         if settings.grpc_address is not None:
             grpc_port = await stack.enter_async_context(_node_door(site, settings.grpc_address))
@@ -77,6 +71,27 @@ async def open_site(
             tasks.start_soon(run_loops, site)
             yield SiteApp(site, grpc_port, http_port)
             tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def _people_door(site: SiteParts, address: tuple[str, int], stopping: Stopping) -> AsyncIterator[int]:
+    """TLS wherever there is an identity; beyond this machine it also takes somebody who may come in."""
+    (host, port), identity = address, site.identity
+    if not is_loopback(host) and not await site.gate.tokens.has_admin():
+        refuse_open_bind(host, port=port, data=str(site.settings.data))
+    if identity is None and site.settings.tls_files is not None:
+        raise Refused(
+            "Only a site with an identity serves https.",
+            hint="Join it to central first, or leave out --tls-cert and --tls-key.",
+        )
+    if identity is not None:
+        site.doors.append(identity.door())
+    tls = site.doors[0].context if site.doors else None
+    listener = bind(host, port, is_guarded=identity is not None)
+    async with http_server(
+        _web(site, stopping), [listener], stopping, tls, on_refused=site.auditor.connection_refused
+    ):
+        yield listener.getsockname()[1]
 
 
 def _node_door(site: SiteParts, address: str) -> AbstractAsyncContextManager[int]:
@@ -97,6 +112,7 @@ def _stay_local(settings: SiteSettings) -> None:
             raise Refused(
                 f"Refusing to listen on {host or 'every address'} without an identity.",
                 hint=f"Join the site to central first:  homeport sites join-command {settings.name}\n"
+                "  or give it an identity from outside:  --svid-dir DIR\n"
                 f"  or keep it local:  {option} 127.0.0.1:{port}",
             )
 
@@ -123,6 +139,9 @@ async def _parts(
         central = await stack.enter_async_context(_central_link(settings.central_url, identity))
     policy = Policy()
     await policy.load(store)
+    auditor = await stack.enter_async_context(open_auditor(store, clock))
+    registrar = None if identity is None else identity.registrar(store, policy, auditor.record)
+    strangers = None if registrar is None else Strangers(registrar)
     wired = await wire(
         settings,
         store=store,
@@ -130,9 +149,9 @@ async def _parts(
         ids=RandomIds(),
         vault=await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE),
         central=central,
-        refusal=partial(_refusal, identity, policy),
+        refusal=partial(_refusal, identity, policy, strangers),
     )
-    auditor = await stack.enter_async_context(open_auditor(store, clock))
+    stack.callback(wired.sessions.close)
     return SiteParts(
         settings=settings,
         clock=clock,
@@ -145,7 +164,8 @@ async def _parts(
         contact=Contact(),
         auditor=auditor,
         identity=identity,
-        registrar=None if identity is None else identity.registrar(store, policy, auditor.record),
+        registrar=registrar,
+        strangers=strangers,
         policy=policy,
         gate=Gate(Tokens(store, clock), store, clock, open_loopback=settings.open_loopback),
         central=central,
@@ -159,9 +179,15 @@ def _central_link(url: str, identity: SiteIdentity | None) -> AbstractAsyncConte
     return open_central_link(url, tls=identity.client.client_context, verify=identity.verify_central)
 
 
-def _refusal(identity: SiteIdentity | None, policy: Policy, peer: Peer) -> str | None:
+def _refusal(identity: SiteIdentity | None, policy: Policy, strangers: Strangers | None, peer: Peer) -> str | None:
     """Why a node is not believed, at its first word and at every one after: its certificate, then the policy."""
-    return (None if identity is None else identity.refusal(peer)) or policy.refusal(peer)
+    why = None if identity is None else identity.refusal(peer)
+    if why is not None:
+        return why
+    why = policy.refusal(peer)
+    if why is not None and strangers is not None:
+        strangers.meet(peer)
+    return why
 
 
 def _web(site: SiteParts, stopping: Stopping) -> FastAPI:

@@ -1,23 +1,31 @@
 """A site's part in who is who: its membership with central, its authority over its nodes, and its own certificate
 for them. The last two need no central: a site that is cut off goes on admitting and renewing its nodes.
+
+With `svid_folder` all three are replaced by one certificate that an authority outside renews; it certifies the nodes
+as well, and the site decides which of them it accepts.
 """
 
 import secrets
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import anyio.to_thread
 import structlog
 
 from homeport.adapters.identity import bundle as bundles
+from homeport.adapters.identity.doors import Door
 from homeport.adapters.identity.keeping import join
 from homeport.adapters.identity.keys import csr_spki
 from homeport.adapters.identity.membership import Membership, Ticket
+from homeport.adapters.identity.outside import OutsideAuthority, open_outside, outside_id
 from homeport.adapters.identity.pins import pin_of
 from homeport.adapters.identity.site_authority import SiteAuthority
 from homeport.adapters.identity.tls import Credentials
+from homeport.core.identity import spiffe
+from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.core.model.identity import Peer
 from homeport.errors import HomeportError, Refused
 from homeport.fleet.enrolment import Auditor, Registrar
@@ -34,12 +42,13 @@ log = structlog.get_logger("homeport.site")
 class SiteIdentity:
     settings: SiteSettings
     clock: Clock
-    membership: Membership
+    membership: Membership | None
+    """None where an authority outside certifies."""
     client: Credentials
     """For central."""
     server: Credentials
-    """For nodes and people, signed by the site itself."""
-    authority: SiteAuthority
+    """For nodes and people, signed by the site itself; the same as for central where an authority outside signs."""
+    authority: SiteAuthority | OutsideAuthority
     contexts: list[ssl.SSLContext] = field(default_factory=list)
     """Those that trust the intermediate, and must follow its renewal."""
 
@@ -47,7 +56,21 @@ class SiteIdentity:
     def bundle(self) -> bytes:
         return bundles.encode(self.client.bundle)
 
+    @property
+    def is_outside(self) -> bool:
+        return self.membership is None
+
+    @property
+    def reach(self) -> Mapping[str, str]:
+        return {} if self.membership is None else self.membership.reach or {}
+
+    def door(self) -> Door:
+        """For people, and for nodes that join."""
+        return Door(self.server, self.settings.tls_files, client="none")
+
     def node_context(self) -> ssl.SSLContext:
+        if isinstance(self.authority, OutsideAuthority):
+            return self.server.server_context("required")
         context = self.server.server_context("required", anchors=self.authority.anchors)
         self.contexts.append(context)
         return context
@@ -66,21 +89,22 @@ class SiteIdentity:
     def verify_central(self, ssl_object: ssl.SSLObject) -> Peer:
         return self.client.verify_server(ssl_object, self.clock.now())
 
-    # --- these block, and run in a thread ---
+    # --- these block, and run in a thread; they are for a site that has joined ---
 
     def renew_client(self) -> None:
-        self.membership.renew(self.client)
+        self._joined[0].renew(self.client)
 
     def renew_authority(self) -> None:
-        self.authority = self.membership.renew_authority(self.client)
+        self.authority = self._joined[0].renew_authority(self.client)
         self.renew_server()
 
     def renew_server(self) -> None:
         """From our own intermediate, so that nodes know us however long central is gone."""
-        issued = self.authority.issue(
+        _, authority = self._joined
+        issued = authority.issue(
             self.server.request(f"site {self.settings.name}"),
-            spiffe_id=self.authority.spiffe_id,
-            dns_names=("localhost", socket.gethostname()),
+            spiffe_id=authority.spiffe_id,
+            dns_names=("localhost", socket.gethostname(), SERVER_NAME),
             lifetime_seconds=self.settings.svid_seconds,
             now=self.clock.now(),
         )
@@ -88,14 +112,25 @@ class SiteIdentity:
 
     def trust_authority(self) -> None:
         """On the event loop, for contexts must not change while a handshake begins."""
+        _, authority = self._joined
         for context in self.contexts:
-            self.server.trust(context, self.authority.anchors)
+            self.server.trust(context, authority.anchors)
+
+    @property
+    def intermediate(self) -> SiteAuthority:
+        return self._joined[1]
+
+    @property
+    def _joined(self) -> tuple[Membership, SiteAuthority]:
+        assert self.membership is not None and isinstance(self.authority, SiteAuthority), "this site has not joined"
+        return self.membership, self.authority
 
     def registrar(self, store: Store, policy: Policy, note: Auditor) -> Registrar:
         realm = Realm(
             domain=self.client.domain,
             wfm=self.client.wfm,
             site=self.settings.name,
+            is_outside=self.is_outside,
             svid_seconds=self.settings.svid_seconds,
         )
         return Registrar(
@@ -112,6 +147,8 @@ async def open_identity(
     settings: SiteSettings, clock: Clock, *, on_waiting: Callable[[str], None] = lambda key: None
 ) -> SiteIdentity | None:
     """None for a site that has not joined and was not told to: then everything stays on this machine."""
+    if settings.svid_folder is not None:
+        return await anyio.to_thread.run_sync(_from_outside, settings, settings.svid_folder, clock)
     folder = settings.data / "identity"
     server_csr = await anyio.to_thread.run_sync(_server_csr, settings) if _is_concerned(settings) else b""
     membership = Membership(folder, reach=_reach(settings, server_csr))
@@ -121,6 +158,20 @@ async def open_identity(
             return None
         await join(membership, ticket, name=settings.name, site=settings.name, on_waiting=on_waiting)
     return await anyio.to_thread.run_sync(_opened, settings, clock, membership)
+
+
+def _from_outside(settings: SiteSettings, folder: Path, clock: Clock) -> SiteIdentity:
+    """Which domain and which central it belongs to is read from its own name."""
+    found = outside_id(folder)
+    match spiffe.split(found):
+        case (domain, ("margo", "wfm", wfm, "client", name)) if name == settings.name:
+            credentials = open_outside(folder, domain=domain, wfm=wfm, expected=found)
+            return SiteIdentity(settings, clock, None, credentials, credentials, OutsideAuthority(credentials))
+    raise Refused(
+        f"The certificate in {folder} is of {found}, which is not site {settings.name}.",
+        hint=f"Have the authority issue spiffe://DOMAIN/margo/wfm/WFM/client/{settings.name} , or give the --name of "
+        "that site.",
+    )
 
 
 def _opened(settings: SiteSettings, clock: Clock, membership: Membership) -> SiteIdentity:

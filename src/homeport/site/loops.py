@@ -7,7 +7,9 @@ import anyio
 import structlog
 
 from homeport import __version__
-from homeport.adapters.identity.keeping import Nudge, follow_bundle, keep
+from homeport.adapters.identity.doors import follow_doors
+from homeport.adapters.identity.keeping import Nudge, follow_bundle, keep, nothing_more
+from homeport.adapters.identity.outside import follow_files
 from homeport.errors import NotFound, PeerUnavailable, Refused
 from homeport.fleet.backoff import Backoff
 from homeport.fleet.following import follow
@@ -21,6 +23,8 @@ log = structlog.get_logger(__name__)
 
 TRIM_SECONDS = 60.0
 AUDIT_SECONDS = 5.0
+FILES_SECONDS = 10.0
+"""How often the certificate that people are shown is looked at."""
 ACCESS_SECONDS = 1.0
 """How long an open stream outlives the expiry of its token."""
 
@@ -32,7 +36,10 @@ async def run_loops(site: SiteParts) -> None:
         tasks.start_soon(every, "audit", AUDIT_SECONDS, site.auditor.settle)
         tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: site.auditor.trim(site.settings.audit_days))
         if site.identity is not None:
-            tasks.start_soon(keep_identity, site, site.identity)
+            tasks.start_soon(keep_identity, site.identity)
+            tasks.start_soon(every, "files for people", FILES_SECONDS, lambda: follow_doors(site.doors))
+        if site.strangers is not None:
+            tasks.start_soon(every, "strangers", ACCESS_SECONDS, site.strangers.settle)
 
 
 async def run_core_loops(site: SiteCore) -> None:
@@ -49,32 +56,31 @@ async def run_core_loops(site: SiteCore) -> None:
             tasks.start_soon(site.secrets.keep, site.central, conductor)
 
 
-async def keep_identity(site: SiteParts, identity: SiteIdentity) -> None:
+async def keep_identity(identity: SiteIdentity) -> None:
     """Renews what central signed and what the site signed for itself. Nothing waits for it: a site whose certificate
     has ended goes on with its nodes, and is known again by its key when central is back."""
+    membership = identity.membership
+    if membership is None:
+        await follow_files(identity.client, nothing_more)
+        return
     mine, ours, own = Nudge(), Nudge(), Nudge()
 
     async def authority_renewed() -> None:
         identity.trust_authority()
-
-    async def nothing_more() -> None:
-        pass
 
     async def bundle_changed() -> None:
         identity.server.install_bundle(identity.client.bundle)
 
     renewals = (
         ("site", lambda: identity.client, identity.renew_client, nothing_more, mine),
-        ("site authority", lambda: identity.authority, identity.renew_authority, authority_renewed, ours),
+        ("site authority", lambda: identity.intermediate, identity.renew_authority, authority_renewed, ours),
         ("site server", lambda: identity.server, identity.renew_server, nothing_more, own),
     )
     async with anyio.create_task_group() as tasks:
         for name, certificate, renew, done, nudge in renewals:
             tasks.start_soon(partial(keep, certificate, renew, done, name=name, nudge=nudge))
         tasks.start_soon(
-            partial(
-                follow_bundle, identity.membership, identity.client, on_changed=bundle_changed, nudges=(mine, ours)
-            )
+            partial(follow_bundle, membership, identity.client, on_changed=bundle_changed, nudges=(mine, ours))
         )
 
 

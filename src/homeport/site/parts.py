@@ -5,12 +5,14 @@ from dataclasses import dataclass, field
 
 from anyio.to_thread import run_sync
 
+from homeport.adapters.identity.doors import Door
 from homeport.fleet.audit import Auditor
 from homeport.fleet.conductor import Conductor
 from homeport.fleet.enrolment import Registrar
 from homeport.fleet.identity import Policy
 from homeport.fleet.sessions import Sessions
 from homeport.fleet.site_secrets import SiteSecrets
+from homeport.fleet.strangers import Strangers
 from homeport.ports import CentralLink, Clock, GitSource, InThread, Store
 from homeport.serving.authentication import Gate
 from homeport.site.contact import Contact
@@ -50,3 +52,6 @@ class SiteParts(SiteCore):
     identity: SiteIdentity | None
     """None while everything stays on this machine."""
     policy: Policy
+    strangers: Strangers | None
+    doors: list[Door] = field(default_factory=list)
+    """What the https port shows; its files are followed."""

@@ -30,6 +30,11 @@ class SiteSettings:
     """Central's key, as `sha256:` and hex, for joining. Neither is needed again afterwards."""
     advertise: str | None = None
     """The host under which nodes and people reach the site, where it is not the one it listens on."""
+    svid_folder: Path | None = None
+    """Where an authority outside (SPIRE's helper, for one) writes and renews the site's identity: svid-cert.pem,
+    svid-key.pem, svid-ca.pem. Then there is nothing to join, and the same authority certifies its nodes."""
+    tls_files: tuple[Path, Path] | None = None
+    """Certificate and key (PEM) to show people, instead of the site's own. Re-read when they change."""
     svid_seconds: float = 86_400.0
     """How long the certificates live that the site signs for its nodes and for itself."""
     http_address: tuple[str, int] | None = ("127.0.0.1", 8081)
@@ -63,6 +68,11 @@ class SiteSettings:
                 problems=[
                     Problem("name", f'"{self.name}" is no name for a site: use small letters, digits and dashes')
                 ]
+            )
+        if self.svid_folder is not None and (self.pin is not None or self.join_token is not None):
+            raise InvalidInput(
+                problems=[Problem("svid_folder", "excludes joining: the identity comes from outside")],
+                hint="Leave out --join and --pin, or --svid-dir.",
             )
         if not 0 < self.heartbeat_seconds < self.stale_seconds < self.lost_seconds:
             raise InvalidInput(

@@ -1,7 +1,10 @@
 """TLS contexts as every link of ours uses them, and the chain that the TLS layer has verified."""
 
+import os
 import ssl
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from cryptography import x509
@@ -28,6 +31,29 @@ def _strict(context: ssl.SSLContext) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_flags |= ssl.VerifyFlags(NO_CHECK_TIME)
     return context
+
+
+def show_chain(context: ssl.SSLContext, chain_pem: bytes, key_pem: bytes) -> None:
+    """Shows this certificate in new handshakes. Given as bytes: files that somebody else replaces may no longer
+    belong together when OpenSSL reads them, and a context that took one half of them shows nothing at all."""
+    with _private_file(chain_pem + b"\n" + key_pem) as path:
+        context.load_cert_chain(path)
+
+
+@contextmanager
+def _private_file(content: bytes) -> Iterator[str]:
+    """OpenSSL takes the name of a file only; in memory where the system has such files."""
+    if not hasattr(os, "memfd_create"):
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(content)
+            file.flush()
+            yield file.name
+        return
+    descriptor = os.memfd_create("homeport-svid", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        yield f"/proc/self/fd/{descriptor}"
 
 
 def add_anchors(context: ssl.SSLContext, anchors: Iterable[bytes]) -> None:

@@ -24,6 +24,10 @@ POLL_SECONDS: Final = 2.0
 OnRenewed = Callable[[], Awaitable[None]]
 
 
+async def nothing_more() -> None:
+    """For whoever has nothing to do when something was renewed."""
+
+
 async def join(
     membership: Membership,
     ticket: Ticket,

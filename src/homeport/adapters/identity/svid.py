@@ -1,13 +1,13 @@
 """An identity in a folder: reading it, and replacing it without a moment in which it is half there."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from homeport.adapters.identity import bundle as bundles
 from homeport.adapters.identity.certificates import read_chain, to_der, view
 from homeport.adapters.identity.files import PUBLIC, read_needed, write_whole
-from homeport.adapters.identity.keys import load_key
+from homeport.adapters.identity.keys import key_pem, load_key
 from homeport.adapters.identity.signing import signer_of
 from homeport.core.identity import spiffe
 from homeport.core.model.identity import CertificateView, TrustBundle
@@ -20,8 +20,10 @@ THEIRS: Final = ("svid-key.pem", "svid-cert.pem", "svid-ca.pem")
 
 @dataclass(frozen=True, slots=True)
 class Svid:
-    key_path: Path
-    chain_path: Path
+    """What was in the folder at one moment: whoever replaces the files there does it one by one."""
+
+    folder: Path
+    key_pem: bytes = field(repr=False)
     chain_pem: bytes
     leaf: CertificateView
     spiffe_id: str
@@ -34,8 +36,12 @@ def is_there(folder: Path) -> bool:
     return any(all((folder / name).exists() for name in names) for names in (OURS, THEIRS))
 
 
+def is_theirs(folder: Path) -> bool:
+    return all((folder / name).exists() for name in THEIRS)
+
+
 def load(folder: Path, domain: str) -> Svid:
-    theirs = all((folder / name).exists() for name in THEIRS)
+    theirs = is_theirs(folder)
     key, chain, trust = (folder / name for name in (THEIRS if theirs else OURS))
     content = read_needed(trust)
     bundle = _bundle_of_pem(content, domain) if theirs else bundles.decode(content, domain)
@@ -47,7 +53,7 @@ def load(folder: Path, domain: str) -> Svid:
 
 def install(folder: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:
     """The bundle is written first: a chain whose anchor is not yet known would be of no use after a crash."""
-    if all((folder / name).exists() for name in THEIRS):
+    if is_theirs(folder):
         raise Refused(
             f"The identity in {folder} is kept by somebody else (svid-cert.pem).",
             hint="Renew it where it was issued, or move those files away.",
@@ -61,14 +67,16 @@ def install(folder: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:
 
 
 def _checked(key_path: Path, chain_path: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:
-    certificates = read_chain(chain_pem, str(chain_path))
-    signer_of(load_key(key_path), certificates[0], str(key_path.parent))
+    certificates, folder = read_chain(chain_pem, str(chain_path)), key_path.parent
+    key = load_key(key_path)
+    signer_of(key, certificates[0], str(folder))
     leaf = view(to_der(certificates[0]))
     if len(leaf.uri_sans) != 1:
         raise InvalidInput(f"The certificate must have exactly one URI name; this one has {len(leaf.uri_sans)}.")
     if not bundle.anchors or not all(view(anchor).is_ca for anchor in bundle.anchors):
         raise InvalidInput("The trust bundle has no X.509 anchor, or one that is not an authority.")
-    return Svid(key_path, chain_path, chain_pem, leaf, leaf.uri_sans[0], bundle, tuple(map(view, bundle.anchors)))
+    anchors = tuple(map(view, bundle.anchors))
+    return Svid(folder, key_pem(key), chain_pem, leaf, leaf.uri_sans[0], bundle, anchors)
 
 
 def _check_domain(svid: Svid) -> None:

@@ -20,7 +20,7 @@ from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 from homeport.adapters.identity.certificates import view
-from homeport.adapters.identity.contexts import add_anchors, bare_client, bare_server, verified_chain
+from homeport.adapters.identity.contexts import add_anchors, bare_client, bare_server, show_chain, verified_chain
 from homeport.adapters.identity.keys import load_or_create_key, make_csr
 from homeport.adapters.identity.pins import pin_of, pinned_context
 from homeport.adapters.identity.svid import Svid, install, is_there, load
@@ -44,8 +44,18 @@ class Credentials:
     on an event loop is changed on that loop.
     """
 
-    def __init__(self, folder: Path, *, domain: str, wfm: str, skew_seconds: float = rules.SKEW_SECONDS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        domain: str,
+        wfm: str,
+        expected: str | None = None,
+        skew_seconds: float = rules.SKEW_SECONDS,
+    ) -> None:
+        """`expected` is the SPIFFE ID that the folder must hold, now and whenever somebody else replaces it."""
         self.folder = folder
+        self._expected = expected
         self.domain = domain
         self.wfm = wfm
         self._skew_seconds = skew_seconds
@@ -65,7 +75,7 @@ class Credentials:
     def refresh(self) -> bool:
         """Reads the folder again, where somebody else may have written; True when something is new.
 
-        A file that is half written or wrong raises InvalidInput, and what was in use stays in use.
+        A file that is half written or wrong raises InvalidInput or Refused, and what was in use stays in use.
         """
         if not is_there(self.folder):
             return False
@@ -207,6 +217,11 @@ class Credentials:
             self._trusting_bundle[context] = None
 
     def _take(self, svid: Svid) -> None:
+        if self._expected is not None and svid.spiffe_id != self._expected:
+            raise Refused(
+                f"The certificate in {self.folder} is of {svid.spiffe_id}; here {self._expected} is needed.",
+                hint="Have the authority that writes these files issue that SPIFFE ID.",
+            )
         with self._lock:
             presenting, trusting = list(self._presenting.items()), list(self._trusting_bundle)
         if self._svid is not None and presenting and _family(svid) != _family(self._svid):
@@ -233,9 +248,9 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 def _load_chain(context: ssl.SSLContext, svid: Svid) -> None:
     try:
-        context.load_cert_chain(svid.chain_path, svid.key_path)
+        show_chain(context, svid.chain_pem, svid.key_pem)
     except (OSError, ssl.SSLError) as error:
-        raise InvalidInput(f"The certificate in {svid.chain_path} cannot be used: {error}.") from error
+        raise InvalidInput(f"The certificate in {svid.folder} cannot be used: {error}.") from error
 
 
 def _family(svid: Svid) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -16,6 +16,7 @@ import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
 from homeport.core.addresses import is_loopback
+from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.core.secrets import SecretsThere, SecretValue
 from homeport.errors import InvalidInput, PeerUnavailable, Refused
 from homeport.ports import ExpectNode, FromCentral, Moved, Outgoing, RemoveNode, SecretsChanged
@@ -101,7 +102,7 @@ class HttpCentralLink:
         # Too many for an address: then all of them are sent again, which is harmless.
         query = query if sum(len(text) for _, text in query) <= KNOWN_CHARACTERS_MAX else []
         try:
-            async with self._session.get(f"{self._url}/api/v1/sites/{site}/secrets/values", params=query) as answer:
+            async with self._request("GET", f"/api/v1/sites/{site}/secrets/values", params=query) as answer:
                 if answer.status >= 300:
                     raise await self._refused(answer)
                 body = await answer.json()
@@ -119,7 +120,7 @@ class HttpCentralLink:
     async def watch(self, site: SiteName) -> AsyncIterator[FromCentral]:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS_MAX, sock_read=SILENCE_SECONDS_MAX)
         try:
-            async with self._session.get(f"{self._url}/api/v1/sites/{site}/watch", timeout=timeout) as answer:
+            async with self._request("GET", f"/api/v1/sites/{site}/watch", timeout=timeout) as answer:
                 if answer.status != 200:
                     raise await self._refused(answer)
                 async for line in answer.content:
@@ -130,9 +131,13 @@ class HttpCentralLink:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise PeerUnavailable(self._unreachable(error)) from error
 
+    def _request(self, method: str, path: str, **options: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Asks for central's SVID by name, for people may be shown another certificate there."""
+        return self._session.request(method, self._url + path, server_hostname=SERVER_NAME, **options)
+
     async def _last_sequence(self, method: str, path: str, body: Mapping[str, Any]) -> int:
         try:
-            async with self._session.request(method, self._url + path, json=body) as answer:
+            async with self._request(method, path, json=body) as answer:
                 if answer.status >= 300:
                     raise await self._refused(answer)
                 return int((await answer.json())["last_sequence"])

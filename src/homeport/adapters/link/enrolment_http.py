@@ -14,6 +14,7 @@ from contextlib import closing
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.errors import Conflict, HomeportError, InvalidInput, NotFound, PeerUnavailable, Refused, TransientError
 
 CALL_SECONDS_MAX: Final = 15.0
@@ -27,6 +28,14 @@ class Distrusted(PeerUnavailable):
     """Whoever answers is not the one that was expected; nothing was said to it."""
 
     code = "distrusted"
+
+
+class _Connection(http.client.HTTPSConnection):
+    """Asks for the SVID, where a server also has a certificate for people."""
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._context.wrap_socket(self.sock, server_hostname=SERVER_NAME)  # type: ignore[attr-defined]
 
 
 class EnrolmentHttp:
@@ -49,7 +58,7 @@ class EnrolmentHttp:
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         host, port = self._address
-        connection = http.client.HTTPSConnection(host, port, timeout=CALL_SECONDS_MAX, context=self._context)
+        connection = _Connection(host, port, timeout=CALL_SECONDS_MAX, context=self._context)
         with closing(connection):
             try:
                 self._open(connection)

@@ -14,6 +14,7 @@ from homeport.errors import NotFound, PeerUnavailable
 from homeport.ports import ExpectNode
 from homeport.serving.callers import allowed
 from homeport.serving.enrolling import (
+    Desk,
     Invitation,
     Invite,
     bundle_router,
@@ -30,17 +31,18 @@ def joining_routers(central: CentralParts) -> list[APIRouter]:
         identities_router(desk),
         identity_router(central, desk),
         bundle_router(desk.bundle),
-        invitations_router(central),
+        invitations_router(central, desk),
     ]
 
 
-def invitations_router(central: CentralParts) -> APIRouter:
+def invitations_router(central: CentralParts, desk: Desk) -> APIRouter:
     router = APIRouter(tags=["joining"])
 
     @router.post("/api/v1/sites/{site}/join-token", summary="A one-time token with which a site joins")
     async def invite_site(
         caller: Annotated[Caller, Depends(allowed("sites.join-command"))], site: SiteRef, body: Invite
     ) -> Invitation:
+        desk.check_certifies()
         made = await central.registrar.invite(SiteName(site), caller, lifetime_seconds=body.lifetime_seconds)
         settings = central.settings
         return Invitation(
@@ -59,6 +61,7 @@ def invitations_router(central: CentralParts) -> APIRouter:
         caller: Annotated[Caller, Depends(allowed("nodes.join-command"))], site: SiteRef, body: Invite
     ) -> Invitation:
         """The site is told to expect it, and must be connected for that; it can also be asked itself."""
+        desk.check_certifies()
         reach = await reach_of(central.store, site)
         if reach is None:
             raise NotFound(

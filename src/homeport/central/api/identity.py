@@ -21,7 +21,7 @@ class Rotate(Body):
 
 
 class AuthorityBody(Body):
-    phase: str
+    phase: str = Field(description="steady, announced, switched; outside: somebody else certifies.")
     domain: str
     wfm: str
     pin: str
@@ -61,6 +61,7 @@ def identity_router(central: CentralParts, desk: Desk) -> APIRouter:
     async def issue_identity(
         caller: Annotated[Caller, Depends(allowed("identity.issue"))], body: IssueClient
     ) -> EnrolledBody:
+        desk.check_certifies()
         grant = await desk.registrar.issue(body.name, body.csr.encode(), caller)
         return desk.answer(grant, grant.record.spki)
 
@@ -68,7 +69,7 @@ def identity_router(central: CentralParts, desk: Desk) -> APIRouter:
 
 
 async def _rotate(central: CentralParts, body: Rotate) -> None:
-    identity = central.identity
+    identity, authority = central.identity, central.identity.own_authority
     behind = await _behind(central)
     if body.step == "finish" and behind and not body.force:
         raise Refused(
@@ -78,9 +79,9 @@ async def _rotate(central: CentralParts, body: Rotate) -> None:
     if body.step == "switch" and not body.force:
         _refuse_haste(central)
     step = {
-        "begin": identity.authority.begin_rotation,
-        "switch": identity.authority.switch,
-        "finish": identity.authority.finish_rotation,
+        "begin": authority.begin_rotation,
+        "switch": authority.switch,
+        "finish": authority.finish_rotation,
     }[body.step]
 
     def work() -> None:
@@ -92,7 +93,7 @@ async def _rotate(central: CentralParts, body: Rotate) -> None:
 
 def _refuse_haste(central: CentralParts) -> None:
     """A certificate of a root that somebody has not heard of yet would cut them off until their next refresh."""
-    authority = central.identity.authority
+    authority = central.identity.own_authority
     hint = authority.bundle().refresh_hint_seconds
     waited = (central.clock.now() - authority.phase_since).total_seconds()
     if authority.phase == "announced" and waited < hint:
@@ -104,13 +105,13 @@ def _refuse_haste(central: CentralParts) -> None:
 
 async def _behind(central: CentralParts) -> list[str]:
     """Whose newest certificate is from before the new root began to sign. Only known once it does."""
-    identity = central.identity
-    if identity.authority.phase != "switched":
+    if central.identity.is_outside or central.identity.own_authority.phase != "switched":
         return []
+    since = central.identity.own_authority.phase_since
     return [
         record.spiffe_id
         for record in await central.registrar.identities()
-        if central.registrar.is_older(record, identity.authority.phase_since)
+        if central.registrar.is_older(record, since)
     ]
 
 
@@ -118,7 +119,7 @@ async def _authority(central: CentralParts) -> AuthorityBody:
     identity = central.identity
     bundle = identity.authority.bundle()
     return AuthorityBody(
-        phase=identity.authority.phase.value,
+        phase="outside" if identity.is_outside else identity.own_authority.phase.value,
         domain=bundle.domain,
         wfm=central.settings.wfm_id,
         pin=identity.pin,

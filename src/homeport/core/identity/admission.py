@@ -6,7 +6,7 @@ with a good token, until a person has removed its identity.
 
 from enum import StrEnum
 
-from homeport.core.model.identity import IdentityRecord, Standing
+from homeport.core.model.identity import ANY_KEY, IdentityRecord, Standing
 from homeport.errors import Conflict, Refused
 
 
@@ -43,6 +43,11 @@ def decide(known: IdentityRecord | None, spki: str, *, name: str, invited: bool)
             hint="Make a join command for it, or start it with a fresh identity folder.",
         )
     return Verdict.WAIT
+
+
+def fits(known: str, spki: str) -> bool:
+    """Whether a certificate with the key `spki` is that of the machine which was accepted with `known`."""
+    return known in (ANY_KEY, spki)
 
 
 def renewal_refusal(known: IdentityRecord | None, spki: str, *, name: str) -> str | None:

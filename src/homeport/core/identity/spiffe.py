@@ -13,6 +13,9 @@ from homeport.errors import InvalidInput
 from homeport.vocabulary import NodeId, SiteName
 
 SCHEME: Final = "spiffe://"
+SERVER_NAME: Final = "svid.homeport.internal"
+"""The DNS name by which machines ask a server for its SVID, whatever address they dialled: the same for all, for
+whoever joins knows no other yet. It is a wish for a certificate; identity is the SPIFFE ID in it."""
 LENGTH_MAX: Final = 2048
 """SPIFFE allows no longer id."""
 DOMAIN_LENGTH_MAX: Final = 255

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from homeport.vocabulary import SiteName
 
@@ -58,6 +59,10 @@ class Standing(StrEnum):
     REMOVED = "removed"
 
 
+ANY_KEY: Final = ""
+"""In a record: the name alone counts. An authority outside (SPIRE, for one) makes a new key at every renewal."""
+
+
 @dataclass(frozen=True, slots=True)
 class IdentityRecord:
     """One line of the accepted-client policy: being certified alone admits nobody."""
@@ -67,7 +72,7 @@ class IdentityRecord:
     name: str
     site: SiteName | None
     spki: str
-    """The key it is known by; renewal is by proof of this key."""
+    """The key it is known by, or ANY_KEY; renewal is by proof of this key."""
     standing: Standing
     csr: bytes | None
     """While pending: what it asked to have signed."""

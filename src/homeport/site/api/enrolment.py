@@ -25,11 +25,11 @@ def joining_routers(identity: SiteIdentity, registrar: Registrar, sessions: Sess
         enrolment_router(desk),
         identities_router(desk),
         bundle_router(desk.bundle),
-        invitations_router(identity, registrar),
+        invitations_router(identity, desk),
     ]
 
 
-def invitations_router(identity: SiteIdentity, registrar: Registrar) -> APIRouter:
+def invitations_router(identity: SiteIdentity, desk: Desk) -> APIRouter:
     router = APIRouter(tags=["joining"])
     own = identity.settings.name
 
@@ -45,8 +45,9 @@ def invitations_router(identity: SiteIdentity, registrar: Registrar) -> APIRoute
     ) -> Invitation:
         if site != own:
             raise NotFound(f"This is site {own}, not {site}.", hint="Ask central, or that site.")
-        made = await registrar.invite(SiteName(site), caller, lifetime_seconds=body.lifetime_seconds)
-        reach = identity.membership.reach or {}
+        desk.check_certifies()
+        made = await desk.registrar.invite(SiteName(site), caller, lifetime_seconds=body.lifetime_seconds)
+        reach = identity.reach
         return Invitation(
             token=made.text,
             expires_at=made.token.expires_at,

@@ -1,0 +1,68 @@
+"""Central's node registry over gRPC, as somebody else's program uses it from another machine: mutual TLS, a
+certificate that is on the list, and its own site's nodes only."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from homeport.adapters.identity.keys import key_pem, make_csr, new_key
+from homeport.cli.issuing import anchors_pem
+from homeport.core.identity.spiffe import SERVER_NAME
+from homeport.core.model.caller import INTERNAL
+from homeport.wire.v1 import nodes_pb2 as pb
+from tests.support.joining import Fleet, running_fleet
+from tests.support.running_central import FakeSite, node_changed
+from tests.support.stubs import nodes_pb2_grpc as pb_grpc
+
+pytestmark = pytest.mark.anyio
+
+PATIENT: dict[str, Any] = {"wait_for_ready": True, "timeout": 30}
+"""A handshake that a busy machine was too slow for is tried again."""
+
+
+@asynccontextmanager
+async def stub_of(fleet: Fleet, name: str | None) -> AsyncIterator[Any]:
+    """A program with the certificate of a client, or with none."""
+    anchors = anchors_pem(fleet.central.parts.identity.authority.bundle())
+    key, chain = None, None
+    if name is not None:
+        made = new_key()
+        grant = await fleet.central.parts.registrar.issue(name, make_csr(made, name), INTERNAL)
+        key, chain = key_pem(made), grant.svid.chain
+    credentials = grpc.ssl_channel_credentials(anchors, key, chain)
+    options = [("grpc.ssl_target_name_override", SERVER_NAME)]
+    port = fleet.central.grpc_port
+    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
+        yield pb_grpc.NodesStub(channel)  # type: ignore[no-untyped-call]
+
+
+async def test_a_client_with_an_accepted_certificate_sees_its_own_nodes(tmp_path: Path) -> None:
+    async with running_fleet(tmp_path, grpc_address="0.0.0.0:0") as fleet:
+        for site, node in (("north", "n1"), ("south", "s1")):
+            fake = FakeSite(fleet.client, site)
+            await fake.join()
+            await fake.say(node_changed(node, site))
+        async with stub_of(fleet, "north") as nodes:
+            listed = (await nodes.ListNodes(pb.ListNodesRequest(), **PATIENT)).nodes
+            assert [node.id for node in listed] == ["n1"]
+            await fleet.client.delete("/api/v1/identities/north")
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await nodes.ListNodes(pb.ListNodesRequest(), **PATIENT)
+            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            assert "not on the list of the accepted" in str(refused.value.details())
+
+
+async def test_nobody_gets_in_without_a_certificate(tmp_path: Path) -> None:
+    async with running_fleet(tmp_path, grpc_address="0.0.0.0:0") as fleet:
+        async with stub_of(fleet, None) as nodes:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await nodes.ListNodes(pb.ListNodesRequest(), timeout=10)
+            assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{fleet.central.grpc_port}") as channel:
+            with pytest.raises(grpc.aio.AioRpcError):
+                await pb_grpc.NodesStub(channel).ListNodes(pb.ListNodesRequest(), timeout=10)  # type: ignore[no-untyped-call]
