@@ -466,6 +466,8 @@ class Artifact:
     artifact_type: str
     layers: tuple[Layer, ...]
     annotations: Mapping[str, str] = field(default_factory=dict)
+    config: Layer | None = None
+    """For artifacts that are told by the type of their config, such as helm charts; only for pushing."""
 
 
 class Registry(Protocol):

@@ -5,6 +5,7 @@ What is Margo's stands in Margo's fields, so that any Margo device can read the 
 pushed by hand or by another fleet manager, is as good.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -28,6 +29,7 @@ from homeport.core.model.deployment import (
     digest_of_bytes,
 )
 from homeport.core.parameters import as_value
+from homeport.core.secrets import referenced
 from homeport.errors import InvalidInput, TooLarge
 from homeport.vocabulary import DeploymentId, Digest, ProfileType, RolloutId, SiteName
 
@@ -165,6 +167,13 @@ def as_environment(value: Value) -> str:
     return str(value)
 
 
+def as_chart_value(value: Value) -> str:
+    """A value as a chart is given it: JSON, for there 5 is not "5". The name of a secret stays as it is."""
+    if referenced(value) is not None:
+        return str(value)
+    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+
+
 def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Digest) -> Desired:
     metadata, spec = data["metadata"], data["spec"]
     profile, ours = spec["deploymentProfile"], spec.get(OURS) or {}
@@ -199,13 +208,14 @@ def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Diges
 def _specification(data: Mapping[str, Any], kind: ProfileType, parameters: Mapping[str, Any]) -> ComponentSpec:
     name, properties = data["name"], data["properties"]
     timeout = properties.get("timeout")
+    written = as_chart_value if kind is ProfileType.HELM else as_environment
     return ComponentSpec(
         name=name,
         type=kind,
         repository=properties["repository"],
         revision=properties["revision"],
         environment={
-            target["pointer"]: as_environment(as_value(each["value"]))
+            target["pointer"]: written(as_value(each["value"]))
             for each in parameters.values()
             for target in each["targets"]
             if name in target["components"]

@@ -1,4 +1,4 @@
-"""Packs an app's folder into OCI artifacts and pushes them: the app package and its compose components.
+"""Packs an app's folder into OCI artifacts and pushes them: the app package, its compose components and its charts.
 
 Where what goes: the app package to the repository that is given, tagged with the app's version. A component goes
 where its description says nodes will look for it, tagged with its revision; it is packed from the folder
@@ -7,6 +7,7 @@ description that points elsewhere would have nodes pull something else than what
 a folder is published by somebody else and left alone.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Final
 import anyio.to_thread
 
 from homeport.catalog.description import Description, parse_description
-from homeport.catalog.documents import SIZE_MAX
+from homeport.catalog.documents import SIZE_MAX, load
 from homeport.catalog.registry_tree import DESCRIPTION_FILE
 from homeport.core.archive import COMPOSE_FILE, PACKED_SIZE_MAX, check_archive, pack_archive
 from homeport.core.model.app import App, Component
@@ -29,6 +30,9 @@ DESCRIPTION_TYPE: Final = "application/vnd.margo.app.description.v1+yaml"
 RESOURCE_TYPE: Final = "application/vnd.margo.app.{kind}.v1+{format}"
 COMPONENT_TYPE: Final = "application/vnd.org.margo.component.compose+json"
 ARCHIVE_TYPE: Final = "application/vnd.org.margo.component.compose.tar+gzip"
+CHART_FILE: Final = "Chart.yaml"
+CHART_TYPE: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+CHART_CONFIG_TYPE: Final = "application/vnd.cncf.helm.config.v1+json"
 TITLE: Final = "org.opencontainers.image.title"
 RESOURCES: Final = ("icon", "descriptionFile", "licenseFile", "releaseNotes")
 RESOURCE_SIZE_MAX: Final = 8 * 2**20
@@ -88,23 +92,18 @@ def _components(app: App, directory: Path, repository: str) -> tuple[Package, ..
     for number, profile in enumerate(app.profiles):
         for position, component in enumerate(profile.components):
             folder = directory / "components" / component.name
-            if profile.type is not ProfileType.COMPOSE or not folder.is_dir():
+            if profile.type is ProfileType.CUSTOM or not folder.is_dir():
                 continue
             field = f"deploymentProfiles[{number}].components[{position}].properties.repository"
-            package = _component(component, folder, repository, field)
+            pack = _component if profile.type is ProfileType.COMPOSE else _chart
+            package = pack(component, folder, repository, field)
             packages[package.repository, package.tag] = package
     return tuple(packages.values())
 
 
 def _component(component: Component, folder: Path, repository: str, field: str) -> Package:
-    place, revision = str(component.properties["repository"]), str(component.properties["revision"])
-    if _host(place) != _host(repository):
-        message = (
-            f"is {place}, so nodes would not find what is pushed to {_host(repository)}: change one of the two, "
-            f"or take components/{component.name} away if somebody else publishes it."
-        )
-        raise InvalidInput(problems=[Problem(field, message, DESCRIPTION_FILE)])
-    archive = pack_archive(component.name, _files(folder))
+    place, revision = _place(component, repository, field), str(component.properties["revision"])
+    archive = pack_archive(component.name, _files(folder, COMPOSE_FILE))
     check_archive(archive)
     annotations = {
         "org.margo.component.type": "compose",
@@ -116,10 +115,37 @@ def _component(component: Component, folder: Path, repository: str, field: str) 
     return Package(component.name, place, revision, Artifact(COMPONENT_TYPE, (layer,)))
 
 
-def _files(folder: Path) -> Mapping[str, bytes]:
+def _chart(component: Component, folder: Path, repository: str, field: str) -> Package:
+    """As `helm push` would write it, so that helm and every Margo device can pull it."""
+    place, revision = _place(component, repository, field), str(component.properties["revision"])
+    files = _files(folder, CHART_FILE)
+    described = load(files[CHART_FILE], f"components/{component.name}/{CHART_FILE}").data
+    if not isinstance(described, dict) or not {"apiVersion", "name", "version"} <= described.keys():
+        raise InvalidInput(f"components/{component.name}/{CHART_FILE} lacks apiVersion, name or version.")
+    if described["version"] != revision.replace("_", "+"):
+        message = f"is {revision}, but components/{component.name}/{CHART_FILE} says {described['version']}."
+        raise InvalidInput(problems=[Problem(field.replace("repository", "revision"), message, DESCRIPTION_FILE)])
+    config = Layer(CHART_CONFIG_TYPE, json.dumps(described, default=str).encode())
+    layer = Layer(CHART_TYPE, pack_archive(str(described["name"]), files))
+    tag = revision.replace("+", "_")
+    return Package(component.name, place, tag, Artifact(CHART_CONFIG_TYPE, (layer,), config=config))
+
+
+def _place(component: Component, repository: str, field: str) -> str:
+    place = str(component.properties["repository"])
+    if _host(place) != _host(repository):
+        message = (
+            f"is {place}, so nodes would not find what is pushed to {_host(repository)}: change one of the two, "
+            f"or take components/{component.name} away if somebody else publishes it."
+        )
+        raise InvalidInput(problems=[Problem(field, message, DESCRIPTION_FILE)])
+    return place
+
+
+def _files(folder: Path, needed: str) -> Mapping[str, bytes]:
     """What nodes get to see. Links are refused: what they point to may not be there, or not be meant."""
-    if not (folder / COMPOSE_FILE).is_file():
-        raise InvalidInput(f"{folder.name} has no {COMPOSE_FILE}.", hint="Exactly this name is read by every device.")
+    if not (folder / needed).is_file():
+        raise InvalidInput(f"{folder.name} has no {needed}.", hint="Exactly this name is read by every device.")
     files: dict[str, bytes] = {}
     size = 0
     for path in sorted(folder.rglob("*")):

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from homeport.catalog.deployment import (
+    as_chart_value,
     as_environment,
     asks_the_same,
     deployment_path,
@@ -69,9 +70,10 @@ def test_a_file_pushed_by_hand_is_understood() -> None:
     assert (desired.app_name, desired.app_version, desired.profile_type) == ("kiln", "2.3.7", ProfileType.HELM)
     assert desired.revision == desired.release.revision == digest_of_bytes(content)
     store, monitor = desired.release.components
-    assert (store.wait, store.timeout_seconds, store.environment) == (True, 510, {"settings.interval": "120"})
+    assert (store.wait, store.timeout_seconds, store.environment) == (True, 510, {"settings.interval": '"120"'})
     assert (monitor.wait, monitor.timeout_seconds) == (False, 300)
-    assert monitor.environment == {"operator.name": "Ada", "settings.interval": "120", "zones": "upper,2,true,0.5"}
+    zones = '["upper", 2, true, 0.5]'
+    assert monitor.environment == {"operator.name": '"Ada"', "settings.interval": '"120"', "zones": zones}
     assert desired.parameters["zones"] == ("upper", 2, True, 0.5)
     assert (desired.placement.nodes, desired.rollout_id, desired.remove_images) == ((), None, False)
 
@@ -398,3 +400,11 @@ spec:
       - a
       - b
 """
+
+
+def test_a_chart_is_given_values_as_json_so_that_types_survive() -> None:
+    assert as_chart_value(5) == "5"
+    assert as_chart_value("5") == '"5"'
+    assert as_chart_value(True) == "true"
+    assert as_chart_value(("a", "b")) == '["a", "b"]'
+    assert as_chart_value("secret://db") == "secret://db"

@@ -1,14 +1,18 @@
 """The example apps are valid, complete, and deployable as they are."""
 
+import io
+import tarfile
 from pathlib import Path
 
 import pytest
 import yaml
 
-from homeport.catalog.packages import pack_app
+from homeport.catalog.packages import CHART_TYPE, pack_app
 from homeport.catalog.registry_tree import AppPlace, find_apps, read_app
 from homeport.core.archive import check_archive
 from homeport.core.parameters import check_values
+from homeport.errors import InvalidInput
+from homeport.vocabulary import ProfileType
 from tests.support.images import EXAMPLE_REGISTRY, EXAMPLES, HELLO_VERSIONS, materialise
 
 APPS = EXAMPLES / "apps"
@@ -17,7 +21,8 @@ PLACES, PROBLEMS = find_apps(path.relative_to(APPS).as_posix() for path in APPS.
 
 def test_the_examples_are_the_ones_the_demo_shows() -> None:
     assert not PROBLEMS
-    assert [place.folder for place in PLACES] == ["demo/broken/1.0.0", "demo/hello/1.0.0", "demo/hello/1.1.0"]
+    hello = [f"demo/hello/{version}" for version in HELLO_VERSIONS]
+    assert [place.folder for place in PLACES] == ["demo/broken/1.0.0", "demo/greeter/1.0.0", *hello]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: str(place.folder))
@@ -26,10 +31,36 @@ def test_an_example_deploys_without_any_parameter_and_brings_its_components(plac
     for profile in app.profiles:
         assert check_values(app, profile, {})[1] == ()
         for component in profile.components:
-            compose = APPS / place.folder / "components" / component.name / "compose.yaml"
-            images = [service["image"] for service in yaml.safe_load(compose.read_text())["services"].values()]
+            images = images_of(APPS / place.folder / "components" / component.name, profile.type)
             assert all(image.startswith(f"{EXAMPLE_REGISTRY}/demo/hello:") for image in images)
             assert {image.rpartition(":")[2] for image in images} <= set(HELLO_VERSIONS)
+
+
+def images_of(folder: Path, kind: ProfileType) -> list[str]:
+    if kind is ProfileType.HELM:
+        return [yaml.safe_load((folder / "values.yaml").read_text())["image"]]
+    return [
+        service["image"] for service in yaml.safe_load((folder / "compose.yaml").read_text())["services"].values()
+    ]
+
+
+def test_a_chart_is_packed_as_helm_would_push_it() -> None:
+    chart, app = pack_app(APPS / "demo/greeter/1.0.0", f"oci://{EXAMPLE_REGISTRY}/packages/greeter")
+    assert (chart.what, chart.repository, chart.tag) == ("greeter", f"oci://{EXAMPLE_REGISTRY}/demo/greeter", "1.0.0")
+    assert app.what == "app"
+    assert chart.artifact.config is not None
+    assert chart.artifact.config.media_type == "application/vnd.cncf.helm.config.v1+json"
+    assert [layer.media_type for layer in chart.artifact.layers] == [CHART_TYPE]
+    with tarfile.open(fileobj=io.BytesIO(chart.artifact.layers[0].content)) as tar:
+        assert {"greeter/Chart.yaml", "greeter/templates/deployment.yaml"} <= set(tar.getnames())
+
+
+def test_a_chart_of_another_version_than_the_description_says_is_refused(tmp_path: Path) -> None:
+    copy = materialise(APPS / "demo/greeter/1.0.0", EXAMPLE_REGISTRY, tmp_path / "greeter")
+    chart = copy / "components/greeter/Chart.yaml"
+    chart.write_text(chart.read_text().replace("version: 1.0.0", "version: 2.0.0", 1))
+    with pytest.raises(InvalidInput, match=r"is 1\.0\.0, but components/greeter/Chart\.yaml says 2\.0\.0"):
+        pack_app(copy, f"oci://{EXAMPLE_REGISTRY}/packages/greeter")
 
 
 def test_an_example_can_be_pointed_at_another_registry(tmp_path: Path) -> None:

@@ -58,11 +58,13 @@ class OciRegistry:
 def render_manifest(artifact: Artifact) -> bytes:
     """The same artifact has the same manifest, and so the same digest, in every registry."""
     empty = {"mediaType": EMPTY_TYPE, "digest": digest_of_bytes(EMPTY_CONFIG), "size": 2, "data": "e30="}
+    kind = {"artifactType": artifact.artifact_type, "config": empty}
+    if artifact.config is not None:
+        kind = {"config": _descriptor(artifact.config)}
     manifest: dict[str, Any] = {
         "schemaVersion": 2,
         "mediaType": MANIFEST_TYPE,
-        "artifactType": artifact.artifact_type,
-        "config": empty,
+        **kind,
         "layers": [_descriptor(layer) for layer in artifact.layers],
     }
     if artifact.annotations:
@@ -80,7 +82,8 @@ def _descriptor(layer: Layer) -> dict[str, Any]:
 
 
 def _push(connection: Connection, artifact: Artifact) -> Digest:
-    for content in dict.fromkeys((EMPTY_CONFIG, *(layer.content for layer in artifact.layers))):
+    config = artifact.config.content if artifact.config is not None else EMPTY_CONFIG
+    for content in dict.fromkeys((config, *(layer.content for layer in artifact.layers))):
         _push_blob(connection, content)
     manifest = render_manifest(artifact)
     headers = {"Content-Type": MANIFEST_TYPE}

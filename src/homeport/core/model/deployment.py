@@ -21,6 +21,7 @@ class ComponentSpec:
     repository: str
     revision: str
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables of its containers; for helm, the chart's values (as JSON) by where they go (`web.replicas`)."""
     wait: bool = True
     timeout_seconds: float = 300.0
     extensions: Mapping[str, Any] = field(default_factory=dict)
