@@ -155,6 +155,8 @@ class Code(StrEnum):
     DISK_FULL = "DISK_FULL"
     ENGINE_UNREACHABLE = "ENGINE_UNREACHABLE"
     UNSUPPORTED_TYPE = "UNSUPPORTED_TYPE"
+    UNSUPPORTED_KIND = "UNSUPPORTED_KIND"
+    """A chart holds something that only Kubernetes could run, and the node has none."""
     REMOVE_FAILED = "REMOVE_FAILED"
     NODE_OFFLINE = "NODE_OFFLINE"
     NO_ELIGIBLE_NODE = "NO_ELIGIBLE_NODE"

@@ -35,6 +35,8 @@ def remove_leftovers(node_prefix: str) -> None:
     for container in json.loads(podman("ps", "--all", "--format", "json") or "[]"):
         labels = container.get("Labels") or {}
         if str(labels.get("homeport.node", "")).startswith(node_prefix):
+            if container.get("Pod"):
+                podman("pod", "rm", "--force", str(container["Pod"]), check=False)
             podman("rm", "--force", "--time", "0", str(container["Id"]), check=False)
             network = f"{labels.get('com.docker.compose.project', '')}_default"
             podman("network", "rm", "--force", network, check=False)

@@ -7,7 +7,7 @@ import pytest
 
 from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.ports import Runtime
-from tests.conformance.runtime.stands import ComposeStand, ImageStand, NullStand, ProcessStand, Stand
+from tests.conformance.runtime.stands import ComposeStand, HelmStand, ImageStand, NullStand, ProcessStand, Stand
 from tests.support.engines import (
     containerd_daemon,
     docker_daemon,
@@ -51,7 +51,9 @@ def containerd_socket() -> Iterator[Path]:
         yield socket
 
 
-@pytest.fixture(params=["null", "process", "podman", "docker", "podman-image", "docker-image", "containerd-image"])
+@pytest.fixture(
+    params=["null", "process", "podman", "docker", "podman-image", "docker-image", "containerd-image", "helm"]
+)
 def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
     options = EngineOptions(environment=engine_environment())
     if request.param == "null":
@@ -60,7 +62,23 @@ def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
         return ProcessStand("process", tmp_path, "", options)
     if request.param.endswith("-image"):
         return _image_stand(request, tmp_path)
+    if request.param == "helm":
+        return _helm_stand(request, tmp_path)
     return _compose_stand(request, tmp_path)
+
+
+@pytest.fixture
+def helm_stand(request: pytest.FixtureRequest, tmp_path: Path) -> HelmStand:
+    return _helm_stand(request, tmp_path)
+
+
+@pytest.fixture
+async def helm_runtime(helm_stand: HelmStand) -> AsyncIterator[Runtime]:
+    async with helm_stand.opened() as runtime:
+        try:
+            yield runtime
+        finally:
+            await runtime.remove(helm_stand.deployment_id, "web", remove_images=False)
 
 
 @pytest.fixture(params=["podman", "docker"])
@@ -113,3 +131,9 @@ def _image_stand(request: pytest.FixtureRequest, folder: Path) -> ImageStand:
     options = EngineOptions(environment=engine_environment(), socket=request.getfixturevalue(f"{kind}_socket"))
     host, image = request.getfixturevalue("registry_host"), request.getfixturevalue("image")
     return ImageStand(kind, folder, host, options, image=image)
+
+
+def _helm_stand(request: pytest.FixtureRequest, folder: Path) -> HelmStand:
+    options = EngineOptions(environment=engine_environment(), socket=request.getfixturevalue("podman_socket"))
+    host, image = request.getfixturevalue("registry_host"), request.getfixturevalue("image")
+    return HelmStand("podman", folder, host, options, image=image)

@@ -18,6 +18,7 @@ from homeport.adapters.runtime.detect import open_runtime
 from homeport.core.model.deployment import ComponentSpec
 from homeport.ports import Container, Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType
+from tests.support.charts import chart_artifact, deployment
 from tests.support.engines import compose_artifact
 
 STAYS_SERVICE: Mapping[str, Any] = {
@@ -25,6 +26,7 @@ STAYS_SERVICE: Mapping[str, Any] = {
 }
 STAYS = "echo greeting=$GREETING; trap 'exit 0' TERM; while true; do sleep 0.1; done"
 CHECK = "cat /nothing-here"
+GREETING = "{{ .Values.greeting | quote }}"
 
 
 class Stand(Protocol):
@@ -244,7 +246,7 @@ class ImageStand(EngineStand):
         return self.one(command=["sh", "-c", "exit 3"])
 
     async def of_other_type(self) -> Workload | None:
-        return self.workload(type_=ProfileType.HELM)
+        return None if self.kind == "podman" else self.workload(type_=ProfileType.HELM)
 
     def one(self, *, environment: Mapping[str, str] | None = None, **image: Any) -> Workload:
         section = {"reference": self.image, "command": ["sh", "-c"], "args": [STAYS], **image}
@@ -270,7 +272,7 @@ class ComposeStand(EngineStand):
         return await self._compose("exits", {"command": ["sh", "-c", "exit 3"]})
 
     async def of_other_type(self) -> Workload | None:
-        return self.workload(type_=ProfileType.HELM)
+        return None if self.kind == "podman" else self.workload(type_=ProfileType.HELM)
 
     async def _compose(
         self, name: str, service: Mapping[str, Any], environment: Mapping[str, str] | None = None
@@ -292,3 +294,41 @@ class ComposeStand(EngineStand):
         repository = f"oci://{host or self.registry_host}/{self.deployment_id}-{name}"
         await OciRegistry().push(repository, "1.0.0", compose_artifact(content))
         return self.workload(environment=environment, repository=repository)
+
+
+@dataclass
+class HelmStand(EngineStand):
+    """Charts on Podman, without Kubernetes."""
+
+    type: ProfileType = ProfileType.HELM
+
+    async def runs(self, **environment: str) -> Workload:
+        # As a site passes values on: JSON, by their place in the chart.
+        values = {name.lower(): json.dumps(value) for name, value in environment.items()}
+        variable = {"name": "GREETING", "value": "@greeting@"}
+        chart = deployment("main", {"image": self.image, "command": ["sh", "-c", STAYS], "env": [variable]})
+        return await self.chart("runs", {"main.yaml": chart.replace('"@greeting@"', GREETING)}, values)
+
+    async def unhealthy(self) -> Workload:
+        probe = {"exec": {"command": ["sh", "-c", CHECK]}, "periodSeconds": 1, "failureThreshold": 2}
+        container = {"image": self.image, "command": ["sh", "-c", STAYS], "readinessProbe": probe}
+        return await self.chart("unhealthy", {"main.yaml": deployment("main", container)})
+
+    async def missing(self) -> Workload:
+        image = f"{self.registry_host}/no-such-image:1"
+        return await self.chart("missing", {"main.yaml": deployment("main", {"image": image})})
+
+    async def exits(self) -> Workload:
+        container = {"image": self.image, "command": ["sh", "-c", "exit 3"]}
+        return await self.chart("exits", {"main.yaml": deployment("main", container)})
+
+    async def of_other_type(self) -> Workload | None:
+        return None
+
+    async def chart(
+        self, name: str, templates: Mapping[str, str], values: Mapping[str, str] | None = None
+    ) -> Workload:
+        """A component whose chart has these templates, pushed to the registry."""
+        repository = f"oci://{self.registry_host}/{self.deployment_id}-chart-{name}"
+        await OciRegistry().push(repository, "1.0.0", chart_artifact(templates, {"greeting": ""}))
+        return self.workload(environment=values, repository=repository)

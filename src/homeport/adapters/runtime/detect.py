@@ -4,11 +4,13 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from homeport.adapters.runtime.by_type import RuntimeByType
 from homeport.adapters.runtime.compose import ComposeRuntime
 from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.containerd import ContainerdRuntime
 from homeport.adapters.runtime.docker import DockerEngine
 from homeport.adapters.runtime.fake import NullRuntime
+from homeport.adapters.runtime.helm_podman import HelmOnPodman
 from homeport.adapters.runtime.podman import PodmanEngine
 from homeport.adapters.runtime.process import ProcessRuntime
 from homeport.errors import EngineUnavailable, InvalidInput
@@ -55,7 +57,8 @@ async def _open_first(data: Path, registry: Registry, node_id: NodeId, options: 
 
 def _make(kind: str, data: Path, registry: Registry, node_id: NodeId, options: EngineOptions) -> Runtime:
     if kind == "podman":
-        return ComposeRuntime(PodmanEngine(data, options), registry, node_id)
+        engine = PodmanEngine(data, options)
+        return RuntimeByType(ComposeRuntime(engine, registry, node_id), HelmOnPodman(engine, registry, node_id))
     if kind == "docker":
         return ComposeRuntime(DockerEngine(options), registry, node_id)
     if kind == "containerd":

@@ -1,0 +1,68 @@
+"""A helm chart on a node's disk: fetched from its registry once per revision, whole or not at all.
+
+It stays packed, as `helm` reads it; what is in it is helm's to judge.
+"""
+
+import os
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from homeport.adapters.runtime.compose_files import archive_folder
+from homeport.adapters.runtime.failures import disk_full, is_disk_full
+from homeport.core.model.deployment import ComponentSpec
+from homeport.errors import HomeportError, WorkFailed
+from homeport.ports import Artifact, Registry, Workload
+from homeport.vocabulary import Code
+
+CHART_FILE = "chart.tgz"
+CONFIG_TYPE = "application/vnd.cncf.helm.config.v1+json"
+CONTENT_TYPE = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+"""As `helm push` writes it. A provenance file may stand beside it."""
+
+
+def chart_path(workload: Workload) -> Path:
+    return archive_folder(workload) / CHART_FILE
+
+
+async def fetch_chart(registry: Registry, spec: ComponentSpec, path: Path) -> None:
+    """Raises WorkFailed with COMPONENT_FETCH_FAILED or DISK_FULL."""
+    try:
+        with anyio.fail_after(spec.timeout_seconds):
+            artifact = await registry.pull(spec.repository, spec.revision.replace("+", "_"))
+        await anyio.to_thread.run_sync(_keep, chart_of(artifact), path)
+    except TimeoutError as error:
+        raise _failed(spec, f"it took longer than {spec.timeout_seconds:.0f} s") from error
+    except HomeportError as error:
+        raise _failed(spec, str(error)) from error
+    except OSError as error:
+        if is_disk_full(str(error)):
+            raise disk_full(spec.name) from error
+        raise _failed(spec, str(error)) from error
+
+
+def chart_of(artifact: Artifact) -> bytes:
+    found = [layer for layer in artifact.layers if layer.media_type == CONTENT_TYPE]
+    if len(found) != 1:
+        raise HomeportError(f"it is not a helm chart (one layer of type {CONTENT_TYPE})")
+    return found[0].content
+
+
+def _keep(content: bytes, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".partial")
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _failed(spec: ComponentSpec, reason: str) -> WorkFailed:
+    message = f"The chart {spec.name} could not be fetched from {spec.repository}:{spec.revision}: {reason}"
+    return WorkFailed(Code.COMPONENT_FETCH_FAILED, message, source=spec.name)
