@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from homeport.core.audit import Ends
 from homeport.core.model.access import ApiToken, AuditEntry, NewAudit, SecretRecord
-from homeport.core.model.deployment import ComponentSpec, Pin, Revision
+from homeport.core.model.deployment import ComponentSpec, Hold, Pin, Revision
 from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
 from homeport.core.model.identity import IdentityRecord, Issued, JoinToken, Peer, Standing, TrustBundle
 from homeport.core.model.instance import Instance
@@ -145,6 +145,10 @@ class Reader(Protocol):
         """A node's id is its own within its site, so a fleet may have several of one name."""
         ...
 
+    async def holds(self, site: SiteName | None = None) -> Sequence[Hold]:
+        """What people want left as it is, those that have expired included until somebody has noticed."""
+        ...
+
     async def deployments(self, where: DeploymentFilter) -> Sequence[Deployment]: ...
     async def deployment(self, deployment_id: DeploymentId) -> Deployment | None: ...
     async def deployments_by_ids(self, deployment_ids: Sequence[DeploymentId]) -> Sequence[Deployment]: ...
@@ -215,6 +219,9 @@ class Transaction(Reader, Protocol):
     async def put_node(self, node: Node) -> None: ...
     async def touch_nodes(self, site: SiteName, seen: Mapping[NodeId, datetime]) -> None: ...
     async def remove_node(self, site: SiteName, node_id: NodeId) -> None: ...
+    async def put_holds(self, site: SiteName, holds: Sequence[Hold]) -> None:
+        """These are all that the site has."""
+        ...
 
     async def put_deployments(self, deployments: Sequence[Deployment]) -> None:
         """Inserts (version 1) or updates by id, guarded like `put_instances`."""
@@ -607,7 +614,28 @@ class ExpectNode:
     token: JoinToken
 
 
-Request = RemoveNode | SecretsChanged | ExpectNode
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """Somebody at central wants a node emptied, or, without a reason, to take work again."""
+
+    node_id: NodeId
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetHold:
+    """Somebody at central wants something at the site left as it is for a while."""
+
+    hold: Hold
+
+
+@dataclass(frozen=True, slots=True)
+class LiftHold:
+    deployment_id: DeploymentId | None
+    by: str
+
+
+Request = RemoveNode | SecretsChanged | ExpectNode | DrainNode | SetHold | LiftHold
 """What central asks of one site."""
 FromCentral = Moved | Request
 

@@ -140,6 +140,7 @@ class EventKind(StrEnum):
     NODE_LIVENESS = "node.liveness"
     NODE_LEFT = "node.left"
     NODE_DRAINED = "node.drained"
+    NODE_UNDRAINED = "node.undrained"
     ROLLOUT_STATE = "rollout.state"
 
 

@@ -7,11 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeport.core.model.deployment import ComponentSpec, Release
+from homeport.core.model.deployment import ComponentSpec, Hold, Release
 from homeport.core.model.instance import Failure, Transition
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
-from homeport.core.model.report import FileProblem, NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
+from homeport.core.model.report import (
+    FileProblem,
+    HoldsChanged,
+    NodeChanged,
+    NodeGone,
+    Progressed,
+    Report,
+    Synced,
+    SyncFailed,
+)
 from homeport.errors import InvalidInput
 from homeport.ports import Acknowledged, Beat, Farewell, FromNode, Hello, News, ToNode, Welcome
 from homeport.vocabulary import (
@@ -155,6 +164,15 @@ problems = st.builds(
     deployment_id=st.none() | names.map(DeploymentId),
     line=st.none() | numbers,
 )
+holds = st.builds(
+    Hold,
+    site=names.map(SiteName),
+    deployment_id=st.none() | names.map(DeploymentId),
+    reason=texts,
+    author=texts,
+    at=times,
+    expires_at=times,
+)
 all_reports = (
     transitions
     | st.builds(Progressed, node_id=names.map(NodeId), progress=progresses)
@@ -167,6 +185,7 @@ all_reports = (
     | st.builds(SyncFailed, message=texts)
     | st.builds(NodeChanged, node=nodes)
     | st.builds(NodeGone, node_id=names.map(NodeId))
+    | st.builds(HoldsChanged, holds=st.lists(holds, max_size=3).map(tuple))
 )
 
 

@@ -36,8 +36,11 @@ def deployment_file(
     greeting: str = "Ahoy",
     profile_type: str = "compose",
     deployment_id: str | None = None,
+    placement: str = "",
 ) -> tuple[str, str]:
-    """Path and text of a deployment file."""
+    """Path and text of a deployment file. `placement` is YAML: `{mode: one}`."""
     key = deployment_id or str(uuid.uuid4())
     text = TEMPLATE.format(id=key, name=name, site=site, version=version, greeting=greeting, type=profile_type)
+    if placement:
+        text += f"  x-homeport-extensions:\n    placement: {placement}\n"
     return f"deployments/{site}/{key}.yaml", text

@@ -1,6 +1,6 @@
 """A node that does what a test tells it, on the real protocol: it connects, hears orders and answers them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -74,9 +74,14 @@ class ScriptedNode:
 
 @asynccontextmanager
 async def scripted_node(
-    link: SiteLink, name: str = "one", *, answer: Answer = obeys, held: tuple[Held, ...] = ()
+    link: SiteLink,
+    name: str = "one",
+    *,
+    answer: Answer = obeys,
+    held: tuple[Held, ...] = (),
+    labels: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ScriptedNode]:
-    info = a_node(name).info
+    info = a_node(name, labels=labels).info
     async with link.connect() as stream, anyio.create_task_group() as tasks:
         node = ScriptedNode(stream, info, answer)
         await stream.send(Hello(info, held))

@@ -32,6 +32,7 @@ from homeport.central.registrar import open_registrar
 from homeport.central.registries import app_trees
 from homeport.central.settings import CentralSettings
 from homeport.core.addresses import is_loopback
+from homeport.fleet.asking import SiteKeeper
 from homeport.fleet.audit import open_auditor
 from homeport.fleet.calls import Calls
 from homeport.fleet.index import Index
@@ -44,6 +45,7 @@ from homeport.ports import CentralLink
 from homeport.serving.authentication import Gate
 from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
+from homeport.serving.maintenance import maintenance_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.server import Stopping, bind, http_server
 from homeport.serving.tokens import tokens_router
@@ -173,6 +175,7 @@ def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
             reading_router(reading),
             sites_router(central, stopping),
             nodes_router(central),
+            maintenance_router(reading, SiteKeeper(central.store, central.calls, central.clock)),
             secrets_router(central),
             webhooks_router(central.git),
             tokens_router(central.gate),

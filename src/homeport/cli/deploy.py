@@ -29,6 +29,8 @@ from homeport.cli.waiting import Verdict, Wait
     help="Only on this node of the site; repeat it.",
     shell_complete=complete_nodes,
 )
+@click.option("--place", metavar="each|one|N", help="On each node that suits, on one of them, or on N [each].")
+@click.option("--node-selector", metavar="LABELS", help="Only on nodes with these labels: gpu,zone=a.")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of the app; repeat it.")
 @click.option("--profile", help="The profile's id or type; needed when the app has several.")
 @click.option("--name", help="What to call the deployment; the app's name when left out.")
@@ -47,6 +49,8 @@ def deploy(
     app: str,
     sites: tuple[str, ...],
     hosts: tuple[str, ...],
+    place: str | None,
+    node_selector: str | None,
     given: tuple[str, ...],
     profile: str | None,
     name: str | None,
@@ -65,7 +69,8 @@ def deploy(
         from homeport.cli.parameters import typed_parameters  # noqa: PLC0415 - start-up time
 
         body["parameters"] = typed_parameters(given, client.get(f"/api/v1/apps/{found['id']}"))
-    body |= {key: value for key, value in (("profile", profile), ("name", name)) if value}
+    optional = {"profile": profile, "name": name, "placement": placement_of(place, node_selector)}
+    body |= {key: value for key, value in optional.items() if value}
     if plan:
         ctx.exit(show_plan(settings, client.post("/api/v1/deployments", body, plan=True)))
     after = client.get("/api/v1/overview")["last_event_id"] if wait else 0
@@ -76,6 +81,18 @@ def deploy(
     if not settings.is_data:
         click.echo(f"deploying {found['app_name']} {found['version']} to {_named(sites)}")
     ctx.exit(_wait(settings, client, deployed, after=after, timeout_seconds=timeout))
+
+
+def placement_of(place: str | None, selector: str | None) -> Json:
+    """The `placement` of the request; empty where nothing was asked for."""
+    placement: Json = {"selector": selector} if selector else {}
+    if place is None or place == "each":
+        return placement
+    if place == "one":
+        return {"mode": "one", **placement}
+    if not place.isdecimal() or int(place) < 1:
+        raise click.UsageError(f"--place {place}: write each, one, or a number of nodes.")
+    return {"mode": "count", "count": int(place), **placement}
 
 
 def target_sites(sites: tuple[str, ...], hosts: tuple[str, ...]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from homeport.cli.events import print_event
 from homeport.cli.exits import Exit
 from homeport.cli.feed import Feed
 from homeport.cli.finding import find_deployment
+from homeport.cli.holding import hold_text
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.output import Column, Item, Listing, done, print_data, print_facts, print_table, show
 from homeport.cli.planning import show_plan
@@ -85,6 +86,7 @@ def show_deployment(settings: Settings, deployment: str) -> None:
             ("profile", f"{found['profile']} ({found['profile_type']})"),
             ("state", f"{found['state']} since {age(found['updated_at'], now)}"),
             ("note", _note(found)),
+            ("held", hold_text(found["hold"]) if found["hold"] else ""),
             ("id", found["id"]),
             ("revision", _short(found["revision"])),
             ("commit", found["commit"][:12]),

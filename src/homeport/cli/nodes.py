@@ -7,6 +7,7 @@ import click
 from homeport.cli.ages import age, size
 from homeport.cli.client import Client
 from homeport.cli.completing import complete_nodes, complete_sites
+from homeport.cli.draining import wait_until_empty
 from homeport.cli.identity import approve_identity, show_identities
 from homeport.cli.joining import print_line, valid_option
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
@@ -15,7 +16,7 @@ from homeport.cli.output import Column, Item, Listing, done, print_data, print_f
 
 @click.group()
 def nodes() -> None:
-    """List, show, join and remove nodes."""
+    """List, show, join, drain and remove nodes."""
 
 
 @nodes.command("list")
@@ -29,7 +30,7 @@ def list_nodes(settings: Settings, watch: bool, site: str | None) -> None:
         columns=(
             Column("NODE", lambda node: node["id"]),
             Column("SITE", lambda node: node["site"]),
-            Column("STATE", lambda node: node["liveness"]),
+            Column("STATE", state_text),
             Column("SEEN", lambda node: age(node["last_seen"], datetime.now(UTC))),
             Column("CORES", lambda node: str(node["capabilities"]["cpu_cores"])),
             Column("MEMORY", lambda node: size(node["capabilities"]["memory_bytes"])),
@@ -37,6 +38,8 @@ def list_nodes(settings: Settings, watch: bool, site: str | None) -> None:
             Column("HOSTNAME", lambda node: node["hostname"], wide=True),
             Column("DISK FREE", lambda node: size(node["capabilities"]["disk_free_bytes"]), wide=True),
             Column("VERSION", lambda node: node["software_version"], wide=True),
+            Column("LABELS", _labels, wide=True),
+            Column("DRAINED FOR", lambda node: node["drain"] or "", wide=True),
             Column("SYSTEM", _system),
         ),
         identity=lambda node: node["id"],
@@ -64,7 +67,8 @@ def show_node(settings: Settings, node: str) -> None:
             ("node", found["id"]),
             ("hostname", found["hostname"]),
             ("site", found["site"]),
-            ("state", f"{found['liveness']}, last seen {age(found['last_seen'], now)} ago"),
+            ("state", f"{state_text(found)}, last seen {age(found['last_seen'], now)} ago"),
+            ("drained", found["drain"] or ""),
             ("joined", f"{age(found['registered_at'], now)} ago"),
             ("system", _system(found)),
             ("cores", str(able["cpu_cores"])),
@@ -73,7 +77,7 @@ def show_node(settings: Settings, node: str) -> None:
             ("engine", _engine(found)),
             ("runs", ", ".join(able["profile_types"]) or "nothing"),
             ("gpus", ", ".join(f"{gpu['model']} {size(gpu['memory_bytes'])}" for gpu in able["gpus"]) or "none"),
-            ("labels", ", ".join(f"{name}={value}" for name, value in found["labels"].items()) or "none"),
+            ("labels", _labels(found) or "none"),
             ("version", found["software_version"]),
         ]
     )
@@ -87,6 +91,34 @@ def remove(settings: Settings, node: str) -> None:
     """Forget a node. It stays away until its process is started again; its containers keep running."""
     Client(settings.url).delete(f"/api/v1/nodes/{node}")
     done(f"removed node {node}")
+
+
+@nodes.command("drain")
+@click.argument("node", shell_complete=complete_nodes)
+@click.option("--reason", default="", metavar="TEXT", help="Why, for whoever looks at it later.")
+@click.option("--wait/--no-wait", default=False, help="Stay until the node is empty [no-wait].")
+@click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
+@connected
+@pass_settings
+@click.pass_context
+def drain(ctx: click.Context, settings: Settings, /, *, node: str, reason: str, wait: bool, timeout: float) -> None:
+    """Empty a node, for maintenance say. What it runs moves to other nodes where that can be, healthy there before
+    it is taken away here; what runs on every node leaves. Nothing new comes until  homeport nodes undrain ."""
+    client = Client(settings.url)
+    found = client.post(f"/api/v1/nodes/{node}/drain", {"reason": reason})
+    done(f"node {found['id']} takes nothing new: {found['drain']}")
+    if wait:
+        ctx.exit(wait_until_empty(client, found, timeout_seconds=timeout))
+
+
+@nodes.command("undrain")
+@click.argument("node", shell_complete=complete_nodes)
+@connected
+@pass_settings
+def undrain(settings: Settings, node: str) -> None:
+    """Let a drained node take work again. What has moved away stays where it is."""
+    found = Client(settings.url).delete(f"/api/v1/nodes/{node}/drain")
+    done(f"node {found['id']} takes work again")
 
 
 @nodes.command("join-command")
@@ -120,6 +152,17 @@ def pending(settings: Settings, watch: bool) -> None:
 def approve(settings: Settings, node: str, key: str | None) -> None:
     """Let a waiting node in; its site decides, so ask it with --url."""
     approve_identity(settings, node, key)
+
+
+def state_text(node: Item) -> str:
+    """A node that is drained and cannot be heard is both."""
+    if not node["drain"]:
+        return str(node["liveness"])
+    return "drained" if node["liveness"] == "live" else f"{node['liveness']}, drained"
+
+
+def _labels(node: Item) -> str:
+    return ", ".join(f"{name}={value}" for name, value in node["labels"].items())
 
 
 def _engine(node: Item) -> str:

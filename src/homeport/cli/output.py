@@ -31,6 +31,7 @@ STATE_COLORS: Final[Mapping[str, str]] = {
     "live": "green",
     "stale": "yellow",
     "lost": "red",
+    "drained": "yellow",
     "yes": "green",
     "no": "red",
 }

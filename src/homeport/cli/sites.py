@@ -7,16 +7,17 @@ import click
 from homeport.cli.ages import age
 from homeport.cli.client import Client
 from homeport.cli.completing import complete_sites
+from homeport.cli.holding import hold_end, hold_text
 from homeport.cli.identity import approve_identity, show_identities
 from homeport.cli.joining import print_line, valid_option
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
-from homeport.cli.output import Column, Item, Listing, print_data, print_facts, show
+from homeport.cli.output import Column, Item, Listing, done, print_data, print_facts, show
 from homeport.errors import InvalidInput
 
 
 @click.group()
 def sites() -> None:
-    """List, show and join sites."""
+    """List, show, join and hold sites."""
 
 
 @sites.command("list")
@@ -34,7 +35,7 @@ def list_sites(settings: Settings, watch: bool) -> None:
             Column("COMMIT", lambda site: (site["applied_commit"] or "-")[:12]),
             Column("VERSION", lambda site: site["software_version"], wide=True),
             Column("DEPLOYMENTS", _counts),
-            Column("NOTE", lambda site: site["problem"] or ""),
+            Column("NOTE", lambda site: site["problem"] or _held(site)),
         ),
         identity=lambda site: site["name"],
         empty="No site has joined yet. Start one:  homeport site --name NAME --central URL --git URL",
@@ -66,8 +67,51 @@ def show_site(settings: Settings, name: str) -> None:
             ("deployments", _counts(site)),
             ("version", site["software_version"]),
             ("note", site["problem"] or ""),
+            *(("held", hold_text(hold)) for hold in site["holds"]),
         ]
     )
+
+
+@sites.command("hold")
+@click.argument("name", shell_complete=complete_sites)
+@click.option("--deployment", help="Only this one, by name or id; the whole site when left out.")
+@click.option("--reason", required=True, metavar="TEXT", help="Why, for whoever waits for the update.")
+@click.option("--for", "lasts", metavar="TIME", help="How long: 90m, 8h, 2d [8h].")
+@click.option("--until", metavar="MOMENT", help="Instead of --for: 2030-01-31T18:00; UTC unless it says otherwise.")
+@connected
+@formatted
+@pass_settings
+def hold(
+    settings: Settings,
+    /,
+    *,
+    name: str,
+    deployment: str | None,
+    reason: str,
+    lasts: str | None,
+    until: str | None,
+) -> None:
+    """Leave a site as it is for a while. Newer revisions and removals wait, repairs and work under way go on. It ends
+    by itself. Ask the site itself with --url while central is gone."""
+    body = {"reason": reason, "deployment": deployment, **hold_end(lasts, until)}
+    made = Client(settings.url).post(f"/api/v1/sites/{name}/holds", body)
+    if settings.is_data:
+        print_data(settings, made)
+        return
+    done(f"{deployment or 'site'}{'@' if deployment else ' '}{name} is {hold_text(made)}")
+
+
+@sites.command("release")
+@click.argument("name", shell_complete=complete_sites)
+@click.option("--deployment", help="Only this one, by name or id; the hold on the whole site when left out.")
+@connected
+@pass_settings
+def release(settings: Settings, name: str, deployment: str | None) -> None:
+    """End a hold: what has waited is done now."""
+    left = Client(settings.url).delete(f"/api/v1/sites/{name}/holds", deployment=deployment)
+    done(f"{deployment or 'site'}{'@' if deployment else ' '}{name} is free again")
+    for other in left["holds"]:
+        click.echo(f"  still {hold_text(other)}")
 
 
 @sites.command("join-command")
@@ -106,6 +150,10 @@ def pending(settings: Settings, watch: bool) -> None:
 def approve(settings: Settings, name: str, key: str | None) -> None:
     """Let a waiting site in."""
     approve_identity(settings, name, key)
+
+
+def _held(site: Item) -> str:
+    return hold_text(site["holds"][0]) if site["holds"] else ""
 
 
 def _reachable(site: Item) -> str:

@@ -12,12 +12,22 @@ import structlog
 
 from homeport.core.lifecycle.deployment import IN_FLIGHT, fold
 from homeport.core.lifecycle.record import Key, record
-from homeport.core.model.deployment import Pin
+from homeport.core.model.deployment import Hold, Pin
 from homeport.core.model.event import Deployment, HistoryEntry, NewEvent, Site
 from homeport.core.model.instance import Instance, Transition
 from homeport.core.model.node import Node
-from homeport.core.model.report import NodeChanged, NodeGone, Pinned, Progressed, Report, Synced, SyncFailed
+from homeport.core.model.report import (
+    HoldsChanged,
+    NodeChanged,
+    NodeGone,
+    Pinned,
+    Progressed,
+    Report,
+    Synced,
+    SyncFailed,
+)
 from homeport.core.reconcile.plan import short
+from homeport.fleet.maintenance import hold_event
 from homeport.fleet.record import kind_of
 from homeport.ports import DeploymentFilter, Transaction
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, State, Step
@@ -43,6 +53,7 @@ class Batch:
     deployments: dict[DeploymentId, Deployment] = field(default_factory=dict)
     instances: dict[Key, Instance] = field(default_factory=dict)
     nodes: dict[NodeId, Node] = field(default_factory=dict)
+    holds: tuple[Hold, ...] = ()
     history: list[HistoryEntry] = field(default_factory=list)
     events: list[NewEvent] = field(default_factory=list)
     pins: list[Pin] = field(default_factory=list)
@@ -51,6 +62,7 @@ class Batch:
     _stored_deployments: Mapping[DeploymentId, Deployment] = field(default_factory=dict)
     _stored_instances: Mapping[Key, Instance] = field(default_factory=dict)
     _stored_nodes: Mapping[NodeId, Node] = field(default_factory=dict)
+    _stored_holds: tuple[Hold, ...] = ()
 
     async def load(self, tx: Transaction, reports: Sequence[Numbered], seen: Mapping[NodeId, datetime]) -> None:
         """Everything the reports may touch. After a sync that is every deployment of the site."""
@@ -66,6 +78,8 @@ class Batch:
             self.instances = {item.key: item for item in await tx.instances(ordered)}
         if seen or any(isinstance(report, NodeChanged | NodeGone) for _, report in reports):
             self.nodes = {node.id: node for node in await tx.nodes(self.site.name)}
+        if any(isinstance(report, HoldsChanged) for _, report in reports):
+            self.holds = self._stored_holds = tuple(await tx.holds(self.site.name))
         self._stored_deployments = dict(self.deployments)
         self._stored_instances = dict(self.instances)
         self._stored_nodes = dict(self.nodes)
@@ -98,6 +112,8 @@ class Batch:
                 await tx.put_node(node)
         for node_id in self._stored_nodes.keys() - self.nodes.keys():
             await tx.remove_node(self.site.name, node_id)
+        if self.holds != self._stored_holds:
+            await tx.put_holds(self.site.name, self.holds)
         await tx.touch_nodes(self.site.name, seen)
         await tx.put_instances(self._changed_instances())
         await tx.put_deployments(self._changed_deployments())
@@ -162,6 +178,8 @@ class Batch:
                 self._node_gone(report.node_id)
             case Pinned():
                 self._pinned(report.pin)
+            case HoldsChanged():
+                self._holds_changed(report.holds)
             case Unreadable():
                 self._refuse(f"a report cannot be read: {report.why}")
             case Transition():
@@ -274,6 +292,23 @@ class Batch:
             message = f"node {node.id} is {node.liveness}"
             liveness = {"before": before.liveness.value, "liveness": node.liveness.value}
             self._event(EventKind.NODE_LIVENESS, message, node_id=node.id, **liveness)
+        if before is not None and before.drain != node.drain:
+            self._drain_changed(node)
+
+    def _drain_changed(self, node: Node) -> None:
+        kind = EventKind.NODE_UNDRAINED if node.drain is None else EventKind.NODE_DRAINED
+        message = "takes work again" if node.drain is None else f"is being emptied: {node.drain}"
+        self._event(kind, f"node {node.id} of {self.site.name} {message}", node_id=node.id, reason=node.drain or "")
+
+    def _holds_changed(self, told: tuple[Hold, ...]) -> None:
+        if any(hold.site != self.site.name for hold in told):
+            self._refuse("a hold of another site")
+            return
+        before, self.holds = self.holds, told
+        targets = {hold.deployment_id for hold in told}
+        ended = [hold for hold in before if hold.deployment_id not in targets]
+        self.events += [hold_event(EventKind.HOLD_SET, hold, self.now) for hold in told if hold not in before]
+        self.events += [hold_event(EventKind.HOLD_LIFTED, hold, self.now) for hold in ended]
 
     def _node_gone(self, node_id: NodeId) -> None:
         if self.nodes.pop(node_id, None) is None:

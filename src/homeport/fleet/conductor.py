@@ -28,6 +28,7 @@ from homeport.core.reconcile.recovery import after_failure
 from homeport.core.secrets import SecretValue, filled, missing, needed, versions_for
 from homeport.errors import NotFound
 from homeport.fleet.adoption import adoption, problem_text
+from homeport.fleet.maintenance import Decide, expire_holds
 from homeport.fleet.memory import GIVEN, Memory, dump_given
 from homeport.fleet.record import kind_of, record_transitions
 from homeport.fleet.revisions import REVISIONS_KEPT, choose_revision, kept_revisions
@@ -298,7 +299,34 @@ class Conductor:
             await self._store.write(lambda tx: tx.touch_nodes(self.memory.site, seen))
             for node_id, at in seen.items():
                 self.memory.nodes[node_id] = replace(self.memory.nodes[node_id], last_seen=at)
+            await self._alter(expire_holds)
             await self._reconcile()
+
+    async def alter(self, decide: Decide) -> None:
+        """A person's word about nodes or holds: judged on what is known, made durable, then planned for."""
+        async with self._lock:
+            if await self._alter(decide):
+                await self._reconcile()
+
+    async def _alter(self, decide: Decide) -> bool:
+        made = decide(self.memory, self._clock.now())
+        if made is None:
+            return False
+
+        async def work(tx: Transaction) -> None:
+            for node in made.nodes:
+                await tx.put_node(node)
+            if made.holds is not None:
+                await tx.put_holds(self.memory.site, made.holds)
+            await tx.append_events(made.events)
+            await self._enqueue(tx, made.reports)
+
+        await self._write(work)
+        self.memory.nodes.update({node.id: node for node in made.nodes})
+        self.memory.holds = self.memory.holds if made.holds is None else made.holds
+        for event in made.events:
+            log.info("somebody's word", kind=event.kind.value, what=event.message)
+        return True
 
     def seen(self) -> Mapping[NodeId, datetime]:
         return {node_id: self._last_seen(node_id) for node_id in self.memory.heard}
@@ -524,7 +552,8 @@ class Conductor:
         now = self._clock.now()
         before = self.memory.nodes.get(info.id)
         registered_at = now if before is None else before.registered_at
-        node = Node(info, self.memory.site, Liveness.LIVE, now, registered_at)
+        drain = None if before is None else before.drain
+        node = Node(info, self.memory.site, Liveness.LIVE, now, registered_at, drain)
         self.memory.heard[info.id] = self._clock.monotonic()
         if before is None or replace(before, last_seen=now) != node:
             await self._put_node(node, now)

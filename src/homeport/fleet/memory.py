@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from homeport.catalog.deployment import deployment_path, parse_deployment
-from homeport.core.model.deployment import Desired, Pin
+from homeport.core.model.deployment import Desired, Hold, Pin
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
 from homeport.core.reconcile.plan import Key, View, wanted_of
@@ -42,6 +42,7 @@ class Memory:
     past: dict[tuple[DeploymentId, Digest], Desired] = field(default_factory=dict)
     """Older revisions that still run somewhere, or are gone back to."""
     pins: dict[DeploymentId, Pin] = field(default_factory=dict)
+    holds: tuple[Hold, ...] = ()
 
     def desired(self, deployment_id: DeploymentId) -> Desired | None:
         """What is wanted: what the file says, or what a person went back to since the file last changed."""
@@ -73,6 +74,7 @@ class Memory:
             secrets=self.secrets,
             given=self.given,
             past=self.past,
+            holds=self.holds,
         )
 
 
@@ -96,6 +98,7 @@ async def recall(reader: Reader, site: SiteName, now: datetime, monotonic: float
     memory.heard = dict.fromkeys(memory.nodes, monotonic)
     memory.instances = {instance.key: instance for instance in await reader.instances()}
     memory.secrets = {secret.name: secret.version for secret in await reader.secrets(site)}
+    memory.holds = tuple(await reader.holds(site))
     memory.given = load_given(await reader.value(GIVEN))
     memory.pins = {pin.deployment_id: pin for pin in await reader.pins()}
     memory.past = await _recall_past(reader, memory)

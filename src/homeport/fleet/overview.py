@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from homeport.core.model.deployment import Hold
 from homeport.core.model.event import Deployment, HistoryEntry, Site
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
+from homeport.core.reconcile.holds import active, hold_on
 from homeport.errors import Conflict, NotFound
+from homeport.fleet.maintenance import hold_text
 from homeport.fleet.suggestion import did_you_mean
 from homeport.ports import DeploymentFilter, Reader
 from homeport.vocabulary import UNPLACED, DeploymentId, Happening, Liveness, NodeId, SiteName, State
@@ -29,6 +32,7 @@ class DeploymentView:
     deployment: Deployment
     instances: tuple[InstanceView, ...]
     note: str
+    hold: Hold | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class SiteView:
     nodes_count: int
     nodes_live_count: int
     deployments: Mapping[str, int]
+    holds: tuple[Hold, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class Watchfulness:
 async def view_deployments(
     reader: Reader, deployments: Sequence[Deployment], watchfulness: Watchfulness, now: datetime
 ) -> list[DeploymentView]:
-    """Three queries, however many deployments there are."""
+    """Four queries, however many deployments there are."""
     ids = [deployment.id for deployment in deployments]
     by_deployment: dict[DeploymentId, list[Instance]] = {}
     for instance in await reader.instances(ids) if ids else ():
@@ -65,12 +70,16 @@ async def view_deployments(
     one_site = deployments[0].site if len({deployment.site for deployment in deployments}) == 1 else None
     nodes = {(node.site, node.id): node for node in await reader.nodes(one_site)}
     sites = {site.name: site for site in await reader.sites()}
+    holds: dict[SiteName, list[Hold]] = {}
+    for hold in active(await reader.holds(one_site), now):
+        holds.setdefault(hold.site, []).append(hold)
     return [
         _view(
             deployment,
             by_deployment.get(deployment.id, ()),
             nodes=nodes,
             site=sites.get(deployment.site),
+            hold=hold_on(holds.get(deployment.site, ()), deployment.id, now),
             watchfulness=watchfulness,
             now=now,
         )
@@ -122,6 +131,7 @@ async def find_site(reader: Reader, text: str) -> Site:
 async def view_sites(reader: Reader, watchfulness: Watchfulness, now: datetime) -> list[SiteView]:
     nodes = Counter(node.site for node in await reader.nodes())
     live = Counter(node.site for node in await reader.nodes() if node.liveness is Liveness.LIVE)
+    holds = active(await reader.holds(), now)
     states: dict[SiteName, Counter[str]] = {}
     for deployment in await reader.deployments(DeploymentFilter()):
         states.setdefault(deployment.site, Counter())[deployment.state.value] += 1
@@ -132,6 +142,7 @@ async def view_sites(reader: Reader, watchfulness: Watchfulness, now: datetime) 
             nodes_count=nodes[site.name],
             nodes_live_count=live[site.name],
             deployments=dict(states.get(site.name, {})),
+            holds=tuple(hold for hold in holds if hold.site == site.name),
         )
         for site in await reader.sites()
     ]
@@ -162,6 +173,7 @@ def _view(
     *,
     nodes: Mapping[tuple[SiteName, NodeId], Node],
     site: Site | None,
+    hold: Hold | None,
     watchfulness: Watchfulness,
     now: datetime,
 ) -> DeploymentView:
@@ -170,7 +182,17 @@ def _view(
         InstanceView(instance, site_reachable and _is_live(deployment.site, instance.node_id, nodes))
         for instance in sorted(instances, key=lambda instance: instance.node_id)
     )
-    return DeploymentView(deployment, views, _note(deployment, views, site, site_reachable, now))
+    waits = hold if hold is not None and _wants_change(deployment, views) else None
+    return DeploymentView(
+        deployment, views, _note(deployment, views, site, hold=waits, site_reachable=site_reachable, now=now), hold
+    )
+
+
+def _wants_change(deployment: Deployment, views: Sequence[InstanceView]) -> bool:
+    """Whether a hold keeps anything from happening."""
+    if deployment.archived_at is not None:
+        return False
+    return not deployment.wanted or not views or any(view.instance.revision != deployment.revision for view in views)
 
 
 def _is_live(site: SiteName, node_id: NodeId, nodes: Mapping[tuple[SiteName, NodeId], Node]) -> bool:
@@ -179,7 +201,13 @@ def _is_live(site: SiteName, node_id: NodeId, nodes: Mapping[tuple[SiteName, Nod
 
 
 def _note(
-    deployment: Deployment, views: Sequence[InstanceView], site: Site | None, site_reachable: bool, now: datetime
+    deployment: Deployment,
+    views: Sequence[InstanceView],
+    site: Site | None,
+    *,
+    hold: Hold | None,
+    site_reachable: bool,
+    now: datetime,
 ) -> str:
     """The first of these that is true; an empty note means that all is well."""
     if deployment.archived_at is not None:
@@ -188,6 +216,7 @@ def _note(
     notes = (
         deployment.problem,
         None if site_reachable else _offline_note(site, now),
+        None if hold is None else hold_text(hold),
         next((_failure_note(view.instance, deployment) for view in views if view.instance.failure), None),
         next((_step_note(view.instance) for view in views if view.instance.state not in SETTLED), None),
         f"{', '.join(silent[:3])} cannot be reached" if silent else None,

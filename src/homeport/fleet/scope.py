@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar, cast
 
 from homeport.core.access.roles import may_see
 from homeport.core.model.caller import Caller
+from homeport.core.model.deployment import Hold
 from homeport.core.model.event import Deployment, Event, Site
 from homeport.core.model.node import Node
 from homeport.ports import DeploymentFilter, Reader, Store
@@ -70,6 +71,9 @@ class _ScopedReader:
 
     async def nodes_called(self, node_id: NodeId) -> Sequence[Node]:
         return self._kept(await self._reader.nodes_called(node_id))
+
+    async def holds(self, site: SiteName | None = None) -> Sequence[Hold]:
+        return self._kept(await self._reader.holds(site))
 
     async def deployments(self, where: DeploymentFilter) -> Sequence[Deployment]:
         return self._kept(await self._reader.deployments(where))

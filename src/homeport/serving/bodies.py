@@ -112,6 +112,16 @@ class TargetSite(Body):
     """The nodes to use; every eligible node of the site when left out."""
 
 
+class PlacementBody(Body):
+    """Which of a site's nodes get an instance."""
+
+    mode: Literal["each", "one", "count"] = "each"
+    count: int | None = Field(default=None, ge=1, le=100_000)
+    """With `count`: on how many nodes."""
+    selector: str = Field(default="", max_length=1000)
+    """Labels that a node must have: `gpu,zone=a`."""
+
+
 class Deploy(Body):
     """Names an app by `app_id`, or by `app_name` with as much of `category` and `version` as it takes."""
 
@@ -125,6 +135,8 @@ class Deploy(Body):
     """What people call the deployment; one of each name at a site. The app's own name when left out."""
     sites: list[TargetSite] = Field(min_length=1, max_length=100_000)
     parameters: dict[str, ParameterValue] = {}
+    placement: PlacementBody | None = None
+    """On each eligible node when left out."""
 
 
 class DeployedBody(Body):
@@ -156,6 +168,22 @@ class InstanceBody(Body):
     updated_at: datetime
 
 
+class HoldBody(Body):
+    """A site operator's word that nothing is to change for a while."""
+
+    site: str
+    deployment_id: str | None
+    """None: the whole site."""
+    reason: str
+    author: str
+    at: datetime
+    expires_at: datetime
+
+
+class HoldsBody(Body):
+    holds: Sequence[HoldBody]
+
+
 class DeploymentBody(Body):
     id: str
     name: str
@@ -176,6 +204,8 @@ class DeploymentBody(Body):
     note: str
     """The one thing worth knowing at a glance: a failure, what is going on, who is unreachable."""
     problem: str | None
+    hold: HoldBody | None = None
+    """Why newer revisions and removals wait, while somebody holds them."""
     created_at: datetime
     created_by: str
     updated_at: datetime
@@ -269,6 +299,7 @@ class SiteBody(Body):
     nodes_live: int
     deployments: Mapping[str, int]
     """How many are in each state."""
+    holds: Sequence[HoldBody] = []
 
 
 class SitesBody(Body):
@@ -301,6 +332,8 @@ class NodeBody(Body):
     liveness: Literal["live", "stale", "lost"]
     last_seen: datetime
     registered_at: datetime
+    drain: str | None = None
+    """Why somebody wants it empty; null while it takes work."""
     labels: Mapping[str, str]
     software_version: str
     capabilities: CapabilitiesBody

@@ -1,5 +1,6 @@
 """Turns records into the bodies that the API answers with."""
 
+from homeport.core.model.deployment import Hold
 from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Failure
 from homeport.core.model.node import Node
@@ -10,6 +11,7 @@ from homeport.serving.bodies import (
     FailureBody,
     GpuBody,
     HistoryEntryBody,
+    HoldBody,
     InstanceBody,
     NodeBody,
     SiteBody,
@@ -37,6 +39,7 @@ def deployment_body(view: DeploymentView) -> DeploymentBody:
         instances=[_instance_body(instance) for instance in view.instances],
         note=view.note,
         problem=deployment.problem,
+        hold=None if view.hold is None else hold_body(view.hold),
         created_at=deployment.created_at,
         created_by=deployment.created_by,
         updated_at=deployment.updated_at,
@@ -60,6 +63,17 @@ def history_body(entry: HistoryEntry) -> HistoryEntryBody:
     )
 
 
+def hold_body(hold: Hold) -> HoldBody:
+    return HoldBody(
+        site=hold.site,
+        deployment_id=hold.deployment_id,
+        reason=hold.reason,
+        author=hold.author,
+        at=hold.at,
+        expires_at=hold.expires_at,
+    )
+
+
 def site_body(view: SiteView) -> SiteBody:
     site = view.site
     return SiteBody(
@@ -73,6 +87,7 @@ def site_body(view: SiteView) -> SiteBody:
         nodes=view.nodes_count,
         nodes_live=view.nodes_live_count,
         deployments=view.deployments,
+        holds=[hold_body(hold) for hold in view.holds],
     )
 
 
@@ -85,6 +100,7 @@ def node_body(node: Node) -> NodeBody:
         liveness=node.liveness.value,
         last_seen=node.last_seen,
         registered_at=node.registered_at,
+        drain=node.drain,
         labels=node.info.labels,
         software_version=node.info.software_version,
         capabilities=CapabilitiesBody(

@@ -21,6 +21,7 @@ from homeport.core.model.identity import Peer
 from homeport.errors import Refused
 from homeport.fleet.audit import open_auditor
 from homeport.fleet.identity import Policy
+from homeport.fleet.maintenance import OwnKeeper
 from homeport.fleet.overview import Watchfulness
 from homeport.fleet.strangers import Strangers
 from homeport.fleet.tokens import Tokens
@@ -28,6 +29,7 @@ from homeport.ports import CentralLink
 from homeport.serving.authentication import Gate
 from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
+from homeport.serving.maintenance import maintenance_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.server import Stopping, bind, http_server
 from homeport.serving.tokens import tokens_router
@@ -201,6 +203,7 @@ def _web(site: SiteParts, stopping: Stopping) -> FastAPI:
             reading_router(reading),
             nodes_router(site.reception),
             plan_router(site.conductor),
+            maintenance_router(reading, OwnKeeper(site.conductor.alter)),
             webhooks_router(site.git),
             audit_router(site.store),
             tokens_router(site.gate),

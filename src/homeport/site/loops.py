@@ -10,12 +10,24 @@ from homeport import __version__
 from homeport.adapters.identity.doors import follow_doors
 from homeport.adapters.identity.keeping import Nudge, follow_bundle, keep, nothing_more
 from homeport.adapters.identity.outside import follow_files
-from homeport.errors import NotFound, PeerUnavailable, Refused
+from homeport.errors import NotFound, PeerUnavailable, PermanentError, Refused
 from homeport.fleet.backoff import Backoff
 from homeport.fleet.following import follow
+from homeport.fleet.maintenance import Decide, drain, lift_hold, set_hold, undrain
 from homeport.fleet.outbox import forward
 from homeport.fleet.rounds import every
-from homeport.ports import CentralLink, ExpectNode, FromCentral, Moved, RemoveNode, SecretsChanged, Store
+from homeport.ports import (
+    CentralLink,
+    DrainNode,
+    ExpectNode,
+    FromCentral,
+    LiftHold,
+    Moved,
+    RemoveNode,
+    SecretsChanged,
+    SetHold,
+    Store,
+)
 from homeport.site.identity import SiteIdentity
 from homeport.site.parts import SiteCore, SiteParts
 
@@ -125,6 +137,20 @@ async def _answer(site: SiteCore, call: FromCentral) -> None:
         case RemoveNode():
             with suppress(NotFound):
                 await site.reception.unregister(call.node_id)
+        case DrainNode():
+            await _alter(site, undrain(call.node_id) if call.reason is None else drain(call.node_id, call.reason))
+        case SetHold():
+            await _alter(site, set_hold(call.hold))
+        case LiftHold():
+            await _alter(site, lift_hold(call.deployment_id, by=call.by))
+
+
+async def _alter(site: SiteCore, decide: Decide) -> None:
+    """Central has judged it on what it knew. Where that was not true here, central's wait for it ends unconfirmed."""
+    try:
+        await site.conductor.alter(decide)
+    except PermanentError as error:
+        log.warning("central's wish is not for this site", why=str(error))
 
 
 async def _expect(site: SiteCore, call: ExpectNode) -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from homeport.core.model.deployment import Pin
+from homeport.core.model.deployment import Hold, Pin
 from homeport.core.model.instance import Failure, Transition
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
 from homeport.core.model.order import Progress
 from homeport.core.model.report import (
     FileProblem,
+    HoldsChanged,
     NodeChanged,
     NodeGone,
     Pinned,
@@ -234,6 +235,36 @@ def _read_pin(body: Json) -> Pin:
     )
 
 
+def encode_hold(hold: Hold) -> dict[str, Any]:
+    return {
+        "site": hold.site,
+        "deployment_id": hold.deployment_id,
+        "reason": hold.reason,
+        "author": hold.author,
+        "at": hold.at.isoformat(),
+        "expires_at": hold.expires_at.isoformat(),
+    }
+
+
+def decode_hold(body: Json) -> Hold:
+    """Raises InvalidInput for anything that `encode_hold` would not have written."""
+    try:
+        return _read_hold(body)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(problems=[Problem("hold", f"cannot be read: {error!r}")]) from error
+
+
+def _read_hold(body: Json) -> Hold:
+    return Hold(
+        site=SiteName(_text(body["site"])),
+        deployment_id=None if body["deployment_id"] is None else DeploymentId(_text(body["deployment_id"])),
+        reason=_text(body["reason"]),
+        author=_text(body["author"]),
+        at=_time(body["at"]),
+        expires_at=_time(body["expires_at"]),
+    )
+
+
 def _failure(failure: Failure | None) -> dict[str, str] | None:
     if failure is None:
         return None
@@ -271,6 +302,7 @@ _WRITERS: Final[Mapping[type, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
     NodeChanged: ("node-changed", lambda report: {"node": _node(report.node)}),
     NodeGone: ("node-gone", lambda report: {"node_id": report.node_id}),
     Pinned: ("pinned", lambda report: _pin(report.pin)),
+    HoldsChanged: ("holds-changed", lambda report: {"holds": [encode_hold(hold) for hold in report.holds]}),
 }
 
 _READERS: Final[Mapping[str, Callable[[Json], Report]]] = {
@@ -280,5 +312,6 @@ _READERS: Final[Mapping[str, Callable[[Json], Report]]] = {
     "sync-failed": lambda body: SyncFailed(_text(body["message"])),
     "node-changed": lambda body: NodeChanged(_read_node(body["node"])),
     "pinned": lambda body: Pinned(_read_pin(body)),
+    "holds-changed": lambda body: HoldsChanged(tuple(_read_hold(item) for item in body["holds"])),
     "node-gone": lambda body: NodeGone(NodeId(_text(body["node_id"]))),
 }

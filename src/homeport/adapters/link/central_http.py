@@ -7,7 +7,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -19,9 +19,20 @@ from homeport.core.addresses import is_loopback
 from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.core.secrets import SecretsThere, SecretValue
 from homeport.errors import InvalidInput, PeerUnavailable, Refused
-from homeport.ports import ExpectNode, FromCentral, Moved, Outgoing, RemoveNode, SecretsChanged
+from homeport.ports import (
+    DrainNode,
+    ExpectNode,
+    FromCentral,
+    LiftHold,
+    Moved,
+    Outgoing,
+    RemoveNode,
+    SecretsChanged,
+    SetHold,
+)
 from homeport.vocabulary import Commit, NodeId, SiteName
 from homeport.wire.join_tokens import decode as decode_token
+from homeport.wire.reports import decode_hold
 
 CALL_SECONDS_MAX: Final = 15.0
 SILENCE_SECONDS_MAX: Final = 30.0
@@ -159,15 +170,25 @@ class HttpCentralLink:
 
 def _call(data: Mapping[str, Any]) -> FromCentral | None:
     """None for something that a newer central says and this site does not know yet."""
-    if "commit" in data:
-        return Moved(Commit(data["commit"]))
-    if "secrets" in data:
-        return SecretsChanged()
-    if "expect" in data:
-        with suppress(InvalidInput):
-            return ExpectNode(decode_token(data["expect"]))
+    read = next((reader for name, reader in _READERS.items() if name in data), None)
+    if read is None:
         return None
-    return RemoveNode(NodeId(data["node_id"])) if "node_id" in data else None
+    try:
+        return read(data)
+    except (InvalidInput, KeyError, TypeError):
+        return None
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], FromCentral]]] = {
+    "commit": lambda data: Moved(Commit(data["commit"])),
+    "secrets": lambda data: SecretsChanged(),
+    "expect": lambda data: ExpectNode(decode_token(data["expect"])),
+    "drain": lambda data: DrainNode(NodeId(data["drain"]["node_id"]), data["drain"]["reason"]),
+    "hold": lambda data: SetHold(decode_hold(data["hold"])),
+    "release": lambda data: LiftHold(data["release"]["deployment_id"], data["release"]["by"]),
+    "node_id": lambda data: RemoveNode(NodeId(data["node_id"])),
+}
+"""By the field that a word of central's is known by."""
 
 
 class _VerifyingConnector(aiohttp.TCPConnector):

@@ -7,6 +7,7 @@ from homeport.adapters.store import (
     access,
     apps,
     deployments,
+    holds,
     identities,
     instances,
     log,
@@ -18,7 +19,7 @@ from homeport.adapters.store import (
 from homeport.adapters.store.border import Connection
 from homeport.core.audit import Ends
 from homeport.core.model.access import ApiToken, AuditEntry, SecretRecord
-from homeport.core.model.deployment import Pin, Revision
+from homeport.core.model.deployment import Hold, Pin, Revision
 from homeport.core.model.event import Deployment, Event, HistoryEntry, Site
 from homeport.core.model.identity import IdentityRecord, JoinToken, Standing
 from homeport.core.model.instance import Instance
@@ -56,6 +57,9 @@ class SqlReader:
 
     async def nodes_called(self, node_id: NodeId) -> Sequence[Node]:
         return await sites.find_nodes_called(self._connection, node_id)
+
+    async def holds(self, site: SiteName | None = None) -> Sequence[Hold]:
+        return await holds.find_holds(self._connection, site)
 
     async def deployments(self, where: DeploymentFilter) -> Sequence[Deployment]:
         return await deployments.find_deployments(self._connection, where)

@@ -12,13 +12,14 @@ from sqlalchemy import Table
 
 from homeport.adapters.store import access, apps, identities, log, role, schema, sites, trail
 from homeport.adapters.store import deployments as stored_deployments
+from homeport.adapters.store import holds as stored_holds
 from homeport.adapters.store import instances as stored_instances
 from homeport.adapters.store import revisions as stored_revisions
 from homeport.adapters.store.appends import Appends
 from homeport.adapters.store.border import Connection
 from homeport.adapters.store.reader import SqlReader
 from homeport.core.model.access import ApiToken, NewAudit, SecretRecord
-from homeport.core.model.deployment import Pin, Revision
+from homeport.core.model.deployment import Hold, Pin, Revision
 from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
 from homeport.core.model.identity import IdentityRecord, JoinToken
 from homeport.core.model.instance import Instance
@@ -91,6 +92,9 @@ class SqlTransaction(SqlReader):
 
     async def remove_node(self, site: SiteName, node_id: NodeId) -> None:
         await sites.remove_node(await self._writable(), site, node_id)
+
+    async def put_holds(self, site: SiteName, holds: Sequence[Hold]) -> None:
+        await stored_holds.put_holds(await self._writable(), site, holds)
 
     async def put_deployments(self, deployments: Sequence[Deployment]) -> None:
         try:

@@ -7,7 +7,9 @@ from fastapi.responses import JSONResponse
 
 from homeport.central.parts import CentralParts
 from homeport.core.model.caller import Caller
+from homeport.core.model.deployment import ON_EACH_NODE, Placement
 from homeport.core.parameters import as_value
+from homeport.core.selectors import parse_selector
 from homeport.errors import InvalidInput, Problem
 from homeport.fleet.apps import AppQuery
 from homeport.fleet.deploy import delete, deploy
@@ -18,6 +20,7 @@ from homeport.fleet.scope import seen_by
 from homeport.serving.bodies import (
     Deploy,
     DeployedBody,
+    PlacementBody,
     PlanBody,
     PlannedComponent,
     PlannedDeployment,
@@ -27,7 +30,7 @@ from homeport.serving.bodies import (
 )
 from homeport.serving.callers import allowed, check_sites
 from homeport.serving.reading import DeploymentRef
-from homeport.vocabulary import NodeId, SiteName
+from homeport.vocabulary import NodeId, PlacementMode, SiteName
 
 PlanOnly = Annotated[bool, Query(alias="plan", description="Answer what would happen, and change nothing.")]
 Deployer = Annotated[Caller, Depends(allowed("deployments.create"))]
@@ -96,7 +99,19 @@ def _request(body: Deploy) -> DeployRequest:
         profile=body.profile,
         name=body.name,
         parameters={name: as_value(value) for name, value in body.parameters.items()},
+        placement=_placement(body.placement),
     )
+
+
+def _placement(body: PlacementBody | None) -> Placement:
+    if body is None:
+        return ON_EACH_NODE
+    mode = PlacementMode(body.mode)
+    if (mode is PlacementMode.COUNT) != (body.count is not None):
+        message = "is how many nodes, with the mode count and no other."
+        raise InvalidInput(problems=[Problem("placement.count", message)])
+    selector = parse_selector(body.selector, field="placement.selector")
+    return Placement(mode=mode, count=body.count or 1, selector=selector)
 
 
 def _json(body: DeployedBody | PlanBody, status: int) -> Response:

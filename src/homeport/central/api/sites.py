@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path
 from homeport.central.link import welcome
 from homeport.central.parts import CentralParts
 from homeport.core.model.caller import Caller
-from homeport.ports import ExpectNode, Moved, Outgoing, RemoveNode, SecretsChanged
+from homeport.ports import DrainNode, ExpectNode, LiftHold, Moved, Outgoing, RemoveNode, SecretsChanged, SetHold
 from homeport.serving.bodies import JoinedBody, JoinSite, ReportedBody, Reports
 from homeport.serving.callers import allowed
 from homeport.serving.reading import SSE_RESPONSES
@@ -17,6 +17,7 @@ from homeport.serving.server import Stopping
 from homeport.serving.sse import EventStream, frame
 from homeport.vocabulary import SITE_NAME_PATTERN, NodeId, SiteName
 from homeport.wire.join_tokens import encode as encode_token
+from homeport.wire.reports import encode_hold
 
 SiteRef = Annotated[str, Path(pattern=SITE_NAME_PATTERN, description="Small letters, digits and dashes.")]
 
@@ -71,3 +72,9 @@ async def _calls(central: CentralParts, site: SiteName) -> AsyncIterator[bytes]:
                 yield frame({"secrets": "changed"}, event="secrets")
             case ExpectNode():
                 yield frame({"expect": encode_token(call.token)}, event="expect-node")
+            case DrainNode():
+                yield frame({"drain": {"node_id": call.node_id, "reason": call.reason}}, event="drain-node")
+            case SetHold():
+                yield frame({"hold": encode_hold(call.hold)}, event="hold")
+            case LiftHold():
+                yield frame({"release": {"deployment_id": call.deployment_id, "by": call.by}}, event="release")

@@ -43,6 +43,8 @@ ACTIONS: Final[Mapping[str, Level]] = MappingProxyType({
     "apps.remove":             Level.OPERATOR,
     "deployments.create":      Level.OPERATOR,
     "deployments.delete":      Level.OPERATOR,
+    "nodes.drain":             Level.OPERATOR,
+    "sites.hold":              Level.OPERATOR,
     "git.nudge":               Level.OPERATOR,
     "secrets.list":            Level.OPERATOR,  # names only: whoever deploys must know what can be referenced
     "secrets.set":             Level.ADMIN,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from homeport.core.model.deployment import Pin
+from homeport.core.model.deployment import Hold, Pin
 from homeport.core.model.instance import Transition
 from homeport.core.model.node import Node
 from homeport.core.model.order import Progress
@@ -62,4 +62,11 @@ class Pinned:
     pin: Pin
 
 
-Report = Transition | Progressed | Synced | SyncFailed | NodeChanged | NodeGone | Pinned
+@dataclass(frozen=True, slots=True)
+class HoldsChanged:
+    """All that is held at the site from now on; nothing else is."""
+
+    holds: tuple[Hold, ...]
+
+
+Report = Transition | Progressed | Synced | SyncFailed | NodeChanged | NodeGone | Pinned | HoldsChanged
