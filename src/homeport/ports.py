@@ -635,7 +635,17 @@ class LiftHold:
     by: str
 
 
-Request = RemoveNode | SecretsChanged | ExpectNode | DrainNode | SetHold | LiftHold
+@dataclass(frozen=True, slots=True)
+class RollBack:
+    """Somebody at central goes back to an older revision while Git cannot be written."""
+
+    deployment_id: DeploymentId
+    revision: Digest
+    reason: str
+    author: str
+
+
+Request = RemoveNode | SecretsChanged | ExpectNode | RollBack | DrainNode | SetHold | LiftHold
 """What central asks of one site."""
 FromCentral = Moved | Request
 

@@ -47,6 +47,7 @@ from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
 from homeport.serving.maintenance import maintenance_router
 from homeport.serving.reading import Reading, reading_router
+from homeport.serving.revisions import revisions_router
 from homeport.serving.server import Stopping, bind, http_server
 from homeport.serving.tokens import tokens_router
 from homeport.serving.trail import audit_router
@@ -173,6 +174,7 @@ def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
             apps_router(central),
             deployments_router(central),
             reading_router(reading),
+            revisions_router(reading),
             sites_router(central, stopping),
             nodes_router(central),
             maintenance_router(reading, SiteKeeper(central.store, central.calls, central.clock)),

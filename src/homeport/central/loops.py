@@ -14,6 +14,7 @@ from homeport.core.model.caller import INTERNAL
 from homeport.core.model.event import NewEvent, Site
 from homeport.errors import PermanentError, TransientError
 from homeport.fleet.deploy import mark_site
+from homeport.fleet.rollback import settle_pins
 from homeport.fleet.rounds import every
 from homeport.vocabulary import EventKind, SiteName
 
@@ -48,6 +49,7 @@ async def run_core_loops(central: CentralCore) -> None:
         tasks.start_soon(follow, central)
         tasks.start_soon(every, "silence", settings.sweep_seconds, silence.sweep)
         tasks.start_soon(every, "markers", settings.sweep_seconds, lambda: mark_sites(central))
+        tasks.start_soon(every, "pins", settings.sweep_seconds, lambda: settle_pins(central.desk, central.clock))
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(central))
 
 

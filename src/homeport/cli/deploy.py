@@ -34,6 +34,9 @@ from homeport.cli.waiting import Verdict, Wait
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A parameter of the app; repeat it.")
 @click.option("--profile", help="The profile's id or type; needed when the app has several.")
 @click.option("--name", help="What to call the deployment; the app's name when left out.")
+@click.option("--retries", type=click.IntRange(0, 100), metavar="N", help="Further attempts after a failure [3].")
+@click.option("--rollback/--no-rollback", default=None, help="Whether a failed update is rolled back [rollback].")
+@click.option("--deadline", metavar="TIME", help="How long one attempt may take, such as 90s or 1h [1h].")
 @click.option("--plan", is_flag=True, help="Say what would happen, and change nothing.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
@@ -54,6 +57,9 @@ def deploy(
     given: tuple[str, ...],
     profile: str | None,
     name: str | None,
+    retries: int | None,
+    rollback: bool | None,
+    deadline: str | None,
     plan: bool,
     wait: bool,
     timeout: float,
@@ -71,6 +77,9 @@ def deploy(
         body["parameters"] = typed_parameters(given, client.get(f"/api/v1/apps/{found['id']}"))
     optional = {"profile": profile, "name": name, "placement": placement_of(place, node_selector)}
     body |= {key: value for key, value in optional.items() if value}
+    policy = {"retries": retries, "rollback": rollback, "deadline": deadline}
+    if any(value is not None for value in policy.values()):
+        body["policy"] = {key: value for key, value in policy.items() if value is not None}
     if plan:
         ctx.exit(show_plan(settings, client.post("/api/v1/deployments", body, plan=True)))
     after = client.get("/api/v1/overview")["last_event_id"] if wait else 0

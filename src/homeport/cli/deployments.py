@@ -22,7 +22,7 @@ from homeport.cli.waiting import Verdict, Wait
 
 @click.group()
 def deployments() -> None:
-    """List, follow and delete deployments.
+    """List, follow, compare, roll back and delete deployments.
 
     A DEPLOYMENT is named by NAME@SITE, by its name where only one site has it, by its id or by any
     unique prefix of that.
@@ -124,13 +124,18 @@ def watch_deployment(settings: Settings, deployment: str) -> None:
 
 @deployments.command("history")
 @click.argument("deployment", shell_complete=complete_deployments)
+@click.option("--releases", is_flag=True, help="Show its revisions instead, newest first.")
 @connected
 @formatted
 @pass_settings
-def history(settings: Settings, deployment: str) -> None:
+def history(settings: Settings, /, *, deployment: str, releases: bool) -> None:
     """Show every step a deployment has taken, with who and why."""
     client = Client(settings.url)
-    answer = client.get(f"/api/v1/deployments/{find_deployment(client, deployment)['id']}/history")
+    found = find_deployment(client, deployment)
+    if releases:
+        _show_releases(settings, client.get(f"/api/v1/deployments/{found['id']}/revisions"))
+        return
+    answer = client.get(f"/api/v1/deployments/{found['id']}/history")
     if settings.is_data:
         print_data(settings, answer)
         return
@@ -144,6 +149,129 @@ def history(settings: Settings, deployment: str) -> None:
         Column("WHY", _why),
     )
     print_table(settings, columns, answer["history"])
+
+
+def _show_releases(settings: Settings, answer: Json) -> None:
+    if settings.is_data:
+        print_data(settings, answer)
+        return
+    columns = (
+        Column("REVISION", lambda item: _short(item["revision"])),
+        Column("VERSION", lambda item: item["app_version"]),
+        Column("AT", lambda item: clock(item["at"])),
+        Column("BY", lambda item: item["author"]),
+        Column("COMMIT", lambda item: item["commit"][:12]),
+        Column("RUNS ON", lambda item: ", ".join(item["nodes"]) or "-"),
+        Column("NOTE", _release_note),
+    )
+    print_table(settings, columns, answer["revisions"])
+
+
+def _release_note(item: Item) -> str:
+    notes = (
+        ("wanted", item["wanted"]),
+        ("rolled back", item["rolled_back"]),
+        ("never healthy", not item["was_healthy"]),
+    )
+    return ", ".join(text for text, holds in notes if holds)
+
+
+@deployments.command("diff")
+@click.argument("deployment", shell_complete=complete_deployments)
+@click.option("--from", "before", metavar="REVISION", help="The older one [the one before].")
+@click.option("--to", "after", metavar="REVISION", help="The newer one [what Git wants].")
+@click.option("--text", is_flag=True, help="Show the lines of the files.")
+@connected
+@formatted
+@pass_settings
+@click.pass_context
+def diff(
+    ctx: click.Context,
+    settings: Settings,
+    /,
+    *,
+    deployment: str,
+    before: str | None,
+    after: str | None,
+    text: bool,
+) -> None:
+    """Show what differs between two revisions. A REVISION is some digits of it, or a version.
+
+    Exits with 6 where they differ.
+    """
+    client = Client(settings.url)
+    found = find_deployment(client, deployment)
+    answer = client.get(f"/api/v1/deployments/{found['id']}/diff", before=before, after=after)
+    if settings.is_data:
+        print_data(settings, answer)
+    elif text:
+        click.echo(answer["text"])
+    else:
+        click.echo(f"{_short(answer['before'])} → {_short(answer['after'])}")
+        for change in answer["changes"]:
+            click.echo(f"  {change['path']}: {_shown(change['before'])} → {_shown(change['after'])}")
+        if not answer["changes"]:
+            click.echo("  Nothing that is asked for differs.")
+    ctx.exit(Exit.CHANGES if answer["changes"] else Exit.DONE)
+
+
+@deployments.command("rollback")
+@click.argument("deployment", shell_complete=complete_deployments)
+@click.option("--to", metavar="REVISION", help="Digits of a revision, or a version [the last that was healthy].")
+@click.option("--reason", help="Why; it is kept in Git and shown to others.")
+@click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
+@click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
+@connected
+@formatted
+@pass_settings
+@click.pass_context
+def rollback(
+    ctx: click.Context,
+    settings: Settings,
+    /,
+    *,
+    deployment: str,
+    to: str | None,
+    reason: str | None,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Go back to an older revision; see them with `history --releases`.
+
+    Works at central and at a site, also while Git cannot be reached: then the site goes back at once, and Git
+    hears of it on its return. A newer revision in Git wins.
+    """
+    client = Client(settings.url)
+    found = find_deployment(client, deployment)
+    after = client.get("/api/v1/overview")["last_event_id"] if wait else 0
+    body: Json = {key: value for key, value in (("to", to), ("reason", reason)) if value}
+    answer = client.post(f"/api/v1/deployments/{found['id']}/rollback", body)
+    if not settings.is_data:
+        click.echo(f"{found['name']}@{found['site']} goes back to {answer['app_version']} {_where(answer)}")
+    if not wait or (answer["commit"] is None and not answer["site_told"]):
+        if settings.is_data:
+            print_data(settings, answer)
+        return
+    lines = None if settings.is_data else lines_for(settings)
+    wish = Wait(client, [found["id"]], lines, revision=answer["revision"])
+    ends = wish.run(after=after, timeout_seconds=timeout)
+    if settings.is_data:
+        print_data(settings, {**answer, "deployment": ends[0].deployment})
+    else:
+        print_verdicts(ends)
+    ctx.exit(exit_of(ends, wanted=Verdict.INSTALLED))
+
+
+def _where(answer: Json) -> str:
+    if answer["commit"] is not None:
+        return f"(commit {answer['commit'][:12]})"
+    if answer["site_told"]:
+        return "(the site has been told; Git follows as soon as it can be written)"
+    return "as soon as its site or Git can be reached again; it is written down here"
+
+
+def _shown(value: object) -> str:
+    return "nothing" if value is None else str(value)
 
 
 @deployments.command("delete")
@@ -193,7 +321,8 @@ def _instance_columns(now: datetime) -> tuple[Column, ...]:
         Column("NODE", lambda item: item["node_id"] or "(none)"),
         Column("STATE", lambda item: item["state"]),
         Column("REACHABLE", lambda item: "yes" if item["reachable"] else "no"),
-        Column("RUNS", lambda item: _short(item["running_revision"])),
+        Column("RUNS", lambda item: item["running_version"] or _short(item["running_revision"])),
+        Column("REVISION", lambda item: _short(item["running_revision"]), wide=True),
         Column("SINCE", lambda item: age(item["updated_at"], now)),
         Column("ATTEMPT", lambda item: str(item["attempt"]), wide=True),
         Column("ORDER", lambda item: str(item["generation"]), wide=True),

@@ -24,7 +24,10 @@ COMMANDS: Final = MappingProxyType(
         "node": ("homeport.cli.node:node", "Run a node: starts containers and reports."),
         "apps": ("homeport.cli.apps:apps", "Add, list, check and publish apps."),
         "deploy": ("homeport.cli.deploy:deploy", "Deploy an app to sites, or plan it."),
-        "deployments": ("homeport.cli.deployments:deployments", "List, follow and delete deployments."),
+        "deployments": (
+            "homeport.cli.deployments:deployments",
+            "List, follow, compare, roll back and delete deployments.",
+        ),
         "sites": ("homeport.cli.sites:sites", "List, show, join and hold sites."),
         "nodes": ("homeport.cli.nodes:nodes", "List, show, join, drain and remove nodes."),
         "identity": ("homeport.cli.identity:identity", "Decide who belongs to the fleet; rotate its authority."),

@@ -51,9 +51,10 @@ class Wait:
     ids: Sequence[str]
     lines: Lines | None
     """None shows nothing on the way."""
+    revision: str | None = None
+    """What is waited for, where that is not what Git wants: a site may go back before Git hears of it."""
     began: float = field(default_factory=time.monotonic)
     _ended: dict[str, Ended] = field(default_factory=dict)
-    _rolled_back: set[str] = field(default_factory=set)
     _failed_since: dict[str, float] = field(default_factory=dict)
     _started: dict[str, float] = field(default_factory=dict)
 
@@ -83,7 +84,7 @@ class Wait:
     def _look(self, ids: set[str]) -> None:
         for deployment_id in ids - self._ended.keys():
             deployment = self.client.get(f"/api/v1/deployments/{deployment_id}")
-            found = verdict_of(deployment, rolled_back=deployment_id in self._rolled_back)
+            found = verdict_of(deployment if self.revision is None else {**deployment, "revision": self.revision})
             if found is Verdict.FAILED:
                 since = self._failed_since.setdefault(deployment_id, time.monotonic())
                 if time.monotonic() - since < FAILED_GRACE_SECONDS:
@@ -98,9 +99,6 @@ class Wait:
         return Ended(Verdict.TIMED_OUT, deployment, time.monotonic() - self.began)
 
     def _show(self, event: Json) -> None:
-        state = event["data"].get("after") if event["kind"] == "instance.state" else None
-        if state == "ROLLINGBACK":
-            self._rolled_back.add(event["deployment_id"])
         line = line_of(event)
         if line is None or self.lines is None:
             return
@@ -112,30 +110,40 @@ class Wait:
         self.lines.show(line)
 
 
-def verdict_of(deployment: Mapping[str, Any], *, rolled_back: bool) -> Verdict | None:
+def verdict_of(deployment: Mapping[str, Any]) -> Verdict | None:
     """How a deployment has ended; None while it has not. Judged by its newest revision, not by the one before."""
     state, revision = deployment["state"], deployment["revision"]
     instances = [instance for instance in deployment["instances"] if instance["state"] != "DELETED"]
     if state == "DELETED":
         return Verdict.DELETED
     if state == "FAILED":
-        # What failed for the revision before says nothing about this one, unless it is the removal that failed.
-        current = not deployment["wanted"] or any(
-            instance["state"] == "FAILED" and instance["revision"] in {None, revision} for instance in instances
-        )
-        return Verdict.FAILED if current else None
-    if state != "INSTALLED" or not deployment["wanted"]:
+        return _failed(deployment, instances)
+    if state != "INSTALLED" or not deployment["wanted"] or not instances:
         return None
-    if instances and all(instance["running_revision"] == revision for instance in instances):
+    if all(instance["running_revision"] == revision for instance in instances):
         return Verdict.INSTALLED
-    return Verdict.ROLLED_BACK if rolled_back else None
+    ended = all(revision in {each["running_revision"], each["rejected_revision"]} for each in instances)
+    return Verdict.ROLLED_BACK if ended else None
+
+
+def _failed(deployment: Mapping[str, Any], instances: Sequence[Mapping[str, Any]]) -> Verdict | None:
+    """What failed for the revision before says nothing about this one, unless it is the removal that failed; and
+    where the site tries again or goes back by itself nothing has ended."""
+    revision = deployment["revision"]
+    failed = [instance for instance in instances if instance["state"] == "FAILED"]
+    if any(instance["next_at"] is not None for instance in failed):
+        return None
+    current = not deployment["wanted"] or any(
+        instance["revision"] in {None, revision} or instance["rejected_revision"] == revision for instance in failed
+    )
+    return Verdict.FAILED if current else None
 
 
 def line_of(event: Mapping[str, Any]) -> Line | None:
     """What an event has to say on the way; None for one that adds nothing."""
     place = f"{event['site']} / {event['node_id']}" if event["node_id"] else str(event["site"])
     data = event["data"]
-    if event["kind"] == "deployment.progress":
+    if event["kind"] in {"deployment.progress", "drift.found", "drift.repaired"}:
         step = str(data.get("step", ""))
         if step in {"", "accepted"}:
             return None

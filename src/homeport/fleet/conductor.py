@@ -119,7 +119,9 @@ class Conductor:
                 )
                 await tx.put_deployments(adopted.deployments)
                 await tx.put_desired_files(_files(snapshot))
-                await tx.put_revisions(kept_revisions(snapshot, author=author, now=now), keep=REVISIONS_KEPT)
+                await tx.put_revisions(
+                    kept_revisions(snapshot, snapshot.contents, author=author, now=now), keep=REVISIONS_KEPT
+                )
                 await tx.drop_pins(unpinned)
                 await _forget(tx, [item.id for item in adopted.deployments if item.archived_at is not None])
                 await tx.append_events(adopted.events)

@@ -7,7 +7,7 @@ Nothing is ever deleted because a file could not be read, a marker is missing, o
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Final
@@ -51,6 +51,8 @@ class Folder:
     snapshot: Snapshot | None
     """None when the marker is missing: then nothing of this site changes."""
     complaint: str = ""
+    contents: Mapping[DeploymentId, bytes] = field(default_factory=dict)
+    """Of the files that differ from what is known, whoever wrote them."""
 
 
 class Index:
@@ -146,7 +148,7 @@ class _Update:
                 revision
                 for folder in folders
                 if folder.snapshot is not None
-                for revision in kept_revisions(folder.snapshot, author=self.author, now=self.now)
+                for revision in kept_revisions(folder.snapshot, folder.contents, author=self.author, now=self.now)
             ],
             keep=REVISIONS_KEPT,
         )
@@ -283,7 +285,8 @@ def _read_folder(
     ]
     paths = frozenset(file.path for file in files)
     try:
-        return Folder(site, paths, read_snapshot(site, commit, different, known))
+        contents = {DeploymentId(PurePosixPath(file.path).stem): file.content for file in different}
+        return Folder(site, paths, read_snapshot(site, commit, different, known), contents=contents)
     except BrokenSource as error:
         return Folder(site, paths, None, f"{site_folder(site)}/{MARKER_NAME}: {error}. Nothing has changed.")
 

@@ -12,11 +12,12 @@ from homeport.core.model.event import Deployment, HistoryEntry, Site
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
 from homeport.core.reconcile.holds import active, hold_on
+from homeport.core.reconcile.plan import short
 from homeport.errors import Conflict, NotFound
 from homeport.fleet.maintenance import hold_text
 from homeport.fleet.suggestion import did_you_mean
 from homeport.ports import DeploymentFilter, Reader
-from homeport.vocabulary import UNPLACED, DeploymentId, Happening, Liveness, NodeId, SiteName, State
+from homeport.vocabulary import UNPLACED, DeploymentId, Digest, Happening, Liveness, NodeId, SiteName, State
 
 SETTLED = frozenset({State.INSTALLED, State.FAILED, State.DELETED})
 
@@ -25,6 +26,8 @@ SETTLED = frozenset({State.INSTALLED, State.FAILED, State.DELETED})
 class InstanceView:
     instance: Instance
     reachable: bool
+    running_version: str | None = None
+    """The version of what runs; None when that is not known, or nothing runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ async def view_deployments(
     holds: dict[SiteName, list[Hold]] = {}
     for hold in active(await reader.holds(one_site), now):
         holds.setdefault(hold.site, []).append(hold)
+    versions = await _versions(reader, deployments, by_deployment)
     return [
         _view(
             deployment,
@@ -82,9 +86,22 @@ async def view_deployments(
             hold=hold_on(holds.get(deployment.site, ()), deployment.id, now),
             watchfulness=watchfulness,
             now=now,
+            versions=versions,
         )
         for deployment in deployments
     ]
+
+
+async def _versions(
+    reader: Reader, deployments: Sequence[Deployment], by_deployment: Mapping[DeploymentId, Sequence[Instance]]
+) -> Mapping[Digest, str]:
+    """Which version each revision is. Only where something else runs than is wanted are kept revisions read."""
+    versions = {deployment.revision: deployment.app_version for deployment in deployments}
+    for deployment in deployments:
+        running = {item.running_revision for item in by_deployment.get(deployment.id, ())} - {None}
+        if not running <= versions.keys():
+            versions |= {each.revision: each.app_version for each in await reader.revisions(deployment.id)}
+    return versions
 
 
 async def find_deployment(reader: Reader, text: str) -> Deployment:
@@ -158,6 +175,8 @@ def is_settled(deployment: Deployment, instances: Sequence[Instance], history: S
         return True
     if not deployment.wanted or deployment.state not in SETTLED:
         return False
+    if any(item.next_at is not None for item in instances):
+        return False  # Its site tries again, or goes back, by itself.
     tried = {
         entry.node_id
         for entry in history
@@ -176,10 +195,15 @@ def _view(
     hold: Hold | None,
     watchfulness: Watchfulness,
     now: datetime,
+    versions: Mapping[Digest, str],
 ) -> DeploymentView:
     site_reachable = watchfulness.is_reachable(site, now)
     views = tuple(
-        InstanceView(instance, site_reachable and _is_live(deployment.site, instance.node_id, nodes))
+        InstanceView(
+            instance,
+            site_reachable and _is_live(deployment.site, instance.node_id, nodes),
+            None if instance.running_revision is None else versions.get(instance.running_revision),
+        )
         for instance in sorted(instances, key=lambda instance: instance.node_id)
     )
     waits = hold if hold is not None and _wants_change(deployment, views) else None
@@ -217,7 +241,7 @@ def _note(
         deployment.problem,
         None if site_reachable else _offline_note(site, now),
         None if hold is None else hold_text(hold),
-        next((_failure_note(view.instance, deployment) for view in views if view.instance.failure), None),
+        next((_failure_note(view, deployment) for view in views if view.instance.failure), None),
         next((_step_note(view.instance) for view in views if view.instance.state not in SETTLED), None),
         f"{', '.join(silent[:3])} cannot be reached" if silent else None,
         f"waiting for site {deployment.site}" if deployment.wanted and not views else None,
@@ -225,9 +249,15 @@ def _note(
     return next((note for note in notes if note), "")
 
 
-def _failure_note(instance: Instance, deployment: Deployment) -> str:
+def _failure_note(view: InstanceView, deployment: Deployment) -> str:
+    instance = view.instance
     assert instance.failure is not None
-    return f"{instance.node_id or deployment.site}: {instance.failure.message} ({instance.failure.code})"
+    what = f"{instance.failure.message} ({instance.failure.code})"
+    if instance.state is State.INSTALLED and instance.rejected_revision is not None:
+        what = f"rolled back to {view.running_version or short(instance.running_revision)}: {what}"
+    elif instance.state is State.FAILED and instance.next_at is not None:
+        what = f"{what}; {instance.step}" if instance.step else what
+    return f"{instance.node_id or deployment.site}: {what}"
 
 
 def _step_note(instance: Instance) -> str:

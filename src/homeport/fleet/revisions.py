@@ -1,22 +1,30 @@
 """The contents that a deployment had: kept for comparing and for going back."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from homeport.catalog.documents import load
+from homeport.core.differences import Difference, differences
 from homeport.core.model.deployment import Revision
 from homeport.core.model.event import HistoryEntry
 from homeport.core.reconcile.plan import short
 from homeport.errors import Conflict, NotFound
 from homeport.fleet.snapshot import Snapshot
-from homeport.vocabulary import Digest, Happening
+from homeport.vocabulary import DeploymentId, Digest, Happening
 
+_ROLLOUT: Final = "x-homeport-extensions.rollout"
+"""Which rollout wrote a file changes with each deploy, and nothing of what it asks for."""
 REVISIONS_KEPT: Final = 20
 """Of each deployment. A file is some two kilobytes."""
 
 
-def kept_revisions(snapshot: Snapshot, *, author: str, now: datetime) -> list[Revision]:
-    """Those that a snapshot brings."""
+def kept_revisions(
+    snapshot: Snapshot, contents: Mapping[DeploymentId, bytes], *, author: str, now: datetime
+) -> list[Revision]:
+    """Those that a snapshot brings, with the bytes of their files."""
     return [
         Revision(
             key,
@@ -27,8 +35,50 @@ def kept_revisions(snapshot: Snapshot, *, author: str, now: datetime) -> list[Re
             author,
             now,
         )
-        for key, content in snapshot.contents.items()
+        for key, content in contents.items()
+        if key in snapshot.desired
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    before: Revision
+    after: Revision
+    changes: tuple[Difference, ...]
+    text: str
+
+
+def compare(before: Revision, after: Revision) -> Compared:
+    """Two revisions of a deployment: what they ask for, and the lines of their files."""
+    old, new = load(before.content, "before"), load(after.content, "after")
+    lines = difflib.unified_diff(
+        before.content.decode(errors="replace").splitlines(),
+        after.content.decode(errors="replace").splitlines(),
+        f"{short(before.revision)} ({before.app_version})",
+        f"{short(after.revision)} ({after.app_version})",
+        lineterm="",
+    )
+    found = tuple(each for each in differences(old.data, new.data) if not each.path.endswith(_ROLLOUT))
+    return Compared(before, after, found, "\n".join(lines))
+
+
+def choose_pair(
+    kept: Sequence[Revision], before: str | None, after: str | None, *, current: Digest, name: str
+) -> tuple[Revision, Revision]:
+    """What to compare: by default what Git wants with what was there before it."""
+    newer = (
+        _by_name(kept, after, name)
+        if after
+        else next((each for each in kept if each.revision == current), kept[0] if kept else None)
+    )
+    if newer is None:
+        raise NotFound(f'No revision of "{name}" is kept here.')
+    if before:
+        return _by_name(kept, before, name), newer
+    older = [each for each in kept if each.at < newer.at]
+    if not older:
+        raise Conflict(f'"{name}" has had only this revision; there is nothing to compare it with.')
+    return older[0], newer
 
 
 def choose_revision(
@@ -37,7 +87,10 @@ def choose_revision(
     """What to go back to: the newest other one that was healthy, or the one that `to` names by digest or version."""
     others = [each for each in kept if each.revision != current]
     if to is not None:
-        return _named(others, kept, to, current=current, name=name)
+        named = _by_name(others, to, name) if _fits(others, to) else _by_name(kept, to, name)
+        if named.revision == current:
+            raise Conflict(f'"{name}" is at {to} already.')
+        return named
     healthy = {entry.revision for entry in history if entry.happening is Happening.HEALTHY}
     found = next((each for each in others if each.revision in healthy), None)
     if found is None:
@@ -48,18 +101,21 @@ def choose_revision(
     return found
 
 
-def _named(others: Sequence[Revision], kept: Sequence[Revision], to: str, *, current: Digest, name: str) -> Revision:
-    wanted = to.removeprefix("sha256:")
-    found = [
-        each for each in kept if each.revision.removeprefix("sha256:").startswith(wanted) or each.app_version == to
-    ]
+def _fits(revisions: Sequence[Revision], text: str) -> bool:
+    wanted = text.removeprefix("sha256:")
+    return any(
+        each.app_version == text or each.revision.removeprefix("sha256:").startswith(wanted) for each in revisions
+    )
+
+
+def _by_name(kept: Sequence[Revision], text: str, name: str) -> Revision:
+    """By digits of its digest, or the newest of a version."""
+    wanted = text.removeprefix("sha256:")
+    by_digits = [each for each in kept if each.revision.removeprefix("sha256:").startswith(wanted)]
+    found = [each for each in kept if each.app_version == text] or by_digits
     if not found:
-        there = ", ".join(f"{short(each.revision)} ({each.app_version})" for each in others[:5]) or "no other"
-        raise NotFound(f'"{name}" has no revision {to} here.', hint=f"There are: {there}.")
-    if all(each.revision == current for each in found):
-        raise Conflict(f'"{name}" is at {to} already.')
-    choice = [each for each in found if each.revision != current]
-    by_digest = {each.revision for each in choice}
-    if len(by_digest) > 1 and all(each.app_version != to for each in choice):
-        raise Conflict(f'"{to}" could be several revisions of "{name}".', hint="Give more of its digits.")
-    return choice[0]
+        there = ", ".join(f"{short(each.revision)} ({each.app_version})" for each in kept[:5]) or "none"
+        raise NotFound(f'"{name}" has no revision {text} here.', hint=f"There are: {there}.")
+    if found == by_digits and len(found) > 1:
+        raise Conflict(f'"{text}" could be several revisions of "{name}".', hint="Give more of its digits.")
+    return found[0]

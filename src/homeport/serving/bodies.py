@@ -122,6 +122,13 @@ class PlacementBody(Body):
     """Labels that a node must have: `gpu,zone=a`."""
 
 
+class PolicyWish(Body):
+    retries: Annotated[int | None, Field(ge=0, le=100)] = None
+    backoff: Annotated[str | None, Field(max_length=20)] = None
+    rollback: bool | None = None
+    deadline: Annotated[str | None, Field(max_length=20)] = None
+
+
 class Deploy(Body):
     """Names an app by `app_id`, or by `app_name` with as much of `category` and `version` as it takes."""
 
@@ -137,6 +144,8 @@ class Deploy(Body):
     parameters: dict[str, ParameterValue] = {}
     placement: PlacementBody | None = None
     """On each eligible node when left out."""
+    policy: PolicyWish | None = None
+    """What its site does when it does not work; the usual when left out."""
 
 
 class DeployedBody(Body):
@@ -166,6 +175,12 @@ class InstanceBody(Body):
     failure: FailureBody | None
     reachable: bool
     updated_at: datetime
+    running_version: str | None = None
+    """The app's version that runs; after a rollback another than the deployment's."""
+    rejected_revision: str | None = None
+    """What was rolled back here. It is not applied again until Git has another revision."""
+    next_at: datetime | None = None
+    """While FAILED: when the site tries again, or goes back, by itself."""
 
 
 class HoldBody(Body):
@@ -233,6 +248,56 @@ class HistoryEntryBody(Body):
 class HistoryBody(Body):
     deployment_id: str
     history: Sequence[HistoryEntryBody]
+
+
+class RevisionBody(Body):
+    revision: str
+    app_version: str
+    commit: str
+    author: str
+    at: datetime
+    wanted: bool
+    """Whether this is what Git asks for now."""
+    nodes: Sequence[str]
+    """Where it runs."""
+    was_healthy: bool
+    rolled_back: bool
+
+
+class RevisionsBody(Body):
+    deployment_id: str
+    revisions: Sequence[RevisionBody]
+    """As far as they are kept, newest first."""
+
+
+class DifferenceBody(Body):
+    path: str
+    before: Any | None
+    after: Any | None
+
+
+class DiffBody(Body):
+    deployment_id: str
+    before: str
+    after: str
+    changes: Sequence[DifferenceBody]
+    text: str
+    """A unified diff of the two files."""
+
+
+class GoBack(Body):
+    to: Annotated[str | None, Field(max_length=200)] = None
+    """Digits of a revision, or a version; the newest other one that was healthy when left out."""
+    reason: Annotated[str, Field(max_length=1000)] = "asked for by hand"
+
+
+class WentBackBody(Body):
+    deployment_id: str
+    revision: str
+    app_version: str
+    commit: str | None
+    """None where Git could not be written yet; it is, as soon as it can be."""
+    site_told: bool
 
 
 class PlannedComponent(Body):

@@ -134,6 +134,9 @@ def _instance_body(view: InstanceView) -> InstanceBody:
         failure=_failure_body(instance.failure),
         reachable=view.reachable,
         updated_at=instance.updated_at,
+        running_version=view.running_version,
+        rejected_revision=instance.rejected_revision,
+        next_at=instance.next_at,
     )
 
 

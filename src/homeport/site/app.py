@@ -31,11 +31,13 @@ from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
 from homeport.serving.maintenance import maintenance_router
 from homeport.serving.reading import Reading, reading_router
+from homeport.serving.revisions import revisions_router
 from homeport.serving.server import Stopping, bind, http_server
 from homeport.serving.tokens import tokens_router
 from homeport.serving.trail import audit_router
 from homeport.serving.web import build_web
 from homeport.serving.webhooks import webhooks_router
+from homeport.site.api.deployments import site_deployments_router
 from homeport.site.api.enrolment import joining_routers
 from homeport.site.api.nodes import nodes_router
 from homeport.site.api.plan import plan_router
@@ -202,6 +204,8 @@ def _web(site: SiteParts, stopping: Stopping) -> FastAPI:
             health_router("site", site.contact.checks, metrics),
             reading_router(reading),
             nodes_router(site.reception),
+            revisions_router(reading),
+            site_deployments_router(site.conductor, site.store),
             plan_router(site.conductor),
             maintenance_router(reading, OwnKeeper(site.conductor.alter)),
             webhooks_router(site.git),

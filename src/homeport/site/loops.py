@@ -10,7 +10,7 @@ from homeport import __version__
 from homeport.adapters.identity.doors import follow_doors
 from homeport.adapters.identity.keeping import Nudge, follow_bundle, keep, nothing_more
 from homeport.adapters.identity.outside import follow_files
-from homeport.errors import NotFound, PeerUnavailable, PermanentError, Refused
+from homeport.errors import Conflict, NotFound, PeerUnavailable, PermanentError, Refused
 from homeport.fleet.backoff import Backoff
 from homeport.fleet.following import follow
 from homeport.fleet.maintenance import Decide, drain, lift_hold, set_hold, undrain
@@ -24,6 +24,7 @@ from homeport.ports import (
     LiftHold,
     Moved,
     RemoveNode,
+    RollBack,
     SecretsChanged,
     SetHold,
     Store,
@@ -134,6 +135,8 @@ async def _answer(site: SiteCore, call: FromCentral) -> None:
             site.secrets.ask()
         case ExpectNode():
             await _expect(site, call)
+        case RollBack():
+            await _go_back(site, call)
         case RemoveNode():
             with suppress(NotFound):
                 await site.reception.unregister(call.node_id)
@@ -151,6 +154,13 @@ async def _alter(site: SiteCore, decide: Decide) -> None:
         await site.conductor.alter(decide)
     except PermanentError as error:
         log.warning("central's wish is not for this site", why=str(error))
+
+
+async def _go_back(site: SiteCore, call: RollBack) -> None:
+    try:
+        await site.conductor.pin(call.deployment_id, call.revision, reason=call.reason, author=call.author)
+    except (NotFound, Conflict) as error:
+        log.warning("central asks to go back to what is not known here", why=str(error))
 
 
 async def _expect(site: SiteCore, call: ExpectNode) -> None:

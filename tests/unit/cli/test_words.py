@@ -140,8 +140,11 @@ def test_a_parameter_without_a_rule_has_the_type_of_its_default() -> None:
     }
 
 
-def instance(state: str, revision: str | None = "new", running: str | None = "new") -> dict[str, Any]:
-    return {"state": state, "revision": revision, "running_revision": running}
+def instance(
+    state: str, revision: str | None = "new", running: str | None = "new", **more: str | None
+) -> dict[str, Any]:
+    plain = {"state": state, "revision": revision, "running_revision": running}
+    return {**plain, "rejected_revision": None, "next_at": None, **more}
 
 
 def deployment(state: str, *instances: dict[str, Any], wanted: bool = True) -> dict[str, Any]:
@@ -149,28 +152,29 @@ def deployment(state: str, *instances: dict[str, Any], wanted: bool = True) -> d
 
 
 @pytest.mark.parametrize(
-    ("given", "rolled_back", "verdict"),
+    ("given", "verdict"),
     [
-        (deployment("PENDING"), False, None),
-        (deployment("INSTALLED", instance("INSTALLED")), False, Verdict.INSTALLED),
+        (deployment("PENDING"), None),
+        (deployment("INSTALLED", instance("INSTALLED")), Verdict.INSTALLED),
         # The site has not seen the new revision yet: the old one is installed, and nothing has ended.
-        (deployment("INSTALLED", instance("INSTALLED", "old", "old")), False, None),
-        (deployment("INSTALLED", instance("INSTALLED", "old", "old")), True, Verdict.ROLLED_BACK),
-        (deployment("INSTALLED", instance("INSTALLED"), instance("INSTALLED", "old", "old")), False, None),
-        (deployment("INSTALLED", instance("INSTALLED"), instance("DELETED", "old", None)), False, Verdict.INSTALLED),
-        (deployment("FAILED", instance("FAILED")), False, Verdict.FAILED),
-        (deployment("FAILED", instance("FAILED", None, None)), False, Verdict.FAILED),
+        (deployment("INSTALLED", instance("INSTALLED", "old", "old")), None),
+        (deployment("INSTALLED", instance("INSTALLED", "old", "old", rejected_revision="new")), Verdict.ROLLED_BACK),
+        (deployment("INSTALLED", instance("INSTALLED"), instance("INSTALLED", "old", "old")), None),
+        (deployment("INSTALLED", instance("INSTALLED"), instance("DELETED", "old", None)), Verdict.INSTALLED),
+        (deployment("FAILED", instance("FAILED")), Verdict.FAILED),
+        (deployment("FAILED", instance("FAILED", None, None)), Verdict.FAILED),
+        # Its site tries again, or goes back, by itself.
+        (deployment("FAILED", instance("FAILED", next_at="soon")), None),
+        (deployment("FAILED", instance("FAILED", "old", "old", rejected_revision="new")), Verdict.FAILED),
         # What failed is the revision before.
-        (deployment("FAILED", instance("FAILED", "old", None)), False, None),
-        (deployment("FAILED", instance("FAILED", "old", None), wanted=False), False, Verdict.FAILED),
-        (deployment("INSTALLED", instance("INSTALLED"), wanted=False), False, None),
-        (deployment("DELETED", wanted=False), False, Verdict.DELETED),
+        (deployment("FAILED", instance("FAILED", "old", None)), None),
+        (deployment("FAILED", instance("FAILED", "old", None), wanted=False), Verdict.FAILED),
+        (deployment("INSTALLED", instance("INSTALLED"), wanted=False), None),
+        (deployment("DELETED", wanted=False), Verdict.DELETED),
     ],
 )
-def test_a_deployment_is_judged_by_its_newest_revision(
-    given: dict[str, Any], rolled_back: bool, verdict: Verdict | None
-) -> None:
-    assert verdict_of(given, rolled_back=rolled_back) is verdict
+def test_a_deployment_is_judged_by_its_newest_revision(given: dict[str, Any], verdict: Verdict | None) -> None:
+    assert verdict_of(given) is verdict
 
 
 def test_the_worst_end_decides_the_exit_code() -> None:

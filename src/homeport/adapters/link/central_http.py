@@ -27,6 +27,7 @@ from homeport.ports import (
     Moved,
     Outgoing,
     RemoveNode,
+    RollBack,
     SecretsChanged,
     SetHold,
 )
@@ -186,6 +187,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], FromCentral]]] = {
     "drain": lambda data: DrainNode(NodeId(data["drain"]["node_id"]), data["drain"]["reason"]),
     "hold": lambda data: SetHold(decode_hold(data["hold"])),
     "release": lambda data: LiftHold(data["release"]["deployment_id"], data["release"]["by"]),
+    "roll_back": lambda data: RollBack(**data["roll_back"]),
     "node_id": lambda data: RemoveNode(NodeId(data["node_id"])),
 }
 """By the field that a word of central's is known by."""

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
+from homeport.catalog.extension import read_policy
 from homeport.central.parts import CentralParts
+from homeport.core.durations import seconds_of
 from homeport.core.model.caller import Caller
-from homeport.core.model.deployment import ON_EACH_NODE, Placement
+from homeport.core.model.deployment import ON_EACH_NODE, USUAL_POLICY, Placement, Policy
 from homeport.core.parameters import as_value
 from homeport.core.selectors import parse_selector
 from homeport.errors import InvalidInput, Problem
@@ -16,17 +18,21 @@ from homeport.fleet.deploy import delete, deploy
 from homeport.fleet.overview import find_deployment
 from homeport.fleet.preview import DeploymentPlan, Plan, preview_delete, preview_deploy
 from homeport.fleet.resolve import DeployRequest, Target
+from homeport.fleet.rollback import roll_back
 from homeport.fleet.scope import seen_by
 from homeport.serving.bodies import (
     Deploy,
     DeployedBody,
+    GoBack,
     PlacementBody,
     PlanBody,
     PlannedComponent,
     PlannedDeployment,
     PlannedNode,
     PlannedParameter,
+    PolicyWish,
     RefusedNode,
+    WentBackBody,
 )
 from homeport.serving.callers import allowed, check_sites
 from homeport.serving.reading import DeploymentRef
@@ -34,6 +40,7 @@ from homeport.vocabulary import NodeId, PlacementMode, SiteName
 
 PlanOnly = Annotated[bool, Query(alias="plan", description="Answer what would happen, and change nothing.")]
 Deployer = Annotated[Caller, Depends(allowed("deployments.create"))]
+Returner = Annotated[Caller, Depends(allowed("deployments.rollback"))]
 Deleter = Annotated[Caller, Depends(allowed("deployments.delete"))]
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"model": PlanBody, "description": "With `plan=true`: what would happen."},
@@ -84,6 +91,28 @@ def deployments_router(central: CentralParts) -> APIRouter:
         row, commit = await delete(deployment_id, caller, central.desk)
         return _json(DeployedBody(rollout_id=row.rollout_id or "", deployment_ids=[row.id], commit=commit), 202)
 
+    @router.post(
+        "/api/v1/deployments/{deployment_id}/rollback",
+        summary="Go back to an older revision",
+        status_code=202,
+        responses={404: {}, 409: {}},
+    )
+    async def roll_back_deployment(caller: Returner, deployment_id: DeploymentRef, body: GoBack) -> WentBackBody:
+        """The older content becomes the file in Git again. Where Git cannot be written the site goes back at once,
+        and Git follows when it can."""
+        async with seen_by(caller, central.store).read() as reader:
+            deployment_id = (await find_deployment(reader, deployment_id)).id
+        done = await roll_back(
+            deployment_id, body.to, reason=body.reason, caller=caller, desk=central.desk, clock=central.clock
+        )
+        return WentBackBody(
+            deployment_id=done.deployment.id,
+            revision=done.target.revision,
+            app_version=done.target.app_version,
+            commit=done.commit,
+            site_told=done.site_told or done.commit is not None,
+        )
+
     return router
 
 
@@ -100,6 +129,7 @@ def _request(body: Deploy) -> DeployRequest:
         name=body.name,
         parameters={name: as_value(value) for name, value in body.parameters.items()},
         placement=_placement(body.placement),
+        policy=_policy(body.policy),
     )
 
 
@@ -112,6 +142,17 @@ def _placement(body: PlacementBody | None) -> Placement:
         raise InvalidInput(problems=[Problem("placement.count", message)])
     selector = parse_selector(body.selector, field="placement.selector")
     return Placement(mode=mode, count=body.count or 1, selector=selector)
+
+
+def _policy(wish: PolicyWish | None) -> Policy:
+    if wish is None:
+        return USUAL_POLICY
+    given = wish.model_dump(exclude_none=True)
+    for key in ("backoff", "deadline"):
+        if key in given and not seconds_of(given[key]):
+            message = f'"{given[key]}" is no length of time; write 30s, 5m or 1h.'
+            raise InvalidInput(problems=[Problem(f"policy.{key}", message)])
+    return read_policy({"policy": given})
 
 
 def _json(body: DeployedBody | PlanBody, status: int) -> Response:

@@ -2,6 +2,7 @@
 never calls them."""
 
 from collections.abc import AsyncIterator
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path
@@ -9,7 +10,17 @@ from fastapi import APIRouter, Depends, Path
 from homeport.central.link import welcome
 from homeport.central.parts import CentralParts
 from homeport.core.model.caller import Caller
-from homeport.ports import DrainNode, ExpectNode, LiftHold, Moved, Outgoing, RemoveNode, SecretsChanged, SetHold
+from homeport.ports import (
+    DrainNode,
+    ExpectNode,
+    LiftHold,
+    Moved,
+    Outgoing,
+    RemoveNode,
+    RollBack,
+    SecretsChanged,
+    SetHold,
+)
 from homeport.serving.bodies import JoinedBody, JoinSite, ReportedBody, Reports
 from homeport.serving.callers import allowed
 from homeport.serving.reading import SSE_RESPONSES
@@ -70,6 +81,8 @@ async def _calls(central: CentralParts, site: SiteName) -> AsyncIterator[bytes]:
                 yield frame({"node_id": call.node_id}, event="remove-node")
             case SecretsChanged():
                 yield frame({"secrets": "changed"}, event="secrets")
+            case RollBack():
+                yield frame({"roll_back": asdict(call)}, event="roll-back")
             case ExpectNode():
                 yield frame({"expect": encode_token(call.token)}, event="expect-node")
             case DrainNode():

@@ -45,6 +45,7 @@ ACTIONS: Final[Mapping[str, Level]] = MappingProxyType({
     "deployments.delete":      Level.OPERATOR,
     "nodes.drain":             Level.OPERATOR,
     "sites.hold":              Level.OPERATOR,
+    "deployments.rollback":    Level.OPERATOR,
     "git.nudge":               Level.OPERATOR,
     "secrets.list":            Level.OPERATOR,  # names only: whoever deploys must know what can be referenced
     "secrets.set":             Level.ADMIN,

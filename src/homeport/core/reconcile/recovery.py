@@ -18,10 +18,16 @@ from homeport.vocabulary import Code
 BACKOFF_SECONDS_MAX: Final = 300.0
 
 HARMLESS: Final = frozenset(
-    {Code.COMPONENT_FETCH_FAILED, Code.IMAGE_PULL_FAILED, Code.ENGINE_UNREACHABLE, Code.UNSUPPORTED_TYPE}
+    {
+        Code.COMPONENT_FETCH_FAILED,
+        Code.IMAGE_PULL_FAILED,
+        Code.ENGINE_UNREACHABLE,
+        Code.UNSUPPORTED_TYPE,
+        Code.UNSUPPORTED_KIND,
+    }
 )
 """These come up before anything that runs is touched."""
-HOPELESS: Final = frozenset({Code.UNSUPPORTED_TYPE})
+HOPELESS: Final = frozenset({Code.UNSUPPORTED_TYPE, Code.UNSUPPORTED_KIND})
 """Trying again cannot help."""
 WAITS: Final = frozenset({Code.NODE_OFFLINE, Code.NO_ELIGIBLE_NODE, Code.SECRET_MISSING, Code.REMOVE_FAILED})
 """These end when what is missing is there; the plan looks for it."""

@@ -1,0 +1,110 @@
+"""A release that does not work is tried again or rolled back, by itself or by hand, and Git never undoes that."""
+
+from pathlib import Path
+
+from tests.support.podman import containers
+from tests.support.processes import Machine, start_up
+
+ROLLED_BACK = 8
+
+
+def running(host: Machine) -> tuple[str, str, str | None]:
+    """State, and the version that runs; with the version whose program really runs, as Podman tells it."""
+    (deployment,) = host.json("deployments", "list")["deployments"]
+    (instance,) = deployment["instances"]
+    return deployment["state"], deployment["app_version"], instance["running_version"]
+
+
+def greetings(deployment_id: str) -> list[str]:
+    return [str(each["Labels"]["homeport.digest"]) for each in containers(deployment=deployment_id)]
+
+
+def test_a_release_that_is_not_healthy_is_rolled_back_and_sync_respects_it(
+    host: Machine, apps: Path, node_prefix: str
+) -> None:
+    up = start_up(host, node=f"{node_prefix}-laptop")
+    host.homeport("apps", "add", str(apps))
+    host.homeport("deploy", "fickle@1.0.0", "--site", "home", "--wait")
+    (deployment,) = host.json("deployments", "list")["deployments"]
+    good = greetings(deployment["id"])
+
+    done = host.command("deploy", "fickle@1.1.0", "--site", "home", "--wait")
+    assert done.returncode == ROLLED_BACK, done.stdout + done.stderr
+    assert "ROLLED BACK" in done.stderr and "HEALTH_CHECK_FAILED" in done.stderr
+    assert running(host) == ("INSTALLED", "1.1.0", "1.0.0")
+    assert greetings(deployment["id"]) == good
+    shown = host.homeport("deployments", "show", "fickle@home")
+    assert "rolled back to 1.0.0" in shown
+
+    states = [entry["after"] for entry in host.json("deployments", "history", "fickle@home")["history"]]
+    assert states[-4:] == ["UPDATING", "FAILED", "ROLLINGBACK", "INSTALLED"]
+    before = [each["Id"] for each in containers(deployment=deployment["id"])]
+    up.stop()
+    start_up(host, node=f"{node_prefix}-laptop")
+    host.homeport("deploy", "quiet@1.0.0", "--site", "home", "--wait")
+    assert [each["Id"] for each in containers(deployment=deployment["id"])] == before
+    (again,) = [each for each in host.json("deployments", "list")["deployments"] if each["name"] == "fickle"]
+    assert again["instances"][0]["rejected_revision"] == again["revision"]
+
+    host.homeport("deploy", "fickle@1.3.0", "--site", "home", "--wait")
+    (mended,) = [each for each in host.json("deployments", "list")["deployments"] if each["name"] == "fickle"]
+    assert mended["instances"][0]["running_version"] == "1.3.0"
+    assert mended["instances"][0]["rejected_revision"] is None
+    for name in ("fickle@home", "quiet@home"):
+        host.homeport("deployments", "delete", name, "--wait")
+    assert containers(deployment=deployment["id"]) == []
+
+
+def test_what_cannot_be_pulled_is_tried_again_and_then_rolled_back_while_the_old_release_runs_on(
+    host: Machine, apps: Path, node_prefix: str
+) -> None:
+    start_up(host, node=f"{node_prefix}-laptop")
+    host.homeport("apps", "add", str(apps))
+    host.homeport("deploy", "fickle@1.0.0", "--site", "home", "--wait")
+    (deployment,) = host.json("deployments", "list")["deployments"]
+    before = [each["Id"] for each in containers(deployment=deployment["id"])]
+
+    done = host.command("deploy", "fickle@1.2.0", "--site", "home", "--retries", "1", "--wait")
+    assert done.returncode == ROLLED_BACK, done.stdout + done.stderr
+    assert "IMAGE_PULL_FAILED" in done.stderr
+    assert "attempt 2 of 2" in done.stdout
+    assert [each["Id"] for each in containers(deployment=deployment["id"])] == before, "it was never touched"
+    happenings = [entry["happening"] for entry in host.json("deployments", "history", "fickle@home")["history"]]
+    assert happenings[-6:] == ["changed", "gave-up", "retried-update", "gave-up", "rolled-back", "healthy"]
+
+    failed = host.command("deploy", "fickle@1.1.0", "--site", "home", "--no-rollback", "--retries", "0", "--wait")
+    assert failed.returncode == 1, failed.stdout + failed.stderr
+    history = host.json("deployments", "history", "fickle@home")["history"]
+    assert history[-1]["reason"].endswith("The release before it does not run.")
+    host.homeport("deployments", "delete", "fickle@home", "--wait")
+
+
+def test_going_back_by_hand_changes_git_and_can_be_compared_first(
+    host: Machine, apps: Path, node_prefix: str
+) -> None:
+    start_up(host, node=f"{node_prefix}-laptop")
+    host.homeport("apps", "add", str(apps))
+    host.homeport("deploy", "fickle@1.0.0", "--site", "home", "--wait")
+    (first,) = host.json("deployments", "list")["deployments"]
+    nothing = host.command("deployments", "rollback", "fickle@home")
+    assert nothing.returncode == 5
+    assert "nothing to go back to" in nothing.stderr
+    host.homeport("deploy", "fickle@1.3.0", "--site", "home", "--wait")
+
+    compared = host.command("deployments", "diff", "fickle@home")
+    assert compared.returncode == 6
+    assert "properties.revision: 1.0.0 → 1.3.0" in compared.stdout
+    shown = host.homeport("deployments", "rollback", "fickle@home", "--reason", "the new one is too loud")
+    assert "goes back to 1.0.0" in shown and "INSTALLED" in shown
+    assert running(host) == ("INSTALLED", "1.0.0", "1.0.0")
+    (after,) = host.json("deployments", "list")["deployments"]
+    assert after["revision"] == first["revision"]
+    releases = host.json("deployments", "history", "fickle@home", "--releases")["revisions"]
+    assert [(each["app_version"], each["wanted"]) for each in releases] == [("1.0.0", True), ("1.3.0", False)]
+
+    host.homeport("deployments", "rollback", "fickle@home", "--to", "1.3.0")
+    assert running(host) == ("INSTALLED", "1.3.0", "1.3.0")
+    unknown = host.command("deployments", "rollback", "fickle@home", "--to", "7.7.7")
+    assert unknown.returncode == 3
+    assert "has no revision 7.7.7" in unknown.stderr
+    host.homeport("deployments", "delete", "fickle@home", "--wait")
