@@ -4,6 +4,7 @@
     relay.delay_seconds = 0.6           # each way gets half of it
     relay.cut_after_bytes = 4_000_000   # the next connection that has carried so many towards the client is reset
     relay.carried                       # bytes towards the client since it was last set to 0
+    relay.cut_every_bytes = 1_000_000   # and so again and again
 
 It listens on loopback of its host and dials from there, so that pulling the host's cable cuts it off too.
 """
@@ -24,16 +25,18 @@ RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Relay:
-    def __init__(self, host: Host, port: int, target: tuple[str, int]) -> None:
+    def __init__(self, host: Host | None, port: int, target: tuple[str, int]) -> None:
+        """Without a host it stands on this machine's own loopback."""
         self.host = host
         self.port = port
         self.target = target
         self.delay_seconds = 0.0
         self.cut_after_bytes: int | None = None
+        self.cut_every_bytes: int | None = None
         self.carried = 0
         self.cuts = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.Thread(target=self._run, name=f"relay-{host.name}-{port}")
+        self._thread = threading.Thread(target=self._run, name=f"relay-{port}")
         self._ready = threading.Event()
         self._ending: asyncio.Event | None = None
 
@@ -48,7 +51,8 @@ class Relay:
         self._thread.join(10)
 
     def _run(self) -> None:
-        enter(self.host)
+        if self.host is not None:
+            enter(self.host)
         asyncio.run(self._serve())
 
     async def _serve(self) -> None:
@@ -111,7 +115,8 @@ class Relay:
     def _count(self, size: int) -> None:
         self.carried += size
         if self.cut_after_bytes is not None and self.carried >= self.cut_after_bytes:
-            self.cut_after_bytes = None
+            again = self.cut_every_bytes
+            self.cut_after_bytes = None if again is None else self.carried + again
             self.cuts += 1
             raise ConnectionResetError("cut by the test")
 

@@ -17,9 +17,9 @@ from urllib.parse import urlencode
 import anyio.to_thread
 
 from homeport.adapters.registry.reference import Reference, parse_reference
-from homeport.adapters.registry.transport import TIMEOUT_SECONDS, Answer, Connection
+from homeport.adapters.registry.transport import TIMEOUT_SECONDS, Answer, Connection, Torn
 from homeport.core.model.deployment import digest_of_bytes
-from homeport.errors import InvalidInput, TooLarge
+from homeport.errors import InvalidInput, PeerUnavailable, TooLarge
 from homeport.ports import Artifact, Layer
 from homeport.vocabulary import Digest
 
@@ -29,6 +29,8 @@ EMPTY_CONFIG: Final = b"{}"
 MANIFEST_SIZE_MAX: Final = 4 * 2**20
 ARTIFACT_SIZE_MAX: Final = 64 * 2**20
 LAYER_COUNT_MAX: Final = 200
+RESUMES_MAX: Final = 8
+"""How often a layer whose line broke is taken up where it broke; after that it is for the caller to try again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +128,36 @@ def _pull(connection: Connection) -> Artifact:
 
 def _layer(connection: Connection, descriptor: Mapping[str, Any]) -> Layer:
     digest, size = descriptor["digest"], descriptor["size"]
-    content = connection.request("GET", f"blobs/{digest}", size_max=size).body
+    content = _blob(connection, digest, size)
     if len(content) != size:
         raise InvalidInput(f"A layer of {connection.reference} has {len(content)} bytes where {size} were promised.")
     _check_digest(content, digest, f"A layer of {connection.reference}")
     return Layer(descriptor["mediaType"], content, descriptor.get("annotations") or {})
+
+
+def _blob(connection: Connection, digest: str, size: int) -> bytes:
+    """A bad line costs what it has torn, not the whole layer again. One that knows no ranges sends all."""
+    received = b""
+    for attempts_left in reversed(range(RESUMES_MAX + 1)):
+        headers = {"Range": f"bytes={len(received)}-"} if received else {}
+        expect = (200, 206, 416) if received else (200,)
+        try:
+            answer = connection.request("GET", f"blobs/{digest}", headers=headers, size_max=size, expect=expect)
+            status, body = answer.status, answer.body
+        except Torn as torn:
+            if not attempts_left:
+                raise
+            status, body = torn.status, torn.received
+        except PeerUnavailable:
+            if not attempts_left or not received:
+                raise
+            continue
+        if status == 416:  # it has no more than this; whether that is enough is judged by the caller
+            break
+        received = received + body if status == 206 else body
+        if len(received) >= size:
+            break
+    return received
 
 
 def _manifest(answer: Answer, reference: Reference) -> dict[str, Any]:

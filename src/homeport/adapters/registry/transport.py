@@ -37,6 +37,15 @@ class Answer:
     url: str
 
 
+class Torn(PeerUnavailable):
+    """The line broke while an answer was being read."""
+
+    def __init__(self, message: str, *, status: int, received: bytes) -> None:
+        super().__init__(message)
+        self.status = status
+        self.received = received
+
+
 @dataclass(slots=True)
 class Connection:
     """Requests for one reference; remembers the token between them."""
@@ -193,23 +202,28 @@ def _opener(*, direct: bool) -> urllib.request.OpenerDirector:
 def _answer(
     response: http.client.HTTPResponse | urllib.error.HTTPError, url: str, size_max: int, of: Reference
 ) -> Answer:
-    body = _read(response, size_max + 1)
+    body = _read(response, size_max + 1, of)
     if len(body) > size_max:
         raise TooLarge(f"The registry {of.host} sends more for {of} than the {size_max} bytes that are accepted.")
     headers = {name.lower(): value for name, value in response.headers.items()}
     return Answer(int(response.status or 0), headers, body, url)
 
 
-def _read(response: http.client.HTTPResponse | urllib.error.HTTPError, size_max: int) -> bytes:
+def _read(response: http.client.HTTPResponse | urllib.error.HTTPError, size_max: int, of: Reference) -> bytes:
     """The socket's timeout bounds each wait; this bounds all of them, for a peer that sends a byte at a time."""
     deadline = time.monotonic() + READ_SECONDS_MAX
     chunks: list[bytes] = []
     left = size_max
-    while left and (chunk := response.read(min(left, 2**18))):
-        chunks.append(chunk)
-        left -= len(chunk)
-        if time.monotonic() > deadline:
-            raise TimeoutError
+    try:
+        while left and (chunk := response.read(min(left, 2**18))):
+            chunks.append(chunk)
+            left -= len(chunk)
+            if time.monotonic() > deadline:
+                raise TimeoutError
+    except (OSError, http.client.HTTPException) as error:
+        why = "it fell silent" if isinstance(error, TimeoutError) else "the connection broke"
+        message = f"The registry {of.host} did not send all of {of} ({why})."
+        raise Torn(message, status=int(response.status or 0), received=b"".join(chunks)) from error
     return b"".join(chunks)
 
 
