@@ -311,6 +311,8 @@ class Store(Protocol):
 class TreeFile:
     path: str
     content: bytes
+    is_regular: bool = True
+    """False for a link or a submodule: it is there, so it was not removed, but what it leads to is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,7 +340,7 @@ class GitSource(Protocol):
         ...
 
     async def files(self, commit: Commit, folder: str, *, size_max: int) -> Sequence[TreeFile]:
-        """Regular files below `folder`, recursively, sorted by path. Links are passed over; a file above
+        """Files below `folder`, recursively, sorted by path. Links are named and not followed; a file above
         `size_max` has only its first `size_max + 1` bytes, so that the reader can refuse it by name."""
         ...
 

@@ -89,7 +89,7 @@ class _Repository:
     async def file(self, path: str, *, size_max: int) -> TreeFile:
         folder = path.rpartition("/")[0]
         files = await self._mirror.files(self._at, folder, size_max=size_max)
-        found = next((file for file in files if file.path == path), None)
+        found = next((file for file in files if file.path == path and file.is_regular), None)
         if found is None:
             raise NotFound(f"{path} is not a regular file.")
         return found

@@ -46,7 +46,7 @@ def read_snapshot(
 ) -> Snapshot:
     """`known` are the deployments already parsed; a file with the same bytes is not parsed again."""
     marker = f"{site_folder(site)}/site.yaml"
-    if marker not in {file.path for file in files}:
+    if marker not in {file.path for file in files if file.is_regular}:
         raise BrokenSource(
             f"{marker} is missing at commit {commit[:8]}, so this is not taken for an empty site",
             hint=f"Add the marker with the line `site: {site}`, or let central join the site.",
@@ -61,6 +61,12 @@ def read_snapshot(
         deployment_id = _id_of(file.path)
         if deployment_id is None:
             problems.append(FileProblem(file.path, "is not named like a deployment: <uuid>.yaml"))
+            continue
+        if not file.is_regular:
+            kept.add(deployment_id)
+            problems.append(
+                FileProblem(file.path, "is a link or a submodule; put the file itself there", deployment_id)
+            )
             continue
         before = known.get(deployment_id)
         if before is not None and before.revision == digest_of_bytes(file.content):

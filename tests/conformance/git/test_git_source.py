@@ -261,7 +261,7 @@ async def test_a_file_above_the_limit_has_one_byte_more_than_the_limit(open_one:
     ]
 
 
-async def test_links_are_passed_over_and_programs_are_files(open_one: Open, person: Person) -> None:
+async def test_links_are_named_but_not_followed_and_programs_are_files(open_one: Open, person: Person) -> None:
     source = await open_one()
     person.write("folder/plain", "1")
     person.write("folder/program", "2")
@@ -273,7 +273,13 @@ async def test_links_are_passed_over_and_programs_are_files(open_one: Open, pers
     git("commit", "--quiet", "--message", "all kinds", cwd=person.folder)
     git("push", "--quiet", "origin", "HEAD:refs/heads/main", cwd=person.folder)
     commit = await source.fetch()
-    assert await contents(source, commit, "folder") == {"folder/plain": "1", "folder/program": "2"}
+    assert commit is not None
+    regular = {
+        file.path: file.content for file in await source.files(commit, "folder", size_max=100) if file.is_regular
+    }
+    assert regular == {"folder/plain": b"1", "folder/program": b"2"}
+    others = [file for file in await source.files(commit, "folder", size_max=100) if not file.is_regular]
+    assert others == [TreeFile(f"folder/{name}", b"", is_regular=False) for name in ("link", "submodule")]
     assert await contents(source, commit, "linked") == {}
 
 

@@ -53,6 +53,9 @@ def find_tree(repository: pygit2.Repository, object_id: pygit2.Oid) -> pygit2.Tr
 def read_files(repository: pygit2.Repository, commit: Commit, folder: str, size_max: int) -> Sequence[TreeFile]:
     files, bytes_left = [], BYTES_MAX
     for path, blob_id in _blobs(repository, _folder(repository, find_commit(repository, commit), folder), folder):
+        if blob_id is None:
+            files.append(TreeFile(path, b"", is_regular=False))
+            continue
         content = bytes(memoryview(_blob(repository, blob_id))[: size_max + 1])
         files.append(TreeFile(path, content))
         bytes_left -= len(content)
@@ -99,8 +102,10 @@ def _prefix(folder: str) -> str:
     return "".join(f"{name}/" for name in names)
 
 
-def _blobs(repository: pygit2.Repository, tree: pygit2.Tree | None, folder: str) -> Iterator[tuple[str, pygit2.Oid]]:
-    """Path and id of every regular file, bounded in number and depth."""
+def _blobs(
+    repository: pygit2.Repository, tree: pygit2.Tree | None, folder: str
+) -> Iterator[tuple[str, pygit2.Oid | None]]:
+    """Path and id of every file, None for what is not a regular one; bounded in number and depth."""
     count = 0
     waiting = [(tree, _prefix(folder), 0)] if tree is not None else []
     while waiting:
@@ -114,8 +119,8 @@ def _blobs(repository: pygit2.Repository, tree: pygit2.Tree | None, folder: str)
             path = f"{prefix}{_text(name)}"
             if mode == _TREE:
                 waiting.append((find_tree(repository, pygit2.Oid(raw=object_id)), f"{path}/", depth + 1))
-            elif mode in _FILES:
-                yield path, pygit2.Oid(raw=object_id)
+            else:
+                yield path, pygit2.Oid(raw=object_id) if mode in _FILES else None
 
 
 def _differences(
