@@ -44,7 +44,12 @@ def load(folder: Path, domain: str) -> Svid:
     theirs = is_theirs(folder)
     key, chain, trust = (folder / name for name in (THEIRS if theirs else OURS))
     content = read_needed(trust)
-    bundle = _bundle_of_pem(content, domain) if theirs else bundles.decode(content, domain)
+    try:
+        bundle = _bundle_of_pem(content, domain) if theirs else bundles.decode(content, domain)
+    except InvalidInput as error:
+        raise InvalidInput(
+            f"{trust} is damaged: {error}", hint="Restore it from a backup, or join this machine again."
+        ) from error
     svid = _checked(key, chain, read_needed(chain), bundle)
     if theirs:
         _check_domain(svid)
