@@ -13,6 +13,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,21 @@ def probe_image(registry_host: str) -> Iterator[str]:
         subprocess.run(
             ["podman", "rmi", "--force", reference], env=engine_environment(), capture_output=True, check=False
         )
+
+
+def tag_again(reference: str, tag: str) -> None:
+    """Gives an image in a registry one more tag, without any engine having it."""
+    host, _, rest = reference.partition("/")
+    name, _, old = rest.rpartition(":")
+    kind = "application/vnd.oci.image.manifest.v1+json"
+    asked = urllib.request.Request(f"http://{host}/v2/{name}/manifests/{old}", headers={"Accept": kind})
+    with urllib.request.urlopen(asked, timeout=10) as answer:
+        content, given = answer.read(), answer.headers["Content-Type"]
+    put = urllib.request.Request(
+        f"http://{host}/v2/{name}/manifests/{tag}", data=content, headers={"Content-Type": given}, method="PUT"
+    )
+    with urllib.request.urlopen(put, timeout=10):
+        pass
 
 
 def podman(*arguments: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from homeport.core.model.custom import (
     CUSTOM_RULES,
+    KINDS_BY_ENGINE,
     CheckRules,
     CommandProbe,
     CustomSpec,
@@ -64,6 +65,18 @@ def kind_of(extensions: Mapping[str, Any]) -> Kind | None:
     ours = extensions.get(OURS)
     said = [kind for kind in Kind if isinstance(ours, Mapping) and kind.value in ours]
     return said[0] if len(said) == 1 else None
+
+
+def refuse_kind(components: Mapping[str, Mapping[str, Any]], engine: str) -> str | None:
+    """Why an engine cannot run components with these extensions: it runs images or native programs, seldom both."""
+    runs = KINDS_BY_ENGINE.get(engine, tuple(Kind))
+    for name, extensions in components.items():
+        kind = kind_of(extensions)
+        if kind is Kind.IMAGE and kind not in runs:
+            return f"cannot run {name}, which is an image: with {engine} it runs native programs"
+        if kind is Kind.PROCESS and kind not in runs:
+            return f"cannot run {name}, which is a native program: with {engine} it runs images"
+    return None
 
 
 def judge_custom(extensions: Mapping[str, Any], *, repository: str, revision: str) -> list[Found]:

@@ -15,6 +15,7 @@ from tests.support.engines import (
     podman_service,
     probe_image,
     skip_docker_if_asked,
+    tag_again,
 )
 from tests.support.registry import running_registry
 
@@ -28,6 +29,7 @@ def registry_host() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def image(registry_host: str) -> Iterator[str]:
     with probe_image(registry_host) as reference:
+        tag_again(reference, "2")
         yield reference
 
 

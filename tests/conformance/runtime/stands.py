@@ -24,7 +24,10 @@ from tests.support.engines import compose_artifact
 STAYS_SERVICE: Mapping[str, Any] = {
     "command": ["sh", "-c", "echo greeting=$$GREETING; trap 'exit 0' TERM; while true; do sleep 0.1; done"]
 }
-STAYS = "echo greeting=$GREETING; trap 'exit 0' TERM; while true; do sleep 0.1; done"
+STAYS = (
+    "echo file=$(cat /run/secrets/greeting 2>/dev/null); echo greeting=$GREETING; "
+    "trap 'exit 0' TERM; while true; do sleep 0.1; done"
+)
 CHECK = "cat /nothing-here"
 GREETING = "{{ .Values.greeting | quote }}"
 
@@ -40,6 +43,15 @@ class Stand(Protocol):
     async def unhealthy(self) -> Workload: ...
     async def missing(self) -> Workload: ...
     async def exits(self) -> Workload: ...
+    async def uncreatable(self) -> Workload: ...
+    async def never_ready(self) -> Workload:
+        """Runs, and its check may still come good for longer than a test waits."""
+        ...
+
+    async def updated(self) -> Workload:
+        """Another version of what `runs` runs, for which something else has to be fetched."""
+        ...
+
     async def of_other_type(self) -> Workload | None: ...
 
     def named(self, workload: Workload, name: str) -> Workload:
@@ -130,6 +142,15 @@ class NullStand(Base):
     async def exits(self) -> Workload:
         return self.workload(extensions={"null": {"fail": "EXITED"}})
 
+    async def uncreatable(self) -> Workload:
+        return self.workload(extensions={"null": {"fail": "CREATE_FAILED"}})
+
+    async def never_ready(self) -> Workload:
+        return self.workload(extensions={"null": {"seconds": 600}})
+
+    async def updated(self) -> Workload:
+        return self.workload(environment={"VERSION": "2"})
+
     async def of_other_type(self) -> Workload | None:
         return None
 
@@ -151,6 +172,15 @@ class ProcessStand(Base):
 
     async def exits(self) -> Workload:
         return self._process([sys.executable, "-c", "raise SystemExit(3)"])
+
+    async def uncreatable(self) -> Workload:
+        return await self.missing()
+
+    async def never_ready(self) -> Workload:
+        return self._process(["sh", "-c", STAYS], health={"command": ["sh", "-c", CHECK], "interval_seconds": 600})
+
+    async def updated(self) -> Workload:
+        return self._process(["sh", "-c", STAYS], environment={"VERSION": "2"})
 
     async def of_other_type(self) -> Workload | None:
         return self.workload(type_=ProfileType.COMPOSE)
@@ -211,9 +241,14 @@ class EngineStand(Base):
             return self.image in self.engine("images", "ls", "-q").split()
         return self._run("image", "inspect", self.image).returncode == 0
 
-    def forget_image(self) -> None:
-        if self.has_image():
-            self.engine(*(("images", "rm", "--sync") if self.kind == "containerd" else ("rmi",)), self.image)
+    @property
+    def newer_image(self) -> str:
+        """The same image under another tag, so that it has to be pulled."""
+        name, _, _ = self.image.rpartition(":")
+        return f"{name}:2"
+
+    def forget_image(self, image: str | None = None) -> None:
+        self._run(*(("images", "rm", "--sync") if self.kind == "containerd" else ("rmi",)), image or self.image)
 
     def known_of(self, container: Container) -> str:
         if self.kind == "containerd":
@@ -245,8 +280,27 @@ class ImageStand(EngineStand):
     async def exits(self) -> Workload:
         return self.one(command=["sh", "-c", "exit 3"])
 
+    async def uncreatable(self) -> Workload:
+        return self.one(command=["/no-such-program"])
+
+    async def never_ready(self) -> Workload:
+        return self.one(health={"command": ["sh", "-c", CHECK], "interval_seconds": 600})
+
+    async def updated(self) -> Workload:
+        return self.one(reference=self.newer_image)
+
     async def of_other_type(self) -> Workload | None:
         return None if self.kind == "podman" else self.workload(type_=ProfileType.HELM)
+
+    def run_by_hand(self, name: str) -> None:
+        """Another container under this name, without anything that says it is ours."""
+        if self.kind == "containerd":
+            self.engine("containers", "create", self.image, name)
+        else:
+            self.engine("create", "--network", "none", "--name", name, self.image, "sleep", "600")
+
+    def forget_container(self, name: str) -> None:
+        self._run(*(("containers", "rm") if self.kind == "containerd" else ("rm", "--force")), name)
 
     def one(self, *, environment: Mapping[str, str] | None = None, **image: Any) -> Workload:
         section = {"reference": self.image, "command": ["sh", "-c"], "args": [STAYS], **image}
@@ -270,6 +324,18 @@ class ComposeStand(EngineStand):
 
     async def exits(self) -> Workload:
         return await self._compose("exits", {"command": ["sh", "-c", "exit 3"]})
+
+    async def uncreatable(self) -> Workload:
+        return await self._compose("uncreatable", {"command": ["/no-such-program"]})
+
+    async def never_ready(self) -> Workload:
+        check = {"test": ["CMD-SHELL", CHECK], "interval": "600s", "retries": 2}
+        service = {"command": ["sh", "-c", STAYS.replace("$", "$$")], "healthcheck": check}
+        return await self._compose("never-ready", service)
+
+    async def updated(self) -> Workload:
+        service = {"command": ["sh", "-c", STAYS.replace("$", "$$")], "image": self.newer_image}
+        return await self._compose("updated", service)
 
     async def of_other_type(self) -> Workload | None:
         return None if self.kind == "podman" else self.workload(type_=ProfileType.HELM)

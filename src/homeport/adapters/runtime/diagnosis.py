@@ -17,11 +17,13 @@ import anyio.to_thread
 
 from homeport.adapters.runtime import child
 from homeport.adapters.runtime.container_engine import EngineOptions
+from homeport.adapters.runtime.containerd_tasks import Tasks
+from homeport.adapters.runtime.ctr import Ctr, CtrRefusal
 from homeport.adapters.runtime.docker import DockerEngine
 from homeport.adapters.runtime.engine_api import EngineApi
 from homeport.adapters.runtime.failures import meaningful_line
 from homeport.adapters.runtime.podman import PodmanEngine
-from homeport.adapters.runtime.probe_image import can_make_probe, write_probe_image
+from homeport.adapters.runtime.probe_image import can_make_probe, write_probe_image, write_probe_root
 from homeport.adapters.runtime.programs import find_program
 from homeport.errors import EngineUnavailable
 
@@ -51,19 +53,27 @@ async def diagnose(kind: str, options: EngineOptions | None = None) -> list[Find
         return await _podman(chosen)
     if kind == "docker":
         return await _docker(chosen)
-    return await _either(chosen)
+    if kind == "containerd":
+        return await _containerd(chosen)
+    return await _first_that_works(chosen)
 
 
-async def _either(options: EngineOptions) -> list[Finding]:
-    """As `auto` does: Podman, then Docker. What is wrong with an engine matters less where the other one works."""
-    podman = await _podman(options)
-    if all(finding.verdict is Verdict.OK for finding in podman):
-        return podman
-    docker = await _docker(options)
-    if all(finding.verdict is Verdict.OK for finding in docker):
-        return [*docker, *(Finding(Verdict.NOTE, found.sentence, found.what_to_do) for found in podman)]
+async def _first_that_works(options: EngineOptions) -> list[Finding]:
+    """As `auto` does: Podman, Docker, containerd. What is wrong with one matters less where another works."""
+    tried: list[Finding] = []
+    for look in (_podman, _docker, _containerd):
+        found = await look(options)
+        if all(finding.verdict is not Verdict.PROBLEM for finding in found):
+            return [*found, *(Finding(Verdict.NOTE, each.sentence, each.what_to_do) for each in tried)]
+        if not tried or (look is _docker and _is_docker_meant(options)):
+            tried = found
+    return tried
+
+
+def _is_docker_meant(options: EngineOptions) -> bool:
+    """Where there is no Podman but a Docker, what is wrong with Docker is the news."""
     missing = find_program(options.podman, options.environment) is None
-    return docker if missing and find_program("docker", options.environment) is not None else podman
+    return missing and find_program("docker", options.environment) is not None
 
 
 async def _podman(options: EngineOptions) -> list[Finding]:
@@ -86,6 +96,46 @@ async def _docker(options: EngineOptions) -> list[Finding]:
     with tempfile.TemporaryDirectory(prefix="homeport-doctor-") as folder:
         command = [str(docker)] if docker is not None else []
         return await _engine(engine, command, engine.environment, Path(folder))
+
+
+async def _containerd(options: EngineOptions) -> list[Finding]:
+    """Does it answer, does a container start? And what it cannot do, for somebody who expects compose."""
+    ctr = Ctr(options)
+    try:
+        ctr.require()
+        version = await ctr.version()
+        refusal = await _try_task(ctr) if can_make_probe() else None
+    except EngineUnavailable as error:
+        return [_problem(error)]
+    except CtrRefusal as error:
+        return [Finding(Verdict.PROBLEM, f"containerd at {ctr.socket} does not answer: {error}")]
+    except TimeoutError:
+        return [Finding(Verdict.PROBLEM, f"containerd at {ctr.socket} does not answer in time")]
+    if refusal is not None:
+        return [explain_refusal("containerd", version, refusal)]
+    todo = "For compose components use Podman or Docker."
+    return [
+        Finding(Verdict.OK, f"containerd {version}"),
+        Finding(Verdict.NOTE, "containerd runs single images only, on the machine's own network.", todo),
+    ]
+
+
+async def _try_task(ctr: Ctr) -> str | None:
+    """Runs one program from a folder, without network. Why it failed, or None."""
+    name = f"homeport-doctor-{uuid.uuid4().hex[:8]}"
+    with tempfile.TemporaryDirectory(prefix="homeport-doctor-") as folder:
+        root = Path(folder) / "root"
+        await anyio.to_thread.run_sync(write_probe_root, root)
+        try:
+            await ctr.call("run", "--rm", "--seccomp", "--rootfs", str(root), name, "/probe", seconds=TRIAL_SECONDS)
+        except CtrRefusal as refusal:
+            return refusal.message
+        except TimeoutError:
+            return f"it did not start within {TRIAL_SECONDS:.0f} s"
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(TRIAL_SECONDS):
+                await Tasks(ctr).remove_container(name)
+    return None
 
 
 async def _engine(

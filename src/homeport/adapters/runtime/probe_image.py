@@ -24,12 +24,18 @@ def can_make_probe() -> bool:
 
 def write_probe_image(path: Path) -> None:
     """A tar of the image's root, as `import` takes it."""
-    number, code = _CODE[platform.machine()]
-    program = _elf(number, code)
+    program = _elf(*_CODE[platform.machine()])
     with tarfile.open(path, "w") as tar:
         entry = tarfile.TarInfo("probe")
         entry.size, entry.mode = len(program), 0o755
         tar.addfile(entry, io.BytesIO(program))
+
+
+def write_probe_root(folder: Path) -> None:
+    """The image's root as a folder, for an engine that takes one."""
+    folder.mkdir()
+    (folder / "probe").write_bytes(_elf(*_CODE[platform.machine()]))
+    (folder / "probe").chmod(0o755)
 
 
 def _elf(machine: int, code: bytes) -> bytes:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from homeport.core.custom import refuse_kind
 from homeport.core.model.deployment import Desired
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
@@ -124,7 +125,8 @@ def _against(desired: Desired, kind: Kind, device: Device) -> str | None:
         runs = " and ".join(type_.value for type_ in capabilities.profile_types) or "nothing"
         engine = capabilities.engine or "no container engine"
         return f"cannot run {desired.profile_type} apps: with {engine} it runs {runs}"
-    return refusal(desired.device_constraints, device)
+    parts = {spec.name: spec.extensions for spec in desired.release.components}
+    return refuse_kind(parts, capabilities.engine) or refusal(desired.device_constraints, device)
 
 
 def _on_each(ready: Sequence[Slot], refusals: list[Refusal], unknown: tuple[NodeId, ...]) -> Placed:

@@ -8,13 +8,16 @@ by time, and Margo never adds them up either.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from homeport.core.model.deployment import Desired
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Capabilities, Node
 from homeport.core.placement.eligibility import Device, bytes_of
 from homeport.vocabulary import DeploymentId, NodeId, State
+
+OCI_ENGINES: Final = ("podman", "docker", "containerd")
+LABEL_ENGINE: Final = "homeport.engine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +109,14 @@ def device_of(node: Node, *, with_id: bool = True) -> Device:
         "peripherals": [
             {"type": "gpu", "manufacturer": gpu.manufacturer, "model": gpu.model} for gpu in capabilities.gpus
         ],
-        "supportedRuntimes": ["oci"] if capabilities.engine in ("podman", "docker") else ["custom"],
+        "supportedRuntimes": ["oci"] if capabilities.engine in OCI_ENGINES else ["custom"],
         "supportedDeploymentTypes": [kind.value for kind in capabilities.profile_types],
     }
     if with_id:
         properties["id"] = f"{node.site}/{node.id}"
-    return Device(properties, dict(node.info.labels))
+    # Margo demands a label selector of every custom profile; this label is there without anybody's doing.
+    engine = {LABEL_ENGINE: capabilities.engine} if capabilities.engine else {}
+    return Device(properties, {**engine, **node.info.labels})
 
 
 def names_a_device(constraints: Mapping[str, Any] | None) -> bool:

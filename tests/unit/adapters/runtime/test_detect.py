@@ -19,10 +19,11 @@ from tests.support.engines import engine_environment
 pytestmark = pytest.mark.anyio
 
 NOTHING = EngineOptions(environment={"PATH": "/nonexistent", "DOCKER_HOST": "unix:///nonexistent/docker.sock"})
+NO_CONTAINERD = EngineOptions(environment={**engine_environment(), "CONTAINERD_ADDRESS": "/nonexistent/c.sock"})
 
 
 async def test_a_machine_without_engine_is_told_what_to_install(tmp_path: Path) -> None:
-    with pytest.raises(EngineUnavailable, match=r"podman was not found.*docker\.sock is not there") as failure:
+    with pytest.raises(EngineUnavailable, match=r"podman was not found.*docker\.sock is not.*ctr was not") as failure:
         await open_runtime("auto", tmp_path, OciRegistry(), NodeId("n"), options=NOTHING)
     assert "Install Podman" in str(failure.value.hint)
 
@@ -52,6 +53,15 @@ async def test_the_doctor_names_what_is_missing() -> None:
     assert [finding.verdict for finding in findings] == [Verdict.PROBLEM]
     assert "was not found" in findings[0].sentence
     assert "Install" in findings[0].what_to_do
+
+
+async def test_a_containerd_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(EngineUnavailable, match=r"containerd's socket /nonexistent/c\.sock is not there") as failure:
+        await open_runtime("containerd", tmp_path, OciRegistry(), NodeId("n"), options=NO_CONTAINERD)
+    assert "apt-get install containerd" in str(failure.value.hint)
+    (finding,) = await diagnose("containerd", NO_CONTAINERD)
+    assert finding.verdict is Verdict.PROBLEM
+    assert "--runtime" in finding.what_to_do
 
 
 async def test_the_doctor_explains_a_runtime_that_is_not_there(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from homeport.core.model.deployment import Desired, Placement, Release
+from homeport.core.custom import OURS
+from homeport.core.model.deployment import ComponentSpec, Desired, Placement, Release
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
 from homeport.core.placement.choose import place
 from homeport.core.placement.eligibility import refusal
@@ -115,3 +116,33 @@ def test_labels_and_graphics_cards_can_be_asked_for() -> None:
     ]
     assert refusal({"eligibilityRules": rules}, device_of(one)) is None
     assert refusal({"eligibilityRules": rules}, device_of(node("b"))) is not None
+
+
+def custom(section: dict[str, Any]) -> Desired:
+    wanted = desired()
+    part = ComponentSpec("web", ProfileType.CUSTOM, "oci://r/web", "1.0.0", extensions={OURS: section})
+    return replace(wanted, profile_type=ProfileType.CUSTOM, release=replace(wanted.release, components=(part,)))
+
+
+def test_images_and_native_programs_go_to_nodes_that_run_them() -> None:
+    both = (ProfileType.CUSTOM,)
+    nodes = [
+        node(engine, engine=engine, profile_types=both)
+        for engine in ("podman", "docker", "containerd", "process", "null")
+    ]
+    images = place(custom({"image": {}}), nodes)
+    assert images.chosen == ("containerd", "docker", "null", "podman")
+    said = "process cannot run web, which is an image: with process it runs native programs."
+    assert images.refused == {"process": said}
+    programs = place(custom({"process": {"command": ["a"]}}), nodes)
+    assert programs.chosen == ("null", "process")
+    assert programs.refused[NodeId("podman")].endswith("which is a native program: with podman it runs images.")
+
+
+def test_the_engine_is_a_label_that_nobody_has_to_set() -> None:
+    rule = {"matchExpressions": [{"key": "homeport.engine", "operator": "In", "values": ["containerd"]}]}
+    rules = [{"labelSelector": rule}]
+    assert refusal({"eligibilityRules": rules}, device_of(node("a", engine="containerd"))) is None
+    assert refusal({"eligibilityRules": rules}, device_of(node("b"))) is not None
+    named = node("c", labels={"homeport.engine": "containerd"})
+    assert refusal({"eligibilityRules": rules}, device_of(named)) is None
