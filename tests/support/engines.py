@@ -114,8 +114,8 @@ def podman_service() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def docker_daemon() -> Iterator[Path]:
-    """Starts containerd and dockerd; gives the socket. Leaves no process, mount or file.
+def docker_daemon(root: Path | None = None) -> Iterator[Path]:
+    """Starts containerd and dockerd; gives the socket. Leaves no process, mount or file. `root` is for its data.
 
     Without iptables: published ports then go through Docker's own proxy, and no rule of this machine is touched.
     """
@@ -123,7 +123,7 @@ def docker_daemon() -> Iterator[Path]:
     try:
         with (
             _daemon(folder, "containerd", _containerd(folder)),
-            _daemon(folder, "dockerd", _dockerd(folder)) as dockerd,
+            _daemon(folder, "dockerd", _dockerd(folder, root)) as dockerd,
         ):
             _await_answer(folder, "docker", dockerd)
             yield folder / "docker.sock"
@@ -195,8 +195,9 @@ def _containerd(folder: Path, root: Path | None = None) -> list[str]:
     return ["containerd", "--config", os.devnull, *places, "--log-level", "error"]
 
 
-def _dockerd(folder: Path) -> list[str]:
-    places = ("--data-root", f"{folder}/docker", "--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/docker.pid")
+def _dockerd(folder: Path, root: Path | None) -> list[str]:
+    kept = root or folder / "docker"
+    places = ("--data-root", str(kept), "--exec-root", f"{folder}/exec", "--pidfile", f"{folder}/docker.pid")
     quiet = ("--iptables=false", "--ip6tables=false", "--bridge=none", "--ip-forward=false", "--log-level", "error")
     sockets = ("--host", f"unix://{folder}/docker.sock", "--containerd", f"{folder}/containerd.sock")
     (folder / "daemon.json").write_text("{}")

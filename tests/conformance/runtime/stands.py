@@ -171,7 +171,8 @@ class ProcessStand(Base):
         return self._process(["no-such-program-anywhere"])
 
     async def exits(self) -> Workload:
-        return self._process([sys.executable, "-c", "raise SystemExit(3)"])
+        never = {"command": ["sh", "-c", CHECK], "interval_seconds": 600}
+        return self._process([sys.executable, "-c", "raise SystemExit(3)"], health=never)
 
     async def uncreatable(self) -> Workload:
         return await self.missing()
@@ -278,7 +279,9 @@ class ImageStand(EngineStand):
         return self.one(reference=f"{self.registry_host}/no-such-image:1")
 
     async def exits(self) -> Workload:
-        return self.one(command=["sh", "-c", "exit 3"])
+        return self.one(
+            command=["sh", "-c", "exit 3"], health={"command": ["sh", "-c", CHECK], "interval_seconds": 600}
+        )
 
     async def uncreatable(self) -> Workload:
         return self.one(command=["/no-such-program"])
@@ -302,6 +305,13 @@ class ImageStand(EngineStand):
     def forget_container(self, name: str) -> None:
         self._run(*(("containers", "rm") if self.kind == "containerd" else ("rm", "--force")), name)
 
+    def forget_volumes(self) -> None:
+        """containerd has none; its folders go with the test's."""
+        if self.kind != "containerd":
+            mine = f"name={self.deployment_id.replace('-', '')[:12]}"
+            for volume in self.engine("volume", "ls", "--quiet", "--filter", mine).split():
+                self.engine("volume", "rm", volume)
+
     def one(self, *, environment: Mapping[str, str] | None = None, **image: Any) -> Workload:
         section = {"reference": self.image, "command": ["sh", "-c"], "args": [STAYS], **image}
         if "command" in image and "args" not in image:
@@ -323,7 +333,8 @@ class ComposeStand(EngineStand):
         return await self._compose("missing", {"image": f"{self.registry_host}/no-such-image:1"})
 
     async def exits(self) -> Workload:
-        return await self._compose("exits", {"command": ["sh", "-c", "exit 3"]})
+        check = {"test": ["CMD-SHELL", CHECK], "interval": "600s"}
+        return await self._compose("exits", {"command": ["sh", "-c", "exit 3"], "healthcheck": check})
 
     async def uncreatable(self) -> Workload:
         return await self._compose("uncreatable", {"command": ["/no-such-program"]})

@@ -36,7 +36,7 @@ class Bench:
         link = link or GrpcSiteLink("127.0.0.1", self.port)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(partial(run_node, self.settings, link, runtime, on_ready=ready.set))
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 await ready.wait()
             yield runtime
             tasks.cancel_scope.cancel()

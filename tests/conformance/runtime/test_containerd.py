@@ -1,0 +1,127 @@
+"""containerd's own side: the machine's network, logs within bounds, a daemon that comes and goes, and its doctor."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from homeport.adapters.runtime.container_engine import EngineOptions
+from homeport.adapters.runtime.diagnosis import Verdict, diagnose
+from homeport.errors import EngineUnavailable, WorkFailed
+from homeport.ports import Runtime
+from homeport.vocabulary import Code, ProfileType
+from tests.conformance.runtime.stands import STAYS, ImageStand
+from tests.conformance.runtime.test_runtime import ids, ignore, install, observe_one, read_logs, settle
+from tests.support.engines import containerd_daemon, ctr, engine_environment
+from tests.support.registry import free_port
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def containerd_stand(containerd_socket: Path, tmp_path: Path, registry_host: str, image: str) -> ImageStand:
+    options = EngineOptions(environment=engine_environment(), socket=containerd_socket)
+    return ImageStand("containerd", tmp_path, registry_host, options, image=image)
+
+
+async def test_arguments_alone_keep_what_the_image_starts(image_runtime: Runtime, image_stand: ImageStand) -> None:
+    workload = image_stand.workload(
+        environment={"GREETING": "by arguments"},
+        extensions={"image": {"reference": image_stand.image, "args": ["sh", "-c", STAYS]}},
+    )
+    await install(image_runtime, workload)
+    assert "greeting=by arguments" in await read_logs(image_runtime, workload, "by arguments")
+
+
+async def test_a_web_server_on_the_machines_network_is_asked_from_outside(
+    image_runtime: Runtime, image_stand: ImageStand
+) -> None:
+    port = free_port()
+    workload = image_stand.one(
+        command=["httpd", "-f", "-p", f"127.0.0.1:{port}", "-h", "/bin"],
+        network="host",
+        health={"http": f"http://127.0.0.1:{port}/busybox", "interval_seconds": 1},
+    )
+    await install(image_runtime, workload)
+    assert (await settle(image_runtime, workload)).healthy
+
+
+async def test_a_volume_outlives_its_component(image_runtime: Runtime, image_stand: ImageStand) -> None:
+    script = "echo before=$(cat /data/note 2>/dev/null); echo kept > /data/note; " + STAYS
+    mounts = [{"source": "notes", "target": "/data"}]
+    workload = image_stand.one(command=["sh", "-c", script], mounts=mounts)
+    await install(image_runtime, workload)
+    await read_logs(image_runtime, workload, "greeting=")
+    await image_runtime.remove(image_stand.deployment_id, "web", remove_images=False)
+    await install(image_runtime, workload)
+    assert "before=kept" in await read_logs(image_runtime, workload, "greeting=")
+    await image_runtime.remove(image_stand.deployment_id, "web", remove_images=False)
+    image_stand.forget_volumes()
+
+
+async def test_compose_is_refused_with_the_reason(containerd_stand: ImageStand) -> None:
+    async with containerd_stand.opened() as runtime:
+        assert runtime.profile_types == (ProfileType.CUSTOM,)
+        with pytest.raises(WorkFailed, match="containerd runs single images") as failure:
+            await runtime.prepare(containerd_stand.workload(type_=ProfileType.COMPOSE), ignore)
+    assert failure.value.code is Code.UNSUPPORTED_TYPE
+
+
+async def test_a_log_is_kept_within_bounds(containerd_stand: ImageStand) -> None:
+    script = "yes 0123456789abcdef | head -c 25000000; echo last; " + STAYS
+    async with containerd_stand.opened() as runtime:
+        try:
+            workload = containerd_stand.one(command=["sh", "-c", script])
+            await install(runtime, workload)
+
+            async def said() -> bool:
+                return any([b"greeting=" in line async for line in runtime.logs(workload, tail=1)])
+
+            await eventually(said, seconds=60)
+            logs = list((containerd_stand.folder / "data" / "containerd").glob("*.log*"))
+            assert len(logs) == 2
+            assert sum(log.stat().st_size for log in logs) < 21 * 2**20
+        finally:
+            await runtime.remove(containerd_stand.deployment_id, "web", remove_images=False)
+        assert list((containerd_stand.folder / "data" / "containerd").glob("*.log*")) == []
+
+
+async def test_containers_outlive_a_containerd_that_cannot_be_reached(
+    tmp_path: Path, registry_host: str, image: str
+) -> None:
+    with containerd_daemon() as socket:
+        options = EngineOptions(environment=engine_environment(), socket=socket)
+        stand = ImageStand("containerd", tmp_path, registry_host, options, image=image)
+        async with stand.opened() as runtime:
+            workload = await stand.runs(GREETING="hello")
+            await install(runtime, workload)
+            before = await ids(runtime, stand)
+            moved = socket.rename(socket.with_name("away.sock"))
+            with pytest.raises(EngineUnavailable, match="does not answer: its socket is not there"):
+                await runtime.observe(stand.deployment_id)
+            moved.rename(socket)
+            await install(runtime, workload)
+            assert await ids(runtime, stand) == before
+            assert (await observe_one(runtime, stand.deployment_id)).is_running
+            await runtime.remove(stand.deployment_id, "web", remove_images=True)
+
+
+async def test_the_doctor_tries_it_and_says_what_it_cannot_do(containerd_socket: Path) -> None:
+    before = ctr(containerd_socket, "containers", "ls", "-q")
+    options = EngineOptions(environment=engine_environment(), socket=containerd_socket)
+    works, limits = await diagnose("containerd", options)
+    assert (works.verdict, limits.verdict) == (Verdict.OK, Verdict.NOTE)
+    assert works.sentence.startswith("containerd 1.") or works.sentence.startswith("containerd 2.")
+    assert "single images only" in limits.sentence
+    assert ctr(containerd_socket, "containers", "ls", "-q") == before
+
+
+async def test_a_secret_of_several_lines_is_no_variable(containerd_stand: ImageStand) -> None:
+    spec = (await containerd_stand.runs()).spec
+    lines = replace(spec, environment={"GREETING": "secret://PEM"}, secrets={"PEM": 1}, secret_values={"PEM": "a\nb"})
+    workload = replace(await containerd_stand.runs(), spec=lines)
+    async with containerd_stand.opened() as runtime:
+        with pytest.raises(WorkFailed, match="several lines") as failure:
+            await install(runtime, workload)
+    assert failure.value.code is Code.CREATE_FAILED

@@ -1,0 +1,143 @@
+"""A whole node on each runtime: every way to fail has its code, and an update pulls before it stops anything."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from homeport.core.model.deployment import ComponentSpec
+from homeport.core.model.order import Result
+from homeport.ports import Runtime, Workload
+from homeport.vocabulary import Code, Step
+from tests.conformance.runtime.stands import EngineStand, NullStand, Stand
+from tests.integration.node.conftest import Bench
+from tests.integration.node.conftest import bench as bench  # noqa: PLC0414 - the fixture
+from tests.support.orders import to_apply
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+async def one_event_loop(anyio_backend: str) -> AsyncIterator[None]:
+    """One event loop for all these tests: grpcio's poller outlives a loop, and would still wake a closed one."""
+    yield
+
+
+@asynccontextmanager
+async def connected(bench: Bench, runtime: Runtime) -> AsyncIterator[None]:
+    """A node with this runtime, which it closes at its end; the test still has to clean up with it."""
+    try:
+        async with bench.connected(runtime):
+            yield
+    finally:
+        await runtime.start()
+
+
+async def ordered(bench: Bench, stand: Stand, generation: int, *specs: ComponentSpec) -> Result:
+    await bench.site.send(to_apply(generation, *specs, key=stand.deployment_id))
+    results = bench.site.results
+    await bench.site.until(lambda: [each for each in bench.site.results if each not in results], seconds=SECONDS)
+    return bench.site.results[-1]
+
+
+async def failed(bench: Bench, stand: Stand, runtime: Runtime, workload: Workload) -> tuple[str, str]:
+    """The code and the message; whose failure it is must be said."""
+    async with connected(bench, runtime):
+        result = await ordered(bench, stand, 1, workload.spec)
+    assert not result.succeeded
+    assert result.failure is not None
+    assert result.failure.source == "web"
+    assert "web" in result.failure.message or "image" in result.failure.message
+    assert "Traceback" not in result.failure.message
+    return result.failure.code, result.failure.message
+
+
+async def test_what_cannot_be_fetched(bench: Bench, stand: Stand, runtime: Runtime) -> None:
+    code, message = await failed(bench, stand, runtime, await stand.missing())
+    assert code == stand.code_of_missing
+    if code == Code.IMAGE_PULL_FAILED and not isinstance(stand, NullStand):
+        assert "no-such-image" in message
+
+
+async def test_what_cannot_be_created(bench: Bench, stand: Stand, runtime: Runtime) -> None:
+    code, message = await failed(bench, stand, runtime, await stand.uncreatable())
+    assert code == Code.CREATE_FAILED
+    if isinstance(stand, EngineStand):
+        assert 'the image has no program "/no-such-program"' in message
+
+
+async def test_what_is_unhealthy(bench: Bench, stand: Stand, runtime: Runtime) -> None:
+    code, _ = await failed(bench, stand, runtime, await stand.unhealthy())
+    assert code == Code.HEALTH_CHECK_FAILED
+
+
+async def test_what_exits(bench: Bench, stand: Stand, runtime: Runtime) -> None:
+    code, _ = await failed(bench, stand, runtime, await stand.exits())
+    assert code == Code.EXITED
+
+
+async def test_what_is_not_ready_in_time(bench: Bench, stand: Stand, runtime: Runtime) -> None:
+    workload = await stand.never_ready()
+    seconds = 0.5 if isinstance(stand, NullStand) else 10.0
+    spec = replace(workload.spec, timeout_seconds=seconds)
+    code, message = await failed(bench, stand, runtime, replace(workload, spec=spec))
+    assert code == Code.TIMEOUT
+    assert f"within {seconds:g} s" in message
+
+
+async def test_what_is_not_waited_for_succeeds_while_it_is_unhealthy(
+    bench: Bench, stand: Stand, runtime: Runtime
+) -> None:
+    spec = replace((await stand.unhealthy()).spec, wait=False)
+    async with connected(bench, runtime):
+        result = await ordered(bench, stand, 1, spec)
+    assert result.succeeded
+    assert Step.CHECKING.value not in bench.site.steps(1)
+
+
+async def test_an_update_pulls_all_then_stops_starts_and_checks_each(
+    bench: Bench, stand: Stand, runtime: Runtime
+) -> None:
+    web = await stand.runs(GREETING="hello")
+    first = (web.spec, stand.named(web, "worker").spec)
+    updated = await stand.updated()
+    second = (updated.spec, stand.named(updated, "worker").spec)
+    if isinstance(stand, EngineStand):
+        stand.forget_image(stand.newer_image)
+    try:
+        async with connected(bench, runtime):
+            assert (await ordered(bench, stand, 1, *first)).succeeded
+            assert (await ordered(bench, stand, 2, *second)).succeeded
+    finally:
+        for name in ("web", "worker"):
+            await runtime.remove(stand.deployment_id, name, remove_images=name == "worker")
+    told = [(each.step, each.component) for each in bench.site.progress if each.generation == 2]
+    order = list(dict.fromkeys(told))
+    started = [step for step in order if step[0] in (Step.CREATING, Step.HEALTHY)]
+    assert started == [(step, name) for name in ("web", "worker") for step in (Step.CREATING, Step.HEALTHY)]
+    touched = min(order.index(step) for step in order if step[0] in (Step.STOPPING, Step.CREATING))
+    assert all(order.index(step) < touched for step in order if step[0] in (Step.FETCHING, Step.PULLING))
+    if isinstance(stand, EngineStand):
+        assert (Step.PULLING, "web") in order
+    if not isinstance(stand, NullStand):
+        stopped = [order.index((Step.STOPPING, name)) for name in ("web", "worker")]
+        assert stopped == [order.index((Step.CREATING, name)) - 1 for name in ("web", "worker")]
+
+
+async def test_the_node_brings_back_what_was_killed(bench: Bench, stand: Stand, runtime: Runtime) -> None:
+    web = await stand.runs(GREETING="hello")
+    async with connected(bench, runtime):
+        assert (await ordered(bench, stand, 1, web.spec)).succeeded
+        ((container,),) = [seen.containers for seen in await runtime.observe(stand.deployment_id)]
+        if not stand.kill(container):
+            assert runtime.name == "null", "only the fake has nothing to kill"
+            return
+        await eventually(lambda: Step.RESTORED.value in bench.site.steps(1), seconds=SECONDS)
+        (seen,) = await runtime.observe(stand.deployment_id)
+        assert seen.is_running
+    (restored,) = [each for each in bench.site.progress if each.step is Step.RESTORED]
+    assert "was not running" in restored.message
