@@ -53,10 +53,15 @@ def containerd_socket() -> Iterator[Path]:
         yield socket
 
 
-@pytest.fixture(
-    params=["null", "process", "podman", "docker", "podman-image", "docker-image", "containerd-image", "helm"]
-)
+WITHOUT_CHARTS = ("null", "process", "podman", "docker", "podman-image", "docker-image", "containerd-image")
+
+
+@pytest.fixture(params=[*WITHOUT_CHARTS, "helm"])
 def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
+    return stand_of(request, tmp_path)
+
+
+def stand_of(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
     options = EngineOptions(environment=engine_environment())
     if request.param == "null":
         return NullStand("null", tmp_path, "", options)

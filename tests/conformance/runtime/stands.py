@@ -399,6 +399,19 @@ class HelmStand(EngineStand):
         container = {"image": self.image, "command": ["sh", "-c", "exit 3"]}
         return await self.chart("exits", {"main.yaml": deployment("main", container)})
 
+    async def uncreatable(self) -> Workload:
+        container = {"image": self.image, "command": ["/no-such-program"]}
+        return await self.chart("uncreatable", {"main.yaml": deployment("main", container)})
+
+    async def never_ready(self) -> Workload:
+        probe = {"exec": {"command": ["sh", "-c", CHECK]}, "periodSeconds": 600}
+        container = {"image": self.image, "command": ["sh", "-c", STAYS], "readinessProbe": probe}
+        return await self.chart("never-ready", {"main.yaml": deployment("main", container)})
+
+    async def updated(self) -> Workload:
+        container = {"image": self.newer_image, "command": ["sh", "-c", STAYS]}
+        return await self.chart("updated", {"main.yaml": deployment("main", container)})
+
     async def of_other_type(self) -> Workload | None:
         return None
 

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.order import Result
 from homeport.ports import Runtime, Workload
 from homeport.vocabulary import Code, Step
+from tests.conformance.runtime.conftest import WITHOUT_CHARTS, stand_of
 from tests.conformance.runtime.stands import EngineStand, NullStand, Stand
 from tests.integration.node.conftest import Bench
 from tests.integration.node.conftest import bench as bench  # noqa: PLC0414 - the fixture
@@ -17,6 +19,13 @@ from tests.support.orders import to_apply
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=WITHOUT_CHARTS)
+def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
+    """Charts become pods, whose containers are not ours to count; `test_helm` has their own tests."""
+    return stand_of(request, tmp_path)
+
 
 SECONDS = 60.0
 
