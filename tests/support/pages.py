@@ -120,6 +120,17 @@ deployment that it cannot place on any node counts only while nothing is placed.
 - *What is INSTALLED?* Running **and** healthy: every container runs and every health check has passed.
 - *What deletes?* Only the absence of a file from a verified commit, one that has the site's marker. A repository
   that cannot be reached, has no such branch or lacks the marker deletes nothing.
+- *What is tried again?* Every failure that trying again can help, up to the policy's `retries` (3), each wait twice
+  as long as the one before and jittered (from 5 s up to 5 minutes). The attempt and the time of the next one are
+  shown.
+- *When is it rolled back?* At once, when a release displaced the one before it and is not healthy; after the last
+  attempt, when it never got so far (its image could not be pulled, say) and the one before it runs on. Only where
+  the policy allows it (`rollback: true`, the default) and a release was healthy there before; its files and images
+  are still on the node, so no network is needed. A rollback that fails is tried again like anything else, and then
+  said plainly.
+- *What does a sync do after a rollback?* Nothing: the revision that was rolled back is remembered and not applied
+  again until Git has another one. The same holds for a rollback by hand, which Git hears of as soon as it can be
+  written.
 - *What does a broken file do?* It keeps its own deployment as it is, and says so; other files are not affected.
 - *What of a lost node?* INSTALLED stays INSTALLED and is shown as unreachable; unfinished work there fails with
   NODE_OFFLINE.
