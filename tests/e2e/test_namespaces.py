@@ -46,8 +46,10 @@ class Fleet:
 
     def token(self, name: str) -> str:
         """An administrator's key, made on the machine itself before anything listens there."""
-        data = str(self.folder / f"data-{name}")
-        made = self.machines[name].json("tokens", "create", "--name", "root", "--role", "admin", "--data", data)
+        data = self.folder / f"data-{name}"
+        data.mkdir(exist_ok=True)
+        place = str(data / ("central.db" if name == "central" else "site.db"))
+        made = self.machines[name].json("tokens", "create", "--name", "root", "--role", "admin", "--store", place)
         return str(made["token"])
 
     def workloads(self) -> dict[str, set[int]]:

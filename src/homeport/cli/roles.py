@@ -80,9 +80,11 @@ def require_token_for(http: Address, database: Path) -> None:
     """Refuses early what could only be refused later: where nothing was ever stored there is no token either."""
     if is_loopback(http.host) or database.exists():
         return
+    # In a folder that is still empty, --data means central's database.
+    place = f"--data {database.parent}" if database.name == "central.db" else f"--store {database}"
     raise Refused(
         f"Refusing to listen on {http.host} without access control.",
-        hint=f"Create a token first:  homeport tokens create --role admin --name NAME --data {database.parent}\n"
+        hint=f"Create a token first:  homeport tokens create --role admin --name NAME {place}\n"
         f"  or keep it local:      --http 127.0.0.1:{http.port}",
     )
 
