@@ -81,7 +81,8 @@ def test_an_update_replaces_only_what_changed_and_the_plan_said_so(
 def test_an_app_that_never_turns_healthy_fails_and_says_why(host: Machine, apps: Path, node_prefix: str) -> None:
     start_up(host, node=f"{node_prefix}-laptop")
     host.homeport("apps", "add", str(apps))
-    done = host.command("deploy", "broken", "--site", "home", "--wait")
+    done = host.command("deploy", "broken", "--site", "home", "--retries", "1", "--wait")
+    assert "attempt 2 of 2" in done.stdout
     assert done.returncode == 1
     assert "HEALTH_CHECK_FAILED" in done.stdout + done.stderr
     (deployment,) = host.json("deployments", "list")["deployments"]

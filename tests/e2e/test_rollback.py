@@ -1,5 +1,6 @@
 """A release that does not work is tried again or rolled back, by itself or by hand, and Git never undoes that."""
 
+import subprocess
 from pathlib import Path
 
 from tests.support.podman import containers
@@ -108,3 +109,28 @@ def test_going_back_by_hand_changes_git_and_can_be_compared_first(
     assert unknown.returncode == 3
     assert "has no revision 7.7.7" in unknown.stderr
     host.homeport("deployments", "delete", "fickle@home", "--wait")
+
+
+def test_going_back_works_while_git_is_gone_and_git_hears_of_it_on_its_return(host: Machine, apps: Path) -> None:
+    start_up(host, runtime="null")
+    host.homeport("apps", "add", str(apps))
+    host.homeport("deploy", "quiet@1.0.0", "--site", "home", "--wait")
+    host.homeport("deploy", "quiet@1.1.0", "--site", "home", "--wait")
+    repository = host.folder / "up" / "central" / "deployments.git"
+    away = repository.with_name("away.git")
+    repository.rename(away)
+    shown = host.homeport("deployments", "rollback", "quiet@home", "--reason", "night shift", "--wait")
+    assert "Git follows as soon as it can be written" in shown and "INSTALLED" in shown
+    assert running(host) == ("INSTALLED", "1.1.0", "1.0.0")
+
+    away.rename(repository)
+    host.wait_for(lambda: running(host) == ("INSTALLED", "1.0.0", "1.0.0"))
+    log = subprocess.run(
+        ["git", "--git-dir", str(repository), "log", "-1", "--format=%s%n%b", "main"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "roll back quiet at home" in log and "night shift" in log
+    host.homeport("deploy", "quiet@1.1.0", "--site", "home", "--set", "mood=merry", "--wait")
+    assert running(host) == ("INSTALLED", "1.1.0", "1.1.0")
