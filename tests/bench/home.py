@@ -87,8 +87,8 @@ def push_to_installed_null(repetitions: int = 20) -> Numbers:
     """Seconds from the end of `git push` to the INSTALLED event read from central, with the null runtime."""
     with tempfile.TemporaryDirectory() as folder, machine(Path(folder) / "host") as host:
         start_up(host, runtime="null")
-        _await_site(host)
-        person = Person(str(_own_repository(host)), Path(folder) / "person")
+        await_site(host)
+        person = Person(str(own_repository(host)), Path(folder) / "person")
         taken = _pushes(host, person, repetitions, lambda number: deployment_file(name=f"app-{number}"))
         return {"median": statistics.median(taken), "p95": percentile(taken, 0.95)}
 
@@ -107,8 +107,8 @@ def push_to_installed_podman(repetitions: int = 10) -> Numbers:
             with machine(Path(folder) / "host") as host:
                 host.homeport("apps", "push", str(version), f"oci://{registry.host}/packages/bench")
                 start_up(host, node=f"{prefix}-laptop")
-                _await_site(host)
-                person = Person(str(_own_repository(host)), Path(folder) / "person")
+                await_site(host)
+                person = Person(str(own_repository(host)), Path(folder) / "person")
 
                 def file(number: int) -> tuple[str, str]:
                     path, text = deployment_file(name=f"bench-{number}")
@@ -195,13 +195,13 @@ def _podman_run(image: str) -> float:
     return taken
 
 
-def _await_site(host: Machine) -> None:
+def await_site(host: Machine) -> None:
     """Until the site follows the repository: before that, its marker may still be on its way into Git."""
     while not any(site["applied_commit"] for site in host.json("sites", "list")["sites"]):
         time.sleep(0.1)
 
 
-def _own_repository(host: Machine) -> Path:
+def own_repository(host: Machine) -> Path:
     return host.folder / "up" / "central" / "deployments.git"
 
 
