@@ -45,6 +45,8 @@ class HomeportError(Exception):
     code = "error"
     hint: str | None = None
     """What the reader can do about it, as one sentence; None where the message already says so."""
+    is_recorded = False
+    """Whether the audit trail has it already, from whoever raised it."""
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
         super().__init__(message or self.__doc__ or self.code)

@@ -647,7 +647,18 @@ class RollBack:
     author: str
 
 
-Request = RemoveNode | SecretsChanged | ExpectNode | RollBack | DrainNode | SetHold | LiftHold
+@dataclass(frozen=True, slots=True)
+class NodeIdentities:
+    """Somebody at central asks a site to list, approve or remove identities of its nodes; the site answers."""
+
+    question: str
+    step: str
+    """list, approve or remove."""
+    name: str
+    by: str
+
+
+Request = RemoveNode | SecretsChanged | ExpectNode | RollBack | DrainNode | SetHold | LiftHold | NodeIdentities
 """What central asks of one site."""
 FromCentral = Moved | Request
 
@@ -674,6 +685,10 @@ class CentralLink(Protocol):
 
     async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
         """The site's own secrets: all names, and the values of those whose version it does not know."""
+        ...
+
+    async def answer(self, site: SiteName, question: str, answer: Mapping[str, Any]) -> None:
+        """What the site says to a question that it heard while it watched."""
         ...
 
     def watch(self, site: SiteName) -> AsyncIterator[FromCentral]:

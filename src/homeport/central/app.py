@@ -38,6 +38,7 @@ from homeport.fleet.calls import Calls
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
 from homeport.fleet.overview import Watchfulness
+from homeport.fleet.questions import Questions
 from homeport.fleet.secrets import Secrets
 from homeport.fleet.strangers import Strangers
 from homeport.fleet.tokens import Tokens
@@ -151,6 +152,7 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
         git=git,
         index=index,
         calls=calls,
+        questions=Questions(calls, ids),
         secrets=Secrets(store, vault, clock, calls),
         intake=Intake(store, index, clock),
         open_tree=app_trees(settings.data / "scratch"),

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import structlog
 
@@ -50,6 +51,12 @@ class DirectLink:
     async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
         try:
             return await self._central.secrets.for_site(site, known=known)
+        except HomeportError as error:
+            raise PeerUnavailable(str(error)) from error
+
+    async def answer(self, site: SiteName, question: str, answer: Mapping[str, Any]) -> None:
+        try:
+            self._central.questions.answered(site, question, answer)
         except HomeportError as error:
             raise PeerUnavailable(str(error)) from error
 

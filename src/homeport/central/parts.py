@@ -14,6 +14,7 @@ from homeport.fleet.deploy import Desk
 from homeport.fleet.enrolment import Registrar
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
+from homeport.fleet.questions import Questions
 from homeport.fleet.secrets import Secrets
 from homeport.fleet.strangers import Strangers
 from homeport.ports import Clock, GitSource, Ids, Store
@@ -49,6 +50,7 @@ class CentralCore:
     git: GitSource
     index: Index
     calls: Calls
+    questions: Questions
     intake: Intake
     contact: Contact
     secrets: Secrets

@@ -46,7 +46,7 @@ async def open_registrar(
 def enrolment_desk(registrar: Registrar, identity: CentralIdentity, store: Store, end: Callable[[str], None]) -> Desk:
     """`end` closes what a machine has open, by its SPIFFE ID."""
 
-    def removed(record: IdentityRecord) -> None:
+    async def removed(record: IdentityRecord) -> None:
         end(record.spiffe_id)
 
     return Desk(

@@ -8,6 +8,7 @@ import click
 
 from homeport.cli.ages import age
 from homeport.cli.client import Client
+from homeport.cli.completing import complete_sites
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.output import Column, Item, Listing, done, print_data, show
 from homeport.errors import HomeportError
@@ -18,21 +19,28 @@ def identity() -> None:
     """Decide who belongs to the fleet; rotate its authority."""
 
 
+site_option = click.option(
+    "--site", help="Its nodes' identities, which the site decides about.", shell_complete=complete_sites
+)
+
+
 @identity.command("list")
+@site_option
 @listed
 @pass_settings
-def list_identities(settings: Settings, watch: bool) -> None:
-    """List who joined, who asks to, and who was removed. Nodes are known to their site: ask it with --url."""
-    show_identities(settings, watch=watch)
+def list_identities(settings: Settings, watch: bool, site: str | None) -> None:
+    """List who joined, who asks to, and who was removed; of a site's nodes with --site."""
+    show_identities(settings, watch=watch, site=site)
 
 
 @identity.command("remove")
 @click.argument("name")
+@site_option
 @connected
 @pass_settings
-def remove(settings: Settings, name: str) -> None:
+def remove(settings: Settings, name: str, site: str | None) -> None:
     """Send a machine away at once, or deny its request. What it runs goes on; nothing of it is believed any more."""
-    Client(settings.url).delete(f"/api/v1/identities/{name}")
+    Client(settings.url).delete(f"{path_of(site)}/{name}")
     done(f"removed the identity of {name}")
 
 
@@ -101,7 +109,19 @@ def _json(value: Item) -> bytes:
     return json.dumps(value).encode()
 
 
-def show_identities(settings: Settings, *, watch: bool, kinds: tuple[str, ...] = (), standing: str = "") -> None:
+def path_of(site: str | None) -> str:
+    """Where machines are decided about: here, or by way of central at a site."""
+    return "/api/v1/identities" if site is None else f"/api/v1/sites/{site}/nodes/identities"
+
+
+def show_identities(
+    settings: Settings,
+    *,
+    watch: bool,
+    kinds: tuple[str, ...] = (),
+    standing: str = "",
+    site: str | None = None,
+) -> None:
     """The table that `sites pending`, `nodes pending` and `identity list` share."""
     listing = Listing(
         key="identities",
@@ -122,7 +142,7 @@ def show_identities(settings: Settings, *, watch: bool, kinds: tuple[str, ...] =
     client = Client(settings.url)
 
     def look() -> Item:
-        found = client.get("/api/v1/identities")["identities"]
+        found = client.get(path_of(site))["identities"]
         wanted = [
             item
             for item in found
@@ -133,17 +153,17 @@ def show_identities(settings: Settings, *, watch: bool, kinds: tuple[str, ...] =
     show(settings, listing, look, watch=watch)
 
 
-def approve_identity(settings: Settings, name: str, key: str | None) -> None:
+def approve_identity(settings: Settings, name: str, key: str | None, site: str | None = None) -> None:
     """With `key`, only if that is the key which asks: a name can be claimed by anybody."""
     client = Client(settings.url)
     if key is not None:
-        asked = [item["key"] for item in client.get("/api/v1/identities")["identities"] if item["name"] == name]
+        asked = [item["key"] for item in client.get(path_of(site))["identities"] if item["name"] == name]
         if asked and key not in asked and "any" not in asked:
             raise HomeportError(
                 f"{name} asks with the key {asked[0]}, not with the one you gave.",
                 hint=f"If it is not your machine, deny it:  homeport identity remove {name}",
             )
-    approved = client.post(f"/api/v1/identities/{name}/approve", {})
+    approved = client.post(f"{path_of(site)}/{name}/approve", {})
     done(f"approved {name}, key {approved['key']}")
 
 

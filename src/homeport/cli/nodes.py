@@ -8,7 +8,7 @@ from homeport.cli.ages import age, size
 from homeport.cli.client import Client
 from homeport.cli.completing import complete_nodes, complete_sites
 from homeport.cli.draining import wait_until_empty
-from homeport.cli.identity import approve_identity, show_identities
+from homeport.cli.identity import approve_identity, show_identities, site_option
 from homeport.cli.joining import print_line, valid_option
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.output import Column, Item, Listing, done, print_data, print_facts, show
@@ -137,21 +137,23 @@ def join_command(settings: Settings, site: str, valid: float) -> None:
 
 
 @nodes.command("pending")
+@site_option
 @listed
 @pass_settings
-def pending(settings: Settings, watch: bool) -> None:
-    """List the nodes that wait for approval; their site knows them, so ask it with --url."""
-    show_identities(settings, watch=watch, kinds=("node",), standing="pending")
+def pending(settings: Settings, watch: bool, site: str | None) -> None:
+    """List the nodes that wait for approval: of a site with --site, or ask the site itself with --url."""
+    show_identities(settings, watch=watch, kinds=("node",), standing="pending", site=site)
 
 
 @nodes.command("approve")
 @click.argument("node")
 @click.option("--key", metavar="sha256:HEX", help="Approve it only if it has this key; the new machine shows it.")
+@site_option
 @connected
 @pass_settings
-def approve(settings: Settings, node: str, key: str | None) -> None:
-    """Let a waiting node in; its site decides, so ask it with --url."""
-    approve_identity(settings, node, key)
+def approve(settings: Settings, node: str, key: str | None, site: str | None) -> None:
+    """Let a waiting node in: name its site with --site, or ask the site itself with --url."""
+    approve_identity(settings, node, key, site)
 
 
 def state_text(node: Item) -> str:

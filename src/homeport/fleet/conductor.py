@@ -265,6 +265,18 @@ class Conductor:
         if node_id not in self.memory.nodes:
             raise NotFound(f"node {node_id} is not registered here", hint="Register it first.")
         self.memory.heard[node_id] = self._clock.monotonic()
+        self.memory.disbelieved.discard(node_id)
+
+    async def disbelieve(self, node_id: NodeId) -> None:
+        """A node's identity was removed: it is not live from this moment on, until it is let in and heard again."""
+        async with self._lock:
+            node = self.memory.nodes.get(node_id)
+            if node is None:
+                return
+            self.memory.disbelieved.add(node_id)
+            if node.liveness is Liveness.LIVE:
+                stale = replace(node, liveness=Liveness.STALE, last_seen=self._last_seen(node_id))
+                await self._put_node(stale, self._clock.now())
 
     async def forget(self, node_id: NodeId) -> None:
         """A node leaves for good; its instances are no longer counted on."""
@@ -284,6 +296,7 @@ class Conductor:
             await self._write(work)
             self.memory.nodes.pop(node_id)
             self.memory.heard.pop(node_id, None)
+            self.memory.disbelieved.discard(node_id)
             log.info("node left", node=node_id)
             await self._reconcile()
 
@@ -295,6 +308,8 @@ class Conductor:
             for node_id, heard in list(self.memory.heard.items()):
                 node = self.memory.nodes[node_id]
                 level = liveness(moment - heard, stale_seconds=self._stale_seconds, lost_seconds=self._lost_seconds)
+                if level is Liveness.LIVE and node_id in self.memory.disbelieved:
+                    level = Liveness.STALE
                 if level is not node.liveness:
                     await self._put_node(replace(node, liveness=level, last_seen=self._last_seen(node_id)), now)
             seen = self.seen()
@@ -557,6 +572,7 @@ class Conductor:
         drain = None if before is None else before.drain
         node = Node(info, self.memory.site, Liveness.LIVE, now, registered_at, drain)
         self.memory.heard[info.id] = self._clock.monotonic()
+        self.memory.disbelieved.discard(info.id)
         if before is None or replace(before, last_seen=now) != node:
             await self._put_node(node, now)
 

@@ -125,6 +125,7 @@ class Registrar:
         except HomeportError as error:
             caller = Caller(spiffe_id, Role.VIEWER, address)
             await self._record("identities.renew", spiffe_id, caller, AuditResult.REFUSED, {"why": str(error)})
+            error.is_recorded = True
             raise
 
     async def approve(self, name: str, caller: Caller) -> IdentityRecord:
@@ -178,6 +179,7 @@ class Registrar:
             yield detail
         except HomeportError as error:
             await self._record(action, target, caller, AuditResult.REFUSED, {"why": str(error)})
+            error.is_recorded = True
             raise
         await self._record(action, target, caller, AuditResult.DONE, detail)
 

@@ -34,6 +34,8 @@ class Memory:
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     heard: dict[NodeId, float] = field(default_factory=dict)
     """When each node was last heard, on the monotonic clock."""
+    disbelieved: set[NodeId] = field(default_factory=set)
+    """Nodes whose identity was removed: never live, however lately they were heard."""
     instances: dict[Key, Instance] = field(default_factory=dict)
     secrets: dict[str, int] = field(default_factory=dict)
     """The version of each secret that this site has. Values stay sealed in the store."""

@@ -101,6 +101,8 @@ class _Witness:
                 log.warning("an interrupted request is not in the audit trail", why=str(error))
 
     def _concerns_us(self, status: int) -> bool:
+        if self._scope.get("state", {}).get("recorded"):
+            return False
         if status in REFUSED or status == 400:
             return True
         if self._scope["method"] not in CHANGING:

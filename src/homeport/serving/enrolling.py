@@ -97,7 +97,7 @@ class Desk:
     registrar: Registrar
     bundle: Callable[[], bytes]
     spki_of: Callable[[bytes], str]
-    on_removed: Callable[[IdentityRecord], None]
+    on_removed: Callable[[IdentityRecord], Awaitable[None]]
     """Ends what the machine has open."""
     on_reach: Callable[[str, Reach], Awaitable[None]] | None = None
 
@@ -123,11 +123,13 @@ class Desk:
         except (Refused, Conflict, NotFound, InvalidInput) as error:
             seconds = self.throttle.failed(address_key(address), self.registrar.clock.monotonic())
             if seconds > 0:
-                raise TooManyAttempts(
+                many = TooManyAttempts(
                     "Too many refused requests to join come from this address.",
                     retry_after_seconds=seconds,
                     hint="Wait as long as Retry-After says. A request in order is answered all the same.",
-                ) from error
+                )
+                many.is_recorded = error.is_recorded
+                raise many from error
             raise
 
     async def reached(self, name: str, reach: Reach | None) -> None:
@@ -224,13 +226,13 @@ def identities_router(desk: Desk) -> APIRouter:
 
     @router.get("/api/v1/identities", summary="Who has joined, who asks to, who was removed")
     async def list_identities(caller: Annotated[Caller, Depends(allowed("identity.read"))]) -> IdentitiesBody:
-        return IdentitiesBody(identities=[_shown(record) for record in await desk.registrar.identities()])
+        return IdentitiesBody(identities=[shown(record) for record in await desk.registrar.identities()])
 
     @router.post("/api/v1/identities/{name}/approve", summary="Let a waiting machine in", responses={404: {}})
     async def approve_identity(
         caller: Annotated[Caller, Depends(allowed("identity.approve"))], name: Name
     ) -> IdentityBody:
-        return _shown(await desk.registrar.approve(name, caller))
+        return shown(await desk.registrar.approve(name, caller))
 
     @router.delete("/api/v1/identities/{name}", summary="Send a machine away, at once", responses={404: {}})
     async def remove_identity(
@@ -238,13 +240,13 @@ def identities_router(desk: Desk) -> APIRouter:
     ) -> IdentityBody:
         """What it runs goes on; nothing of it is believed any more. A waiting machine is denied."""
         removed = await desk.registrar.remove(name, caller)
-        desk.on_removed(removed)
-        return _shown(removed)
+        await desk.on_removed(removed)
+        return shown(removed)
 
     return router
 
 
-def _shown(record: IdentityRecord) -> IdentityBody:
+def shown(record: IdentityRecord) -> IdentityBody:
     return IdentityBody(
         spiffe_id=record.spiffe_id,
         kind=record.kind.value,

@@ -138,6 +138,7 @@ def _problem(status: int, *, detail: str, code: str, **rest: Any) -> ProblemBody
 async def _on_our_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HomeportError)
     problem = problem_of(error)
+    request.scope.setdefault("state", {})["recorded"] = error.is_recorded
     if problem.status == 500:
         log.error("request failed by a fault of ours", path=request.url.path, exc_info=error)
     elif problem.status == 503:

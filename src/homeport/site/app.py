@@ -223,7 +223,7 @@ def _web(site: SiteParts, stopping: Stopping) -> FastAPI:
 def _joining(site: SiteParts) -> list[APIRouter]:
     if site.identity is None or site.registrar is None:
         return []
-    return joining_routers(site.identity, site.registrar, site.sessions)
+    return joining_routers(site.identity, site.registrar, site.sessions, site.conductor)
 
 
 def _names(settings: SiteSettings) -> tuple[str, ...]:

@@ -23,12 +23,14 @@ from homeport.ports import (
     FromCentral,
     LiftHold,
     Moved,
+    NodeIdentities,
     RemoveNode,
     RollBack,
     SecretsChanged,
     SetHold,
     Store,
 )
+from homeport.site.answers import answer
 from homeport.site.identity import SiteIdentity
 from homeport.site.parts import SiteCore, SiteParts
 
@@ -121,13 +123,13 @@ async def _listen(site: SiteCore, central: CentralLink) -> None:
                     site.secrets.ask()  # What was said of them while nobody listened is lost.
                 is_first = False
                 backoff.reset()
-                await _answer(site, call)
+                await _answer(site, central, call)
         except PeerUnavailable as error:
             log.debug("central's word is not heard", why=str(error))
         await anyio.sleep(backoff.next_seconds())
 
 
-async def _answer(site: SiteCore, call: FromCentral) -> None:
+async def _answer(site: SiteCore, central: CentralLink, call: FromCentral) -> None:
     match call:
         case Moved():
             site.git.nudge()
@@ -137,6 +139,8 @@ async def _answer(site: SiteCore, call: FromCentral) -> None:
             await _expect(site, call)
         case RollBack():
             await _go_back(site, call)
+        case NodeIdentities():
+            await central.answer(site.settings.name, call.question, await answer(site, call))
         case RemoveNode():
             with suppress(NotFound):
                 await site.reception.unregister(call.node_id)

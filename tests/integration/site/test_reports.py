@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import anyio
 import pytest
@@ -52,6 +53,9 @@ class Notebook:
     async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
         self._answer()
         return SecretsThere({})
+
+    async def answer(self, site: SiteName, question: str, answer: Mapping[str, Any]) -> None:
+        self._answer()
 
     async def watch(self, site: SiteName) -> AsyncIterator[Moved]:
         self._answer()

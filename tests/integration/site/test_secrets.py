@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -55,6 +56,9 @@ class Safe:
         self._answer()
         changed = {name: value for name, value in self.held.items() if known.get(name) != value.version}
         return SecretsThere({name: value.version for name, value in self.held.items()}, changed)
+
+    async def answer(self, site: SiteName, question: str, answer: Mapping[str, Any]) -> None:
+        self._answer()
 
     async def watch(self, site: SiteName) -> AsyncIterator[FromCentral]:
         while True:

@@ -25,6 +25,7 @@ from homeport.ports import (
     FromCentral,
     LiftHold,
     Moved,
+    NodeIdentities,
     Outgoing,
     RemoveNode,
     RollBack,
@@ -129,6 +130,14 @@ class HttpCentralLink:
             # Not the error's own words: they could quote what was sent.
             raise PeerUnavailable("central sent secrets that cannot be read") from error
 
+    async def answer(self, site: SiteName, question: str, answer: Mapping[str, Any]) -> None:
+        try:
+            async with self._request("POST", f"/api/v1/sites/{site}/answers/{question}", json=answer) as received:
+                if received.status >= 300:
+                    raise await self._refused(received)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise PeerUnavailable(self._unreachable(error)) from error
+
     async def watch(self, site: SiteName) -> AsyncIterator[FromCentral]:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS_MAX, sock_read=SILENCE_SECONDS_MAX)
         try:
@@ -184,6 +193,9 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], FromCentral]]] = {
     "commit": lambda data: Moved(Commit(data["commit"])),
     "secrets": lambda data: SecretsChanged(),
     "expect": lambda data: ExpectNode(decode_token(data["expect"])),
+    "question": lambda data: NodeIdentities(
+        **{name: str(data.get(name, "")) for name in ("question", "step", "name", "by")}
+    ),
     "drain": lambda data: DrainNode(NodeId(data["drain"]["node_id"]), data["drain"]["reason"]),
     "hold": lambda data: SetHold(decode_hold(data["hold"])),
     "release": lambda data: LiftHold(data["release"]["deployment_id"], data["release"]["by"]),

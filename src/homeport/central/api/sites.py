@@ -3,9 +3,10 @@ never calls them."""
 
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import APIRouter, Depends, Path, Response
+from fastapi import Body as FromBody
 
 from homeport.central.link import welcome
 from homeport.central.parts import CentralParts
@@ -15,6 +16,7 @@ from homeport.ports import (
     ExpectNode,
     LiftHold,
     Moved,
+    NodeIdentities,
     Outgoing,
     RemoveNode,
     RollBack,
@@ -57,6 +59,22 @@ def sites_router(central: CentralParts, stopping: Stopping) -> APIRouter:
         )
         return ReportedBody(last_sequence=last)
 
+    @router.post(
+        "/api/v1/sites/{site}/answers/{question}",
+        summary="Answer what central asked through the watch stream",
+        status_code=204,
+        response_class=Response,
+        responses={404: {}},
+    )
+    async def answer_from_site(
+        caller: Annotated[Caller, Depends(allowed("sites.report"))],
+        site: SiteRef,
+        question: Annotated[str, Path(max_length=100)],
+        body: Annotated[dict[str, Any], FromBody()],
+    ) -> Response:
+        central.questions.answered(SiteName(site), question, body)
+        return Response(status_code=204)
+
     @router.get(
         "/api/v1/sites/{site}/watch",
         summary="Hear at once when the deployments repository moves, and what else central asks of the site",
@@ -83,6 +101,9 @@ async def _calls(central: CentralParts, site: SiteName) -> AsyncIterator[bytes]:
                 yield frame({"secrets": "changed"}, event="secrets")
             case RollBack():
                 yield frame({"roll_back": asdict(call)}, event="roll-back")
+            case NodeIdentities():
+                asked = {"question": call.question, "step": call.step, "name": call.name, "by": call.by}
+                yield frame(asked, event="node-identities")
             case ExpectNode():
                 yield frame({"expect": encode_token(call.token)}, event="expect-node")
             case DrainNode():

@@ -8,17 +8,21 @@ from homeport.adapters.identity.keys import csr_spki
 from homeport.core.model.caller import Caller
 from homeport.core.model.identity import IdentityRecord
 from homeport.errors import NotFound
+from homeport.fleet.conductor import Conductor
 from homeport.fleet.enrolment import Registrar
 from homeport.fleet.sessions import Sessions
 from homeport.serving.callers import allowed
 from homeport.serving.enrolling import Desk, Invitation, Invite, bundle_router, enrolment_router, identities_router
+from homeport.site.expelling import expel
 from homeport.site.identity import SiteIdentity
-from homeport.vocabulary import NodeId, SiteName
+from homeport.vocabulary import SiteName
 
 
-def joining_routers(identity: SiteIdentity, registrar: Registrar, sessions: Sessions) -> list[APIRouter]:
-    def removed(record: IdentityRecord) -> None:
-        sessions.expel(NodeId(record.name), "the node's identity was removed")
+def joining_routers(
+    identity: SiteIdentity, registrar: Registrar, sessions: Sessions, conductor: Conductor
+) -> list[APIRouter]:
+    async def removed(record: IdentityRecord) -> None:
+        await expel(record, sessions, conductor)
 
     desk = Desk(registrar=registrar, bundle=lambda: identity.bundle, spki_of=csr_spki, on_removed=removed)
     return [
