@@ -18,6 +18,7 @@ from homeport.core.model.instance import Instance
 from homeport.core.model.node import Capabilities, Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.core.secrets import SecretsThere
+from homeport.core.tracing import Span, TraceContext
 from homeport.vocabulary import (
     AppId,
     Commit,
@@ -55,6 +56,19 @@ class InThread(Protocol):
     """Runs something that blocks where it holds nobody up: `anyio.to_thread.run_sync`, in all but simulations."""
 
     async def __call__(self, work: Callable[..., T], /, *arguments: Any) -> T: ...
+
+
+# --- traces ---------------------------------------------------------------------------------------------
+
+
+class Tracer(Protocol):
+    """Where finished spans go. Neither call waits, and neither ever fails."""
+
+    def begin(self, parent: TraceContext | None) -> TraceContext:
+        """A fresh span's context: below `parent`, or the first of a new trace."""
+        ...
+
+    def export(self, span: Span) -> None: ...
 
 
 # --- store: central's and a site's database ---------------------------------------------------------------
@@ -349,6 +363,13 @@ class GitSource(Protocol):
         ...
 
     async def is_ancestor(self, older: Commit, newer: Commit) -> bool: ...
+
+    async def origins(self, before: Commit | None, after: Commit, folder: str) -> Mapping[str, Commit]:
+        """The commit that last touched each path below `folder` which changed between the two, along first parents.
+
+        Bounded: a path whose commit lies too far back is left out. Without `before` only `after` itself is looked at.
+        """
+        ...
 
     async def commit(
         self, decide: Callable[[Commit | None], Awaitable[Sequence[Change]]], *, message: str, author: str

@@ -16,6 +16,7 @@ from homeport.adapters.identity.doors import Door
 from homeport.adapters.link.grpc_site import serve_nodes
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
+from homeport.adapters.tracing.otlp import OtlpTracer, open_tracer
 from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.central.api.apps import apps_router
 from homeport.central.api.deployments import deployments_router
@@ -42,7 +43,8 @@ from homeport.fleet.questions import Questions
 from homeport.fleet.secrets import Secrets
 from homeport.fleet.strangers import Strangers
 from homeport.fleet.tokens import Tokens
-from homeport.ports import CentralLink
+from homeport.fleet.tracing import TracedGit
+from homeport.ports import CentralLink, Tracer
 from homeport.serving.authentication import Gate
 from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
@@ -51,6 +53,7 @@ from homeport.serving.reading import Reading, reading_router
 from homeport.serving.revisions import revisions_router
 from homeport.serving.server import Stopping, bind, http_server
 from homeport.serving.tokens import tokens_router
+from homeport.serving.tracing import TraceSettings
 from homeport.serving.trail import audit_router
 from homeport.serving.web import build_web
 from homeport.serving.webhooks import webhooks_router
@@ -60,13 +63,17 @@ LARGE_BODY_BYTES_MAX = 8 * 1024 * 1024
 
 
 @asynccontextmanager
-async def open_central(settings: CentralSettings) -> AsyncIterator["CentralApp"]:
-    """Runs central while the body runs."""
+async def open_central(settings: CentralSettings, *, tracer: OtlpTracer | None = None) -> AsyncIterator["CentralApp"]:
+    """Runs central while the body runs. A `tracer` is given where the process has one already."""
     failpoints.arm(settings.failpoint)
     stopping = Stopping()
     async with AsyncExitStack() as stack:
-        central = await _parts(settings, stack)
+        if tracer is None and settings.otlp_url is not None:
+            tracer = await stack.enter_async_context(open_tracer(settings.otlp_url))
+        central = await _parts(settings, stack, tracer)
         metrics = Metrics("central", central.store)
+        if tracer is not None:
+            metrics.registry.register(tracer)
         http_port = None
         if settings.http_address is not None:
             door = await _door(central, settings.http_address)
@@ -125,19 +132,20 @@ async def _door(central: CentralParts, address: tuple[str, int]) -> Door | None:
     return central.identity.door()
 
 
-async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralParts:
+async def _parts(settings: CentralSettings, stack: AsyncExitStack, tracer: Tracer | None) -> CentralParts:
     clock, ids = SystemClock(), RandomIds()
     await anyio.to_thread.run_sync(lambda: settings.data.mkdir(parents=True, exist_ok=True))
     if settings.git_url is None:
         await anyio.to_thread.run_sync(create_bare, settings.own_repository, settings.branch)
     store = await stack.enter_async_context(open_store(settings.store_url or str(settings.data / "central.db")))
-    git = await open_repository(
+    repository = await open_repository(
         settings.git_url or str(settings.own_repository),
         settings.data / "central-clone.git",
         branch=settings.branch,
         poll_seconds=settings.poll_seconds,
     )
-    index, calls = Index(store, git, clock), Calls()
+    git = TracedGit(repository, tracer, clock)
+    index, calls = Index(store, git, clock, tracer=tracer), Calls()
     vault = await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE)
     identity = await anyio.to_thread.run_sync(open_identity, settings, clock)
     auditor = await stack.enter_async_context(open_auditor(store, clock))
@@ -154,9 +162,10 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack) -> CentralPar
         calls=calls,
         questions=Questions(calls, ids),
         secrets=Secrets(store, vault, clock, calls),
-        intake=Intake(store, index, clock),
+        intake=Intake(store, index, clock, tracer),
         open_tree=app_trees(settings.data / "scratch"),
         contact=Contact(),
+        tracer=tracer,
         auditor=auditor,
         identity=identity,
         registrar=registrar,
@@ -189,6 +198,7 @@ def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
         metrics=metrics,
         auditor=central.auditor,
         gate=central.gate,
+        tracing=TraceSettings(central.tracer, central.clock),
         guards=GuardSettings(
             allowed_hosts=settings.allowed_hosts,
             body_bytes_max_by_path={

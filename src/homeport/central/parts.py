@@ -17,7 +17,7 @@ from homeport.fleet.intake import Intake
 from homeport.fleet.questions import Questions
 from homeport.fleet.secrets import Secrets
 from homeport.fleet.strangers import Strangers
-from homeport.ports import Clock, GitSource, Ids, Store
+from homeport.ports import Clock, GitSource, Ids, Store, Tracer
 from homeport.serving.authentication import Gate
 from homeport.vocabulary import SiteName
 
@@ -54,6 +54,7 @@ class CentralCore:
     intake: Intake
     contact: Contact
     secrets: Secrets
+    tracer: Tracer | None
     unmarked: set[SiteName] = field(default_factory=set)
     """Sites that joined while their marker could not be written; the sweep tries again."""
 

@@ -54,6 +54,8 @@ class CentralSettings:
     """How long the audit trail is kept: a year, and a month to look back on it."""
     failpoint: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))
     """Where the process is to kill itself, for tests of what a crash leaves behind (`homeport.failpoints`)."""
+    otlp_url: str | None = None
+    """The collector of traces (OTLP over HTTP); None sends none and imports nothing for it."""
 
     def __post_init__(self) -> None:
         if self.audit_days < 1:

@@ -11,6 +11,7 @@ from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
     data_option,
     home,
+    otlp_option,
     people_options,
     poll_option,
     prepare_folder,
@@ -46,6 +47,7 @@ from homeport.cli.running import Ready, run_role
     help="How often others ask for the trust bundle.",
 )
 @poll_option
+@otlp_option
 @logged
 def central(
     *,
@@ -66,6 +68,7 @@ def central(
     svid_lifetime: float,
     bundle_refresh: int,
     poll: float,
+    otlp_url: str | None,
     log_level: str,
     log_format: str | None,
 ) -> None:
@@ -95,6 +98,7 @@ def central(
         wfm_id=wfm_id,
         svid_seconds=svid_lifetime,
         bundle_refresh_seconds=bundle_refresh,
+        otlp_url=otlp_url,
     )
     url = f"{scheme(http, tls=tls, files=files)}://{http}"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from homeport.cli.contexts import Context, credentials_for
+from homeport.cli.contexts import Context, credentials_for, trace_above
 from homeport.core.addresses import is_loopback
 from homeport.errors import (
     Conflict,
@@ -116,6 +116,8 @@ class Client:
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers = {**headers, "Content-Type": "application/json"}
+        if trace := trace_above():
+            headers = {**headers, "traceparent": trace}
         if self._context.token:
             headers = {**headers, "Authorization": f"Bearer {self._context.token}"}
         with closing(self._connection(timeout_seconds)) as connection:

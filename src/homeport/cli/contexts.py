@@ -17,6 +17,7 @@ from homeport.errors import HomeportError, InvalidInput, NotFound, Problem
 
 CONTEXT_VARIABLE: Final = "HOMEPORT_CONTEXT"
 TOKEN_VARIABLE: Final = "HOMEPORT_TOKEN"
+TRACE_VARIABLE: Final = "TRACEPARENT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,11 @@ def credentials_for(url: str) -> Context:
     found = next((each for each in candidates if each.url == wanted), Context(wanted))
     token = os.environ.get(TOKEN_VARIABLE)
     return found if token is None else Context(found.url, token.strip(), found.ca, found.pin)
+
+
+def trace_above() -> str:
+    """The trace that this command is a part of, as CI systems and wrappers hand it on; "" for none."""
+    return os.environ.get(TRACE_VARIABLE, "").strip()
 
 
 @click.group()

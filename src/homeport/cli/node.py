@@ -7,7 +7,7 @@ import click
 from homeport.cli.addresses import ADDRESS, Address
 from homeport.cli.joining import join_options, svid_option, tell_waiting, wfm_option
 from homeport.cli.logs import configure_logs, logged
-from homeport.cli.roles import data_option, home, prepare_folder, require_addresses, runtime_option
+from homeport.cli.roles import data_option, home, otlp_option, prepare_folder, require_addresses, runtime_option
 from homeport.cli.running import Ready, run_role
 from homeport.vocabulary import NodeId
 
@@ -24,6 +24,7 @@ from homeport.vocabulary import NodeId
 @svid_option
 @wfm_option
 @runtime_option
+@otlp_option
 @logged
 def node(
     *,
@@ -39,6 +40,7 @@ def node(
     svid_folder: Path | None,
     wfm_id: str,
     runtime: str,
+    otlp_url: str | None,
     log_level: str,
     log_format: str | None,
 ) -> None:
@@ -62,6 +64,7 @@ def node(
         pin=pin,
         svid_folder=None if svid_folder is None else svid_folder.absolute(),
         wfm_id=wfm_id,
+        otlp_url=otlp_url,
     )
     settings = named_by_certificate(settings)
 

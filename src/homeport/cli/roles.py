@@ -46,6 +46,13 @@ poll_option = click.option(
 )
 
 
+otlp_option = click.option(
+    "--otlp",
+    "otlp_url",
+    metavar="URL",
+    envvar="OTEL_EXPORTER_OTLP_ENDPOINT",
+    help="Send traces to this collector (OTLP over HTTP).",
+)
 closed_option = click.option("--closed", is_flag=True, help="Ask for a token on this machine too.")
 
 

@@ -11,6 +11,7 @@ from homeport.cli.joining import join_options, lifetime_option, svid_option, tel
 from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
     home,
+    otlp_option,
     people_options,
     poll_option,
     prepare_folder,
@@ -40,6 +41,7 @@ from homeport.vocabulary import SiteName
 @lifetime_option
 @people_options
 @poll_option
+@otlp_option
 @logged
 def site(
     *,
@@ -59,6 +61,7 @@ def site(
     tls_key: Path | None,
     closed: bool,
     poll: float,
+    otlp_url: str | None,
     log_level: str,
     log_format: str | None,
 ) -> None:
@@ -90,6 +93,7 @@ def site(
         svid_folder=None if svid_folder is None else svid_folder.absolute(),
         tls_files=files,
         svid_seconds=svid_lifetime,
+        otlp_url=otlp_url,
     )
     scheme = "https" if has_identity else "http"
 

@@ -12,6 +12,7 @@ from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
     data_option,
     home,
+    otlp_option,
     people_options,
     poll_option,
     prepare_folder,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 @poll_option
 @click.option("--site", default="home", show_default=True, help="The site's name.")
 @click.option("--node", "node_id", help="The node's id; made of the hostname at the first start when left out.")
+@otlp_option
 @logged
 def up(
     *,
@@ -60,6 +62,7 @@ def up(
     poll: float,
     site: str,
     node_id: str | None,
+    otlp_url: str | None,
     log_level: str,
     log_format: str | None,
 ) -> None:
@@ -100,32 +103,40 @@ def up(
     )
 
     async def run(ready: Ready) -> None:
-        await run_fleet(for_central, for_site, for_node, ready)
+        await run_fleet(for_central, for_site, for_node, ready, otlp_url=otlp_url)
 
     notes = (f"API: {url}/docs", f"Deployments in Git: {repository}")
     run_role("homeport is up", run, address=url, notes=notes)
 
 
 async def run_fleet(
-    for_central: "CentralSettings", for_site: "SiteSettings", for_node: "NodeSettings", ready: Ready
+    for_central: "CentralSettings",
+    for_site: "SiteSettings",
+    for_node: "NodeSettings",
+    ready: Ready,
+    *,
+    otlp_url: str | None = None,
 ) -> None:
     """All three roles until cancelled. The node's engine comes first: without one there is nothing to be up for."""
     from homeport.adapters.link.inprocess import InProcessLink  # noqa: PLC0415 - start-up time
+    from homeport.adapters.tracing.otlp import open_tracer  # noqa: PLC0415
     from homeport.central.app import open_central  # noqa: PLC0415
     from homeport.node.app import open_default_runtime, run_node  # noqa: PLC0415
     from homeport.site.app import open_site  # noqa: PLC0415
 
     runtime = await open_default_runtime(for_node)
     async with AsyncExitStack() as stack:
-        central = await stack.enter_async_context(open_central(for_central))
+        tracer = None if otlp_url is None else await stack.enter_async_context(open_tracer(otlp_url))
+        central = await stack.enter_async_context(open_central(for_central, tracer=tracer))
         if for_central.tls and for_central.tls_files is None:
             click.echo(f"  The key of this server is {central.parts.identity.pin}")
         lacks = central.parts.contact.others
         lacks["node"] = "has not joined the site yet"
-        site = await stack.enter_async_context(open_site(for_site, central.link))
+        site = await stack.enter_async_context(open_site(for_site, central.link, tracer=tracer))
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(_say_when_ready, site.parts.conductor, lacks, ready)
-        await run_node(for_node, InProcessLink(site.parts.reception), runtime, registry=central.registry)
+        link = InProcessLink(site.parts.reception)
+        await run_node(for_node, link, runtime, registry=central.registry, tracer=tracer)
 
 
 async def _say_when_ready(conductor: "Conductor", lacks: dict[str, str], ready: Ready) -> None:

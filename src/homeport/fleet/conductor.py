@@ -26,13 +26,16 @@ from homeport.core.reconcile.orders import must_hear, outcome, standing_order
 from homeport.core.reconcile.plan import Key, Move, can_go_back, plan, short
 from homeport.core.reconcile.recovery import after_failure
 from homeport.core.secrets import SecretValue, filled, missing, needed, versions_for
+from homeport.core.tracing import TraceContext
 from homeport.errors import NotFound
 from homeport.fleet.adoption import adoption, problem_text
 from homeport.fleet.maintenance import Decide, expire_holds
 from homeport.fleet.memory import GIVEN, Memory, dump_given
 from homeport.fleet.record import kind_of, record_transitions
 from homeport.fleet.revisions import REVISIONS_KEPT, choose_revision, kept_revisions
+from homeport.fleet.site_traces import SiteTraces
 from homeport.fleet.snapshot import Snapshot
+from homeport.fleet.tracing import TRACEPARENT
 from homeport.ports import Clock, DesiredFile, NodeNews, Store, Transaction
 from homeport.vocabulary import (
     Actor,
@@ -81,6 +84,7 @@ class Conductor:
         stale_seconds: float,
         lost_seconds: float,
         reveal: Reveal = _no_secrets,
+        traces: SiteTraces | None = None,
     ) -> None:
         self.memory = memory
         self._store = store
@@ -90,6 +94,7 @@ class Conductor:
         self._stale_seconds = stale_seconds
         self._lost_seconds = lost_seconds
         self._reveal = reveal
+        self.traces = traces or SiteTraces(memory.site, None, clock)
         self.seek: Seek | None = None
         """Set where there is a central to ask: a secret set just before a deploy must not be missed by a moment."""
         self._lock = anyio.Lock()
@@ -98,8 +103,10 @@ class Conductor:
 
     # --- what is wanted -----------------------------------------------------------------------------------
 
-    async def adopt(self, snapshot: Snapshot, *, author: str) -> None:
-        """Makes a verified snapshot what this site wants, then plans."""
+    async def adopt(
+        self, snapshot: Snapshot, *, author: str, origins: Mapping[DeploymentId, TraceContext] | None = None
+    ) -> None:
+        """Makes a verified snapshot what this site wants, then plans. `origins` are the traces of what changed."""
         if self.seek is not None and any(
             missing(item.release, self.memory.secrets) for item in snapshot.desired.values()
         ):
@@ -111,6 +118,9 @@ class Conductor:
             touched = sorted(snapshot.contents.keys() | gone | mended | snapshot.kept)
             older = {key: memory.files[key] for key in snapshot.contents if key in memory.files}
             unpinned = [key for key in memory.pins if key in snapshot.contents or key in gone]
+            syncs = self.traces.adopt(
+                {key: each for key, each in (origins or {}).items() if key in gone or key in snapshot.contents}
+            )
 
             async def work(tx: Transaction) -> None:
                 known = {item.id: item for item in await tx.deployments_by_ids(touched)}
@@ -129,8 +139,10 @@ class Conductor:
                 problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
                 await self._put_site(tx, now, applied=snapshot.commit, problem=problem)
                 await self._enqueue(tx, [Synced(snapshot.commit, tuple(sorted(snapshot.desired)), snapshot.problems)])
+                await self.traces.save(tx)
 
             await self._write(work)
+            self.traces.saved()
             memory.applied = snapshot.commit
             memory.wanted = set(snapshot.desired) | (memory.wanted & snapshot.kept)
             memory.files.update(snapshot.desired)
@@ -147,6 +159,7 @@ class Conductor:
                 removed=len(gone),
                 problems=len(snapshot.problems),
             )
+            self.traces.synced(syncs, snapshot.commit, now)
             await self._reconcile()
 
     async def pin(self, deployment_id: DeploymentId, to: str | None, *, reason: str, author: str) -> Pin:
@@ -411,10 +424,12 @@ class Conductor:
     async def _reconcile(self) -> None:
         if self.memory.applied is None:
             return  # Without a verified snapshot nothing may be started or removed.
-        moves = plan(self.memory.view(), self._clock.now())
+        began = self._clock.now()
+        moves = plan(self.memory.view(), began)
         if not moves:
             return
         transitions = [self._transition(move) for move in moves]
+        self.traces.plan(list(zip(moves, transitions, strict=True)), began)
         for move in moves:
             log.info(
                 "decided",
@@ -477,6 +492,7 @@ class Conductor:
 
     async def _send_filled(self, node_id: NodeId, order: Order) -> None:
         """Puts the values of secrets into an order at the last moment: nothing of ours stores or shows them."""
+        order = self.traces.marked(node_id, order)
         names = frozenset() if order.release is None else needed(order.release)
         if not names or order.release is None:
             self._send(node_id, order)
@@ -525,6 +541,8 @@ class Conductor:
     ) -> None:
         now = self._clock.now()
         memory = self.memory
+        contexts = self.traces.contexts(transitions)
+        self.traces.end(transitions, memory.files)
 
         async def work(tx: Transaction) -> Recorded:
             recorded = await record_transitions(tx, transitions, now)
@@ -533,7 +551,10 @@ class Conductor:
             await _forget(tx, [item.id for item in recorded.deployments if item.archived_at is not None])
             await tx.set_steps({_key(item): _step_text(item.progress) for item in progressed})
             await tx.append_events([_progress_event(item, memory) for item in progressed])
-            await self._enqueue(tx, [*progressed, *(item for item in transitions if id(item) not in refused)])
+            accepted = [item for item in transitions if id(item) not in refused]
+            await self._enqueue(tx, progressed)
+            await self._enqueue(tx, accepted, contexts)
+            await self.traces.save(tx)
             await tx.set_value("generation", str(memory.generation))
             await tx.set_value("incarnation", str(memory.incarnation))
             if given is not None and given != memory.given:
@@ -541,6 +562,7 @@ class Conductor:
             return recorded
 
         recorded = await self._write(work)
+        self.traces.saved()
         memory.given = memory.given if given is None else given
         for transition, why in recorded.refused:
             log.error("refused a transition", deployment=transition.deployment_id, node=transition.node_id, why=why)
@@ -553,6 +575,7 @@ class Conductor:
         for item in progressed:
             if _key(item) in memory.instances:
                 memory.instances[_key(item)] = replace(memory.instances[_key(item)], step=_step_text(item.progress))
+        self.traces.forget((item.deployment_id for item in transitions), memory.instances)
         self._forget_finished()
 
     def _forget_finished(self) -> None:
@@ -602,8 +625,12 @@ class Conductor:
             replace(site, last_seen=now, applied_commit=applied or site.applied_commit, problem=problem)
         )
 
-    async def _enqueue(self, tx: Transaction, reports: Sequence[Report]) -> None:
-        await tx.enqueue([self._encode(report) for report in reports])
+    async def _enqueue(
+        self, tx: Transaction, reports: Sequence[Report], contexts: Mapping[int, str] | None = None
+    ) -> None:
+        """`contexts` are the traces that some of the reports belong to, by the report's `id()`."""
+        marks = {key: {TRACEPARENT: context} for key, context in (contexts or {}).items()}
+        await tx.enqueue([{**self._encode(report), **marks.get(id(report), {})} for report in reports])
 
     async def _write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Only what is durable may be forwarded, so the outbox is announced after the commit."""

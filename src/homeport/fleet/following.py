@@ -1,17 +1,19 @@
 """Keeps a site in step with its deployments repository: look whenever it may have moved, never more."""
 
 from collections.abc import Callable
+from pathlib import PurePosixPath
 from typing import Final
 
 import anyio
 import structlog
 from anyio.to_thread import run_sync
 
+from homeport.core.tracing import TraceContext, context_of_commit, context_of_message
 from homeport.errors import TransientError
 from homeport.fleet.conductor import Conductor
 from homeport.fleet.snapshot import FILE_SIZE_MAX, BrokenSource, read_snapshot, site_folder
 from homeport.ports import GitSource, InThread
-from homeport.vocabulary import Commit
+from homeport.vocabulary import Commit, DeploymentId, SiteName
 
 log = structlog.get_logger(__name__)
 
@@ -60,4 +62,24 @@ async def follow_once(git: GitSource, conductor: Conductor, *, in_thread: InThre
     if commit == memory.applied and snapshot.kept == memory.kept:
         return
     _, author, _ = await git.log(Commit(commit))
-    await conductor.adopt(snapshot, author=author)
+    origins = await origins_of(git, memory.applied, commit, memory.site, derive=conductor.traces.is_tracing)
+    await conductor.adopt(snapshot, author=author, origins=origins)
+
+
+async def origins_of(
+    git: GitSource, before: Commit | None, after: Commit, site: SiteName, *, derive: bool
+) -> dict[DeploymentId, TraceContext]:
+    """The trace that each changed deployment of the site belongs to: that of the commit which last touched its file.
+
+    A commit pushed by hand has no context; `derive` gives it the one that everybody gives it.
+    """
+    contexts: dict[Commit, TraceContext | None] = {}
+    found: dict[DeploymentId, TraceContext] = {}
+    for path, commit in (await git.origins(before, after, site_folder(site))).items():
+        if commit not in contexts:
+            message, _, _ = await git.log(commit)
+            contexts[commit] = context_of_commit(commit, message) if derive else context_of_message(message)
+        context = contexts[commit]
+        if context is not None:
+            found[DeploymentId(PurePosixPath(path).stem)] = context
+    return found

@@ -24,7 +24,18 @@ from homeport.errors import Conflict
 from homeport.fleet.adoption import problem_text, wanted_row
 from homeport.fleet.revisions import REVISIONS_KEPT, kept_revisions
 from homeport.fleet.snapshot import FILE_SIZE_MAX, BrokenSource, Snapshot, read_snapshot, site_folder
-from homeport.ports import Clock, DeploymentFilter, GitSource, InThread, Reader, Store, Transaction, TreeFile
+from homeport.fleet.tracing import trace_pushes
+from homeport.ports import (
+    Clock,
+    DeploymentFilter,
+    GitSource,
+    InThread,
+    Reader,
+    Store,
+    Tracer,
+    Transaction,
+    TreeFile,
+)
 from homeport.vocabulary import SITE_NAME_PATTERN, Commit, DeploymentId, EventKind, SiteName
 
 INDEXED: Final = "indexed_commit"
@@ -58,8 +69,17 @@ class Folder:
 class Index:
     """One per central. Callers may overlap; commits are taken one after the other and only forwards."""
 
-    def __init__(self, store: Store, git: GitSource, clock: Clock, *, in_thread: InThread = run_sync) -> None:
+    def __init__(
+        self,
+        store: Store,
+        git: GitSource,
+        clock: Clock,
+        *,
+        tracer: Tracer | None = None,
+        in_thread: InThread = run_sync,
+    ) -> None:
         self._store = store
+        self._tracer = tracer
         self._git = git
         self._clock = clock
         self._in_thread = in_thread
@@ -92,11 +112,16 @@ class Index:
                     "which is applied. Everything stays as it is.",
                     hint=f"Bring commit {before} back into the branch's history.",
                 )
+            began = self._clock.now()
             changed = await self._git.changed_paths(before, commit, ROOT)
             folders = await self._read(commit, _sites_of(changed), known or {})
             _, author, _ = await self._git.log(commit)
             update = _Update(commit, author, self._clock.now(), frozenset(changed))
             await self._store.write(lambda tx: update.write(tx, folders))
+            if self._tracer is not None:
+                await trace_pushes(
+                    self._tracer, self._git, before, commit, folder=ROOT, began=began, ended=self._clock.now()
+                )
         log.info("commit indexed", commit=commit[:12], sites=len(folders), author=author)
 
     async def _read(

@@ -13,11 +13,13 @@ from typing import Final
 import structlog
 
 from homeport.core.model.event import NewEvent, Site
+from homeport.core.model.instance import Transition
 from homeport.core.model.report import Report
 from homeport.errors import Conflict, InvalidInput
 from homeport.fleet.batch import Batch, Numbered, Unreadable
 from homeport.fleet.index import Index
-from homeport.ports import Clock, Outgoing, Store, Transaction
+from homeport.fleet.tracing import trace_intake
+from homeport.ports import Clock, Outgoing, Store, Tracer, Transaction
 from homeport.vocabulary import EventKind, NodeId, SiteName
 from homeport.wire.reports import decode
 
@@ -32,6 +34,7 @@ class Intake:
     store: Store
     index: Index
     clock: Clock
+    tracer: Tracer | None = None
 
     async def join(self, site: SiteName, *, epoch: str, software_version: str) -> int:
         """Makes a site known; returns the last sequence of this epoch that is durable here."""
@@ -59,6 +62,7 @@ class Intake:
     ) -> int:
         """Returns the last sequence that is durable here. Raises Conflict for a gap, or a site that has not
         joined; and a TransientError when a deployment is unknown and Git cannot be asked for it."""
+        began = self.clock.now()
         decoded = [(item.sequence, _decode(item)) for item in reports]
         taken = await self._take(site, decoded, epoch=epoch, seen=seen, must_know=True)
         if taken is None:
@@ -66,7 +70,12 @@ class Intake:
             await self.index.catch_up()
             taken = await self._take(site, decoded, epoch=epoch, seen=seen, must_know=False)
         assert taken is not None, "asked to judge, it judges"
-        return taken
+        last, fresh = taken
+        if self.tracer is not None and fresh:
+            steps = {sequence: report for sequence, report in fresh if isinstance(report, Transition)}
+            told = [(item, steps[item.sequence]) for item in reports if item.sequence in steps]
+            trace_intake(self.tracer, site, told, began, self.clock.now())
+        return last
 
     async def _take(
         self,
@@ -76,11 +85,12 @@ class Intake:
         epoch: str,
         seen: Mapping[NodeId, datetime],
         must_know: bool,
-    ) -> int | None:
-        """None, with nothing written, when `must_know` and a report speaks of a deployment unknown here."""
+    ) -> tuple[int, Sequence[Numbered]] | None:
+        """How far it got and what was new; None, with nothing written, when `must_know` and a report speaks of a
+        deployment unknown here."""
         now = self.clock.now()
 
-        async def write(tx: Transaction) -> int | None:
+        async def write(tx: Transaction) -> tuple[int, Sequence[Numbered]] | None:
             cursor = await _cursor(tx, site)
             row = await tx.site(site)
             if row is None or cursor is None or cursor.epoch != epoch:
@@ -97,7 +107,7 @@ class Intake:
             last = new[-1][0] if new else cursor.sequence
             if new:
                 await _set_cursor(tx, site, _Cursor(epoch, last))
-            return last or 0
+            return last or 0, new
 
         return await self.store.write(write)
 

@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -20,6 +21,7 @@ from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.detect import open_runtime
 from homeport.adapters.system import SystemClock
+from homeport.adapters.tracing.otlp import open_tracer
 from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.errors import PeerUnavailable
 from homeport.node import capabilities
@@ -35,8 +37,9 @@ from homeport.node.metrics import NodeMetrics
 from homeport.node.news import Outlet
 from homeport.node.settings import NodeSettings, resolve_node_id, split_address
 from homeport.node.status import Status
+from homeport.node.tracing import OrderSpans
 from homeport.node.work import Work
-from homeport.ports import Clock, InThread, Runtime, SiteLink
+from homeport.ports import Clock, InThread, Runtime, SiteLink, Tracer
 from homeport.vocabulary import NodeId
 
 log = logging.getLogger("homeport.node")
@@ -63,11 +66,13 @@ async def run_node(
     on_ready: Callable[[], None] | None = None,
     surroundings: Surroundings | None = None,
     registry: CollectorRegistry | None = None,
+    tracer: Tracer | None = None,
 ) -> None:
     """Runs until cancelled. Workloads keep running after it: a node is their keeper, not their parent.
 
     `on_ready` is called when orders are taken and the pages served; the site may not be reached yet. With a
-    `registry` the node's metrics join those of the process (`homeport up`, where another role serves them).
+    `registry` the node's metrics join those of the process (`homeport up`, where another role serves them); a
+    `tracer` is given where the process has one already.
     """
     failpoints.arm(settings.failpoint)
     surroundings = surroundings or Surroundings()
@@ -75,6 +80,10 @@ async def run_node(
     settings.data.mkdir(parents=True, exist_ok=True)
     status = Status(resolve_node_id(settings), homeport.__version__, runtime.name)
     async with AsyncExitStack() as stack:
+        if settings.otlp_url is not None:
+            opened = await stack.enter_async_context(open_tracer(settings.otlp_url, instance=status.node_id))
+            registry.register(opened)
+            tracer = opened
         vault = open_vault(settings.data / KEY_FILE)
         journal = Journal(settings.data / "journal.sqlite3", vault, in_thread=surroundings.in_thread)
         stack.callback(journal.close)
@@ -93,6 +102,7 @@ async def run_node(
             status=status,
             metrics=metrics,
             surroundings=surroundings,
+            tracer=tracer,
         )
         async with anyio.create_task_group() as tasks:
             await loops.start(tasks)
@@ -171,12 +181,22 @@ def _wire(
     status: Status,
     metrics: NodeMetrics,
     surroundings: Surroundings,
+    tracer: Tracer | None,
 ) -> Loops:
     clock = surroundings.clock
     outlet = Outlet(clock, metrics)
     engine = Engine(settings, runtime, status, discover=surroundings.discover)
     work = Work(settings, runtime, outlet, clock, in_thread=surroundings.in_thread)
-    executor = Executor(runtime=runtime, journal=journal, work=work, outlet=outlet, metrics=metrics, clock=clock)
+    spans_of = partial(OrderSpans, tracer, clock, status.node_id)
+    executor = Executor(
+        runtime=runtime,
+        journal=journal,
+        work=work,
+        outlet=outlet,
+        metrics=metrics,
+        clock=clock,
+        spans_of=spans_of,
+    )
     keeper = Keeper(runtime=runtime, journal=journal, work=work, executor=executor, metrics=metrics, clock=clock)
     connection = Connection(
         settings=settings,

@@ -22,9 +22,10 @@ from homeport.node.drift import runs
 from homeport.node.journal import Journal
 from homeport.node.metrics import NodeMetrics
 from homeport.node.news import Outlet
+from homeport.node.tracing import OrderSpans
 from homeport.node.work import Trail, Work
 from homeport.ports import Clock, Observation, Runtime
-from homeport.vocabulary import Code, DeploymentId, OrderKind, Step
+from homeport.vocabulary import Code, DeploymentId, NodeId, OrderKind, Step
 
 log = logging.getLogger("homeport.node")
 
@@ -33,6 +34,7 @@ INTAKE_MAX = 256
 WRITE_AGAIN_SECONDS = 2.0
 
 Job = Callable[[], Awaitable[None]]
+SpansOf = Callable[[Order], OrderSpans]
 
 
 class Executor:
@@ -45,6 +47,7 @@ class Executor:
         outlet: Outlet,
         metrics: NodeMetrics,
         clock: Clock,
+        spans_of: SpansOf | None = None,
     ) -> None:
         self._runtime = runtime
         self._journal = journal
@@ -52,6 +55,7 @@ class Executor:
         self._outlet = outlet
         self._metrics = metrics
         self._clock = clock
+        self._spans_of = spans_of or partial(OrderSpans, None, clock, NodeId(""))
         self._workers: dict[DeploymentId, _Worker] = {}
         self._into, self._intake = anyio.create_memory_object_stream[Order](INTAKE_MAX)
         self._group: TaskGroup | None = None
@@ -157,11 +161,11 @@ class Executor:
 
     async def _perform(self, entry: Entry) -> None:
         order, started = entry.order, self._clock.monotonic()
-        trail = Trail()
+        trail = Trail(self._spans_of(order))
         failure: Failure | None = None
         try:
             if order.kind is OrderKind.REMOVE:
-                await self._work.remove(order, entry.components)
+                await self._work.remove(order, entry.components, trail)
             else:
                 assert order.release is not None, "an order to apply carries a release"
                 await self._work.apply(order, order.release, entry.components, trail)
@@ -176,6 +180,7 @@ class Executor:
         if failure is not None:
             # A program may have printed what it was given.
             failure = replace(failure, message=masked(failure.message, secret_values(order.release)))
+        trail.spans.end(failure)
         await self._finish(entry, failure, trail)
         self._metrics.durations.labels(order.kind.value).observe(self._clock.monotonic() - started)
 

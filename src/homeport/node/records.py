@@ -69,6 +69,7 @@ def dump_order(order: Order) -> str:
             "remove_images": order.remove_images,
             "reason": order.reason,
             "limit_seconds": order.limit_seconds,
+            "traceparent": order.traceparent,
         }
     )
 
@@ -83,6 +84,7 @@ def load_order(text: str) -> Order:
         remove_images=body["remove_images"],
         reason=body["reason"],
         limit_seconds=float(body.get("limit_seconds", 0.0)),
+        traceparent=body.get("traceparent", ""),
     )
 
 

@@ -79,6 +79,8 @@ class NodeSettings:
     it for an upgrade, keeps its workloads running, and a site that had forgotten it would place them anew."""
     failpoint: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))
     """Where the process is to kill itself, for tests of what a crash leaves behind (`homeport.failpoints`)."""
+    otlp_url: str | None = None
+    """The collector of traces (OTLP over HTTP); None sends none and imports nothing for it."""
 
     def __post_init__(self) -> None:
         if self.node_id is not None and not re.match(NODE_ID_PATTERN, self.node_id):

@@ -23,6 +23,7 @@ from homeport.failpoints import Point, passing
 from homeport.node import checking
 from homeport.node.news import Outlet
 from homeport.node.settings import NodeSettings
+from homeport.node.tracing import OrderSpans, Told
 from homeport.ports import Clock, InThread, OnProgress, Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId, Generation, Step
 
@@ -33,6 +34,7 @@ SAFE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
 class Trail:
     """How far the work on an order came."""
 
+    spans: OrderSpans
     has_changed: bool = False
     """Whether anything that may have been running was touched."""
 
@@ -64,21 +66,21 @@ class Work:
         for spec in release.components:
             _refuse_lacking(spec)
         for spec in release.components:
-            await self._prepare(order.generation, self.workload(release.deployment_id, spec))
+            await self._prepare(order.generation, self.workload(release.deployment_id, spec), trail.spans)
         passing(Point.RUNTIME_AFTER_PULL)
         trail.has_changed = True
         for spec in release.components:
-            await self._start(order.generation, self.workload(release.deployment_id, spec))
+            await self._start(order.generation, self.workload(release.deployment_id, spec), trail.spans)
         wanted = {spec.name for spec in release.components}
         present = {seen.component for seen in await self._runtime.observe(release.deployment_id)}
         for name in sorted((present | set(leftovers)) - wanted):
-            await self._remove(order, name)
+            await self._remove(order, name, trail.spans)
 
-    async def remove(self, order: Order, components: Iterable[str]) -> None:
+    async def remove(self, order: Order, components: Iterable[str], trail: Trail) -> None:
         """Removes every component, those known and those found, or raises WorkFailed with REMOVE_FAILED."""
         present = {seen.component for seen in await self._runtime.observe(order.deployment_id)}
         for name in sorted(present | set(components)):
-            await self._remove(order, name)
+            await self._remove(order, name, trail.spans)
         await self._discard(self._folder(order.deployment_id))
 
     async def restore(
@@ -134,21 +136,26 @@ class Work:
                     source=spec.name,
                 )
 
-    async def _prepare(self, generation: Generation, workload: Workload) -> None:
+    async def _prepare(self, generation: Generation, workload: Workload, spans: OrderSpans) -> None:
         name = workload.spec.name
-        with _limit(self._settings.prepare_seconds, f"{name} could not be fetched", name):
+        with (
+            spans.step("pull", name) as told,
+            _limit(self._settings.prepare_seconds, f"{name} could not be fetched", name),
+        ):
             async with self._slots:
-                await self._runtime.prepare(workload, self._teller(generation, workload))
+                await self._runtime.prepare(workload, self._teller(generation, workload, told))
 
-    async def _start(self, generation: Generation, workload: Workload) -> None:
+    async def _start(self, generation: Generation, workload: Workload, spans: OrderSpans) -> None:
         name, seconds = workload.spec.name, max(workload.spec.timeout_seconds, 0.1)
         checks = [checking.Checks()]
         try:
             with anyio.fail_after(seconds):
-                await self._apply(workload, self._teller(generation, workload))
+                with spans.step("create", name) as told:
+                    await self._apply(workload, self._teller(generation, workload, told))
                 passing(Point.RUNTIME_BEFORE_HEALTH)
                 if workload.spec.wait:
-                    await self._check(generation, workload, checks)
+                    with spans.step("health", name):
+                        await self._check(generation, workload, checks)
         except TimeoutError as error:
             last = f": {checks[0].message}" if checks[0].message else ""
             raise WorkFailed(
@@ -184,10 +191,13 @@ class Work:
             await anyio.sleep(checking.poll_delay(polls))
             polls += 1
 
-    async def _remove(self, order: Order, name: str) -> None:
+    async def _remove(self, order: Order, name: str, spans: OrderSpans) -> None:
         self.tell(order.generation, order.deployment_id, Step.STOPPING, name, f"stopping {name}")
         try:
-            with _limit(self._settings.remove_seconds, f"{name} could not be removed", name):
+            with (
+                spans.step("remove", name),
+                _limit(self._settings.remove_seconds, f"{name} could not be removed", name),
+            ):
                 async with self._slots:
                     await self._runtime.remove(order.deployment_id, name, remove_images=order.remove_images)
                     passing(Point.RUNTIME_AFTER_REMOVE)
@@ -197,8 +207,9 @@ class Work:
             await self._discard(self._folder(order.deployment_id, name))
         self.tell(order.generation, order.deployment_id, Step.REMOVED, name, f"removed {name}")
 
-    def _teller(self, generation: Generation, workload: Workload) -> OnProgress:
+    def _teller(self, generation: Generation, workload: Workload, told: Told) -> OnProgress:
         def on_progress(step: str, message: str, bytes_done: int, bytes_total: int) -> None:
+            told(step)
             self.tell(
                 generation,
                 workload.deployment_id,

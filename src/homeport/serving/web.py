@@ -20,6 +20,7 @@ from homeport.serving.docs import docs_router
 from homeport.serving.guards import Guard, GuardSettings
 from homeport.serving.health import Metrics
 from homeport.serving.problems import PROBLEM_JSON, install
+from homeport.serving.tracing import TraceSettings, Tracing
 
 _OPENAPI: Final = "/openapi.json"
 _EVERYWHERE: Final = (400, 401, 403, 421, 422, 429, 431, 500, 503)
@@ -50,6 +51,7 @@ def build_web(
     guards: GuardSettings,
     auditor: Auditor | None = None,
     gate: Gate | None = None,
+    tracing: TraceSettings | None = None,
 ) -> FastAPI:
     """Without a gate, being on this machine is what makes a caller."""
     app = FastAPI(
@@ -71,6 +73,8 @@ def build_web(
     nested = [route for router in routers for route in router.routes if not isinstance(route, Route)]
     assert not nested, "routes of a nested router would be served without the action they declare"
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    if tracing is not None:
+        app.add_middleware(Tracing, settings=tracing, routes=routes)
     if gate is not None:
         app.add_middleware(Authentication, gate=gate, open_routes=open_routes(routes))
     app.add_middleware(Guard, settings=guards, on_answer=metrics.answered)

@@ -15,6 +15,7 @@ from homeport.adapters.link.central_http import open_central_link
 from homeport.adapters.link.grpc_site import serve_nodes
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
+from homeport.adapters.tracing.otlp import OtlpTracer, open_tracer
 from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.core.addresses import is_loopback
 from homeport.core.model.identity import Peer
@@ -25,7 +26,7 @@ from homeport.fleet.maintenance import OwnKeeper
 from homeport.fleet.overview import Watchfulness
 from homeport.fleet.strangers import Strangers
 from homeport.fleet.tokens import Tokens
-from homeport.ports import CentralLink
+from homeport.ports import CentralLink, Tracer
 from homeport.serving.authentication import Gate
 from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
@@ -55,19 +56,23 @@ async def open_site(
     central: CentralLink | None = None,
     *,
     on_waiting: Callable[[str], None] = lambda key: None,
+    tracer: OtlpTracer | None = None,
 ) -> AsyncIterator["SiteApp"]:
-    """Runs the site while the body runs. `central` is given when it lives in the same process; `on_waiting` is told
-    the site's key where a person has to approve it first."""
+    """Runs the site while the body runs. `central` is given when it lives in the same process, `tracer` where that
+    has one already; `on_waiting` is told the site's key where a person has to approve it first."""
     failpoints.arm(settings.failpoint)
     stopping = Stopping()
     async with AsyncExitStack() as stack:
+        if tracer is None and settings.otlp_url is not None:
+            tracer = await stack.enter_async_context(open_tracer(settings.otlp_url, instance=settings.name))
         identity = await open_identity(settings, SystemClock(), on_waiting=on_waiting)
         if identity is None:
             _stay_local(settings)
-        site = await _parts(settings, central, identity, stack)
+        site = await _parts(settings, central, identity, stack, tracer)
         http_port = None
         if settings.http_address is not None:
-            http_port = await stack.enter_async_context(_people_door(site, settings.http_address, stopping))
+            door = _people_door(site, settings.http_address, stopping, tracer)
+            http_port = await stack.enter_async_context(door)
         grpc_port = None
         if settings.grpc_address is not None:
             grpc_port = await stack.enter_async_context(_node_door(site, settings.grpc_address))
@@ -78,7 +83,9 @@ async def open_site(
 
 
 @asynccontextmanager
-async def _people_door(site: SiteParts, address: tuple[str, int], stopping: Stopping) -> AsyncIterator[int]:
+async def _people_door(
+    site: SiteParts, address: tuple[str, int], stopping: Stopping, tracer: OtlpTracer | None
+) -> AsyncIterator[int]:
     """TLS wherever there is an identity; beyond this machine it also takes somebody who may come in."""
     (host, port), identity = address, site.identity
     if not is_loopback(host) and not await site.gate.tokens.has_admin():
@@ -93,7 +100,7 @@ async def _people_door(site: SiteParts, address: tuple[str, int], stopping: Stop
     tls = site.doors[0].context if site.doors else None
     listener = bind(host, port, is_guarded=identity is not None)
     async with http_server(
-        _web(site, stopping), [listener], stopping, tls, on_refused=site.auditor.connection_refused
+        _web(site, stopping, tracer), [listener], stopping, tls, on_refused=site.auditor.connection_refused
     ):
         yield listener.getsockname()[1]
 
@@ -129,7 +136,11 @@ class SiteApp:
 
 
 async def _parts(
-    settings: SiteSettings, central: CentralLink | None, identity: SiteIdentity | None, stack: AsyncExitStack
+    settings: SiteSettings,
+    central: CentralLink | None,
+    identity: SiteIdentity | None,
+    stack: AsyncExitStack,
+    tracer: Tracer | None,
 ) -> SiteParts:
     clock = SystemClock()
     store = await stack.enter_async_context(open_store(str(settings.data / "site.db")))
@@ -154,6 +165,7 @@ async def _parts(
         vault=await anyio.to_thread.run_sync(open_vault, settings.data / KEY_FILE),
         central=central,
         refusal=partial(_refusal, identity, policy, strangers),
+        tracer=tracer,
     )
     stack.callback(wired.sessions.close)
     return SiteParts(
@@ -194,8 +206,10 @@ def _refusal(identity: SiteIdentity | None, policy: Policy, strangers: Strangers
     return why
 
 
-def _web(site: SiteParts, stopping: Stopping) -> FastAPI:
+def _web(site: SiteParts, stopping: Stopping, tracer: OtlpTracer | None = None) -> FastAPI:
     metrics = Metrics("site", site.store)
+    if tracer is not None:
+        metrics.registry.register(tracer)
     reading = Reading("site", site.store, site.clock, stopping, Watchfulness(), commit_value="applied_commit")
     return build_web(
         role="site",

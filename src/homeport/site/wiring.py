@@ -10,7 +10,9 @@ from homeport.fleet.memory import recall
 from homeport.fleet.outbox import epoch_of
 from homeport.fleet.sessions import Sessions
 from homeport.fleet.site_secrets import SiteSecrets
-from homeport.ports import CentralLink, Clock, Ids, Store, Vault
+from homeport.fleet.site_traces import VALUE as TRACES
+from homeport.fleet.site_traces import SiteTraces
+from homeport.ports import CentralLink, Clock, Ids, Store, Tracer, Vault
 from homeport.site.reception import Reception
 from homeport.site.settings import SiteSettings
 from homeport.wire.reports import encode
@@ -35,10 +37,12 @@ async def wire(
     central: CentralLink | None,
     refusal: Policy = nobody,
     chance: random.Random | None = None,
+    tracer: Tracer | None = None,
 ) -> Wired:
     """Takes up where the store says that the site stopped."""
     async with store.read() as reader:
         memory = await recall(reader, settings.name, clock.now(), clock.monotonic())
+        traces = SiteTraces(settings.name, tracer, clock, await reader.value(TRACES))
     sessions = Sessions(settings.name, heartbeat_seconds=settings.heartbeat_seconds)
     secrets = SiteSecrets(settings.name, store, vault, clock, chance=chance)
     # One that this key does not open is missing, and said to be.
@@ -52,6 +56,7 @@ async def wire(
         stale_seconds=settings.stale_seconds,
         lost_seconds=settings.lost_seconds,
         reveal=secrets.reveal,
+        traces=traces,
     )
     if central is not None:
         conductor.seek = partial(secrets.seek, central, conductor)

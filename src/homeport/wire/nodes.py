@@ -164,6 +164,7 @@ def order_to_proto(order: Order) -> PbMessage:
         remove_images=order.remove_images,
         reason=order.reason,
         limit_seconds=order.limit_seconds,
+        traceparent=order.traceparent,
     )
 
 
@@ -176,6 +177,7 @@ def order_from_proto(message: PbMessage) -> Order:
         remove_images=message.remove_images,
         reason=message.reason,
         limit_seconds=message.limit_seconds,
+        traceparent=message.traceparent,
     )
 
 

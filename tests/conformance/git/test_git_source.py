@@ -394,3 +394,40 @@ async def test_without_any_nudge_the_poll_comes(open_one: Open) -> None:
     with anyio.fail_after(3):
         for _ in range(3):
             await anext(watch)
+
+
+async def test_each_changed_path_has_the_commit_that_last_touched_it(open_one: Open) -> None:
+    source = await open_one()
+    first = await put(source, "deployments/home/a.yaml", "1\n")
+    assert first is not None
+    second = await put(source, "deployments/home/b.yaml", "1\n")
+    await put(source, "deployments/away/c.yaml", "1\n")
+    third = await put(source, "deployments/home/a.yaml", "2\n")
+    last = await put(source, "deployments/home/b.yaml", None)
+    assert last is not None
+    assert third is not None
+    home = "deployments/home"
+    assert await source.origins(first, last, home) == {f"{home}/a.yaml": third, f"{home}/b.yaml": last}
+    assert await source.origins(first, third, home) == {f"{home}/a.yaml": third, f"{home}/b.yaml": second}
+    assert await source.origins(last, last, home) == {}
+    assert await source.origins(None, last, home) == {f"{home}/b.yaml": last}, "without a beginning, the newest alone"
+
+
+async def test_a_merge_is_the_origin_of_what_it_brings(open_one: Open, person: Person) -> None:
+    source = await open_one()
+    person.write("deployments/home/a.yaml", "1\n")
+    before = Commit(person.push())
+    git("checkout", "--quiet", "-b", "side", cwd=person.folder)
+    person.write("deployments/home/b.yaml", "1\n")
+    person.commit()
+    git("checkout", "--quiet", "main", cwd=person.folder)
+    person.write("deployments/home/a.yaml", "2\n")
+    own = person.commit()
+    git("merge", "--quiet", "--no-edit", "side", cwd=person.folder)
+    person.push()
+    after = await source.fetch()
+    assert after is not None
+    found = await source.origins(before, after, "deployments/home")
+    assert found["deployments/home/a.yaml"] == own
+    merged = git("rev-parse", "HEAD^", cwd=person.folder)
+    assert found["deployments/home/b.yaml"] == merged

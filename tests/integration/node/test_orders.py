@@ -22,7 +22,7 @@ async def test_an_order_is_accepted_reported_step_by_step_and_acknowledged(bench
         result = await bench.site.order(to_apply(1))
         assert result.succeeded
         assert result.release_runs
-        assert bench.site.steps(1) == ["accepted", "pulling", "creating", "healthy"]
+        assert bench.site.steps(1) == ["accepted", "pulling", "creating", "starting", "healthy"]
         assert list(await container_ids(runtime)) == ["web"]
     # Acknowledged: nothing is left to say on the next connection.
     known = len(bench.site.news)

@@ -8,7 +8,7 @@ at a time, so that a fetch never takes back what a push has just recorded.
 import re
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -88,6 +88,9 @@ class Mirror:
 
     async def is_ancestor(self, older: Commit, newer: Commit) -> bool:
         return await self._read(partial(trees.is_ancestor, older=older, newer=newer))
+
+    async def origins(self, before: Commit | None, after: Commit, folder: str) -> Mapping[str, Commit]:
+        return await self._read(partial(trees.read_origins, before=before, after=after, folder=folder))
 
     async def log(self, commit: Commit) -> tuple[str, str, datetime]:
         return await self._read(partial(trees.read_log, commit=commit))

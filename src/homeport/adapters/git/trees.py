@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from itertools import islice
 
 import pygit2
-from pygit2.enums import FileMode
+from pygit2.enums import FileMode, SortMode
 
 from homeport.errors import NotFound, TooLarge
 from homeport.ports import TreeFile
@@ -20,6 +20,8 @@ DEPTH_MAX = 64
 FILES_MAX = 200_000
 BYTES_MAX = 512 * 1024 * 1024
 """Bounds of one reading, so that a hostile tree costs an error and not the process."""
+ORIGINS_MAX = 500
+"""How many commits back the origin of a change is looked for."""
 
 _ENTRY = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
 _TREE = b"40000"
@@ -71,6 +73,26 @@ def read_changed_paths(
     old = _folder(repository, find_commit(repository, before), folder) if before else None
     new = _folder(repository, find_commit(repository, after), folder)
     return sorted(islice(_differences(repository, old, new, _prefix(folder), DEPTH_MAX), FILES_MAX + 1))
+
+
+def read_origins(
+    repository: pygit2.Repository, before: Commit | None, after: Commit, folder: str
+) -> dict[str, Commit]:
+    """The newest commit of each changed path, along first parents, for some commits back."""
+    origins: dict[str, Commit] = {}
+    walk = repository.walk(find_commit(repository, after).id, SortMode.TOPOLOGICAL)
+    walk.simplify_first_parent()
+    if before is not None:
+        walk.hide(find_commit(repository, before).id)
+    for commit in islice(walk, 1 if before is None else ORIGINS_MAX):
+        parent = commit.parents[0] if commit.parents else None
+        old = None if parent is None else _folder(repository, parent, folder)
+        new = _folder(repository, commit, folder)
+        if old is not None and new is not None and old.id == new.id:
+            continue
+        for path in islice(_differences(repository, old, new, _prefix(folder), DEPTH_MAX), FILES_MAX):
+            origins.setdefault(path, Commit(str(commit.id)))
+    return origins
 
 
 def is_ancestor(repository: pygit2.Repository, older: Commit, newer: Commit) -> bool:

@@ -99,6 +99,7 @@ class ComposeRuntime:
         else:
             await self._up(workload)
         passing(Point.RUNTIME_AFTER_CREATE)
+        on_progress(Step.STARTING, f"starting {spec.name}", 0, 0)
         await self._refuse_exited(workload)
 
     async def observe(self, deployment_id: DeploymentId) -> Sequence[Observation]:

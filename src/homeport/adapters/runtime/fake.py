@@ -75,6 +75,7 @@ class NullRuntime:
         fail = str(wish.get("fail", ""))
         if fail and fail not in (*FETCH_CODES, Code.REMOVE_FAILED, Code.HEALTH_CHECK_FAILED):
             raise _failed(spec.name, Code(fail))
+        on_progress(Step.STARTING, f"starting {spec.name}", 0, 0)
         started = _Running(
             id=f"null-{uuid.uuid4().hex[:12]}",
             digest=spec.digest,

@@ -21,6 +21,8 @@ class Order:
     reason: str = ""
     limit_seconds: float = 0.0
     """How long carrying it out may take in all; 0 for as long as its parts may."""
+    traceparent: str = ""
+    """The trace it belongs to (W3C Trace Context); empty where nobody traces."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,13 +183,14 @@ class Release(_message.Message):
     def __init__(self, deployment_id: _Optional[str] = ..., name: _Optional[str] = ..., revision: _Optional[str] = ..., app_version: _Optional[str] = ..., components: _Optional[_Iterable[_Union[Component, _Mapping]]] = ...) -> None: ...
 
 class Order(_message.Message):
-    __slots__ = ("generation", "deployment_id", "kind", "release", "remove_images", "reason", "limit_seconds")
+    __slots__ = ("generation", "deployment_id", "kind", "release", "remove_images", "reason", "traceparent", "limit_seconds")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     DEPLOYMENT_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     RELEASE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_IMAGES_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     LIMIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     deployment_id: str
@@ -197,8 +198,9 @@ class Order(_message.Message):
     release: Release
     remove_images: bool
     reason: str
+    traceparent: str
     limit_seconds: float
-    def __init__(self, generation: _Optional[int] = ..., deployment_id: _Optional[str] = ..., kind: _Optional[str] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., remove_images: _Optional[bool] = ..., reason: _Optional[str] = ..., limit_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, generation: _Optional[int] = ..., deployment_id: _Optional[str] = ..., kind: _Optional[str] = ..., release: _Optional[_Union[Release, _Mapping]] = ..., remove_images: _Optional[bool] = ..., reason: _Optional[str] = ..., traceparent: _Optional[str] = ..., limit_seconds: _Optional[float] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("deployment_id", "generation", "kind", "revision", "done")
