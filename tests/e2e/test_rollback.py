@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from tests.support.podman import containers
+from tests.support.podman import containers, podman
 from tests.support.processes import Machine, start_up
 
 ROLLED_BACK = 8
@@ -108,7 +108,12 @@ def test_going_back_by_hand_changes_git_and_can_be_compared_first(
     unknown = host.command("deployments", "rollback", "fickle@home", "--to", "7.7.7")
     assert unknown.returncode == 3
     assert "has no revision 7.7.7" in unknown.stderr
+
+    host.homeport("deploy", "fickle@1.3.0", "--site", "home", "--remove-images", "--wait")
+    (container,) = containers(deployment=first["id"])
+    assert podman("images", "--quiet", container["Image"])
     host.homeport("deployments", "delete", "fickle@home", "--wait")
+    assert podman("images", "--quiet", container["Image"]) == "", "its image goes with it where that was asked for"
 
 
 def test_going_back_works_while_git_is_gone_and_git_hears_of_it_on_its_return(host: Machine, apps: Path) -> None:

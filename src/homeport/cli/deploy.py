@@ -37,6 +37,7 @@ from homeport.cli.waiting import Verdict, Wait
 @click.option("--retries", type=click.IntRange(0, 100), metavar="N", help="Further attempts after a failure [3].")
 @click.option("--rollback/--no-rollback", default=None, help="Whether a failed update is rolled back [rollback].")
 @click.option("--deadline", metavar="TIME", help="How long one attempt may take, such as 90s or 1h [1h].")
+@click.option("--remove-images", is_flag=True, help="Remove its images too when it is deleted.")
 @click.option("--plan", is_flag=True, help="Say what would happen, and change nothing.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
@@ -60,6 +61,7 @@ def deploy(
     retries: int | None,
     rollback: bool | None,
     deadline: str | None,
+    remove_images: bool,
     plan: bool,
     wait: bool,
     timeout: float,
@@ -77,6 +79,8 @@ def deploy(
         body["parameters"] = typed_parameters(given, client.get(f"/api/v1/apps/{found['id']}"))
     optional = {"profile": profile, "name": name, "placement": placement_of(place, node_selector)}
     body |= {key: value for key, value in optional.items() if value}
+    if remove_images:
+        body["remove_images"] = True
     policy = {"retries": retries, "rollback": rollback, "deadline": deadline}
     if any(value is not None for value in policy.values()):
         body["policy"] = {key: value for key, value in policy.items() if value is not None}

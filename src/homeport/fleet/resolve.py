@@ -44,6 +44,8 @@ class DeployRequest:
     placement: Placement = ON_EACH_NODE
     """For every target; a target's own `nodes` take the place of these."""
     policy: Policy = USUAL_POLICY
+    remove_images: bool = False
+    """Whether its images go with it when it is deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class Resolved:
     targets: tuple[Target, ...]
     placement: Placement = ON_EACH_NODE
     policy: Policy = USUAL_POLICY
+    remove_images: bool = False
 
     def render(self, target: Target, deployment_id: DeploymentId, rollout_id: RolloutId | None) -> bytes:
         return render_deployment(
@@ -71,6 +74,7 @@ class Resolved:
             values=self.values,
             placement=self._placement(target),
             policy=self.policy,
+            remove_images=self.remove_images,
             rollout_id=rollout_id,
         )
 
@@ -131,7 +135,17 @@ async def resolve(reader: Reader, request: DeployRequest) -> Resolved:
     await _check_sites(reader, request.targets)
     await check_secrets(reader, values, [target.site for target in request.targets])
     name = request.name or default_name(record.app_name)
-    return Resolved(record, app, profile, values, name, request.targets, request.placement, request.policy)
+    return Resolved(
+        record,
+        app,
+        profile,
+        values,
+        name,
+        request.targets,
+        request.placement,
+        request.policy,
+        remove_images=request.remove_images,
+    )
 
 
 async def present_by_site(reader: Reader, resolved: Resolved) -> dict[SiteName, Deployment]:

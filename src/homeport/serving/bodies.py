@@ -146,6 +146,8 @@ class Deploy(Body):
     """On each eligible node when left out."""
     policy: PolicyWish | None = None
     """What its site does when it does not work; the usual when left out."""
+    remove_images: bool = False
+    """Whether its images go with it when it is deleted."""
 
 
 class DeployedBody(Body):

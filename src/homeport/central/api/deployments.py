@@ -130,6 +130,7 @@ def _request(body: Deploy) -> DeployRequest:
         parameters={name: as_value(value) for name, value in body.parameters.items()},
         placement=_placement(body.placement),
         policy=_policy(body.policy),
+        remove_images=body.remove_images,
     )
 
 
