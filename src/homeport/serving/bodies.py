@@ -351,6 +351,27 @@ class PlanBody(Body):
     deletions: int
 
 
+# --- why ---------------------------------------------------------------------------------------------------
+
+
+class DecisionBody(Body):
+    """One link of the chain of decisions."""
+
+    step: str
+    """commit, file, site, placement, hold, pin, rollback, instance, node or next."""
+    what: str
+    why: str
+    at: datetime | None
+
+
+class WhyBody(Body):
+    kind: Literal["deployment", "node"]
+    name: str
+    state: str
+    chain: Sequence[DecisionBody]
+    """From the commit to the container; the last one is what happens next."""
+
+
 # --- sites and nodes --------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from homeport.fleet.overview import (
     view_sites,
 )
 from homeport.fleet.scope import ReadOnly, seen_by
+from homeport.fleet.why import why
 from homeport.ports import Clock, DeploymentFilter, Store
 from homeport.serving.bodies import (
     DeploymentBody,
@@ -28,10 +29,11 @@ from homeport.serving.bodies import (
     OverviewBody,
     SiteBody,
     SitesBody,
+    WhyBody,
 )
 from homeport.serving.callers import allowed
 from homeport.serving.server import Stopping
-from homeport.serving.showing import deployment_body, history_body, node_body, site_body
+from homeport.serving.showing import deployment_body, history_body, node_body, site_body, why_body
 from homeport.serving.sse import EVENT_STREAM, EventStream, cursor_from, deployment_events, fleet_events
 from homeport.vocabulary import SiteName, State
 
@@ -89,6 +91,7 @@ def reading_router(reading: Reading) -> APIRouter:
     _deployments(router, reading)
     _streams(router, reading)
     _places(router, reading)
+    _reasons(router, reading)
     return router
 
 
@@ -177,6 +180,24 @@ def _streams(router: APIRouter, reading: Reading) -> None:
             found = await find_deployment(reader, deployment_id)
         frames = deployment_events(reading.of(caller), found.id, after=cursor, until_settled=until == "settled")
         return EventStream(frames, reading.stopping)
+
+
+def _reasons(router: APIRouter, reading: Reading) -> None:
+    @router.get(
+        "/api/v1/why/{thing}",
+        tags=["overview"],
+        summary="Why a deployment or a node is as it is, decision by decision",
+        responses={404: {}, 409: {}},
+    )
+    async def explain(
+        caller: DeploymentReader,
+        thing: Annotated[
+            str, Path(min_length=1, max_length=200, description="A deployment or a node, also NAME@SITE.")
+        ],
+    ) -> WhyBody:
+        async with reading.of(caller).read() as reader:
+            found = await why(reader, thing, reading.watchfulness, reading.clock.now())
+        return why_body(found)
 
 
 def _places(router: APIRouter, reading: Reading) -> None:

@@ -5,8 +5,10 @@ from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Failure
 from homeport.core.model.node import Node
 from homeport.fleet.overview import DeploymentView, InstanceView, SiteView
+from homeport.fleet.why import Why
 from homeport.serving.bodies import (
     CapabilitiesBody,
+    DecisionBody,
     DeploymentBody,
     FailureBody,
     GpuBody,
@@ -15,6 +17,7 @@ from homeport.serving.bodies import (
     InstanceBody,
     NodeBody,
     SiteBody,
+    WhyBody,
 )
 
 
@@ -71,6 +74,15 @@ def hold_body(hold: Hold) -> HoldBody:
         author=hold.author,
         at=hold.at,
         expires_at=hold.expires_at,
+    )
+
+
+def why_body(found: Why) -> WhyBody:
+    return WhyBody(
+        kind="node" if found.kind == "node" else "deployment",
+        name=found.name,
+        state=found.state,
+        chain=[DecisionBody(step=each.step, what=each.what, why=each.why, at=each.at) for each in found.chain],
     )
 
 

@@ -250,3 +250,24 @@ async def test_a_hold_that_cannot_be_names_the_field(
         assert (answer.status, answer.fields) == (422, [field])
         assert says in answer.body["errors"][0]["message"]
         assert (await client.get("/api/v1/sites/home/holds")).body == {"holds": []}
+
+
+async def test_why_tells_the_whole_chain_at_a_site(person: Person, start: OpenSite) -> None:
+    person.write(*deployment_file(placement="{mode: one}"))
+    commit = person.push()
+    async with start() as site, asking(site) as client, scripted_node(link(site), "a"):
+        await reaches(site, State.INSTALLED)
+        for name in ("hello", "hello@home", (await first(client))["id"]):
+            answer = await client.get(f"/api/v1/why/{name}")
+            assert answer.status == 200, answer.body
+            told = {each["step"]: each for each in answer.body["chain"]}
+            assert told["commit"]["what"] == f"commit {commit[:8]} by Pat Person"
+            assert told["placement"]["what"] == "a is chosen"
+            assert told["instance"]["what"].startswith("a: INSTALLED at revision")
+            assert told["next"]["what"] == "nothing: it is as wanted"
+        node = await client.get("/api/v1/why/a")
+        assert (node.body["kind"], node.body["name"]) == ("node", "a@home")
+        missing = await client.get("/api/v1/why/helo")
+        assert missing.status == 404
+        assert missing.body["detail"] == 'There is no deployment and no node "helo".'
+        assert "hello" in missing.body["hint"]

@@ -36,11 +36,14 @@ class Refusal:
     why: str
     """Without its subject: `needs 16Gi of memory, has 8Gi`."""
 
-    def __str__(self) -> str:
-        if len(self.nodes) == 1:
-            return f"{self.nodes[0]} {self.why}"
+    @property
+    def subject(self) -> str:
+        """Whom it is about: the first few by name."""
         more = len(self.nodes) - NAMES_SHOWN_MAX
-        return f"{', '.join(self.nodes[:NAMES_SHOWN_MAX])}{f' and {more} more' if more > 0 else ''}: {self.why}"
+        return f"{', '.join(self.nodes[:NAMES_SHOWN_MAX])}{f' and {more} more' if more > 0 else ''}"
+
+    def __str__(self) -> str:
+        return f"{self.subject}{' ' if len(self.nodes) == 1 else ': '}{self.why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,88 @@
+"""Finds what a person asks about, and gathers what is known of it. Central and site answer from their own store."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from homeport.catalog.deployment import deployment_path, parse_deployment
+from homeport.core.model.deployment import Desired, Revision
+from homeport.core.model.event import Deployment
+from homeport.core.model.node import Node
+from homeport.core.reconcile.holds import hold_on
+from homeport.core.why import Decision, Facts, why_deployment, why_node
+from homeport.errors import Conflict, NotFound, PermanentError
+from homeport.fleet.overview import Watchfulness, find_deployment, find_node
+from homeport.fleet.suggestion import did_you_mean
+from homeport.ports import DeploymentFilter, Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    kind: str
+    """deployment or node."""
+    name: str
+    state: str
+    chain: tuple[Decision, ...]
+
+
+async def why(reader: Reader, text: str, watchfulness: Watchfulness, now: datetime) -> Why:
+    """`text` is a deployment's id, a prefix of it, its name or `name@site`, or a node's id or `id@site`."""
+    found = await _find(reader, text)
+    if isinstance(found, Node):
+        rows = {row.id: row for row in await reader.deployments(DeploymentFilter(site=found.site))}
+        instances = await reader.instances(list(rows)) if rows else ()
+        own = [item for item in instances if item.node_id == found.id]
+        names = {key: row.name for key, row in rows.items()}
+        state = found.liveness.value if found.drain is None else "drained"
+        return Why("node", f"{found.id}@{found.site}", state, why_node(found, own, names))
+    facts = await _facts(reader, found, watchfulness, now)
+    return Why("deployment", f"{found.name}@{found.site}", found.state.value, why_deployment(facts, now))
+
+
+async def _find(reader: Reader, text: str) -> Deployment | Node:
+    named = [] if "@" in text else list(await reader.deployments(DeploymentFilter(name=text)))
+    if len(named) > 1:
+        places = ", ".join(f"{row.name}@{row.site}" for row in named[:5])
+        raise Conflict(f'"{text}" means {len(named)} deployments.', hint=f"Name one of  {places}")
+    if named:
+        return named[0]
+    try:
+        return await find_deployment(reader, text)
+    except NotFound:
+        pass
+    try:
+        return await find_node(reader, text)
+    except NotFound as error:
+        known = [row.name for row in await reader.deployments(DeploymentFilter())]
+        known += [node.id for node in await reader.nodes()]
+        hint = did_you_mean(text, known, "homeport deployments list  or  homeport nodes list")
+        raise NotFound(f'There is no deployment and no node "{text}".', hint=hint) from error
+
+
+async def _facts(reader: Reader, row: Deployment, watchfulness: Watchfulness, now: datetime) -> Facts:
+    site = await reader.site(row.site)
+    revision = next((each for each in await reader.revisions(row.id) if each.revision == row.revision), None)
+    others = await reader.deployments(DeploymentFilter(site=row.site))
+    around = await reader.instances([other.id for other in others]) if others else ()
+    own = await reader.instances([row.id])
+    return Facts(
+        deployment=row,
+        desired=_desired(row, revision),
+        author=revision.author if revision is not None else row.created_by,
+        site=site,
+        reachable=watchfulness.is_reachable(site, now),
+        nodes=await reader.nodes(row.site),
+        instances=own,
+        around=around,
+        hold=hold_on(await reader.holds(row.site), row.id, now),
+        pin=next((pin for pin in await reader.pins() if pin.deployment_id == row.id), None),
+        secrets={secret.name: secret.version for secret in await reader.secrets(row.site)},
+    )
+
+
+def _desired(row: Deployment, revision: Revision | None) -> Desired | None:
+    if revision is None:
+        return None
+    try:
+        return parse_deployment(revision.content, deployment_path(row.site, row.id), row.site)
+    except PermanentError:
+        return None  # Kept by another version of us, which read it otherwise.
