@@ -206,10 +206,14 @@ def test_a_report_survives_the_outbox(report: Report) -> None:
     assert reports.decode(json.loads(json.dumps(reports.encode(report)))) == report
 
 
+ADDED_LATER = frozenset({"next_at"})
+"""A report that an older site has queued lacks these, and is good all the same."""
+
+
 @given(all_reports, st.data())
 def test_a_report_with_a_part_missing_is_refused_and_not_guessed(report: Report, data: st.DataObject) -> None:
     body = reports.encode(report)
-    body.pop(data.draw(st.sampled_from(sorted(body))))
+    body.pop(data.draw(st.sampled_from(sorted(body.keys() - ADDED_LATER))))
     with pytest.raises(InvalidInput):
         reports.decode(body)
 
