@@ -80,9 +80,7 @@ def test_a_missing_secret_is_named_with_the_command_that_sets_it() -> None:
     (part,) = desired.release.components
     part = replace(part, environment={"PASSWORD": "secret://DB"})
     wants = replace(desired, release=replace(desired.release, components=(part,)))
-    assert said(facts(desired=wants, instances=[]), "next") == [
-        "waits for secret DB:  homeport secrets set home DB"
-    ]
+    assert said(facts(desired=wants, instances=[]), "next") == ["waits for secret DB:  homeport secrets set home DB"]
     assert said(facts(desired=wants, secrets={"DB": 1}), "next") == ["nothing: it is as wanted"]
 
 
