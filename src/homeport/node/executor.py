@@ -131,7 +131,10 @@ class Executor:
             # What is not durable is not acted on. The site is told, and tries again later.
             log.warning("orders refused: the journal cannot be written", extra={"error": str(error)})
             for order in orders:
-                self._outlet.unrecorded(self._failed(order, Failure(error.code, str(error)), (), None))
+                entry = self._journal.entries.get(order.deployment_id)
+                # What runs was not touched, and the site must not think that it has to bring it back.
+                observed = await self._observe(order.deployment_id) or ()
+                self._outlet.unrecorded(self._failed(order, Failure(error.code, str(error)), observed, entry))
             return
         for order in orders:
             message = order.reason or f"{order.kind.value} accepted"

@@ -58,6 +58,36 @@ async def test_an_order_that_cannot_be_written_down_is_refused_by_code(tmp_path:
     journal.close()
 
 
+async def test_a_refused_update_says_that_the_release_before_still_runs(tmp_path: Path) -> None:
+    """Else the site would bring back what never went away, and give the update up."""
+    clock, metrics = SystemClock(), NodeMetrics(CollectorRegistry())
+    journal, runtime, outlet = Journal(tmp_path / "journal"), NullRuntime(tmp_path), Outlet(clock, metrics)
+    work = Work(NodeSettings(data=tmp_path), runtime, outlet, clock)
+    executor = Executor(runtime=runtime, journal=journal, work=work, outlet=outlet, metrics=metrics, clock=clock)
+    await runtime.start()
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(executor.run)
+        await executor.order(to_apply(1))
+        with anyio.fail_after(10):
+            while not journal.outbox:
+                await outlet.wait()
+        outlet.take()
+        limit_pages(journal, more=0)
+        await executor.order(to_apply(2, *(a_component(f"part-{number}" * 10) for number in range(500))))
+        refusals: list[Result] = []
+        with anyio.fail_after(10):
+            while not refusals:
+                await outlet.wait()
+                refusals = [each for each in outlet.take() if isinstance(each, Result)]
+        assert refusals[0].generation == 2
+        assert refusals[0].failure is not None
+        assert refusals[0].failure.code == Code.DISK_FULL
+        assert refusals[0].release_runs
+        tasks.cancel_scope.cancel()
+    await runtime.close()
+    journal.close()
+
+
 async def test_a_result_waits_until_it_can_be_written_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
