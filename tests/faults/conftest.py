@@ -5,14 +5,19 @@ and empty: links healed, roles running, nothing deployed.
 """
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.faults.bad_releases import write_apps
+from tests.support.engines import podman
 from tests.support.hosts import HostFleet, Stock, host_fleet, stocked
 
 IS_LONG = os.environ.get("HOMEPORT_FAULTS") == "long"
+BIG_BYTES = (200 if IS_LONG else 20) * 2**20
 APPS = Path(__file__).parent.parent / "e2e" / "apps"
 
 
@@ -23,9 +28,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="making network namespaces needs root"))
 
 
+def push_big_image(registry: str) -> None:
+    """Of bytes that no compression makes smaller."""
+    image = f"{registry}/demo/big:1.0.0"
+    with tempfile.TemporaryDirectory(prefix="homeport-image-") as folder:
+        shutil.copy("/bin/busybox", folder)
+        with (Path(folder) / "ballast").open("wb") as file:
+            for _ in range(BIG_BYTES // 2**20):
+                file.write(os.urandom(2**20))
+        (Path(folder) / "Containerfile").write_text(
+            "FROM scratch\nCOPY busybox /bin/busybox\nCOPY ballast /ballast\n"
+            'ENTRYPOINT ["/bin/busybox", "sh", "-c", "trap exit TERM; while :; do /bin/busybox sleep 1; done"]\n'
+        )
+        podman("build", "--quiet", "--layers=false", "--force-rm", "--tag", image, folder)
+        try:
+            podman("push", "--quiet", "--tls-verify=false", image)
+        finally:
+            podman("rmi", "--force", image)
+
+
 @pytest.fixture(scope="session")
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Stock:
-    return stocked((APPS, Path(__file__).parent / "apps"), tmp_path_factory.mktemp("stock"))
+    folder = tmp_path_factory.mktemp("stock")
+    wobbly = write_apps(folder / "wobbly")
+    return stocked((APPS, Path(__file__).parent / "apps", wobbly), folder, more=push_big_image)
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +65,4 @@ def fleet(whole_fleet: HostFleet) -> Iterator[HostFleet]:
     whole_fleet.make_whole()
     yield whole_fleet
     whole_fleet.make_whole()
-    for each in whole_fleet.ask("GET", "/deployments")["deployments"]:
-        whole_fleet.delete(each["id"])
-    whole_fleet.wait(
-        lambda: not whole_fleet.ask("GET", "/deployments")["deployments"] and not whole_fleet.podman.containers(),
-        what="everything to be deleted",
-    )
+    whole_fleet.clear()

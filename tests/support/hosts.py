@@ -207,7 +207,7 @@ class HostFleet:
         for host in self.hosts.values():
             host.heal()
         for relay in (self.registry, self.link):
-            relay.delay_seconds, relay.cut_after_bytes = 0.0, None
+            relay.delay_seconds, relay.cut_after_bytes, relay.cut_every_bytes = 0.0, None, None
         for name, process in self.roles.items():
             if process.popen.poll() is not None:
                 self.again(name)
@@ -249,8 +249,37 @@ class HostFleet:
     def history(self, key: str) -> list[dict[str, Any]]:
         return list(self.ask("GET", f"/deployments/{key}/history")["history"])
 
+    def await_event(self, key: str, words: str, *, seconds: float = 30.0) -> dict[str, Any]:
+        """Follows a deployment's events from the first until one has these words in its message."""
+        request = urllib.request.Request(
+            f"https://{self.hosts['central'].address}:{CENTRAL_PORT}/api/v1/deployments/{key}/events",
+            headers={"Authorization": f"Bearer {self.token}", "Last-Event-ID": "0"},
+        )
+
+        def call() -> dict[str, Any]:
+            deadline = time.monotonic() + seconds
+            with urllib.request.urlopen(request, timeout=seconds, context=UNVERIFIED) as stream:
+                for line in stream:
+                    event = json.loads(line[5:]) if line.startswith(b"data:") else {}
+                    if words in event.get("message", ""):
+                        return dict(event)
+                    assert time.monotonic() < deadline, f"no event said {words!r} in {seconds} s"
+            raise AssertionError("the stream ended")
+
+        return self.inside["central"].run(call)
+
     def delete(self, key: str) -> None:
         self.ask("DELETE", f"/deployments/{key}")
+
+    def clear(self) -> None:
+        """Deletes everything and waits until it is gone; what is on its way out already needs no word."""
+        for each in self.ask("GET", "/deployments")["deployments"]:
+            with contextlib.suppress(urllib.error.HTTPError):
+                self.delete(each["id"])
+        self.wait(
+            lambda: not self.ask("GET", "/deployments")["deployments"] and not self.podman.containers(),
+            what="everything to be deleted", seconds=60,
+        )  # fmt: skip
 
     def wait(self, look: Callable[[], Any], *, seconds: float = 30.0, what: str = "") -> Any:
         deadline = time.monotonic() + seconds
@@ -326,17 +355,17 @@ def _registry(host: Host, stock: Stock, inside: Inside) -> Iterator[None]:
         process.wait()
 
 
-def _admin(fleet: HostFleet, name: str) -> str:
+def admin(fleet: HostFleet, name: str) -> str:
     """A key made on the machine itself before anything listens there."""
-    made = fleet.machines[name].json(
-        "tokens", "create", "--name", "root", "--role", "admin", "--data", str(fleet.data(name))
-    )
+    fleet.data(name).mkdir(exist_ok=True)
+    place = str(fleet.data(name) / ("central.db" if name == "central" else "site.db"))
+    made = fleet.machines[name].json("tokens", "create", "--name", "root", "--role", "admin", "--store", place)
     return str(made["token"])
 
 
 def _start_central(fleet: HostFleet) -> None:
     address = fleet.hosts["central"].address
-    fleet.token = _admin(fleet, "central")
+    fleet.token = admin(fleet, "central")
     central = fleet.start(
         "central", "central", "--git", fleet.git.url("deployments.git"), "--http", f"{address}:{CENTRAL_PORT}",
         "--poll", "1",
@@ -350,6 +379,7 @@ def _start_central(fleet: HostFleet) -> None:
 
 def _join_site(fleet: HostFleet) -> None:
     address = fleet.hosts["north"].address
+    admin(fleet, "north")
     printed = shlex.split(fleet.machines["central"].homeport("sites", "join-command", "north"))
     fleet.start(
         "north", *printed[1:], "--http", f"{address}:{SITE_PORT}", "--grpc", f"{address}:{NODES_PORT}", "--poll", "1"
