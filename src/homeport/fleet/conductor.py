@@ -12,19 +12,17 @@ from typing import TypeVar
 import anyio
 import structlog
 
-from homeport.catalog.deployment import parse_deployment
 from homeport.core.lifecycle.node import liveness
 from homeport.core.lifecycle.record import Recorded
 from homeport.core.model.access import SecretRecord
-from homeport.core.model.deployment import Pin, Release
+from homeport.core.model.deployment import Release
 from homeport.core.model.event import NewEvent, Site
 from homeport.core.model.instance import Transition
 from homeport.core.model.node import Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
-from homeport.core.model.report import NodeChanged, NodeGone, Pinned, Progressed, Report, Synced, SyncFailed
+from homeport.core.model.report import NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
 from homeport.core.reconcile.orders import must_hear, outcome, standing_order
-from homeport.core.reconcile.plan import Key, Move, can_go_back, plan, short
-from homeport.core.reconcile.recovery import after_failure
+from homeport.core.reconcile.plan import Key, Move, can_go_back, plan
 from homeport.core.secrets import SecretValue, filled, missing, needed, versions_for
 from homeport.core.tracing import TraceContext
 from homeport.errors import NotFound
@@ -32,10 +30,11 @@ from homeport.fleet.adoption import adoption, problem_text
 from homeport.fleet.maintenance import Decide, expire_holds
 from homeport.fleet.memory import GIVEN, Memory, dump_given
 from homeport.fleet.record import kind_of, record_transitions
-from homeport.fleet.revisions import REVISIONS_KEPT, choose_revision, kept_revisions
+from homeport.fleet.revisions import REVISIONS_KEPT, kept_revisions
 from homeport.fleet.site_traces import SiteTraces
 from homeport.fleet.snapshot import Snapshot
 from homeport.fleet.tracing import TRACEPARENT
+from homeport.fleet.waits import waiting
 from homeport.ports import Clock, DesiredFile, NodeNews, Store, Transaction
 from homeport.vocabulary import (
     Actor,
@@ -49,7 +48,6 @@ from homeport.vocabulary import (
     NodeId,
     OrderKind,
     State,
-    Step,
 )
 
 log = structlog.get_logger(__name__)
@@ -161,38 +159,6 @@ class Conductor:
             )
             self.traces.synced(syncs, snapshot.commit, now)
             await self._reconcile()
-
-    async def pin(self, deployment_id: DeploymentId, to: str | None, *, reason: str, author: str) -> Pin:
-        """Goes back to an older revision at a person's word, until Git has another one; Git hears of it in time."""
-        async with self._lock:
-            memory, now = self.memory, self._clock.now()
-            file = memory.files.get(deployment_id)
-            if file is None or deployment_id not in memory.wanted:
-                raise NotFound(f"nothing is deployed here as {deployment_id}", hint="List: homeport deployments list")
-            async with self._store.read() as reader:
-                kept = await reader.revisions(deployment_id)
-                history = await reader.history(deployment_id)
-            current = memory.desired(deployment_id) or file
-            target = choose_revision(kept, history, to, current=current.revision, name=file.name)
-            wish = Pin(deployment_id, target.revision, target.content, file.revision, reason, author, now)
-            desired = parse_deployment(target.content, file.path, memory.site)
-            message = f"{file.name} goes back to {target.app_version}, revision {short(target.revision)}: {reason}"
-
-            async def work(tx: Transaction) -> None:
-                await tx.put_pin(wish)
-                data = {"revision": wish.revision, "over": wish.over, "author": author, "reason": reason}
-                event = NewEvent(
-                    EventKind.DEPLOYMENT_PINNED, now, message, memory.site, deployment_id=deployment_id, data=data
-                )
-                await tx.append_events([event])
-                await self._enqueue(tx, [Pinned(wish)])
-
-            await self._write(work)
-            memory.pins[deployment_id] = wish
-            memory.remember({deployment_id: desired})
-            log.info("went back", deployment=deployment_id, revision=wish.revision, by=author, why=reason)
-            await self._reconcile()
-            return wish
 
     async def take_secrets(self, changed: Sequence[SecretRecord], versions: Mapping[str, int]) -> None:
         """Keeps the secrets that central has sent, forgets those that it no longer has, then plans: what uses a
@@ -348,12 +314,18 @@ class Conductor:
                 await tx.put_node(node)
             if made.holds is not None:
                 await tx.put_holds(self.memory.site, made.holds)
+            if made.went_back is not None:
+                await tx.put_pin(made.went_back.pin)
             await tx.append_events(made.events)
             await self._enqueue(tx, made.reports)
 
         await self._write(work)
         self.memory.nodes.update({node.id: node for node in made.nodes})
         self.memory.holds = self.memory.holds if made.holds is None else made.holds
+        if made.went_back is not None:
+            pin = made.went_back.pin
+            self.memory.pins[pin.deployment_id] = pin
+            self.memory.remember({pin.deployment_id: made.went_back.desired})
         for event in made.events:
             log.info("somebody's word", kind=event.kind.value, what=event.message)
         return True
@@ -384,32 +356,8 @@ class Conductor:
                 await self._record(transitions, progressed)
             if any(transition.happening in _NEEDS_PLAN for transition in transitions):
                 await self._reconcile()
-                await self._tell_waits(transitions)
-
-    async def _tell_waits(self, transitions: Sequence[Transition]) -> None:
-        """Says of what has just failed and is to be tried again, when that will be."""
-        waits = []
-        for transition in transitions:
-            instance = self.memory.instances.get((transition.deployment_id, transition.node_id))
-            if instance is None or instance.state is not State.FAILED or instance.next_at is None:
-                continue
-            wanted = self.memory.wanted_of(instance)
-            if wanted is None or instance.failure is None:
-                continue
-            back = can_go_back(instance, self.memory.past)
-            following = after_failure(instance, instance.failure, wanted.policy, can_go_back=back)
-            if following is not None:
-                message = f"{following.why} in {following.delay_seconds:.0f} s"
-                waits.append(
-                    Progressed(
-                        instance.node_id,
-                        Progress(
-                            instance.deployment_id, instance.generation, Step.WAITING, "", message, self._clock.now()
-                        ),
-                    )
-                )
-        if waits:
-            await self._record((), waits)
+                if waits := waiting(self.memory, transitions, self._clock.now()):
+                    await self._record((), waits)
 
     # --- planning -----------------------------------------------------------------------------------------
 

@@ -9,17 +9,29 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from homeport.core.model.deployment import Hold
+from homeport.catalog.deployment import parse_deployment
+from homeport.core.model.deployment import Desired, Hold, Pin, Revision
 from homeport.core.model.event import NewEvent
 from homeport.core.model.node import Node
-from homeport.core.model.report import HoldsChanged, NodeChanged, Report
+from homeport.core.model.report import HoldsChanged, NodeChanged, Pinned, Report
 from homeport.core.reconcile.holds import active
+from homeport.core.reconcile.plan import short
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem
 from homeport.fleet.memory import Memory
+from homeport.fleet.revisions import choose_revision
+from homeport.ports import Store
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, SiteName
 
 HOLD_DAYS_MAX: Final = 90
 """A hold that nobody remembers would keep a site from its updates for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """A person's wish to stay at an older revision, and what that revision asks for."""
+
+    pin: Pin
+    desired: Desired
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +40,7 @@ class Alteration:
 
     nodes: tuple[Node, ...] = ()
     holds: tuple[Hold, ...] | None = None
+    went_back: WentBack | None = None
     events: tuple[NewEvent, ...] = ()
     reports: tuple[Report, ...] = ()
 
@@ -67,6 +80,38 @@ def set_hold(hold: Hold) -> Decide:
         return _holds_changed(memory, (*others, hold), [hold_event(EventKind.HOLD_SET, hold, now)])
 
     return decide
+
+
+def go_back(target: Revision, *, reason: str, author: str) -> Decide:
+    """An older revision is wanted until Git has another one than now; Git hears of it through central."""
+
+    def decide(memory: Memory, now: datetime) -> Alteration:
+        file = memory.files.get(target.deployment_id)
+        if file is None or target.deployment_id not in memory.wanted:
+            raise NotFound(f"There is no deployment {target.deployment_id} at site {memory.site}.")
+        pin = Pin(target.deployment_id, target.revision, target.content, file.revision, reason, author, now)
+        event = NewEvent(
+            EventKind.DEPLOYMENT_PINNED,
+            now,
+            f"{file.name} goes back to {target.app_version}, revision {short(target.revision)}: {reason}",
+            memory.site,
+            deployment_id=target.deployment_id,
+            data={"revision": pin.revision, "over": pin.over, "author": author, "reason": reason},
+        )
+        desired = parse_deployment(target.content, file.path, memory.site)
+        return Alteration(went_back=WentBack(pin, desired), events=(event,), reports=(Pinned(pin),))
+
+    return decide
+
+
+async def older_revision(store: Store, memory: Memory, deployment_id: DeploymentId, to: str | None) -> Revision:
+    """What going back would lead to at this site. Raises NotFound or Conflict."""
+    async with store.read() as reader:
+        kept, history = await reader.revisions(deployment_id), await reader.history(deployment_id)
+    current = memory.desired(deployment_id)
+    if current is None:
+        raise NotFound(f"There is no deployment {deployment_id} at site {memory.site}.")
+    return choose_revision(kept, history, to, current=current.revision, name=current.name)
 
 
 def lift_hold(deployment_id: DeploymentId | None, *, by: str) -> Decide:

@@ -10,10 +10,10 @@ from homeport import __version__
 from homeport.adapters.identity.doors import follow_doors
 from homeport.adapters.identity.keeping import Nudge, follow_bundle, keep, nothing_more
 from homeport.adapters.identity.outside import follow_files
-from homeport.errors import Conflict, NotFound, PeerUnavailable, PermanentError, Refused
+from homeport.errors import NotFound, PeerUnavailable, PermanentError, Refused
 from homeport.fleet.backoff import Backoff
 from homeport.fleet.following import follow
-from homeport.fleet.maintenance import Decide, drain, lift_hold, set_hold, undrain
+from homeport.fleet.maintenance import Decide, drain, go_back, lift_hold, older_revision, set_hold, undrain
 from homeport.fleet.outbox import forward
 from homeport.fleet.rounds import every
 from homeport.ports import (
@@ -162,9 +162,11 @@ async def _alter(site: SiteCore, decide: Decide) -> None:
 
 async def _go_back(site: SiteCore, call: RollBack) -> None:
     try:
-        await site.conductor.pin(call.deployment_id, call.revision, reason=call.reason, author=call.author)
-    except (NotFound, Conflict) as error:
+        target = await older_revision(site.store, site.conductor.memory, call.deployment_id, call.revision)
+    except PermanentError as error:
         log.warning("central asks to go back to what is not known here", why=str(error))
+        return
+    await _alter(site, go_back(target, reason=call.reason, author=call.author))
 
 
 async def _expect(site: SiteCore, call: ExpectNode) -> None:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends
 
 from homeport.core.model.caller import Caller
 from homeport.fleet.conductor import Conductor
+from homeport.fleet.maintenance import go_back, older_revision
 from homeport.fleet.overview import find_deployment
 from homeport.fleet.scope import seen_by
 from homeport.ports import Store
@@ -31,11 +32,14 @@ def site_deployments_router(conductor: Conductor, store: Store) -> APIRouter:
         """The site acts at once; central writes it to Git as soon as both can be reached."""
         async with seen_by(caller, store).read() as reader:
             row = await find_deployment(reader, deployment_id)
-        pin = await conductor.pin(row.id, body.to, reason=body.reason, author=caller.name)
-        desired = conductor.memory.desired(row.id)
-        version = row.app_version if desired is None else desired.app_version
+        target = await older_revision(store, conductor.memory, row.id, body.to)
+        await conductor.alter(go_back(target, reason=body.reason, author=caller.name))
         return WentBackBody(
-            deployment_id=row.id, revision=pin.revision, app_version=version, commit=None, site_told=True
+            deployment_id=row.id,
+            revision=target.revision,
+            app_version=target.app_version,
+            commit=None,
+            site_told=True,
         )
 
     return router
