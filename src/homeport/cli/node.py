@@ -7,7 +7,15 @@ import click
 from homeport.cli.addresses import ADDRESS, Address
 from homeport.cli.joining import join_options, svid_option, tell_waiting, wfm_option
 from homeport.cli.logs import configure_logs, logged
-from homeport.cli.roles import data_option, home, otlp_option, prepare_folder, require_addresses, runtime_option
+from homeport.cli.roles import (
+    data_option,
+    home,
+    kubeconfig_option,
+    otlp_option,
+    prepare_folder,
+    require_addresses,
+    runtime_option,
+)
 from homeport.cli.running import Ready, run_role
 from homeport.vocabulary import NodeId
 
@@ -24,6 +32,7 @@ from homeport.vocabulary import NodeId
 @svid_option
 @wfm_option
 @runtime_option
+@kubeconfig_option
 @otlp_option
 @logged
 def node(
@@ -40,6 +49,7 @@ def node(
     svid_folder: Path | None,
     wfm_id: str,
     runtime: str,
+    kubeconfig: Path | None,
     otlp_url: str | None,
     log_level: str,
     log_format: str | None,
@@ -58,6 +68,7 @@ def node(
         labels=parse_labels(labels),
         http_address=str(http),
         runtime=runtime,
+        kubeconfig=kubeconfig.resolve() if kubeconfig else None,
         leave_on_stop=leave,
         join_url=join_url,
         join_token=join_token,

@@ -36,6 +36,11 @@ runtime_option = click.option(
     show_default=True,
     help="What runs the apps; auto takes Podman, else Docker, else containerd.",
 )
+kubeconfig_option = click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The Kubernetes cluster that helm charts go to; without it they run on Podman.",
+)
 poll_option = click.option(
     "--poll",
     type=click.FloatRange(min=0.1, max=86_400),

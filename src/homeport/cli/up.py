@@ -12,6 +12,7 @@ from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
     data_option,
     home,
+    kubeconfig_option,
     otlp_option,
     people_options,
     poll_option,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @tls_option
 @people_options
 @runtime_option
+@kubeconfig_option
 @click.option("--deployments", metavar="GIT_URL", help="The deployments repository; one of its own when left out.")
 @click.option("--branch", default="main", show_default=True, help="The branch of the deployments repository.")
 @poll_option
@@ -57,6 +59,7 @@ def up(
     tls_key: Path | None,
     closed: bool,
     runtime: str,
+    kubeconfig: Path | None,
     deployments: str | None,
     branch: str,
     poll: float,
@@ -99,7 +102,11 @@ def up(
         grpc_address=str(grpc),
     )
     for_node = NodeSettings(
-        data=folder / "node", node_id=NodeId(node_id) if node_id else None, http_address=None, runtime=runtime
+        data=folder / "node",
+        node_id=NodeId(node_id) if node_id else None,
+        http_address=None,
+        runtime=runtime,
+        kubeconfig=kubeconfig.resolve() if kubeconfig else None,
     )
 
     async def run(ready: Ready) -> None:

@@ -135,7 +135,10 @@ async def open_default_runtime(settings: NodeSettings) -> Runtime:
         plain_http_hosts=settings.plain_http_registries,
     )
     options = EngineOptions(
-        environment=settings.environment, socket=settings.engine_socket, podman_args=settings.podman_args
+        environment=settings.environment,
+        socket=settings.engine_socket,
+        podman_args=settings.podman_args,
+        kubeconfig=settings.kubeconfig,
     )
     node_id = resolve_node_id(settings)
     return await open_runtime(settings.runtime, settings.data / "runtime", registry, node_id, options=options)

@@ -48,6 +48,8 @@ class NodeSettings:
     """The engine's API socket; default: what the environment says, then the usual place."""
     podman_args: tuple[str, ...] = ()
     """Global arguments for every call of podman, such as `--root` and `--runroot`."""
+    kubeconfig: Path | None = None
+    """The Kubernetes cluster that helm charts go to; None runs them on Podman, without Kubernetes."""
     plain_http_registries: frozenset[str] = frozenset()
     """HOST:PORT of registries that are spoken to without TLS, beside those on loopback."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)

@@ -12,7 +12,8 @@ from homeport.vocabulary import Code, DeploymentId, ProfileType
 
 
 class RuntimeByType:
-    """`first` gives the name and the engine, and is started first and closed last."""
+    """`first` gives the name and the engine, and is started first and closed last. Where several run a type, the last
+    one does."""
 
     def __init__(self, first: Runtime, *others: Runtime) -> None:
         self.name = "+".join(dict.fromkeys(runtime.name for runtime in (first, *others)))
@@ -66,7 +67,7 @@ class RuntimeByType:
 
     def _for(self, workload: Workload) -> Runtime:
         spec = workload.spec
-        for runtime in (self._first, *self._others):
+        for runtime in (*reversed(self._others), self._first):
             if spec.type in runtime.profile_types:
                 return runtime
         offered = ", ".join(kind.value for kind in self.profile_types)

@@ -21,6 +21,8 @@ class EngineOptions:
     podman: str = "podman"
     podman_args: tuple[str, ...] = ()
     """Global arguments for every call of podman, such as `--root` and `--runroot`."""
+    kubeconfig: Path | None = None
+    """The cluster that charts go to; None runs them without Kubernetes, on Podman."""
 
 
 class ContainerEngine(Protocol):

@@ -1,6 +1,7 @@
 """Opens the runtime that a node was asked for, or finds out which one this machine has."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,7 @@ from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.containerd import ContainerdRuntime
 from homeport.adapters.runtime.docker import DockerEngine
 from homeport.adapters.runtime.fake import NullRuntime
+from homeport.adapters.runtime.helm_cluster import HelmInCluster
 from homeport.adapters.runtime.helm_podman import HelmOnPodman
 from homeport.adapters.runtime.podman import PodmanEngine
 from homeport.adapters.runtime.process import ProcessRuntime
@@ -56,6 +58,9 @@ async def _open_first(data: Path, registry: Registry, node_id: NodeId, options: 
 
 
 def _make(kind: str, data: Path, registry: Registry, node_id: NodeId, options: EngineOptions) -> Runtime:
+    if options.kubeconfig is not None and kind != "null":
+        cluster = HelmInCluster(options.kubeconfig, data, registry, node_id, options.environment)
+        return RuntimeByType(_make(kind, data, registry, node_id, replace(options, kubeconfig=None)), cluster)
     if kind == "podman":
         engine = PodmanEngine(data, options)
         return RuntimeByType(ComposeRuntime(engine, registry, node_id), HelmOnPodman(engine, registry, node_id))

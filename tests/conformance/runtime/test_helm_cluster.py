@@ -1,0 +1,117 @@
+"""Charts in a cluster: the real helm against a stand-in for the API server, which stores objects and runs nothing."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from homeport.adapters.registry.oci import OciRegistry
+from homeport.adapters.runtime.container_engine import EngineOptions
+from homeport.adapters.runtime.detect import open_runtime
+from homeport.adapters.runtime.helm_cluster import HelmInCluster
+from homeport.core.model.deployment import ComponentSpec
+from homeport.errors import EngineUnavailable, WorkFailed
+from homeport.ports import Health, Workload
+from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType
+from tests.support.charts import chart_artifact
+from tests.support.engines import engine_environment
+from tests.support.kubernetes import Cluster, running_cluster
+
+pytestmark = pytest.mark.anyio
+
+SETTINGS = json.dumps(
+    {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}"}, "data": {"greeting": "@"}}
+).replace('"@"', "{{ .Values.greeting | quote }}")
+
+
+def ignore(step: str, message: str, done: int, total: int) -> None:
+    """Progress that nobody watches."""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with running_cluster(tmp_path) as running:
+        yield running
+
+
+async def a_workload(host: str, folder: Path, greeting: str, template: str = SETTINGS) -> Workload:
+    deployment_id = DeploymentId(str(uuid.uuid5(uuid.NAMESPACE_URL, str(folder))))
+    repository = f"oci://{host}/{deployment_id}"
+    await OciRegistry().push(repository, "1.0.0", chart_artifact({"a.yaml": template}, {"greeting": ""}))
+    values = {"greeting": json.dumps(greeting)}
+    spec = ComponentSpec("web", ProfileType.HELM, repository, "1.0.0", environment=values, timeout_seconds=30)
+    return Workload(deployment_id, spec, folder / "web")
+
+
+async def test_a_release_is_installed_upgraded_seen_and_removed(
+    cluster: Cluster, tmp_path: Path, registry_host: str
+) -> None:
+    runtime = HelmInCluster(cluster.kubeconfig, tmp_path, OciRegistry(), NodeId("n"), engine_environment())
+    await runtime.start()
+    workload = await a_workload(registry_host, tmp_path, "hello")
+    assert list(await runtime.observe(workload.deployment_id)) == []
+    assert (await runtime.health(workload)).healthy is False
+    for greeting in ("hello", "ahoy"):
+        workload = await a_workload(registry_host, tmp_path, greeting)
+        await runtime.prepare(workload, ignore)
+        await runtime.apply(workload, ignore)
+        ((name, settings),) = cluster.named("configmaps").items()
+        assert name.startswith("web-")
+        assert settings["data"] == {"greeting": greeting}
+        (seen,) = await runtime.observe(workload.deployment_id)
+        assert (seen.component, seen.digest, seen.is_running) == ("web", workload.spec.digest, True)
+        assert await runtime.health(workload) == Health(True)
+    releases = set(cluster.named("secrets"))
+    await runtime.apply(workload, ignore)
+    assert set(cluster.named("secrets")) == releases, "what already runs is not installed again"
+    for _ in range(2):
+        await runtime.remove(workload.deployment_id, "web", remove_images=False)
+        assert cluster.objects == {}
+        assert list(await runtime.observe(workload.deployment_id)) == []
+
+
+async def test_what_the_cluster_refuses_is_said(cluster: Cluster, tmp_path: Path, registry_host: str) -> None:
+    runtime = HelmInCluster(cluster.kubeconfig, tmp_path, OciRegistry(), NodeId("n"), engine_environment())
+    await runtime.start()
+    strange = SETTINGS.replace("ConfigMap", "Unheard")
+    workload = await a_workload(registry_host, tmp_path, "x", strange)
+    with pytest.raises(WorkFailed) as failure:
+        await runtime.apply(workload, ignore)
+    assert failure.value.code is Code.CREATE_FAILED
+    assert "Unheard" in str(failure.value)
+
+
+async def test_a_cluster_that_does_not_answer_is_no_empty_cluster(
+    cluster: Cluster, tmp_path: Path, registry_host: str
+) -> None:
+    runtime = HelmInCluster(cluster.kubeconfig, tmp_path, OciRegistry(), NodeId("n"), engine_environment())
+    await runtime.start()
+    workload = await a_workload(registry_host, tmp_path, "hello")
+    await runtime.apply(workload, ignore)
+    cluster.kubeconfig.write_text(cluster.kubeconfig.read_text().replace("127.0.0.1:", "127.0.0.2:"))
+    with pytest.raises(EngineUnavailable):
+        await runtime.observe(workload.deployment_id)
+
+
+async def test_charts_go_to_the_cluster(cluster: Cluster, tmp_path: Path, registry_host: str) -> None:
+    options = EngineOptions(environment=engine_environment(), kubeconfig=cluster.kubeconfig)
+    runtime = await open_runtime("process", tmp_path / "data", OciRegistry(), NodeId("n"), options=options)
+    try:
+        assert runtime.name == "process+kubernetes"
+        assert set(runtime.profile_types) == {ProfileType.CUSTOM, ProfileType.HELM}
+        workload = await a_workload(registry_host, tmp_path, "hello")
+        await runtime.prepare(workload, ignore)
+        await runtime.apply(workload, ignore)
+        assert cluster.named("configmaps")
+        await runtime.remove(workload.deployment_id, "web", remove_images=False)
+        assert cluster.objects == {}
+    finally:
+        await runtime.close()
+
+
+async def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
+    options = EngineOptions(environment=engine_environment(), kubeconfig=tmp_path / "nothing")
+    with pytest.raises(EngineUnavailable, match="There is no kubeconfig"):
+        await open_runtime("process", tmp_path, OciRegistry(), NodeId("n"), options=options)
