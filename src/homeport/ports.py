@@ -510,6 +510,24 @@ class Registry(Protocol):
     async def push(self, repository: str, tag: str, artifact: Artifact) -> Digest: ...
 
 
+# --- charts, looked into before they are deployed ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ChartVerdict:
+    """What a node without Kubernetes would say of a chart."""
+
+    refused: str | None = None
+    """Code and sentence of the failure that a deploy would end in."""
+    notes: tuple[str, ...] = ()
+    unknown: str | None = None
+    """Why it could not be found out."""
+
+
+class Charts(Protocol):
+    async def judge(self, spec: ComponentSpec) -> ChartVerdict: ...
+
+
 # --- links between the roles ----------------------------------------------------------------------------
 
 NodeNews = Progress | Result

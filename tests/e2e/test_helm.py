@@ -45,3 +45,22 @@ def test_a_chart_is_installed_changed_restored_and_deleted(
 
 def container_ids_running(deployment_id: str) -> list[str]:
     return [item["Id"] for item in containers(deployment=deployment_id) if item["State"] == "running"]
+
+
+def test_kinds_that_need_kubernetes_are_named_by_the_plan_and_by_the_failure(
+    host: Machine, apps: Path, node_prefix: str
+) -> None:
+    start_up(host, node=f"{node_prefix}-laptop")
+    host.homeport("apps", "add", str(apps))
+    planned = host.command("deploy", "sets", "--site", "home", "--plan")
+    assert "main would fail with UNSUPPORTED_KIND: The chart holds StatefulSet database" in planned.stdout
+    fixed = host.command("deploy", "sets", "--site", "home", "--set", "sets=false", "--plan")
+    assert "UNSUPPORTED_KIND" not in fixed.stdout
+    assert host.json("deployments", "list")["deployments"] == [], "a plan changes nothing"
+
+    failed = host.command("deploy", "sets", "--site", "home", "--wait")
+    assert failed.returncode == 1
+    assert "UNSUPPORTED_KIND" in failed.stdout + failed.stderr
+    assert "StatefulSet database" in failed.stdout + failed.stderr
+    host.homeport("deploy", "sets", "--site", "home", "--set", "sets=false", "--wait")
+    host.homeport("deployments", "delete", "sets@home", "--wait")

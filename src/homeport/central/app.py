@@ -4,6 +4,7 @@ adapters."""
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 import anyio.to_thread
@@ -14,6 +15,9 @@ from homeport import failpoints
 from homeport.adapters.git import create_bare, open_repository
 from homeport.adapters.identity.doors import Door
 from homeport.adapters.link.grpc_site import serve_nodes
+from homeport.adapters.registry.credentials import default_auth_files
+from homeport.adapters.registry.oci import OciRegistry
+from homeport.adapters.runtime.helm_inspection import ChartInspection
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
 from homeport.adapters.tracing.otlp import OtlpTracer, open_tracer
@@ -132,6 +136,11 @@ async def _door(central: CentralParts, address: tuple[str, int]) -> Door | None:
     return central.identity.door()
 
 
+def _charts(settings: CentralSettings) -> ChartInspection:
+    logins = default_auth_files(settings.environment, Path.home())
+    return ChartInspection(OciRegistry(auth_files=logins), settings.environment)
+
+
 async def _parts(settings: CentralSettings, stack: AsyncExitStack, tracer: Tracer | None) -> CentralParts:
     clock, ids = SystemClock(), RandomIds()
     await anyio.to_thread.run_sync(lambda: settings.data.mkdir(parents=True, exist_ok=True))
@@ -162,6 +171,7 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack, tracer: Trace
         calls=calls,
         questions=Questions(calls, ids),
         secrets=Secrets(store, vault, clock, calls),
+        charts=_charts(settings),
         intake=Intake(store, index, clock, tracer),
         open_tree=app_trees(settings.data / "scratch"),
         contact=Contact(),

@@ -17,7 +17,7 @@ from homeport.fleet.intake import Intake
 from homeport.fleet.questions import Questions
 from homeport.fleet.secrets import Secrets
 from homeport.fleet.strangers import Strangers
-from homeport.ports import Clock, GitSource, Ids, Store, Tracer
+from homeport.ports import Charts, Clock, GitSource, Ids, Store, Tracer
 from homeport.serving.authentication import Gate
 from homeport.vocabulary import SiteName
 
@@ -68,6 +68,7 @@ class CentralParts(CentralCore):
     """The whole of it, with the catalog's sources and what guards its doors."""
 
     open_tree: OpenAppTree
+    charts: Charts
     auditor: Auditor
     identity: CentralIdentity
     registrar: Registrar

@@ -1,6 +1,7 @@
 """Everything that can be set for central, read once at start."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +53,8 @@ class CentralSettings:
     """How many events the log keeps: some months of a large fleet, below a gigabyte."""
     audit_days: int = 400
     """How long the audit trail is kept: a year, and a month to look back on it."""
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
+    """Where the program helm and logins of registries are found, for looking into charts."""
     failpoint: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))
     """Where the process is to kill itself, for tests of what a crash leaves behind (`homeport.failpoints`)."""
     otlp_url: str | None = None

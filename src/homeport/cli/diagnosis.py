@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import anyio
 
 from homeport.adapters.runtime.diagnosis import diagnose as diagnose_engine
+from homeport.adapters.runtime.helm_program import INSTALL_HINT, MISSING, find_helm
 from homeport.cli.addresses import Address, holder_of, is_free
 from homeport.errors import HomeportError
 
@@ -20,6 +21,7 @@ Level = Literal["ok", "note", "problem"]
 
 DISK_FREE_BYTES_MIN: Final = 1_000_000_000
 """Below this an image pull is likely to fill the disk."""
+CATATONIT_FOLDERS: Final = ("/usr/libexec/podman", "/usr/libexec/catatonit", "/usr/lib/podman", "/usr/bin")
 COMMAND_SECONDS_MAX: Final = 20.0
 
 
@@ -37,6 +39,7 @@ class Finding:
 def diagnose(*, data: Path, runtime: str, deployments: str | None, addresses: Sequence[Address]) -> list[Finding]:
     findings = [check_python(sys.version_info[:3]), check_git(), check_disk(data), check_data_folder(data)]
     findings += check_engine(runtime)
+    findings += check_charts(runtime, os.environ)
     findings += [check_port(address) for address in addresses]
     if deployments:
         findings.append(check_repository(deployments))
@@ -93,6 +96,21 @@ def check_engine(runtime: str) -> list[Finding]:
         Finding("engine", found.verdict.value, found.sentence, found.what_to_do)
         for found in anyio.run(diagnose_engine, runtime)
     ]
+
+
+def check_charts(runtime: str, environment: Mapping[str, str]) -> list[Finding]:
+    """Charts need helm, and pods a small program that holds them together."""
+    if runtime in ("process", "null"):
+        return []
+    helm = find_helm(environment)
+    if helm is None:
+        return [Finding("helm", "note", MISSING, INSTALL_HINT)]
+    findings = [Finding("helm", "ok", f"helm {_output(str(helm), 'version', '--template', '{{.Version}}')}")]
+    places = (*(Path(folder) for folder in CATATONIT_FOLDERS), *map(Path, environment.get("PATH", "").split(":")))
+    if runtime != "docker" and not any((place / "catatonit").exists() for place in places):
+        message = "catatonit was not found; Podman needs it to run helm charts without Kubernetes."
+        findings.append(Finding("helm", "note", message, "Install it:  apt-get install catatonit"))
+    return findings
 
 
 def check_port(address: Address) -> Finding:

@@ -44,6 +44,8 @@ def _deployment_lines(item: Json) -> Iterator[str]:
     yield f"{title:<48} {_revisions(item)}".rstrip()
     if item["waits"]:
         yield f"    waits         {item['waits']}"
+    for warning in item.get("warnings") or ():
+        yield f"    warning       {warning}"
     width = max((len(node["node_id"]) for node in (*item["nodes"], *item["refused"])), default=0)
     for node in item["nodes"]:
         yield from _component_lines(node["node_id"], node["components"], max(width, 10))

@@ -52,6 +52,8 @@ class DeploymentPlan:
     refused: Mapping[NodeId, str]
     parameters: tuple[tuple[str, Value | None, Value | None], ...]
     waits: str | None
+    warnings: tuple[str, ...] = ()
+    """What would fail, or be different from what one might expect."""
 
 
 @dataclass(frozen=True, slots=True)

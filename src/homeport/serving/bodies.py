@@ -341,6 +341,8 @@ class PlannedDeployment(Body):
     """Those that change."""
     waits: str | None = None
     """Why nothing would happen yet: no node is connected, say."""
+    warnings: Sequence[str] = ()
+    """What would fail, or be different from what one might expect: kinds of a chart that need Kubernetes, say."""
 
 
 class PlanBody(Body):

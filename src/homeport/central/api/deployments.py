@@ -14,6 +14,7 @@ from homeport.core.parameters import as_value
 from homeport.core.selectors import parse_selector
 from homeport.errors import InvalidInput, Problem
 from homeport.fleet.apps import AppQuery
+from homeport.fleet.charts import with_chart_warnings
 from homeport.fleet.deploy import delete, deploy
 from homeport.fleet.overview import find_deployment
 from homeport.fleet.preview import DeploymentPlan, Plan, preview_delete, preview_deploy
@@ -65,7 +66,8 @@ def deployments_router(central: CentralParts) -> APIRouter:
         request = _request(body)
         check_sites(caller, [target.site for target in request.targets])
         if plan:
-            return _json(_plan_body(await preview_deploy(request, central.desk)), 200)
+            found = await preview_deploy(request, central.desk)
+            return _json(_plan_body(await with_chart_warnings(found, central.store, central.charts)), 200)
         done = await deploy(request, caller, central.desk)
         answer = DeployedBody(
             rollout_id=done.rollout_id,
@@ -195,4 +197,5 @@ def _planned(plan: DeploymentPlan) -> PlannedDeployment:
         refused=[RefusedNode(node_id=node_id, why=why) for node_id, why in plan.refused.items()],
         parameters=[PlannedParameter(name=name, before=was, after=is_) for name, was, is_ in plan.parameters],
         waits=plan.waits,
+        warnings=plan.warnings,
     )
