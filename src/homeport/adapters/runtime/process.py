@@ -75,6 +75,7 @@ class ProcessRuntime:
             on_progress(Step.STOPPING, f"stopping the running {workload.spec.name}", 0, 0)
             await self._stop(program, folder, workload.spec.name)
             passing(Point.RUNTIME_AFTER_STOP)
+        on_progress(Step.CREATING, f"creating {workload.spec.name}", 0, 0)
         on_progress(Step.STARTING, f"starting {workload.spec.name}", 0, 0)
         await self._launch(workload, folder)
         passing(Point.RUNTIME_AFTER_CREATE)
