@@ -31,6 +31,7 @@ COMMANDS: Final = MappingProxyType(
         "sites": ("homeport.cli.sites:sites", "List, show, join and hold sites."),
         "nodes": ("homeport.cli.nodes:nodes", "List, show, join, drain and remove nodes."),
         "identity": ("homeport.cli.identity:identity", "Decide who belongs to the fleet; rotate its authority."),
+        "status": ("homeport.cli.status:status", "Show how the fleet is: sites, nodes, deployments, and what fails."),
         "why": ("homeport.cli.why:why", "Say why a deployment or a node is as it is."),
         "secrets": ("homeport.cli.secrets:secrets", "Set, list and remove the secrets of sites."),
         "events": ("homeport.cli.events:events", "Print what has happened, and follow it."),

@@ -7,7 +7,7 @@ the orders. Nothing here waits for a node.
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import anyio
 import structlog
@@ -56,6 +56,9 @@ T = TypeVar("T")
 
 # A result that leaves something to decide. HEALTHY does not, so a thousand installs cost no thousand plans.
 _NEEDS_PLAN = frozenset({Happening.GAVE_UP, Happening.REMOVED})
+
+PROGRESS_QUEUED_MAX: Final = 5_000
+"""Reports that wait for central before progress is no longer put among them: some two megabytes."""
 
 SendOrder = Callable[[NodeId, Order], None]
 """Hands an order to a node's stream if there is one; never waits."""
@@ -500,7 +503,9 @@ class Conductor:
             await tx.set_steps({_key(item): _step_text(item.progress) for item in progressed})
             await tx.append_events([_progress_event(item, memory) for item in progressed])
             accepted = [item for item in transitions if id(item) not in refused]
-            await self._enqueue(tx, progressed)
+            # Progress is commentary: while central is gone for long it is the first to go, so that what matters fits.
+            if progressed and await tx.outbox_size() < PROGRESS_QUEUED_MAX:
+                await self._enqueue(tx, progressed)
             await self._enqueue(tx, accepted, contexts)
             await self.traces.save(tx)
             await tx.set_value("generation", str(memory.generation))
