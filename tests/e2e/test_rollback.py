@@ -77,6 +77,8 @@ def test_what_cannot_be_pulled_is_tried_again_and_then_rolled_back_while_the_old
     assert failed.returncode == 1, failed.stdout + failed.stderr
     history = host.json("deployments", "history", "fickle@home")["history"]
     assert history[-1]["reason"].endswith("The release before it does not run.")
+    page = host.homeport("status")
+    assert "fickle@home" in page and "HEALTH_CHECK_FAILED" in page
     host.homeport("deployments", "delete", "fickle@home", "--wait")
 
 
@@ -108,6 +110,8 @@ def test_going_back_by_hand_changes_git_and_can_be_compared_first(
     unknown = host.command("deployments", "rollback", "fickle@home", "--to", "7.7.7")
     assert unknown.returncode == 3
     assert "has no revision 7.7.7" in unknown.stderr
+    page = host.homeport("status")
+    assert "1 of 1 in reach" in page and "1 INSTALLED" in page and "All is well." in page
 
     host.homeport("deploy", "fickle@1.3.0", "--site", "home", "--remove-images", "--wait")
     (container,) = containers(deployment=first["id"])

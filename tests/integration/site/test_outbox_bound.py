@@ -1,0 +1,48 @@
+"""While central is gone the outbox keeps what matters and stops taking commentary."""
+
+from datetime import timedelta
+
+import pytest
+
+from homeport.core.model.order import Progress
+from homeport.fleet.conductor import PROGRESS_QUEUED_MAX
+from homeport.vocabulary import DeploymentId, NodeId, State, Step
+from tests.integration.site.conftest import OpenSite
+from tests.integration.site.test_site import link, reaches
+from tests.support.builders import NOW
+from tests.support.deployment_files import deployment_file
+from tests.support.git import Person
+from tests.support.scripted_node import scripted_node
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+KEY = DeploymentId("6f9619ff-8b86-4d01-b42d-00c04fc964ff")
+
+
+async def test_progress_stops_at_the_bound_and_steps_still_arrive(person: Person, start: OpenSite) -> None:
+    path, text = deployment_file(deployment_id=KEY)
+    person.write(path, text)
+    person.push()
+    async with start() as site, scripted_node(link(site)):
+        await reaches(site, State.INSTALLED)
+        (instance,) = site.parts.conductor.memory.instances.values()
+        node, conductor = NodeId("one"), site.parts.conductor
+        for batch in range(0, 2 * PROGRESS_QUEUED_MAX, 1000):
+            news = [
+                Progress(KEY, instance.generation, Step.CHECKING, "web", f"look {n}", NOW + timedelta(seconds=n))
+                for n in range(batch, batch + 1000)
+            ]
+            await conductor.take([(node, each) for each in news])
+        async with site.parts.store.read() as reader:
+            full = await reader.outbox_size()
+        assert PROGRESS_QUEUED_MAX <= full < PROGRESS_QUEUED_MAX + 1100
+        person.write(path, text.replace("Ahoy", "Hello"))
+        person.push()
+        memory = conductor.memory
+        await eventually(lambda: next(iter(memory.instances.values())).running_revision != instance.revision)
+        async with site.parts.store.read() as reader:
+            rows = await reader.outbox(limit=full + 100)
+            bytes_kept = sum(len(str(row.body)) for row in rows)
+        assert {row.body["kind"] for row in rows[full:]} >= {"synced", "transition"}
+        assert bytes_kept < 10 * 1024 * 1024
