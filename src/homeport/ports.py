@@ -2,7 +2,7 @@
 per port over every adapter, the fake included.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,6 +17,7 @@ from homeport.core.model.identity import IdentityRecord, Issued, JoinToken, Peer
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Capabilities, Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
+from homeport.core.model.rollout import RolloutRow
 from homeport.core.secrets import SecretsThere
 from homeport.core.tracing import Span, TraceContext
 from homeport.vocabulary import (
@@ -26,6 +27,8 @@ from homeport.vocabulary import (
     Digest,
     NodeId,
     ProfileType,
+    RolloutId,
+    RolloutState,
     SiteName,
     State,
 )
@@ -171,6 +174,14 @@ class Reader(Protocol):
         """Newest incarnation of each; all of them when `deployment_ids` is None."""
         ...
 
+    async def rollouts(
+        self, states: Collection[RolloutState] | None = None, *, name: str | None = None
+    ) -> Sequence[RolloutRow]:
+        """Newest first; those in one of `states`, and of one name, or all."""
+        ...
+
+    async def rollout(self, rollout_id: RolloutId) -> RolloutRow | None: ...
+
     async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]: ...
     async def events(
         self, *, after: int, limit: int, deployment_id: DeploymentId | None = None
@@ -254,6 +265,10 @@ class Transaction(Reader, Protocol):
         ...
 
     async def drop_instances(self, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None: ...
+
+    async def put_rollouts(self, rollouts: Sequence[RolloutRow]) -> None:
+        """Inserts (version 1) or updates by id, guarded like `put_instances`."""
+        ...
 
     async def append_history(self, entries: Sequence[HistoryEntry]) -> None: ...
     async def append_events(self, events: Sequence[NewEvent]) -> None: ...

@@ -65,6 +65,9 @@ class Actor(StrEnum):
 
     SITE = "site"
     NODE = "node"
+    CENTRAL = "central"
+    PERSON = "person"
+    """An operator, through the API or by a push."""
 
 
 class Liveness(StrEnum):
@@ -89,6 +92,53 @@ class PlacementMode(StrEnum):
     EACH = "each"
     ONE = "one"
     COUNT = "count"
+
+
+class RolloutState(StrEnum):
+    """Where a rollout stands; `core.lifecycle.rollout` has the table."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    """Too many of its sites failed. A person resumes or aborts it."""
+    DONE = "done"
+    ABORTED = "aborted"
+    SUPERSEDED = "superseded"
+
+
+class RolloutHappening(StrEnum):
+    """What moves a rollout from one state to another."""
+
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    ABORTED = "aborted"
+    BROKE = "broke"
+    """More sites are bad than its threshold allows."""
+    REACHED_ALL = "reached-all"
+    SUPERSEDED = "superseded"
+
+
+class RolloutWord(StrEnum):
+    """What the operator wants of a rollout, as its file in Git says."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    ABORTED = "aborted"
+
+
+class Standing(StrEnum):
+    """What has become of a rollout at one of its sites."""
+
+    WAITING = "waiting"
+    """Its wave has not begun."""
+    PENDING = "pending"
+    INSTALLED = "installed"
+    FAILED = "failed"
+    """Failed for good, or rolled back."""
+    OFFLINE = "offline"
+    """Not heard of for a while; its file waits for it in Git."""
+    LEFT = "left"
+    """Deleted there, or overtaken by a newer deployment: no longer this rollout's affair."""
 
 
 class OrderKind(StrEnum):
@@ -134,6 +184,7 @@ class EventKind(StrEnum):
     INSTANCE_STATE = "instance.state"
     INSTANCE_STALE = "instance.stale"
     SITE_JOINED = "site.joined"
+    SITE_LABELLED = "site.labelled"
     SITE_SYNCED = "site.synced"
     SITE_PROBLEM = "site.problem"
     NODE_JOINED = "node.joined"

@@ -11,7 +11,8 @@ import anyio.to_thread
 import psutil
 
 from homeport.adapters.link.grpc_node import GrpcSiteLink
-from homeport.catalog.deployment import marker_path, render_marker
+from homeport.catalog.deployment import marker_path
+from homeport.catalog.marker import render_marker
 from homeport.ports import Beat, Hello, SiteLink, Stream
 from homeport.vocabulary import SiteName
 from tests.support.builders import a_node

@@ -137,11 +137,6 @@ def marker_path(site: SiteName) -> str:
     return f"deployments/{site}/{MARKER_NAME}"
 
 
-def render_marker(site: SiteName) -> bytes:
-    """The file that says: this folder is real, so that what is not in it is not wanted."""
-    return dump({"site": str(site)})
-
-
 def is_marker(content: bytes, site: SiteName) -> bool:
     """Whether the content of `site.yaml` names this site. A broken or foreign marker is no marker."""
     try:

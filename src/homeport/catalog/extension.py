@@ -30,7 +30,7 @@ Found = tuple[tuple[str, ...], str]
 
 def check_extension(document: Document) -> list[Problem]:
     ours = document.data["spec"].get(OURS) or {}
-    found = [*_check_texts(ours), *_check_placement(_part(ours, "placement")), *_check_policy(_part(ours, "policy"))]
+    found = [*_check_texts(ours), *check_placement(_part(ours, "placement")), *check_policy(_part(ours, "policy"))]
     for key in _MAPPINGS:
         if not isinstance(ours.get(key) or {}, dict):
             found.append(((key,), "must be a mapping (name: value)."))
@@ -103,7 +103,7 @@ def _check_texts(ours: Mapping[str, Any]) -> Iterator[Found]:
             yield keys, f"must be text, not {value}: put it in quotes."
 
 
-def _check_placement(given: Mapping[str, Any]) -> Iterator[Found]:
+def check_placement(given: Mapping[str, Any]) -> Iterator[Found]:
     yield from _unknown("placement", given, _PLACEMENT)
     nodes = given.get("nodes", [])
     if not isinstance(nodes, list) or not all(isinstance(n, str) and matches(NODE_ID_PATTERN, n) for n in nodes):
@@ -126,7 +126,7 @@ def _check_placement(given: Mapping[str, Any]) -> Iterator[Found]:
         yield ("placement", "selector"), error.problems[0].message
 
 
-def _check_policy(given: Mapping[str, Any]) -> Iterator[Found]:
+def check_policy(given: Mapping[str, Any]) -> Iterator[Found]:
     yield from _unknown("policy", given, _POLICY)
     retries = given.get("retries", 0)
     if not isinstance(retries, int) or isinstance(retries, bool) or not 0 <= retries <= RETRIES_MAX:

@@ -26,6 +26,7 @@ from homeport.central.api.apps import apps_router
 from homeport.central.api.deployments import deployments_router
 from homeport.central.api.enrolment import joining_routers
 from homeport.central.api.nodes import nodes_router
+from homeport.central.api.rollouts import rollouts_router
 from homeport.central.api.secrets import secrets_router
 from homeport.central.api.sites import sites_router
 from homeport.central.identity import open_identity
@@ -194,6 +195,7 @@ def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
             health_router("central", central.contact.checks, metrics),
             apps_router(central),
             deployments_router(central),
+            rollouts_router(central),
             reading_router(reading),
             revisions_router(reading),
             sites_router(central, stopping),

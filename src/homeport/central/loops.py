@@ -15,6 +15,7 @@ from homeport.core.model.event import NewEvent, Site
 from homeport.errors import PermanentError, TransientError
 from homeport.fleet.deploy import mark_site
 from homeport.fleet.rollback import settle_pins
+from homeport.fleet.rollout_loop import PAUSE_SECONDS, RolloutLoop
 from homeport.fleet.rounds import every
 from homeport.vocabulary import EventKind, SiteName
 
@@ -45,11 +46,13 @@ async def run_loops(central: CentralParts) -> None:
 async def run_core_loops(central: CentralCore) -> None:
     """What makes central central; a simulation runs these and no others."""
     settings, silence = central.settings, Silence(central)
+    rollouts = RolloutLoop(central.office, settings.sweep_seconds)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(follow, central)
         tasks.start_soon(every, "silence", settings.sweep_seconds, silence.sweep)
         tasks.start_soon(every, "markers", settings.sweep_seconds, lambda: mark_sites(central))
         tasks.start_soon(every, "pins", settings.sweep_seconds, lambda: settle_pins(central.desk, central.clock))
+        tasks.start_soon(every, "rollouts", PAUSE_SECONDS, rollouts.round)
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(central))
 
 

@@ -14,7 +14,9 @@ from homeport.fleet.deploy import Desk
 from homeport.fleet.enrolment import Registrar
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
+from homeport.fleet.overview import Watchfulness
 from homeport.fleet.questions import Questions
+from homeport.fleet.rollouts import Office
 from homeport.fleet.secrets import Secrets
 from homeport.fleet.strangers import Strangers
 from homeport.ports import Charts, Clock, GitSource, Ids, Store, Tracer
@@ -61,6 +63,10 @@ class CentralCore:
     @property
     def desk(self) -> Desk:
         return Desk(self.store, self.git, self.index, self.calls, self.ids)
+
+    @property
+    def office(self) -> Office:
+        return Office(self.desk, self.clock, Watchfulness(self.settings.site_silence_seconds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,6 +76,9 @@ class Client:
     def put(self, path: str, body: Mapping[str, Any], **query: Any) -> Json:
         return self._call("PUT", path, query, body)
 
+    def patch(self, path: str, body: Mapping[str, Any], **query: Any) -> Json:
+        return self._call("PATCH", path, query, body)
+
     def delete(self, path: str, **query: Any) -> Json:
         return self._call("DELETE", path, query)
 

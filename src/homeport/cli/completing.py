@@ -37,3 +37,4 @@ complete_nodes = _complete("/api/v1/nodes", "nodes", lambda node: [node["id"]])
 complete_deployments = _complete(
     "/api/v1/deployments", "deployments", lambda item: [item["name"], f"{item['name']}@{item['site']}"]
 )
+complete_rollouts = _complete("/api/v1/rollouts", "rollouts", lambda item: [item["id"], item["name"]])

@@ -12,15 +12,15 @@ from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.output import done, print_data
 from homeport.cli.planning import show_plan
 from homeport.cli.progress import lines_for
+from homeport.cli.rolling import Waves, follow, waved
 from homeport.cli.verdicts import exit_of, print_verdicts
 from homeport.cli.waiting import Verdict, Wait
 
 
 @click.command()
 @click.argument("app", metavar="APP[@VERSION]", shell_complete=complete_apps)
-@click.option(
-    "--site", "sites", multiple=True, required=True, help="Where to; repeat it.", shell_complete=complete_sites
-)
+@click.option("--site", "sites", multiple=True, help="Where to; repeat it.", shell_complete=complete_sites)
+@waved
 @click.option(
     "--host",
     "hosts",
@@ -52,6 +52,7 @@ def deploy(
     *,
     app: str,
     sites: tuple[str, ...],
+    waves: Waves,
     hosts: tuple[str, ...],
     place: str | None,
     node_selector: str | None,
@@ -68,8 +69,11 @@ def deploy(
 ) -> None:
     """Deploy an app to sites, or plan it.
 
-    The same name at the same site again is an update.
+    The same name at the same site again is an update. With -l or --wave it is a rollout: see
+    homeport rollouts.
     """
+    if not sites and not waves.is_rollout:
+        raise click.UsageError("Say where to: --site SITE, or -l SELECTOR for every site with these labels.")
     client = Client(settings.url)
     found = find_app(client, app)
     body: Json = {"app_id": found["id"], "sites": target_sites(sites, hosts)}
@@ -84,6 +88,7 @@ def deploy(
     policy = {"retries": retries, "rollback": rollback, "deadline": deadline}
     if any(value is not None for value in policy.values()):
         body["policy"] = {key: value for key, value in policy.items() if value is not None}
+    body |= waves.body
     if plan:
         ctx.exit(show_plan(settings, client.post("/api/v1/deployments", body, plan=True)))
     after = client.get("/api/v1/overview")["last_event_id"] if wait else 0
@@ -91,6 +96,8 @@ def deploy(
     if not wait:
         _report(settings, deployed)
         return
+    if waves.is_rollout:
+        ctx.exit(follow(settings, client, deployed["rollout_id"], after=after, timeout_seconds=timeout))
     if not settings.is_data:
         click.echo(f"deploying {found['app_name']} {found['version']} to {_named(sites)}")
     ctx.exit(_wait(settings, client, deployed, after=after, timeout_seconds=timeout))

@@ -32,6 +32,9 @@ def plan_lines(plan: Json) -> Iterator[str]:
     yield ""
     for item in plan["deployments"]:
         yield from _deployment_lines(item)
+    for wave in plan.get("waves") or ():
+        more = f" and {len(wave['sites']) - 10} more" if len(wave["sites"]) > 10 else ""
+        yield f"  wave {wave['number']}   {wave['size']:>5}   {', '.join(wave['sites'][:10]) or 'nobody more'}{more}"
     restarts = f"restarts {_count(plan['restarts'], 'component')}" if plan["restarts"] else "restarts nothing"
     deletes = f"deletes {_count(plan['deletions'], 'component')}" if plan["deletions"] else "deletes nothing"
     yield f"  {restarts}, {deletes}."

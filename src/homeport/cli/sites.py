@@ -17,13 +17,14 @@ from homeport.errors import InvalidInput
 
 @click.group()
 def sites() -> None:
-    """List, show, join and hold sites."""
+    """List, show, label, join and hold sites."""
 
 
 @sites.command("list")
+@click.option("-l", "--selector", metavar="SELECTOR", help="Only those with these labels: region=eu,tier!=test.")
 @listed
 @pass_settings
-def list_sites(settings: Settings, watch: bool) -> None:
+def list_sites(settings: Settings, watch: bool, selector: str | None) -> None:
     """List the sites."""
     listing = Listing(
         key="sites",
@@ -34,6 +35,7 @@ def list_sites(settings: Settings, watch: bool) -> None:
             Column("SEEN", lambda site: age(site["last_seen"], datetime.now(UTC))),
             Column("COMMIT", lambda site: (site["applied_commit"] or "-")[:12]),
             Column("VERSION", lambda site: site["software_version"], wide=True),
+            Column("LABELS", _labels),
             Column("DEPLOYMENTS", _counts),
             Column("NOTE", lambda site: site["problem"] or _held(site)),
         ),
@@ -41,7 +43,7 @@ def list_sites(settings: Settings, watch: bool) -> None:
         empty="No site has joined yet. Start one:  homeport site --name NAME --central URL --git URL",
     )
     client = Client(settings.url)
-    show(settings, listing, lambda: client.get("/api/v1/sites"), watch=watch)
+    show(settings, listing, lambda: client.get("/api/v1/sites", selector=selector), watch=watch)
 
 
 @sites.command("show")
@@ -64,6 +66,7 @@ def show_site(settings: Settings, name: str) -> None:
             ("joined", age(site["joined_at"], now)),
             ("commit", site["applied_commit"] or "-"),
             ("nodes", f"{site['nodes_live']} of {site['nodes']} live"),
+            ("labels", _labels(site)),
             ("deployments", _counts(site)),
             ("version", site["software_version"]),
             ("note", site["problem"] or ""),
@@ -114,6 +117,35 @@ def release(settings: Settings, name: str, deployment: str | None) -> None:
         click.echo(f"  still {hold_text(other)}")
 
 
+@sites.command("label")
+@click.argument("name", shell_complete=complete_sites)
+@click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE|KEY-...")
+@connected
+@formatted
+@pass_settings
+def label(settings: Settings, name: str, changes: tuple[str, ...]) -> None:
+    """Set labels of a site, or remove them: region=eu tier-
+
+    They are kept in its marker in Git. What its group has then comes to it; what it has stays.
+    """
+    site = Client(settings.url).patch(f"/api/v1/sites/{name}", {"labels": parse_labels(changes)})
+    if settings.is_data:
+        print_data(settings, site)
+    else:
+        done(f"{site['name']}   {_labels(site)}")
+
+
+def parse_labels(changes: tuple[str, ...]) -> dict[str, str | None]:
+    """`region=eu` sets one, `tier-` removes one."""
+    labels: dict[str, str | None] = {}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals and not change.endswith("-"):
+            raise click.UsageError(f'"{change}" is no label: write KEY=VALUE, or KEY- to remove it.')
+        labels[key if equals else change.removesuffix("-")] = value if equals else None
+    return labels
+
+
 @sites.command("join-command")
 @click.argument("name")
 @click.option("--central", "central_url", metavar="URL", help="Central's address as the new machine sees it [--url].")
@@ -158,6 +190,10 @@ def _held(site: Item) -> str:
 
 def _reachable(site: Item) -> str:
     return "yes" if site["reachable"] else "no"
+
+
+def _labels(site: Item) -> str:
+    return ",".join(f"{key}={value}" for key, value in site.get("labels", {}).items()) or "-"
 
 
 def _counts(site: Item) -> str:

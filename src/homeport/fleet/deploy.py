@@ -4,14 +4,15 @@ The decision is taken on the very commit it is built on, each time anew when som
 requests can never give one name to two deployments.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import anyio.to_thread
 import structlog
 
-from homeport.catalog.deployment import deployment_path, marker_path, render_marker
+from homeport.catalog.deployment import deployment_path, marker_path
+from homeport.catalog.marker import render_marker
 from homeport.core.model.caller import Caller
 from homeport.core.model.deployment import Desired, digest_of_bytes
 from homeport.core.model.event import Deployment
@@ -65,11 +66,17 @@ async def deploy(request: DeployRequest, caller: Caller, desk: Desk) -> Deployed
     """Returns when the commit is pushed and shown. Raises with nothing written."""
     async with desk.store.read() as reader:
         resolved = await resolve(reader, request)
-    rollout_id = RolloutId(desk.ids.new())
+    return await write_targets(resolved, RolloutId(desk.ids.new()), desk, author=caller.name)
+
+
+async def write_targets(
+    resolved: Resolved, rollout_id: RolloutId, desk: Desk, *, author: str, along: "Along | None" = None
+) -> Deployed:
+    """One commit with the files of all targets, and with what goes along with them."""
     fresh = {target.site: DeploymentId(desk.ids.new()) for target in resolved.targets}
     for _ in range(OUTRUN_MAX):
         try:
-            return await _commit(desk, resolved, fresh, rollout_id, caller)
+            return await _commit(desk, resolved, fresh, rollout_id, author=author, along=along)
         except _Outrun:
             continue
     raise GitUnavailable("Others are deploying the same names to the same sites without a pause; try again.")
@@ -119,6 +126,11 @@ async def mark_site(site: SiteName, desk: Desk, caller: Caller) -> None:
         desk.calls.tell(commit)
 
 
+Along = Callable[[], Awaitable[Sequence[Change]]]
+"""Further changes of the same commit, decided when the commit it is built on is shown. May raise: then nothing is
+written."""
+
+
 class _Outrun(Exception):
     """Somebody else was faster: the ids that the commit's message names are no longer the right ones."""
 
@@ -128,7 +140,13 @@ def _ids(present: dict[SiteName, Deployment], fresh: dict[SiteName, DeploymentId
 
 
 async def _commit(
-    desk: Desk, resolved: Resolved, fresh: dict[SiteName, DeploymentId], rollout_id: RolloutId, caller: Caller
+    desk: Desk,
+    resolved: Resolved,
+    fresh: dict[SiteName, DeploymentId],
+    rollout_id: RolloutId,
+    *,
+    author: str,
+    along: Along | None,
 ) -> Deployed:
     async with desk.store.read() as reader:
         ids = _ids(await present_by_site(reader, resolved), fresh)
@@ -151,12 +169,13 @@ async def _commit(
             for each in written
             if each.content is not None
         ]
+        others = await along() if along is not None else ()
         if not changes:
-            return ()
+            return others
         sites = [each.target.site for each in written if each.content is not None]
-        return [*await _missing_markers(desk.git, head, sites), *changes]
+        return [*await _missing_markers(desk.git, head, sites), *changes, *others]
 
-    commit = await desk.git.commit(decide, message=_message(resolved, ids, rollout_id), author=caller.name)
+    commit = await desk.git.commit(decide, message=_message(resolved, ids, rollout_id), author=author)
     unchanged = tuple(each.deployment_id for each in written if each.content is None)
     if commit is None:
         assert base is not None, "nothing to change, and no commit that says so"
@@ -172,7 +191,7 @@ async def _commit(
         version=resolved.app.version,
         sites=len(known),
         commit=commit[:12],
-        by=caller.name,
+        by=author,
     )
     return Deployed(rollout_id, tuple(ids.values()), commit, unchanged)
 

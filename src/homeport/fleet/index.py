@@ -16,13 +16,15 @@ import anyio
 import structlog
 from anyio.to_thread import run_sync
 
-from homeport.catalog.deployment import MARKER_NAME
+from homeport.catalog.deployment import MARKER_NAME, marker_path
+from homeport.catalog.marker import read_labels
 from homeport.core.model.deployment import Desired, digest_of_bytes
 from homeport.core.model.event import Deployment, NewEvent, Site
 from homeport.core.model.report import FileProblem
-from homeport.errors import Conflict
+from homeport.errors import Conflict, PermanentError
 from homeport.fleet.adoption import problem_text, wanted_row
 from homeport.fleet.revisions import REVISIONS_KEPT, kept_revisions
+from homeport.fleet.rollout_files import RolloutFile, RolloutUpdate, read_changed
 from homeport.fleet.snapshot import FILE_SIZE_MAX, BrokenSource, Snapshot, read_snapshot, site_folder
 from homeport.fleet.tracing import trace_pushes
 from homeport.ports import (
@@ -64,6 +66,9 @@ class Folder:
     complaint: str = ""
     contents: Mapping[DeploymentId, bytes] = field(default_factory=dict)
     """Of the files that differ from what is known, whoever wrote them."""
+    labels: Mapping[str, str] | None = None
+    """None when they cannot be read: then they stay as they are."""
+    label_complaint: str = ""
 
 
 class Index:
@@ -115,9 +120,10 @@ class Index:
             began = self._clock.now()
             changed = await self._git.changed_paths(before, commit, ROOT)
             folders = await self._read(commit, _sites_of(changed), known or {})
+            rollouts = await read_changed(self._git, before, commit, self._in_thread)
             _, author, _ = await self._git.log(commit)
             update = _Update(commit, author, self._clock.now(), frozenset(changed))
-            await self._store.write(lambda tx: update.write(tx, folders))
+            await self._store.write(lambda tx: update.write(tx, folders, rollouts))
             if self._tracer is not None:
                 await trace_pushes(
                     self._tracer, self._git, before, commit, folder=ROOT, began=began, ended=self._clock.now()
@@ -151,10 +157,10 @@ class _Update:
     now: datetime
     changed: frozenset[str]
 
-    async def write(self, tx: Transaction, folders: Sequence[Folder]) -> None:
+    async def write(self, tx: Transaction, folders: Sequence[Folder], rollouts: Sequence[RolloutFile]) -> None:
         rows: list[Deployment] = []
         events: list[NewEvent] = []
-        sites = await known_sites(tx, [folder.site for folder in folders])
+        sites = await _sites_by_name(tx, [folder.site for folder in folders])
         wanted = await _wanted_by_site(tx, [folder.site for folder in folders])
         named = [id_ for folder in folders if folder.snapshot for id_ in _named(folder.snapshot)]
         present = {row.id: row for row in await tx.deployments_by_ids(named)}
@@ -162,8 +168,7 @@ class _Update:
             if folder.snapshot is None:
                 events.append(self._event(EventKind.SITE_PROBLEM, folder.complaint, folder.site))
                 continue
-            if folder.site not in sites:
-                await tx.put_site(Site(folder.site, joined_at=self.now, last_seen=None, applied_commit=None))
+            await self._label(tx, sites.get(folder.site), folder, events)
             self._adopt(folder.site, folder.snapshot, present, rows, events)
             self._complain(folder.site, folder.snapshot.problems, present, rows, events)
             self._drop(wanted.get(folder.site, ()), folder, rows, events)
@@ -178,7 +183,22 @@ class _Update:
             keep=REVISIONS_KEPT,
         )
         await tx.append_events(events)
+        await RolloutUpdate(self.commit, self.author, self.now).write(tx, rollouts)
         await tx.set_value(INDEXED, self.commit)
+
+    async def _label(self, tx: Transaction, before: Site | None, folder: Folder, events: list[NewEvent]) -> None:
+        """Makes the site known, with the labels of its marker."""
+        site = before or Site(folder.site, joined_at=self.now, last_seen=None, applied_commit=None)
+        path = marker_path(folder.site)
+        if folder.labels is None and path in self.changed:
+            events.append(self._event(EventKind.SITE_PROBLEM, folder.label_complaint, folder.site, path=path))
+        labels = site.labels if folder.labels is None else folder.labels
+        if before is None or labels != before.labels:
+            await tx.put_site(replace(site, labels=labels))
+        if labels != site.labels:
+            listed = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "no label"
+            message = f"site {folder.site} has {listed}, commit {self.commit[:8]} by {self.author}"
+            events.append(self._event(EventKind.SITE_LABELLED, message, folder.site, labels=dict(labels)))
 
     def _adopt(
         self,
@@ -270,6 +290,13 @@ async def known_sites(reader: Reader, names: Sequence[SiteName]) -> set[SiteName
     return {name for name in names if await reader.site(name) is not None}
 
 
+async def _sites_by_name(reader: Reader, names: Sequence[SiteName]) -> dict[SiteName, Site]:
+    if len(names) > FOLDERS_MAX:
+        return {site.name: site for site in await reader.sites()}
+    found = [await reader.site(name) for name in names]
+    return {site.name: site for site in found if site is not None}
+
+
 async def _wanted_by_site(reader: Reader, sites: Sequence[SiteName]) -> dict[SiteName, list[Deployment]]:
     many = len(sites) > FOLDERS_MAX
     wanted: dict[SiteName, list[Deployment]] = {}
@@ -310,10 +337,16 @@ def _read_folder(
     ]
     paths = frozenset(file.path for file in files)
     try:
-        contents = {DeploymentId(PurePosixPath(file.path).stem): file.content for file in different}
-        return Folder(site, paths, read_snapshot(site, commit, different, known), contents=contents)
+        snapshot = read_snapshot(site, commit, different, known)
     except BrokenSource as error:
         return Folder(site, paths, None, f"{site_folder(site)}/{MARKER_NAME}: {error}. Nothing has changed.")
+    contents = {DeploymentId(PurePosixPath(file.path).stem): file.content for file in different}
+    folder = Folder(site, paths, snapshot, contents=contents)
+    marker = next(file for file in files if file.path == marker_path(site))
+    try:
+        return replace(folder, labels=read_labels(marker.content, marker.path))
+    except PermanentError as error:
+        return replace(folder, label_complaint=f"{error}; its labels have not changed")
 
 
 def _named(snapshot: Snapshot) -> list[DeploymentId]:

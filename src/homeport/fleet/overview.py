@@ -53,13 +53,16 @@ class Watchfulness:
     """How a role judges silence. A site has itself always in reach; central hears sites only now and then."""
 
     site_silence_seconds: float | None = None
+    listening_since: datetime | None = None
+    """Nobody is taken for silent before they had the time to call; None when it has listened for long."""
 
     def is_reachable(self, site: Site | None, now: datetime) -> bool:
         if self.site_silence_seconds is None:
             return True
         if site is None or site.last_seen is None:
             return False
-        return now - site.last_seen < timedelta(seconds=self.site_silence_seconds)
+        since = max(site.last_seen, self.listening_since or site.last_seen)
+        return now - since < timedelta(seconds=self.site_silence_seconds)
 
 
 async def view_deployments(

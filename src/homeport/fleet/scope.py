@@ -13,7 +13,7 @@ from homeport.core.model.deployment import Hold
 from homeport.core.model.event import Deployment, Event, Site
 from homeport.core.model.node import Node
 from homeport.ports import DeploymentFilter, Reader, Store
-from homeport.vocabulary import DeploymentId, NodeId, SiteName
+from homeport.vocabulary import DeploymentId, EventKind, NodeId, SiteName
 
 
 class ReadOnly(Protocol):
@@ -93,10 +93,14 @@ class _ScopedReader:
         kept: list[Event] = []
         while True:
             found = await self._reader.events(after=after, limit=limit, deployment_id=deployment_id)
-            kept += [event for event in found if may_see(self._caller, event.event.site)]
+            kept += [event for event in found if self._may_see(event)]
             if len(found) < limit or len(kept) >= limit:
                 return kept[:limit]
             after = found[-1].id
+
+    def _may_see(self, event: Event) -> bool:
+        """What is said of a rollout names sites, and not only theirs."""
+        return may_see(self._caller, event.event.site) and event.event.kind is not EventKind.ROLLOUT_STATE
 
     def _kept(self, found: Iterable[Kept]) -> list[Kept]:
         return [item for item in found if may_see(self._caller, item.site)]

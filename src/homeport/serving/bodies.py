@@ -13,6 +13,7 @@ from homeport.vocabulary import NODE_ID_PATTERN, SITE_NAME_PATTERN
 
 SiteNameText = Annotated[str, StringConstraints(pattern=SITE_NAME_PATTERN)]
 NodeIdText = Annotated[str, StringConstraints(pattern=NODE_ID_PATTERN)]
+WaveSize = Annotated[int, Field(ge=0, le=10_000_000)] | Annotated[str, StringConstraints(max_length=10)]
 ParameterValue = bool | int | float | str | list[bool | int | float | str]
 
 
@@ -140,7 +141,7 @@ class Deploy(Body):
     """A profile's id or type; may be left out when the app has only one."""
     name: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
     """What people call the deployment; one of each name at a site. The app's own name when left out."""
-    sites: list[TargetSite] = Field(min_length=1, max_length=100_000)
+    sites: list[TargetSite] = Field(default=[], max_length=100_000)
     parameters: dict[str, ParameterValue] = {}
     placement: PlacementBody | None = None
     """On each eligible node when left out."""
@@ -148,6 +149,14 @@ class Deploy(Body):
     """What its site does when it does not work; the usual when left out."""
     remove_images: bool = False
     """Whether its images go with it when it is deleted."""
+    selector: str | None = Field(default=None, min_length=1, max_length=1000)
+    """Every site whose labels match, now and later: `region=eu,tier!=test`. Makes it a rollout."""
+    waves: list[WaveSize] = Field(default=[], max_length=100)
+    """How many sites have it in all after each wave: `1`, `25%`, at last `100%`. Makes it a rollout."""
+    bake: str | None = Field(default=None, max_length=20)
+    """How long a wave is watched before the next begins, such as `5m`."""
+    threshold: str | None = Field(default=None, max_length=5)
+    """The share of a wave's reachable sites that must be INSTALLED; `100%` when left out."""
 
 
 class DeployedBody(Body):
@@ -345,12 +354,20 @@ class PlannedDeployment(Body):
     """What would fail, or be different from what one might expect: kinds of a chart that need Kubernetes, say."""
 
 
+class PlannedWave(Body):
+    number: int
+    size: str
+    sites: Sequence[str]
+
+
 class PlanBody(Body):
     changes: bool
     deployments: Sequence[PlannedDeployment]
     restarts: int
     """How many running components would be replaced."""
     deletions: int
+    waves: Sequence[PlannedWave] = []
+    """Of a rollout: who would be in each wave, as things are now."""
 
 
 # --- why ---------------------------------------------------------------------------------------------------
@@ -390,6 +407,13 @@ class SiteBody(Body):
     deployments: Mapping[str, int]
     """How many are in each state."""
     holds: Sequence[HoldBody] = []
+    labels: Mapping[str, str] = {}
+
+
+class LabelSite(Body):
+    """Sets labels, and removes those that are null; the others stay."""
+
+    labels: dict[Annotated[str, StringConstraints(max_length=128)], str | None] = Field(max_length=64)
 
 
 class SitesBody(Body):

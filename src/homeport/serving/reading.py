@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query
 
 from homeport import __version__
 from homeport.core.model.caller import Caller
+from homeport.core.selectors import parse_selector
 from homeport.fleet.overview import (
     Watchfulness,
     find_deployment,
@@ -62,6 +63,10 @@ SSE_RESPONSES: dict[int | str, dict[str, Any]] = {
     }
 }
 
+
+LabelSelector = Annotated[
+    str | None, Query(max_length=1000, description="Only those whose labels match: `region=eu,tier!=test`.")
+]
 
 DeploymentReader = Annotated[Caller, Depends(allowed("deployments.read"))]
 EventReader = Annotated[Caller, Depends(allowed("events.read"))]
@@ -202,8 +207,10 @@ def _reasons(router: APIRouter, reading: Reading) -> None:
 
 def _places(router: APIRouter, reading: Reading) -> None:
     @router.get("/api/v1/sites", tags=["sites"], summary="List sites")
-    async def list_sites(caller: SiteReader) -> SitesBody:
-        return SitesBody(sites=await _site_bodies(reading, caller))
+    async def list_sites(caller: SiteReader, selector: LabelSelector = None) -> SitesBody:
+        wanted = parse_selector(selector or "")
+        bodies = await _site_bodies(reading, caller)
+        return SitesBody(sites=[site for site in bodies if wanted.unmet(site.labels) is None])
 
     @router.get("/api/v1/sites/{site}", tags=["sites"], summary="Show one site", responses={404: {}})
     async def show_site(caller: SiteReader, site: Annotated[str, Path(max_length=200)]) -> SiteBody:

@@ -100,6 +100,7 @@ def site_body(view: SiteView) -> SiteBody:
         nodes_live=view.nodes_live_count,
         deployments=view.deployments,
         holds=[hold_body(hold) for hold in view.holds],
+        labels=site.labels,
     )
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from homeport.catalog.deployment import marker_path, render_marker
+from homeport.catalog.deployment import marker_path
+from homeport.catalog.marker import render_marker
 from homeport.ports import CentralLink
 from homeport.site.app import SiteApp, open_site
 from homeport.site.settings import SiteSettings

@@ -16,10 +16,10 @@ from homeport.catalog.deployment import (
     marker_path,
     parse_deployment,
     render_deployment,
-    render_marker,
     timeout_seconds,
 )
 from homeport.catalog.description import parse_description
+from homeport.catalog.marker import render_marker
 from homeport.core.model.app import App, Component, Parameter, Profile, Target, Value
 from homeport.core.model.deployment import Desired, Placement, Policy, digest_of_bytes
 from homeport.core.parameters import check_values

@@ -1,6 +1,6 @@
 """`ports.Reader` on one connection."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from homeport.adapters.store import (
@@ -13,6 +13,7 @@ from homeport.adapters.store import (
     log,
     revisions,
     role,
+    rollouts,
     sites,
     trail,
 )
@@ -24,8 +25,9 @@ from homeport.core.model.event import Deployment, Event, HistoryEntry, Site
 from homeport.core.model.identity import IdentityRecord, JoinToken, Standing
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
+from homeport.core.model.rollout import RolloutRow
 from homeport.ports import AppRecord, ComponentRecord, DeploymentFilter, DesiredFile, Outgoing, ProfileRecord
-from homeport.vocabulary import AppId, DeploymentId, NodeId, SiteName
+from homeport.vocabulary import AppId, DeploymentId, NodeId, RolloutId, RolloutState, SiteName
 
 
 class SqlReader:
@@ -75,6 +77,14 @@ class SqlReader:
 
     async def instances(self, deployment_ids: Sequence[DeploymentId] | None = None) -> Sequence[Instance]:
         return await instances.find_instances(self._connection, deployment_ids)
+
+    async def rollouts(
+        self, states: Collection[RolloutState] | None = None, *, name: str | None = None
+    ) -> Sequence[RolloutRow]:
+        return await rollouts.find_rollouts(self._connection, states, name)
+
+    async def rollout(self, rollout_id: RolloutId) -> RolloutRow | None:
+        return await rollouts.find_rollout(self._connection, rollout_id)
 
     async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
         return await log.find_history(self._connection, deployment_id)

@@ -15,6 +15,7 @@ from homeport.adapters.store import deployments as stored_deployments
 from homeport.adapters.store import holds as stored_holds
 from homeport.adapters.store import instances as stored_instances
 from homeport.adapters.store import revisions as stored_revisions
+from homeport.adapters.store import rollouts as stored_rollouts
 from homeport.adapters.store.appends import Appends
 from homeport.adapters.store.border import Connection
 from homeport.adapters.store.reader import SqlReader
@@ -24,6 +25,7 @@ from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent,
 from homeport.core.model.identity import IdentityRecord, JoinToken
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
+from homeport.core.model.rollout import RolloutRow
 from homeport.errors import Conflict
 from homeport.ports import AppRecord, ComponentRecord, DesiredFile, Outgoing, ProfileRecord
 from homeport.vocabulary import AppId, DeploymentId, NodeId, SiteName
@@ -115,6 +117,13 @@ class SqlTransaction(SqlReader):
 
     async def drop_instances(self, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:
         await stored_instances.drop_instances(await self._writable(), keys)
+
+    async def put_rollouts(self, rollouts: Sequence[RolloutRow]) -> None:
+        try:
+            await stored_rollouts.put_rollouts(await self._writable(), rollouts)
+        except Conflict as conflict:
+            self._conflict = conflict
+            raise
 
     # --- what happened --------------------------------------------------------------------------------------
 

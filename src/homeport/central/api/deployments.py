@@ -1,11 +1,13 @@
 """Deploying and deleting. Both change Git and nothing else; sites do the rest."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 
 from homeport.catalog.extension import read_policy
+from homeport.central.api.rollouts import rollout_request
 from homeport.central.parts import CentralParts
 from homeport.core.durations import seconds_of
 from homeport.core.model.caller import Caller
@@ -20,6 +22,7 @@ from homeport.fleet.overview import find_deployment
 from homeport.fleet.preview import DeploymentPlan, Plan, preview_delete, preview_deploy
 from homeport.fleet.resolve import DeployRequest, Target
 from homeport.fleet.rollback import roll_back
+from homeport.fleet.rollouts import RolloutRequest, prepare_rollout, start_rollout
 from homeport.fleet.scope import seen_by
 from homeport.serving.bodies import (
     Deploy,
@@ -31,6 +34,7 @@ from homeport.serving.bodies import (
     PlannedDeployment,
     PlannedNode,
     PlannedParameter,
+    PlannedWave,
     PolicyWish,
     RefusedNode,
     WentBackBody,
@@ -62,13 +66,16 @@ def deployments_router(central: CentralParts) -> APIRouter:
         responses=_ANSWERS,
     )
     async def deploy_app(caller: Deployer, body: Deploy, plan: PlanOnly = False) -> Response:
-        """One commit for all sites. A deployment of the same name at a site is updated."""
+        """One commit for all sites, or for the first wave. A deployment of the same name at a site is updated."""
         request = _request(body)
         check_sites(caller, [target.site for target in request.targets])
+        rollout = rollout_request(body, request, caller)
         if plan:
-            found = await preview_deploy(request, central.desk)
-            return _json(_plan_body(await with_chart_warnings(found, central.store, central.charts)), 200)
-        done = await deploy(request, caller, central.desk)
+            return _json(await _plan(request, rollout, caller, central), 200)
+        if rollout is not None:
+            done = await start_rollout(rollout, caller, central.office)
+        else:
+            done = await deploy(request, caller, central.desk)
         answer = DeployedBody(
             rollout_id=done.rollout_id,
             deployment_ids=done.deployment_ids,
@@ -156,6 +163,23 @@ def _policy(wish: PolicyWish | None) -> Policy:
             message = f'"{given[key]}" is no length of time; write 30s, 5m or 1h.'
             raise InvalidInput(problems=[Problem(f"policy.{key}", message)])
     return read_policy({"policy": given})
+
+
+async def _plan(
+    request: DeployRequest, rollout: RolloutRequest | None, caller: Caller, central: CentralParts
+) -> PlanBody:
+    prepared = None if rollout is None else await prepare_rollout(rollout, caller, central.office)
+    if prepared is not None:
+        request = replace(request, targets=prepared.resolved.targets)
+    found = await preview_deploy(request, central.desk)
+    plan = _plan_body(await with_chart_warnings(found, central.store, central.charts))
+    if prepared is None:
+        return plan
+    waves = [
+        PlannedWave(number=number, size=str(wave.size), sites=sites)
+        for number, (wave, sites) in enumerate(zip(prepared.intent.waves, prepared.waves, strict=True), 1)
+    ]
+    return plan.model_copy(update={"waves": waves})
 
 
 def _json(body: DeployedBody | PlanBody, status: int) -> Response:

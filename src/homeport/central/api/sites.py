@@ -11,6 +11,8 @@ from fastapi import Body as FromBody
 from homeport.central.link import welcome
 from homeport.central.parts import CentralParts
 from homeport.core.model.caller import Caller
+from homeport.fleet.labels import label_site
+from homeport.fleet.overview import view_sites
 from homeport.ports import (
     DrainNode,
     ExpectNode,
@@ -23,10 +25,11 @@ from homeport.ports import (
     SecretsChanged,
     SetHold,
 )
-from homeport.serving.bodies import JoinedBody, JoinSite, ReportedBody, Reports
+from homeport.serving.bodies import JoinedBody, JoinSite, LabelSite, ReportedBody, Reports, SiteBody
 from homeport.serving.callers import allowed
 from homeport.serving.reading import SSE_RESPONSES
 from homeport.serving.server import Stopping
+from homeport.serving.showing import site_body
 from homeport.serving.sse import EventStream, frame
 from homeport.vocabulary import SITE_NAME_PATTERN, NodeId, SiteName
 from homeport.wire.join_tokens import encode as encode_token
@@ -45,6 +48,16 @@ def sites_router(central: CentralParts, stopping: Stopping) -> APIRouter:
         """Makes the site known and gives it its folder in Git. Repeating it is harmless."""
         last = await welcome(central, SiteName(site), epoch=body.epoch, software_version=body.software_version)
         return JoinedBody(site=site, last_sequence=last)
+
+    @router.patch("/api/v1/sites/{site}", summary="Label a site", responses={404: {}})
+    async def label(
+        caller: Annotated[Caller, Depends(allowed("sites.label"))], site: SiteRef, body: LabelSite
+    ) -> SiteBody:
+        """Changes the site's marker in Git. What its group has then comes to it."""
+        found = await label_site(site, body.labels, caller, central.desk)
+        async with central.store.read() as reader:
+            views = await view_sites(reader, central.office.watchfulness, central.clock.now())
+        return next(site_body(view) for view in views if view.site.name == found.name)
 
     @router.post("/api/v1/sites/{site}/reports", summary="Report what happened at a site", responses={409: {}})
     async def report_from_site(

@@ -37,6 +37,7 @@ ACTIONS: Final[Mapping[str, Level]] = MappingProxyType({
     "events.read":             Level.VIEWER,
     "sites.read":              Level.VIEWER,
     "nodes.read":              Level.VIEWER,
+    "rollouts.read":           Level.VIEWER,
     "plan.read":               Level.VIEWER,
     "tokens.self":             Level.VIEWER,    # whose token is this: login asks
     "apps.add":                Level.OPERATOR,
@@ -46,6 +47,8 @@ ACTIONS: Final[Mapping[str, Level]] = MappingProxyType({
     "nodes.drain":             Level.OPERATOR,
     "sites.hold":              Level.OPERATOR,
     "deployments.rollback":    Level.OPERATOR,
+    "rollouts.steer":          Level.OPERATOR,
+    "sites.label":             Level.OPERATOR,  # a label decides what a site gets
     "git.nudge":               Level.OPERATOR,
     "secrets.list":            Level.OPERATOR,  # names only: whoever deploys must know what can be referenced
     "secrets.set":             Level.ADMIN,

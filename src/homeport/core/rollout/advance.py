@@ -1,0 +1,151 @@
+"""What happens next to a rollout: it waits, gives its file to further sites, stops, or is done; each with the reason.
+
+A wave is judged by those that can answer: whoever is offline neither holds it up nor counts against it. A wave of
+which most cannot answer proves too little to go on from, so others that can are taken into it. Where nobody can, as
+when central itself is cut off, it waits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from homeport.core.durations import duration_text
+from homeport.core.model.rollout import Intent, Member, Rollout
+from homeport.core.rollout.waves import in_order, next_waves
+from homeport.vocabulary import SiteName, Standing
+
+NAMED_MAX = 5
+_ANSWERS = frozenset({Standing.PENDING, Standing.INSTALLED, Standing.FAILED})
+
+
+class Move(StrEnum):
+    WAIT = "wait"
+    GIVE = "give"
+    STOP = "stop"
+    FINISH = "finish"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    move: Move
+    why: str
+    waves: tuple[tuple[int, tuple[SiteName, ...]], ...] = ()
+    """With GIVE: the sites that each wave gets in addition, by its number from 0. An empty wave is only noted."""
+    baking_since: datetime | None = None
+
+    @property
+    def sites(self) -> tuple[SiteName, ...]:
+        return tuple(site for _, sites in self.waves for site in sites)
+
+
+def advance(rollout: Rollout, members: Sequence[Member], now: datetime) -> Decision:
+    """For a running rollout. `members` are all of its sites, given or waiting."""
+    intent = rollout.intent
+    stopped = _broken(intent, members)
+    if stopped is not None:
+        return stopped
+    begun = intent.waves_begun
+    if begun == 0:
+        return _begin(intent, members)
+    in_wave = [member for member in members if member.wave == begun - 1 and member.standing is not Standing.LEFT]
+    answering = [member for member in in_wave if member.standing in _ANSWERS]
+    waiting = [member for member in members if member.standing is Standing.WAITING]
+    lacking = len(in_wave) - 2 * len(answering)
+    if lacking > 0 and waiting:
+        return _stand_in(intent, waiting, in_wave, lacking)
+    good = sum(member.standing is Standing.INSTALLED for member in answering)
+    if good * 100 < intent.threshold_percent * len(answering):
+        why = f"wave {begun}: {good} of {_sites(len(answering))} installed, {intent.threshold_percent}% are needed"
+        return Decision(Move.WAIT, why + _offline(in_wave))
+    return _bake(rollout, members, waiting, now)
+
+
+def _broken(intent: Intent, members: Sequence[Member]) -> Decision | None:
+    """Every wave that has begun is watched: what broke late broke too."""
+    for number in range(intent.waves_begun):
+        answering = [member for member in members if member.wave == number and member.standing in _ANSWERS]
+        bad = [member for member in answering if member.standing is Standing.FAILED]
+        if len(bad) * 100 > (100 - intent.threshold_percent) * len(answering):
+            share = f"{len(bad)} of {_sites(len(answering))} failed, {100 - intent.threshold_percent}% are allowed"
+            return Decision(Move.STOP, f"wave {number + 1}: {share}: {_failures(bad)}")
+    return None
+
+
+def _begin(intent: Intent, members: Sequence[Member]) -> Decision:
+    """The next wave, and along with it those that turn out to be empty."""
+    first, given = intent.waves_begun, []
+    for number, sites in enumerate(next_waves(intent, members), first):
+        given.append((number, sites))
+        if sites:
+            break
+    number, sites = given[-1]
+    return Decision(Move.GIVE, f"wave {number + 1} of {len(intent.waves)}: {_sites(len(sites))}", tuple(given))
+
+
+def _stand_in(intent: Intent, waiting: Sequence[Member], in_wave: Sequence[Member], count: int) -> Decision:
+    number = intent.waves_begun
+    silent = [member.site for member in in_wave if member.standing is Standing.OFFLINE]
+    reachable = [member for member in waiting if member.is_reachable]
+    if not reachable:
+        return Decision(
+            Move.WAIT, f"wave {number}: {_named(silent)} cannot be reached, and nobody who could stand in"
+        )
+    sites = tuple(in_order(intent, reachable)[:count])
+    why = f"wave {number}: {_named(silent)} cannot be reached, so {_named(sites)} stand in"
+    return Decision(Move.GIVE, why, ((number - 1, sites),))
+
+
+def _bake(rollout: Rollout, members: Sequence[Member], waiting: Sequence[Member], now: datetime) -> Decision:
+    intent = rollout.intent
+    begun = intent.waves_begun
+    since = rollout.baking_since
+    if since is None or since > now:  # a clock that was set back must not end it early
+        since = now
+    left = since + timedelta(seconds=intent.bake_seconds) - now
+    if left > timedelta(0):
+        why = f"wave {begun}: healthy, watched for {duration_text(intent.bake_seconds)}"
+        return Decision(Move.WAIT, why, baking_since=since)
+    if waiting and begun < len(intent.waves):
+        return _begin(intent, members)
+    if waiting:
+        # The last wave has begun, and others have come to the group meanwhile.
+        sites = tuple(in_order(intent, waiting))
+        why = f"{_named(sites)} came to the group"
+        return Decision(Move.GIVE, why, ((begun - 1, sites),))
+    if not any(member.standing is Standing.INSTALLED for member in members) and _offline(members):
+        return Decision(Move.WAIT, "none of the sites can be reached; the files wait for them in Git")
+    return Decision(Move.FINISH, _summary(members))
+
+
+def _summary(members: Sequence[Member]) -> str:
+    installed = sum(member.standing is Standing.INSTALLED for member in members)
+    text = f"installed at {_sites(installed)}"
+    for standing, words in (
+        (Standing.PENDING, "still at work at"),
+        (Standing.FAILED, "failed at"),
+        (Standing.OFFLINE, "waiting for"),
+    ):
+        found = [member.site for member in members if member.standing is standing]
+        if found:
+            text += f", {words} {_named(found)}"
+    return text
+
+
+def _offline(in_wave: Sequence[Member]) -> str:
+    count = sum(member.standing is Standing.OFFLINE for member in in_wave)
+    return f"; {_sites(count)} offline, not counted" if count else ""
+
+
+def _failures(bad: Sequence[Member]) -> str:
+    told = "; ".join(f"{member.site}: {member.why}" for member in bad[:NAMED_MAX])
+    return told + (f"; and {len(bad) - NAMED_MAX} more" if len(bad) > NAMED_MAX else "")
+
+
+def _named(sites: Sequence[SiteName]) -> str:
+    more = len(sites) - NAMED_MAX
+    return ", ".join(sites[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _sites(count: int) -> str:
+    return f"{count} site" if count == 1 else f"{count} sites"

@@ -1,0 +1,101 @@
+"""How the rollouts of one name stand: every site of each, judged from Git, the deployments and when sites were last
+heard. The loop decides by it, and people are shown it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from homeport.core.model.event import Deployment, Site
+from homeport.core.model.instance import Instance
+from homeport.core.model.rollout import Member, Rollout
+from homeport.core.rollout.group import owned, targeted
+from homeport.core.rollout.standing import Place, member_of
+from homeport.fleet.overview import Watchfulness
+from homeport.fleet.rollout_rows import rollout_of
+from homeport.ports import DeploymentFilter, GitSource, Reader
+from homeport.vocabulary import Commit, DeploymentId, RolloutId, RolloutState, SiteName
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    rollouts: Sequence[Rollout]
+    """All of the name that the store has."""
+    sites: Sequence[Site]
+    members: Mapping[RolloutId, tuple[Member, ...]]
+    """Of those that were asked for. Once it is done, also of those that came to its group since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What is known of all sites, for one name."""
+
+    sites: Sequence[Site]
+    deployments: Mapping[SiteName, Deployment]
+    instances: Mapping[DeploymentId, Sequence[Instance]]
+
+
+async def look(
+    reader: Reader,
+    git: GitSource,
+    name: str,
+    *,
+    watchfulness: Watchfulness,
+    now: datetime,
+    only: Collection[RolloutId] | None = None,
+) -> Survey:
+    rollouts = [rollout_of(row) for row in await reader.rollouts(name=name)]
+    fleet = await _fleet(reader, name)
+    asked = [rollout for rollout in rollouts if only is None or rollout.intent.id in only]
+    members = {}
+    mine = owned(rollouts, fleet.sites)
+    known = {each.intent.id: each for each in rollouts}
+    for rollout in asked:
+        aims = targeted(rollout, fleet.sites) if rollout.state is RolloutState.DONE else mine[rollout.intent.id]
+        later = await _later(git, rollout, fleet.deployments.values())
+        overtaken = {row.site for row in fleet.deployments.values() if _is_overtaken(row, rollout, known, later)}
+        members[rollout.intent.id] = tuple(
+            member_of(rollout, _place(site, watchfulness.is_reachable(site, now), fleet, overtaken), now)
+            for site in fleet.sites
+            if site.name in rollout.intent.given or site.name in aims
+        )
+    return Survey(rollouts, fleet.sites, members)
+
+
+async def _fleet(reader: Reader, name: str) -> Fleet:
+    wanted = [row for row in await reader.deployments(DeploymentFilter(name=name)) if row.wanted]
+    instances: dict[DeploymentId, list[Instance]] = {}
+    for item in await reader.instances([row.id for row in wanted]) if wanted else ():
+        instances.setdefault(item.deployment_id, []).append(item)
+    return Fleet(await reader.sites(), {row.site: row for row in wanted}, instances)
+
+
+async def _later(git: GitSource, rollout: Rollout, deployments: Collection[Deployment]) -> frozenset[Commit]:
+    """The commits after the rollout's first in which others have written what is wanted somewhere."""
+    first = rollout.first_commit
+    others = {row.commit for row in deployments if row.rollout_id != rollout.intent.id} - {first}
+    return frozenset([commit for commit in sorted(others) if await git.is_ancestor(first, commit)])
+
+
+def _place(site: Site, is_reachable: bool, fleet: Fleet, overtaken: Collection[SiteName]) -> Place:
+    row = fleet.deployments.get(site.name)
+    return Place(
+        site=site.name,
+        is_reachable=is_reachable,
+        deployment=row,
+        instances=fleet.instances.get(row.id, ()) if row else (),
+        is_overtaken=site.name in overtaken,
+    )
+
+
+def _is_overtaken(
+    row: Deployment, rollout: Rollout, known: Mapping[RolloutId, Rollout], later: frozenset[Commit]
+) -> bool:
+    """Whether somebody else wrote it after this rollout began. An older rollout that was given meanwhile, while this
+    one was paused say, has not overtaken it where its turn is still to come."""
+    intent = rollout.intent
+    if row.rollout_id == intent.id or row.commit not in later:
+        return False
+    writer = known.get(row.rollout_id) if row.rollout_id is not None else None
+    if writer is None or row.site in intent.given:
+        return True
+    return (writer.intent.created_at, writer.intent.id) > (intent.created_at, intent.id)

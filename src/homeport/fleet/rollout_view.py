@@ -1,0 +1,42 @@
+"""What a person sees of a rollout: how many sites stand where, by wave and in all, and who fails and why."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from homeport.core.model.rollout import Member, Rollout
+from homeport.core.rollout.advance import advance
+from homeport.fleet.rollout_survey import look
+from homeport.fleet.rollouts import Office
+from homeport.ports import Reader
+from homeport.vocabulary import RolloutId, RolloutState, Standing
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutView:
+    rollout: Rollout
+    members: tuple[Member, ...]
+    note: str
+    """Why it stands as it does, or what it waits for."""
+    bake_ends_at: datetime | None
+
+
+async def view_rollouts(reader: Reader, rollouts: Sequence[Rollout], office: Office) -> list[RolloutView]:
+    now = office.clock.now()
+    members: dict[RolloutId, tuple[Member, ...]] = {}
+    for name in sorted({rollout.intent.name for rollout in rollouts}):
+        ids = [rollout.intent.id for rollout in rollouts if rollout.intent.name == name]
+        survey = await look(reader, office.desk.git, name, watchfulness=office.watchfulness, now=now, only=ids)
+        members.update(survey.members)
+    return [_view(rollout, members.get(rollout.intent.id, ()), now) for rollout in rollouts]
+
+
+def _view(rollout: Rollout, members: Sequence[Member], now: datetime) -> RolloutView:
+    is_open = rollout.state in (RolloutState.RUNNING, RolloutState.PAUSED, RolloutState.STOPPED)
+    shown = tuple(member for member in members if is_open or member.standing is not Standing.WAITING)
+    note, ends_at = rollout.problem or rollout.reason, None
+    if rollout.state is RolloutState.RUNNING and rollout.problem is None:
+        note = advance(rollout, members, now).why
+        if rollout.baking_since is not None:
+            ends_at = rollout.baking_since + timedelta(seconds=rollout.intent.bake_seconds)
+    return RolloutView(rollout, shown, note, ends_at)

@@ -1,0 +1,99 @@
+"""`homeport rollouts`, `sites label` and the waves of `deploy`, against a real central."""
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+import yaml
+
+from tests.support.running_central import Client, FakeSite, running_central, write_app
+
+pytestmark = pytest.mark.anyio
+Homeport = Callable[..., Any]
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    write_app(tmp_path / "registry")
+    async with running_central(tmp_path / "central", sweep_seconds=0.05) as (_, client):
+        assert (await client.post("/api/v1/apps", {"repository": str(tmp_path / "registry")})).status == 201
+        for name in ("line-1", "line-2"):
+            await FakeSite(client, name).join()
+        yield client
+
+
+@pytest.fixture
+def homeport(client: Client) -> Homeport:
+    async def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "homeport.cli", *arguments]
+        environment = {"PATH": os.environ["PATH"], "HOMEPORT_URL": client.url}
+        call = partial(
+            subprocess.run, command, capture_output=True, text=True, timeout=60, check=False, env=environment
+        )
+        return await anyio.to_thread.run_sync(call)
+
+    return run
+
+
+async def test_labels_are_set_removed_listed_and_selected_by(homeport: Homeport) -> None:
+    done = await homeport("sites", "label", "line-1", "region=eu", "tier=test")
+    assert (done.returncode, done.stdout) == (0, "✓ line-1   region=eu,tier=test\n")
+    assert (await homeport("sites", "label", "line-1", "tier-")).stdout == "✓ line-1   region=eu\n"
+    assert (await homeport("sites", "list", "-l", "region=eu", "-q")).stdout == "line-1\n"
+    assert "region=eu" in (await homeport("sites", "show", "line-1")).stdout
+    wrong = await homeport("sites", "label", "line-1", "region")
+    assert (wrong.returncode, "write KEY=VALUE, or KEY- to remove it" in wrong.stderr) == (2, True)
+    refused = await homeport("sites", "list", "-l", "=")
+    assert (refused.returncode, "cannot be read" in refused.stderr) == (1, True)
+
+
+async def test_a_rollout_is_planned_started_shown_paused_resumed_and_aborted(homeport: Homeport) -> None:
+    for site in ("line-1", "line-2"):
+        await homeport("sites", "label", site, "region=eu")
+    waves = ("-l", "region=eu", "--wave", "1", "--wave", "100%", "--bake", "5m", "--threshold", "90%")
+    plan = await homeport("deploy", "hello", *waves, "--plan")
+    assert plan.returncode == 6, plan.stderr
+    assert "  wave 1       1   line-1" in plan.stdout
+    assert "  wave 2    100%   line-2" in plan.stdout
+    started = await homeport("deploy", "hello", *waves, "--no-wait")
+    assert started.returncode == 0, started.stderr
+    listed = (await homeport("rollouts", "list")).stdout
+    assert all(word in listed for word in ("hello 1.0.0", "running", "1/2", "1 waiting, 1 pending"))
+    shown = (await homeport("rollouts", "show", "hello")).stdout
+    assert "90% installed, watched for 5m" in shown
+    data = yaml.safe_load((await homeport("rollouts", "show", "hello", "-o", "yaml")).stdout)
+    assert [member["site"] for member in data["members"]] == ["line-1", "line-2"]
+    for word, told in (
+        ("pause", "paused: no further wave begins until it is resumed"),
+        ("resume", "running: it goes on"),
+        ("abort", "aborted: no further wave comes; what is deployed stays"),
+    ):
+        done = await homeport("rollouts", word, "hello")
+        assert (done.returncode, told in done.stdout) == (0, True), done.stderr
+    late = await homeport("rollouts", "pause", "hello")
+    assert (late.returncode, "has ended: it is aborted" in late.stderr) == (5, True)
+    ended = await homeport("rollouts", "watch", "hello")
+    assert (ended.returncode, "ABORTED" in ended.stderr) == (1, True)
+
+
+async def test_what_cannot_be_is_refused_with_its_exit_code(homeport: Homeport) -> None:
+    for arguments, code, words in (
+        (("deploy", "hello"), 2, "Say where to"),
+        (("deploy", "hello", "-l", "region=eu"), 1, "matches no site"),
+        (("deploy", "hello", "--site", "line-1", "--wave", "0", "--wave", "100%"), 1, "reaches nobody"),
+        (("rollouts", "show", "nothing"), 3, 'There is no rollout "nothing".'),
+    ):
+        done = await homeport(*arguments)
+        assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+
+
+async def test_a_wait_that_runs_out_says_what_it_waits_for(homeport: Homeport) -> None:
+    done = await homeport("deploy", "hello", "--site", "line-1", "--wave", "100%", "--timeout", "1")
+    assert done.returncode == 7, done.stderr
+    assert "0 of 1 site installed, 100% are needed" in done.stderr

@@ -1,0 +1,66 @@
+"""Whatever the sizes, the group and the answers: no site is in two waves, the order is stable, and it ends."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from homeport.catalog.rollout import parse_rollout, render_rollout, with_sites
+from homeport.core.model.rollout import Intent, Member, Rollout, Size, Wave
+from homeport.core.rollout.advance import Move, advance
+from homeport.core.rollout.waves import check_sizes
+from homeport.vocabulary import Commit, RolloutId, RolloutState, SiteName, Standing
+from tests.support.builders import NOW
+
+ID = RolloutId("c0ffee00-5eed-4000-8000-00decade0000")
+SIZES = st.lists(
+    st.builds(Size, st.integers(1, 40)) | st.builds(Size, st.integers(1, 99), st.just(True)), max_size=5
+).map(lambda sizes: [*sizes, Size(100, True)]).filter(lambda sizes: not list(check_sizes(sizes)))  # fmt: skip
+ANSWERS = st.sampled_from([Standing.INSTALLED, Standing.OFFLINE, Standing.FAILED, Standing.LEFT])
+
+
+@settings(deadline=None)
+@given(sizes=SIZES, answers=st.lists(ANSWERS, min_size=1, max_size=40), threshold=st.integers(1, 100))
+def test_a_rollout_ends_and_nobody_is_in_two_waves(
+    sizes: list[Size], answers: list[Standing], threshold: int
+) -> None:
+    sites = {SiteName(f"site-{number:02}"): answer for number, answer in enumerate(answers)}
+    intent = Intent(
+        id=ID, name="hello", category="demo", app_name="hello", version="1.0.0", profile="compose",
+        created_at=NOW, author="ann", sites=tuple(sites), waves=tuple(Wave(size) for size in sizes),
+        threshold_percent=threshold,
+    )  # fmt: skip
+    rollout = Rollout(intent, RolloutState.RUNNING, Commit("c" * 40), 1, NOW)
+    seen: list[SiteName] = []
+    decision = advance(rollout, _members(rollout.intent, sites), NOW)
+    for _ in range(len(sites) + len(sizes) + 2):
+        if decision.move is not Move.GIVE:
+            break
+        assert not set(decision.sites) & set(seen)
+        seen += decision.sites
+        intent = rollout.intent
+        for number, given_to in decision.waves:
+            intent = with_sites(intent, number, given_to)
+        rollout = replace(rollout, intent=intent)
+        assert parse_rollout(render_rollout(intent), f"rollouts/{ID}.yaml") == intent
+        decision = advance(rollout, _members(intent, sites), NOW)
+    assert decision.move is not Move.GIVE, "it never ends"
+    reachable = [site for site, answer in sites.items() if answer is not Standing.OFFLINE]
+    assert [site for site in seen if site in reachable] == reachable[: len([s for s in seen if s in reachable])]
+    if decision.move is Move.FINISH:
+        assert set(seen) == set(sites)
+    elif decision.move is Move.WAIT:
+        assert Standing.OFFLINE in answers
+
+
+def _members(intent: Intent, sites: dict[SiteName, Standing]) -> list[Member]:
+    in_wave = {site: number for number, wave in enumerate(intent.waves) for site in wave.sites or ()}
+    return [
+        Member(
+            site,
+            answer if site in in_wave else Standing.WAITING,
+            in_wave.get(site),
+            is_reachable=answer is not Standing.OFFLINE,
+        )
+        for site, answer in sites.items()
+    ]
