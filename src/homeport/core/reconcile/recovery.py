@@ -22,11 +22,12 @@ HARMLESS: Final = frozenset(
         Code.COMPONENT_FETCH_FAILED,
         Code.IMAGE_PULL_FAILED,
         Code.ENGINE_UNREACHABLE,
+        Code.DISK_FULL,
         Code.UNSUPPORTED_TYPE,
         Code.UNSUPPORTED_KIND,
     }
 )
-"""These come up before anything that runs is touched."""
+"""These come up before anything that runs is touched; a full disk nearly always does, and going back needs it too."""
 HOPELESS: Final = frozenset({Code.UNSUPPORTED_TYPE, Code.UNSUPPORTED_KIND})
 """Trying again cannot help."""
 WAITS: Final = frozenset({Code.NODE_OFFLINE, Code.NO_ELIGIBLE_NODE, Code.SECRET_MISSING, Code.REMOVE_FAILED})

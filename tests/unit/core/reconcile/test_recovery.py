@@ -35,7 +35,9 @@ def test_what_took_a_service_down_is_gone_back_from_at_once(code: Code) -> None:
     assert way(updating(), code) is Way.GO_BACK
 
 
-@pytest.mark.parametrize("code", [Code.IMAGE_PULL_FAILED, Code.COMPONENT_FETCH_FAILED, Code.ENGINE_UNREACHABLE])
+@pytest.mark.parametrize(
+    "code", [Code.IMAGE_PULL_FAILED, Code.COMPONENT_FETCH_FAILED, Code.ENGINE_UNREACHABLE, Code.DISK_FULL]
+)
 def test_what_touched_nothing_is_tried_again_before_going_back(code: Code) -> None:
     assert [way(updating(attempt), code) for attempt in (1, 2, 3)] == [Way.RETRY, Way.RETRY, Way.GO_BACK]
 
