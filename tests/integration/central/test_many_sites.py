@@ -124,7 +124,8 @@ async def test_a_hundred_sites_with_ten_bad_and_ten_offline(sites: Sites) -> Non
     sites.bad = set(BAD)
     broken = await sites.roll_out("1.1.0")
     stopped = await sites.until(broken, RolloutState.STOPPED)
-    assert "10 of 40 sites failed, 10% are allowed: site-30: it was rolled back" in stopped.rollout.reason
+    # It stops as soon as the share is exceeded, so how many had failed by then depends on who reported first.
+    assert "of 40 sites failed, 10% are allowed: site-30: it was rolled back" in stopped.rollout.reason
     assert standing(stopped, Standing.FAILED) == set(BAD)
     assert standing(stopped, Standing.WAITING) >= set(OFFLINE)
     # The good are unaffected: half has the new version, the others keep the old one, and all of them run.
