@@ -1,24 +1,31 @@
-"""`/docs`: the OpenAPI document as a page. It needs nothing from outside, so it works with the uplink down."""
+"""`/openapi.json`, and `/docs`: the same document as a page. It needs nothing from outside, so it works with the
+uplink down."""
 
 import base64
 import hashlib
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from fastapi import APIRouter, Depends
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 
 from homeport.serving.callers import allowed
 
 
-def docs_router() -> APIRouter:
+def docs_router(document: Callable[[], dict[str, Any]]) -> APIRouter:
     router = APIRouter(dependencies=[Depends(allowed("docs.read"))])
 
     @router.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:
         page, policy = _page()
         return HTMLResponse(page, headers={"Content-Security-Policy": policy})
+
+    @router.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> JSONResponse:
+        return JSONResponse(document())
 
     return router
 

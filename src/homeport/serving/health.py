@@ -66,9 +66,11 @@ class Metrics:
 
 
 def health_router(role: str, checks: Checks, metrics: Metrics) -> APIRouter:
-    router = APIRouter(tags=["health"], dependencies=[Depends(allowed("health.read"))])
+    """Whoever supervises the process has no token; whoever scrapes it outside this machine has a viewer's."""
+    router = APIRouter(tags=["health"])
+    anybody, viewer = [Depends(allowed("health.read"))], [Depends(allowed("metrics.read"))]
 
-    @router.get("/healthz", summary="Is it alive?")
+    @router.get("/healthz", summary="Is it alive?", dependencies=anybody)
     async def healthz() -> HealthBody:
         return HealthBody(status="ok", role=role, version=__version__)
 
@@ -76,6 +78,7 @@ def health_router(role: str, checks: Checks, metrics: Metrics) -> APIRouter:
         "/readyz",
         summary="Can it do its work, and if not, why?",
         response_model=ReadyBody,
+        dependencies=anybody,
         responses={503: {"model": ReadyBody, "description": "It cannot; `checks` says what is wrong."}},
     )
     async def readyz() -> JSONResponse:
@@ -84,7 +87,7 @@ def health_router(role: str, checks: Checks, metrics: Metrics) -> APIRouter:
         body = ReadyBody(status="ready" if ready else "not ready", role=role, checks=found)
         return JSONResponse(body.model_dump(mode="json"), status_code=200 if ready else 503)
 
-    @router.get("/metrics", summary="Prometheus text", response_class=PlainTextResponse)
+    @router.get("/metrics", summary="Prometheus text", response_class=PlainTextResponse, dependencies=viewer)
     async def serve_metrics() -> PlainTextResponse:
         return PlainTextResponse(await metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 

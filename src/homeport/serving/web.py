@@ -22,7 +22,6 @@ from homeport.serving.health import Metrics
 from homeport.serving.problems import PROBLEM_JSON, install
 from homeport.serving.tracing import TraceSettings, Tracing
 
-_OPENAPI: Final = "/openapi.json"
 _EVERYWHERE: Final = (400, 401, 403, 421, 422, 429, 431, 500, 503)
 _WITH_BODY: Final = (413, 415)
 _SAYS: Final = {
@@ -60,12 +59,13 @@ def build_web(
         description=description,
         docs_url=None,
         redoc_url=None,
-        openapi_url=_OPENAPI,
+        # Its own route would be answered without an action; `docs_router` has one that declares it.
+        openapi_url=None,
         generate_unique_id_function=_operation_id,
         redirect_slashes=False,
     )
     install(app)
-    routers = [*routers, docs_router()]
+    routers = [*routers, docs_router(lambda: _openapi(app))]
     for router in routers:
         app.include_router(router)
     # An application shows its own routes only, not those of the routers it includes; so routers are never nested.
@@ -84,11 +84,11 @@ def build_web(
 
 
 def open_routes(routes: Sequence[BaseRoute]) -> list[OpenRoute]:
-    """Those that are answered to anybody: they declare an open action, or are the description of the API."""
+    """Those that are answered to anybody: they declare an open action."""
     found = []
     for route in routes:
         action = declared_action(route.dependant) if isinstance(route, APIRoute) else None
-        if isinstance(route, Route) and (route.path == _OPENAPI or (action and is_open(action))):
+        if isinstance(route, APIRoute) and action and is_open(action):
             found.append((frozenset(route.methods or ()), route.path_regex))
     return found
 

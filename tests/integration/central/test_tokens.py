@@ -225,7 +225,7 @@ async def test_a_limited_token_changes_its_own_sites_only(tmp_path: Path) -> Non
 
 async def test_a_closed_loopback_asks_for_a_token_everywhere_but_where_it_is_open(tmp_path: Path) -> None:
     async with running_central(tmp_path / "central", open_loopback=False) as (central, client):
-        for path in ("/healthz", "/metrics", "/docs", "/openapi.json"):
+        for path in ("/healthz", "/readyz"):
             assert (await client.get(path)).status == 200, path
         for method, path in (("GET", "/api/v1/sites"), ("POST", "/api/v1/apps"), ("GET", "/nowhere")):
             answer = await client.call(method, path)
@@ -233,6 +233,38 @@ async def test_a_closed_loopback_asks_for_a_token_everywhere_but_where_it_is_ope
         made = await central.parts.gate.tokens.create(INTERNAL, name="anna", role=Role.VIEWER)
         headers = {"Authorization": f"Bearer {made.text}"}
         assert (await client.get("/api/v1/sites", headers=headers)).status == 200
+
+
+TELLING = ("/metrics", "/docs", "/openapi.json")
+"""What tells a stranger how large a fleet is and what can be asked of it."""
+
+
+async def test_metrics_and_the_description_of_the_api_need_a_viewer(tmp_path: Path) -> None:
+    async with running_central(tmp_path / "central", open_loopback=False) as (central, client):
+        for path in TELLING:
+            answer = await client.get(path)
+            assert (answer.status, answer.body["code"]) == (401, "unauthenticated"), path
+            assert (await client.get(path, headers={"Authorization": "Bearer hp_00000000_00"})).status == 401
+        made = await central.parts.gate.tokens.create(INTERNAL, name="prometheus", role=Role.VIEWER)
+        headers = {"Authorization": f"Bearer {made.text}"}
+        for path in TELLING:
+            assert (await client.get(path, headers=headers)).status == 200, path
+        assert "homeport_info{" in (await client.get("/metrics", headers=headers)).body
+
+
+async def test_metrics_and_the_description_of_the_api_are_open_on_this_machine(client: Client) -> None:
+    for path in TELLING:
+        assert (await client.get(path)).status == 200, path
+        passed_on = await client.get(path, headers={"X-Forwarded-For": "198.51.100.7"})
+        assert passed_on.status == 401, path
+
+
+async def test_metrics_count_every_site_so_a_limited_token_does_not_see_them(client: Client) -> None:
+    headers = await make(client, "anna", "viewer", sites=["home"])
+    refused = await client.get("/metrics", headers=headers)
+    assert (refused.status, refused.body["code"]) == (403, "not-authorized")
+    assert "every site" in refused.body["detail"]
+    assert (await client.get("/openapi.json", headers=headers)).status == 200
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP"])

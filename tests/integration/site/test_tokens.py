@@ -28,9 +28,12 @@ async def test_a_closed_site_asks_for_its_own_tokens_and_every_route_declares_it
     )
     async with open_site(settings) as site, aiohttp.ClientSession() as session:
         assert undeclared(_web(site.parts, Stopping())) == []
-        url = f"http://127.0.0.1:{site.http_port}/api/v1/deployments"
-        async with session.get(url) as answer:
-            assert answer.status == 401
+        url = f"http://127.0.0.1:{site.http_port}"
         made = await site.parts.gate.tokens.create(INTERNAL, name="anna", role=Role.VIEWER)
-        async with session.get(url, headers={"X-Api-Key": made.text}) as answer:
+        for path in ("/api/v1/deployments", "/metrics", "/docs", "/openapi.json"):
+            async with session.get(url + path) as answer:
+                assert answer.status == 401, path
+            async with session.get(url + path, headers={"X-Api-Key": made.text}) as answer:
+                assert answer.status == 200, path
+        async with session.get(url + "/healthz") as answer:
             assert answer.status == 200

@@ -27,10 +27,11 @@ class Level(StrEnum):
 
 # fmt: off
 ACTIONS: Final[Mapping[str, Level]] = MappingProxyType({
-    "health.read":             Level.OPEN,      # supervisors and scrapers have no token
-    "docs.read":               Level.OPEN,      # the same for every installation
+    "health.read":             Level.OPEN,      # supervisors have no token
     "identity.bundle":         Level.OPEN,      # what a machine needs before it can trust us
     "enrolment.join":          Level.OPEN,      # the join token or the proof of a known key is in the body
+    "docs.read":               Level.VIEWER,    # a stranger need not learn what can be asked
+    "metrics.read":            Level.VIEWER,    # counts and routes say how large and how busy a fleet is
     "overview.read":           Level.VIEWER,
     "apps.read":               Level.VIEWER,
     "deployments.read":        Level.VIEWER,
@@ -77,7 +78,7 @@ ACTIONS: Final[Mapping[str, Level]] = MappingProxyType({
 # fmt: on
 
 FLEET_WIDE: Final = frozenset(
-    ["apps.add", "apps.remove", "git.nudge", "audit.read"]
+    ["apps.add", "apps.remove", "git.nudge", "audit.read", "metrics.read"]
     + [action for action in ACTIONS if action.startswith(("tokens.", "identity."))]
 ) - {"tokens.self", "identity.bundle"}
 """Actions that touch every site, so a caller who is limited to some may not do them."""
