@@ -790,3 +790,13 @@ class Vault(Protocol):
     def open(self, sealed: bytes, *, context: str) -> bytes:
         """Raises InvalidInput for anything that was not sealed here with this context."""
         ...
+
+    def rotate(self) -> int:
+        """Seals with a new key from now on, durably, and gives its number; what older ones sealed still opens.
+        Raises TransientError, with nothing changed. May wait for the disk."""
+        ...
+
+    def forget_older(self) -> None:
+        """Deletes every key but the newest. To be called when nothing durable is sealed with another; what was
+        read just before still opens. Raises TransientError, with nothing changed. May wait for the disk."""
+        ...

@@ -1,8 +1,9 @@
 """Seals secrets with AES-256-GCM under a key in a file that only its owner can read.
 
-The key file holds every key there was, by number; new values are sealed with the newest, old ones still open, so that
-a key can be changed without a moment in which something cannot be read. A sealed value begins with the number of its
-key and a random nonce. The context is authenticated with it: a row copied over another's does not open.
+The key file holds keys by number; new values are sealed with the newest, old ones still open until the older keys are
+forgotten, so that a key can be changed without a moment in which something cannot be read. A sealed value begins with
+the number of its key and a random nonce. The context is authenticated with it: a row copied over another's does not
+open.
 """
 
 import json
@@ -15,7 +16,8 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from homeport.errors import InvalidInput, PermanentError
+from homeport.adapters.identity.files import sync_folder
+from homeport.errors import InvalidInput, PermanentError, TransientError
 
 KEY_FILE: Final = Path("identity") / "vault.key"
 """Below a role's data folder."""
@@ -31,6 +33,8 @@ class FileVault:
     def __init__(self, path: Path, keys: dict[int, bytes]) -> None:
         self._path = path
         self._keys = keys
+        self._forgotten: dict[int, bytes] = {}
+        """No longer on the disk; for what a reader took from the store just before."""
 
     @property
     def key_number(self) -> int:
@@ -43,7 +47,8 @@ class FileVault:
 
     def open(self, sealed: bytes, *, context: str) -> bytes:
         head, body = sealed[:_HEAD], sealed[_HEAD:]
-        key = self._keys.get(int.from_bytes(head[1:5], "big"))
+        number = int.from_bytes(head[1:5], "big")
+        key = self._keys.get(number) or self._forgotten.get(number)
         if len(head) < _HEAD or head[:1] != _FORMAT or key is None:
             raise InvalidInput("This was not sealed with any key of this vault.")
         try:
@@ -53,9 +58,25 @@ class FileVault:
 
     def rotate(self) -> int:
         """Adds a key and seals with it from now on. What is sealed with older ones still opens; seal it anew."""
-        self._keys = {**self._keys, self.key_number + 1: secrets.token_bytes(_KEY_BYTES)}
-        _write(self._path, self._keys)
+        # On the disk before anything is sealed with it: else a crash would take what was.
+        self._replace({**self._keys, self.key_number + 1: secrets.token_bytes(_KEY_BYTES)})
         return self.key_number
+
+    def forget_older(self) -> None:
+        """Deletes every key but the newest from the disk."""
+        older = {number: key for number, key in self._keys.items() if number != self.key_number}
+        self._forgotten.update(older)
+        self._replace({self.key_number: self._keys[self.key_number]})
+
+    def _replace(self, keys: dict[int, bytes]) -> None:
+        try:
+            _write(self._path, keys)
+        except OSError as error:
+            raise TransientError(
+                f"The key of the vault, {self._path}, cannot be written: {error.strerror}.",
+                hint="Make room, or the folder writable, and try again; every secret can still be read.",
+            ) from error
+        self._keys = keys
 
 
 def open_vault(path: Path) -> FileVault:
@@ -97,3 +118,4 @@ def _write(path: Path, keys: dict[int, bytes]) -> None:
         file.flush()
         os.fsync(file.fileno())
     beginning.replace(path)
+    sync_folder(path.parent)

@@ -56,6 +56,7 @@ from homeport.serving.health import Metrics, health_router
 from homeport.serving.maintenance import maintenance_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.revisions import revisions_router
+from homeport.serving.sealing import sealing_router
 from homeport.serving.server import Stopping, bind, http_server
 from homeport.serving.tokens import tokens_router
 from homeport.serving.tracing import TraceSettings
@@ -202,6 +203,7 @@ def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
             nodes_router(central),
             maintenance_router(reading, SiteKeeper(central.store, central.calls, central.clock)),
             secrets_router(central),
+            sealing_router(central.secrets.rotate_key),
             webhooks_router(central.git),
             tokens_router(central.gate),
             *joining_routers(central),

@@ -86,6 +86,28 @@ def remove(settings: Settings, site: str, name: str) -> None:
     done(f"removed secret {name} of site {site}")
 
 
+@secrets.command("rotate-key")
+@connected
+@formatted
+@pass_settings
+def rotate_key(settings: Settings) -> None:
+    """Seal every secret with a new key, and delete the old one.
+
+    It concerns what central keeps; with --url of a site, what that site keeps. Nothing restarts.
+    """
+    found = Client(settings.url).post("/api/v1/secrets/rotate-key", {})
+    if settings.is_data:
+        print_data(settings, found)
+        return
+    done(f"{_counted(found['secrets'])} sealed with key {found['key_number']}; older keys are deleted")
+    if found["unreadable"]:
+        click.echo(f"  {_counted(found['unreadable'])} cannot be opened by any key here, before as after: set again.")
+
+
+def _counted(number: int) -> str:
+    return "1 secret" if number == 1 else f"{number} secrets"
+
+
 def _value(from_file: Path | None) -> str:
     if from_file is not None:
         content = _read_file(from_file)

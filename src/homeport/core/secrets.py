@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from homeport.core.model.deployment import ComponentSpec, Release
+from homeport.vocabulary import SiteName
 
 PREFIX: Final = "secret://"
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
@@ -156,3 +157,8 @@ def _files(spec: ComponentSpec) -> dict[str, str]:
     if not isinstance(files, Mapping):
         return {}
     return {str(path): str(variable) for path, variable in files.items() if str(path).startswith("/")}
+
+
+def secret_context(site: SiteName, name: str) -> str:
+    """What a sealed secret is bound to."""
+    return f"secret/{site}/{name}"

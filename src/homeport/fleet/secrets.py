@@ -4,17 +4,27 @@ Values come in once and are sealed before anything else happens; none of these a
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
+import anyio
 import structlog
 
 from homeport.core.model.access import SecretRecord
 from homeport.core.model.caller import Caller
 from homeport.core.model.event import Deployment
-from homeport.core.secrets import COUNT_MAX, SecretsThere, SecretValue, is_name, judge_value, names_in, reference
+from homeport.core.secrets import (
+    COUNT_MAX,
+    SecretsThere,
+    SecretValue,
+    is_name,
+    judge_value,
+    names_in,
+    reference,
+    secret_context,
+)
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem
 from homeport.fleet.calls import Calls
+from homeport.fleet.rekeying import Rekeyed, rekey
 from homeport.fleet.suggestion import did_you_mean
 from homeport.ports import Clock, DeploymentFilter, Reader, SecretsChanged, Store, Transaction, Vault
 from homeport.vocabulary import SiteName
@@ -30,6 +40,7 @@ class Secrets:
         self._vault = vault
         self._clock = clock
         self._calls = calls
+        self._rekeying = anyio.Lock()
 
     async def set(self, site: SiteName, name: str, value: str, caller: Caller) -> SecretRecord:
         """A new version, unless the value is the one that is there: then nothing that uses it is restarted."""
@@ -95,18 +106,10 @@ class Secrets:
                 changed[each.name] = SecretValue(each.version, value)
         return SecretsThere({each.name: each.version for each in records}, changed)
 
-    async def reseal(self) -> int:
-        """Seals every secret with the vault's newest key, after that was changed. Versions stay."""
-
-        async def work(tx: Transaction) -> int:
-            records = await tx.secrets()
-            opened = [(each, value) for each in records if (value := self._open(each)) is not None]
-            for each, value in opened:
-                sealed = self._vault.seal(value.encode(), context=secret_context(each.site, each.name))
-                await tx.put_secret(replace(each, ciphertext=sealed))
-            return len(opened)
-
-        return await self._store.write(work)
+    async def rotate_key(self) -> Rekeyed:
+        """Seals every secret with a new key. Values are sealed inside the store's transactions, so none is missed."""
+        async with self._rekeying:
+            return await rekey(self._store, self._vault)
 
     def _open(self, record: SecretRecord) -> str | None:
         """None for one that another key sealed: it must be set again, and the others still work."""
@@ -116,10 +119,6 @@ class Secrets:
             log.warning("secret cannot be opened, set it again", site=record.site, secret=record.name, why=str(error))
             return None
         return plain.decode()
-
-
-def secret_context(site: SiteName, name: str) -> str:
-    return f"secret/{site}/{name}"
 
 
 async def check_secrets(reader: Reader, values: Mapping[str, object], sites: Sequence[SiteName]) -> None:

@@ -10,10 +10,10 @@ import anyio
 import structlog
 
 from homeport.core.model.access import SecretRecord
-from homeport.core.secrets import SecretValue
+from homeport.core.secrets import SecretValue, secret_context
 from homeport.errors import InvalidInput, PeerUnavailable
 from homeport.fleet.backoff import Backoff
-from homeport.fleet.secrets import secret_context
+from homeport.fleet.rekeying import Rekeyed, rekey
 from homeport.ports import CentralLink, Clock, Store, Vault
 from homeport.vocabulary import SiteName
 
@@ -90,6 +90,11 @@ class SiteSecrets:
                 for name, each in sorted(there.changed.items())
             ]
             await keeper.take_secrets(changed, there.versions)
+
+    async def rotate_key(self) -> Rekeyed:
+        """Seals every secret with a new key, while none is on its way into the store."""
+        async with self._fetching:
+            return await rekey(self._store, self._vault)
 
     def _seal(self, name: str, value: str) -> bytes:
         return self._vault.seal(value.encode(), context=secret_context(self._site, name))

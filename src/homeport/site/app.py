@@ -33,6 +33,7 @@ from homeport.serving.health import Metrics, health_router
 from homeport.serving.maintenance import maintenance_router
 from homeport.serving.reading import Reading, reading_router
 from homeport.serving.revisions import revisions_router
+from homeport.serving.sealing import sealing_router
 from homeport.serving.server import Stopping, bind, http_server
 from homeport.serving.tokens import tokens_router
 from homeport.serving.trail import audit_router
@@ -222,6 +223,7 @@ def _web(site: SiteParts, stopping: Stopping, tracer: OtlpTracer | None = None) 
             site_deployments_router(site.conductor, site.store),
             plan_router(site.conductor),
             maintenance_router(reading, OwnKeeper(site.conductor.alter)),
+            sealing_router(site.secrets.rotate_key),
             webhooks_router(site.git),
             audit_router(site.store),
             tokens_router(site.gate),

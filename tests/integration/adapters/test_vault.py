@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from homeport.adapters.vault import FileVault, open_vault
-from homeport.errors import InvalidInput, PermanentError
+from homeport.errors import InvalidInput, PermanentError, TransientError
 
 
 @pytest.fixture
@@ -63,6 +63,32 @@ def test_the_key_can_be_changed_without_losing_anything(vault: FileVault, path: 
     assert (again.open(old, context="x"), again.open(new, context="x")) == (b"old", b"new")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [each.name for each in path.parent.iterdir()] == ["vault.key"]
+
+
+def test_a_forgotten_key_is_off_the_disk_and_its_number_is_not_used_again(vault: FileVault, path: Path) -> None:
+    old = vault.seal(b"old", context="x")
+    vault.rotate()
+    new = vault.seal(b"new", context="x")
+    vault.forget_older()
+    assert vault.open(old, context="x") == b"old", "somebody had read it just before"
+    again = open_vault(path)
+    assert again.open(new, context="x") == b"new"
+    with pytest.raises(InvalidInput, match="not sealed with any key"):
+        again.open(old, context="x")
+    assert vault.rotate() == 3
+    assert json.loads(path.read_text())["keys"].keys() == {"2", "3"}
+
+
+@pytest.mark.parametrize("step", ["rotate", "forget_older"])
+def test_a_key_that_cannot_be_written_changes_nothing(vault: FileVault, path: Path, step: str) -> None:
+    sealed = vault.seal(b"plain", context="x")
+    moved = path.parent.rename(path.parent.with_name("elsewhere"))
+    with pytest.raises(TransientError, match="cannot be written") as failure:
+        getattr(vault, step)()
+    assert "still be read" in str(failure.value.hint)
+    moved.rename(path.parent)
+    again = vault.seal(b"more", context="x")
+    assert [open_vault(path).open(each, context="x") for each in (sealed, again)] == [b"plain", b"more"]
 
 
 @pytest.mark.parametrize(

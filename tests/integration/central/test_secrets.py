@@ -9,11 +9,13 @@ import anyio
 import pytest
 
 from homeport.adapters.link.central_http import open_central_link
+from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.central.api.secrets import check_is_the_site
 from homeport.central.app import CentralApp
 from homeport.core.model.caller import INTERNAL, Caller, CallerKind, Role
 from homeport.core.secrets import SecretValue
 from homeport.errors import Refused
+from homeport.fleet.rekeying import rekey, reseal
 from homeport.ports import SecretsChanged
 from homeport.vocabulary import SiteName
 from tests.support.running_central import Client, FakeSite
@@ -196,17 +198,60 @@ async def test_a_machine_gets_its_own_sites_values_only(caller: Caller, allowed:
             check_is_the_site(caller, "home")
 
 
-async def test_a_new_key_of_the_vault_seals_everything_anew(
+def keys(folder: Path) -> set[str]:
+    (file,) = folder.rglob("vault.key")
+    return set(json.loads(file.read_text())["keys"])
+
+
+async def test_a_new_key_seals_everything_anew_and_the_old_one_is_deleted(
     client: Client, home: FakeSite, central: CentralApp
 ) -> None:
     await put(client)
-    secrets = central.parts.secrets
+    secrets, data = central.parts.secrets, central.parts.settings.data
     (before,) = await secrets.list()
-    assert await secrets.reseal() == 1
+    answer = await client.post("/api/v1/secrets/rotate-key", {})
+    assert (answer.status, answer.body) == (200, {"key_number": 2, "secrets": 1, "unreadable": 0})
     (after,) = await secrets.list()
     assert after.ciphertext != before.ciphertext
     assert (after.version, after.updated_by) == (before.version, before.updated_by)
+    assert keys(data) == {"2"}
+    opened = open_vault(data / KEY_FILE).open(after.ciphertext, context="secret/home/DB")
+    assert opened.decode() == VALUE
     assert (await secrets.for_site(HOME, known={})).changed["DB"].value == VALUE
+    (entry,) = (await client.get("/api/v1/audit?action=secrets.rotate-key")).body["entries"]
+    assert (entry["actor"], entry["result"]) == ("local", "done")
+
+
+async def test_only_an_administrator_of_everything_changes_the_key(
+    client: Client, home: FakeSite, central: CentralApp
+) -> None:
+    for role, sites in (("operator", []), ("admin", ["home"])):
+        made = await client.post("/api/v1/tokens", {"name": role, "role": role, "sites": sites})
+        headers = {"Authorization": f"Bearer {made.body['token']}"}
+        assert (await client.post("/api/v1/secrets/rotate-key", {}, headers=headers)).status == 403
+    assert keys(central.parts.settings.data) == {"1"}
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+async def test_a_crash_at_any_step_of_a_new_key_leaves_every_secret_readable(
+    client: Client, home: FakeSite, central: CentralApp, steps: int
+) -> None:
+    await put(client)
+    store, path = central.parts.store, central.parts.settings.data / KEY_FILE
+    dying = open_vault(path)
+    if steps >= 1:
+        dying.rotate()
+    if steps >= 2:
+        await reseal(store, dying)
+    if steps >= 3:
+        dying.forget_older()
+    restarted = open_vault(path)
+    (record,) = await central.parts.secrets.list()
+    assert restarted.open(record.ciphertext, context="secret/home/DB").decode() == VALUE
+    assert (await rekey(store, restarted)).secrets == 1
+    (record,) = await central.parts.secrets.list()
+    assert len(keys(path.parent)) == 1, "what the crash left is gone"
+    assert open_vault(path).open(record.ciphertext, context="secret/home/DB").decode() == VALUE
 
 
 async def test_the_audit_trail_and_the_events_name_it_without_its_value(client: Client, home: FakeSite) -> None:

@@ -1,5 +1,6 @@
 """A site keeps its secrets sealed, gives them to its nodes with orders, and works with central gone."""
 
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
+from homeport.adapters.vault import KEY_FILE
 from homeport.core.model.order import Order
 from homeport.core.secrets import SecretsThere, SecretValue
 from homeport.errors import PeerUnavailable
@@ -18,6 +20,7 @@ from tests.integration.site.conftest import OpenSite
 from tests.integration.site.test_site import link, only, reaches
 from tests.support.deployment_files import deployment_file
 from tests.support.git import Person
+from tests.support.processes import COMMAND
 from tests.support.scripted_node import scripted_node
 from tests.support.waiting import eventually
 
@@ -215,3 +218,27 @@ async def test_a_key_that_is_lost_while_central_is_gone_is_told_as_a_missing_sec
         central.is_away = False
         await reaches(site, State.INSTALLED)
         assert [values(order) for order in node.orders] == [{"DB": VALUE}]
+
+
+async def test_the_command_changes_the_key_of_a_site_and_nothing_is_restarted(
+    person: Person, start: OpenSite, tmp_path: Path
+) -> None:
+    central = Safe(DB=VALUE, OTHER="x")
+    async with start(central) as site, scripted_node(link(site)) as node:
+        await write(person)
+        await reaches(site, State.INSTALLED)
+        await eventually(lambda: site.parts.conductor.memory.secrets == {"DB": 1, "OTHER": 1})
+        central.is_away = True
+        url = f"http://127.0.0.1:{site.http_port}"
+        environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+        command = [str(COMMAND), "secrets", "rotate-key", "--url", url]
+        told = await anyio.run_process(command, env=environment)
+        assert b"2 secrets sealed with key 2" in told.stdout + told.stderr
+        again = await anyio.run_process([*command, "-o", "json"], env=environment)
+        assert json.loads(again.stdout) == {"key_number": 3, "secrets": 2, "unreadable": 0}
+        assert (await site.parts.secrets.reveal(["DB"]))["DB"] == SecretValue(1, VALUE)
+        assert len(node.orders) == 1
+    kept = json.loads((tmp_path / "site" / KEY_FILE).read_text())
+    assert set(kept["keys"]) == {"3"}
+    async with start(central) as site:
+        assert (await site.parts.secrets.reveal(["DB"]))["DB"] == SecretValue(1, VALUE)

@@ -54,6 +54,7 @@ ACTIONS: Final[Mapping[str, Level]] = MappingProxyType({
     "secrets.list":            Level.OPERATOR,  # names only: whoever deploys must know what can be referenced
     "secrets.set":             Level.ADMIN,
     "secrets.remove":          Level.ADMIN,
+    "secrets.rotate-key":      Level.ADMIN,
     "nodes.remove":            Level.ADMIN,
     "nodes.approve":           Level.ADMIN,
     "nodes.join-command":      Level.ADMIN,
@@ -78,7 +79,7 @@ ACTIONS: Final[Mapping[str, Level]] = MappingProxyType({
 # fmt: on
 
 FLEET_WIDE: Final = frozenset(
-    ["apps.add", "apps.remove", "git.nudge", "audit.read", "metrics.read"]
+    ["apps.add", "apps.remove", "git.nudge", "audit.read", "metrics.read", "secrets.rotate-key"]
     + [action for action in ACTIONS if action.startswith(("tokens.", "identity."))]
 ) - {"tokens.self", "identity.bundle"}
 """Actions that touch every site, so a caller who is limited to some may not do them."""

@@ -1,0 +1,56 @@
+"""A new key for the vault of a role, in an order in which a crash anywhere leaves every secret readable.
+
+First the new key is on the disk beside the old one, then everything is sealed with it in one transaction, and only
+when that is durable the old key is deleted. What a crash left half done, the next change of the key finishes.
+"""
+
+from dataclasses import dataclass, replace
+
+import structlog
+from anyio.to_thread import run_sync
+
+from homeport.core.model.access import SecretRecord
+from homeport.core.secrets import secret_context
+from homeport.errors import InvalidInput
+from homeport.ports import Store, Transaction, Vault
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Rekeyed:
+    key_number: int
+    secrets: int
+    unreadable: int
+
+
+async def rekey(store: Store, vault: Vault) -> Rekeyed:
+    """One at a time, and only while nobody holds a sealed value that is not in the store yet."""
+    number = await run_sync(vault.rotate)
+    sealed, unreadable = await reseal(store, vault)
+    await run_sync(vault.forget_older)
+    log.info("key of the vault changed", key=number, secrets=sealed, unreadable=unreadable)
+    return Rekeyed(number, sealed, unreadable)
+
+
+async def reseal(store: Store, vault: Vault) -> tuple[int, int]:
+    """Seals every secret with the vault's newest key, and says how many, and how many cannot be opened."""
+
+    async def work(tx: Transaction) -> tuple[int, int]:
+        records = await tx.secrets()
+        anew = [found for each in records if (found := _sealed_anew(each, vault)) is not None]
+        for record in anew:
+            await tx.put_secret(record)
+        return len(anew), len(records) - len(anew)
+
+    return await store.write(work)
+
+
+def _sealed_anew(record: SecretRecord, vault: Vault) -> SecretRecord | None:
+    context = secret_context(record.site, record.name)
+    try:
+        plain = vault.open(record.ciphertext, context=context)
+    except InvalidInput as error:
+        log.warning("secret cannot be opened, set it again", site=record.site, secret=record.name, why=str(error))
+        return None
+    return replace(record, ciphertext=vault.seal(plain, context=context))
