@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import PostgresServer, running_postgres
 
-
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("homeport", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("homeport")
