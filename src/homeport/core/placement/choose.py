@@ -9,7 +9,7 @@ node lose what already runs there.
 """
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -82,9 +82,10 @@ def place(
     roster = nodes if isinstance(nodes, Roster) else Roster(nodes)
     able, refusals = _able(desired, roster)
     unknown = tuple(name for name in desired.placement.nodes if name not in roster.slots)
+    here = {node_id: item for node_id, item in (held or {}).items() if node_id in roster.slots}
+    able += [slot for slot in _without_engine(desired, roster) if slot.id in here]
     ready = [slot for slot in able if slot.node.drain is None]
     refusals += _grouped((slot.id, f"is drained: {slot.node.drain}") for slot in able if slot.node.drain is not None)
-    here = {node_id: item for node_id, item in (held or {}).items() if node_id in roster.slots}
     if desired.placement.mode is PlacementMode.EACH:
         return _on_each(ready, refusals, unknown)
     return _on_some(desired, ready, refusals, here=here, unknown=unknown, now=now)
@@ -116,6 +117,15 @@ def _able(desired: Desired, roster: Roster) -> tuple[list[Slot], list[Refusal]]:
     if unasked:
         refusals.append(Refusal(tuple(sorted(unasked)), "is not among the nodes that were asked for"))
     return able, refusals
+
+
+def _without_engine(desired: Desired, roster: Roster) -> Iterator[Slot]:
+    """Nodes whose engine has not answered since they started, as when a machine boots. Nobody knows yet what they can
+    run: they get nothing new, and what they already hold stays theirs."""
+    asked = frozenset(desired.placement.nodes)
+    for kind in roster.kinds:
+        if not kind.capabilities.engine and desired.placement.selector.unmet(kind.labels) is None:
+            yield from (slot for slot in kind.slots if not asked or slot.id in asked)
 
 
 def _against(desired: Desired, kind: Kind, device: Device) -> str | None:

@@ -106,6 +106,8 @@ def _follow(desired: Desired, instances: list[Instance], view: View, roster: Ros
             continue  # It goes when the one that takes its place is healthy.
         elif node_id not in fits:
             yield from _leave(instance, view, now, why=suited.refused.get(node_id, "it is no longer placed here"))
+        elif not node.info.capabilities.engine and node.liveness is not Liveness.LOST:
+            continue  # A machine that boots may start its node before its engine; it catches up when that answers.
         elif (wanted := wanted_of(instance, desired, view.past)) is not None:
             yield from _keep_up(instance, wanted, node, view)
             yield from _recover(instance, wanted, node, view, now)
@@ -153,6 +155,12 @@ def _recover(instance: Instance, wanted: Desired, node: Node, view: View, now: d
         if node.liveness is Liveness.LIVE:
             happening = retried if instance.rejected_revision is None else H.ROLLED_BACK
             yield Move(wanted.id, node.id, happening, f"{node.id} is back", wanted.revision, OrderKind.APPLY)
+        return
+    if _failed_removing(instance):
+        may_try = instance.attempt <= wanted.policy.retries_max and node.liveness is not Liveness.LOST
+        if may_try and not _rests(instance, now):
+            why = "what could not be removed is wanted, or in the way"
+            yield Move(wanted.id, node.id, retried, why, wanted.revision, OrderKind.APPLY)
         return
     if instance.next_at is None or not is_due(instance.next_at, now) or node.liveness is Liveness.LOST:
         return
@@ -233,9 +241,16 @@ def _difference(instance: Instance, desired: Desired) -> str:
 
 
 def _rests(instance: Instance, now: datetime) -> bool:
-    failed_removal = instance.failure is not None and instance.failure.code == Code.REMOVE_FAILED
+    """A clock that was set back does not make it rest for longer."""
     since = now - instance.updated_at
-    return instance.state is S.FAILED and failed_removal and since < timedelta(seconds=REMOVAL_RETRY_SECONDS)
+    is_soon = timedelta(0) <= since < timedelta(seconds=REMOVAL_RETRY_SECONDS)
+    return instance.state is S.FAILED and _failed_removing(instance) and is_soon
+
+
+def _failed_removing(instance: Instance) -> bool:
+    """Whether what failed last was to take something away: the whole, or a component that an update has no more."""
+    code = None if instance.failure is None else instance.failure.code
+    return code == Code.REMOVE_FAILED or (code == Code.ENGINE_UNREACHABLE and instance.next_at is None)
 
 
 def short(revision: Digest | None) -> str:

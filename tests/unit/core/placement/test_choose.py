@@ -11,6 +11,7 @@ from homeport.core.placement.choose import place
 from homeport.core.placement.eligibility import refusal
 from homeport.core.placement.roster import device_of
 from homeport.vocabulary import DeploymentId, Digest, Liveness, NodeId, ProfileType, SiteName
+from tests.support.builders import an_instance
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 SITE = SiteName("home")
@@ -75,6 +76,12 @@ def test_a_name_that_is_no_node_is_reported() -> None:
 def test_a_node_that_cannot_run_the_profile_is_refused_with_what_it_runs() -> None:
     placed = place(desired(), [node("a", engine="", profile_types=())])
     assert placed.refused == {"a": "a cannot run compose apps: with no container engine it runs nothing."}
+
+
+def test_a_node_whose_engine_has_not_answered_yet_may_keep_what_it_holds() -> None:
+    waiting = [node(name, engine="", profile_types=()) for name in ("a", "b")]
+    assert place(desired(), waiting, {NodeId("a"): an_instance(node="a")}).chosen == ("a",)
+    assert place(desired("b"), waiting, {NodeId("a"): an_instance(node="a")}).chosen == ()
 
 
 def test_a_node_that_lacks_memory_is_refused_with_the_amounts() -> None:

@@ -1,5 +1,6 @@
 """Each rule of the plan, one test each."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 from homeport.core.model.deployment import Desired
@@ -147,3 +148,44 @@ def test_every_move_says_why() -> None:
     moves = plan(view([a_desired(1), a_desired(2, at="x")], [a_node()], [an_instance(2), an_instance(9)]), NOW)
     assert len(moves) == 3
     assert all(move.why for move in moves)
+
+
+def without_engine(name: str = "one") -> Node:
+    node = a_node(name, types=())
+    return replace(node, info=replace(node.info, capabilities=replace(node.info.capabilities, engine="")))
+
+
+def test_a_node_that_started_before_its_engine_loses_nothing() -> None:
+    assert plan(view([a_desired()], [without_engine()], [an_instance()]), NOW) == ()
+
+
+def test_a_new_revision_waits_for_the_engine_of_its_node() -> None:
+    assert plan(view([a_desired(at="second")], [without_engine()], [an_instance()]), NOW) == ()
+    assert told(plan(view([a_desired(at="second")], [a_node()], [an_instance()]), NOW)) == [
+        ("one", H.CHANGED, OrderKind.APPLY)
+    ]
+
+
+def test_a_removal_that_found_no_engine_rests_like_any_failed_removal() -> None:
+    failed = an_instance(state=State.FAILED, failure=Failure(Code.ENGINE_UNREACHABLE, "no engine"))
+    assert plan(view([], [a_node()], [failed]), NOW) == ()
+    later = NOW + timedelta(seconds=REMOVAL_RETRY_SECONDS)
+    assert told(plan(view([], [a_node()], [failed]), later)) == [("one", H.UNWANTED, OrderKind.REMOVE)]
+
+
+def test_a_failed_removal_does_not_rest_for_a_day_because_a_clock_was_set_back() -> None:
+    failed = an_instance(state=State.FAILED, failure=Failure(Code.REMOVE_FAILED, "busy"))
+    earlier = NOW - timedelta(days=1)
+    assert told(plan(view([], [a_node()], [failed]), earlier)) == [("one", H.UNWANTED, OrderKind.REMOVE)]
+
+
+def test_what_could_not_be_removed_and_is_in_the_way_or_wanted_again_is_tried_again() -> None:
+    failed = an_instance(state=State.FAILED, failure=Failure(Code.REMOVE_FAILED, "busy"))
+    assert plan(view([a_desired()], [a_node()], [failed]), NOW) == ()
+    later = NOW + timedelta(seconds=REMOVAL_RETRY_SECONDS)
+    assert told(plan(view([a_desired()], [a_node()], [failed]), later)) == [
+        ("one", H.RETRIED_UPDATE, OrderKind.APPLY)
+    ]
+    assert plan(view([a_desired()], [a_node(liveness=Liveness.LOST)], [failed]), later) == ()
+    often = replace(failed, attempt=99)
+    assert plan(view([a_desired()], [a_node()], [often]), later) == ()
