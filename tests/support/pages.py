@@ -111,8 +111,9 @@ refused, recorded as an event, and changes nothing.
 ## The state of a deployment
 
 It is never stepped, only derived from its instances: none yet is PENDING; otherwise the first of
-{", ".join(state.value for state in SEVERITY)} that any instance is in; DELETED when all are. What a site says of a
-deployment that it cannot place on any node counts only while nothing is placed.
+{", ".join(state.value for state in SEVERITY)} that any instance is in. When all are DELETED it
+waits for a node, PENDING, while its file is in Git, and is DELETED once it is not. What a site says of a deployment
+that it cannot place on any node counts only while nothing is placed.
 
 ## Rules that Margo leaves open
 

@@ -64,15 +64,14 @@ IN_FLIGHT: Final = frozenset({S.INSTALLING, S.UPDATING, S.ROLLINGBACK, S.DELETIN
 
 
 def fold(instances: Iterable[tuple[NodeId, S]], *, wanted: bool = True) -> S:
-    """A deployment's state: the first present of SEVERITY, DELETED when all are. Where there are none, PENDING
-    while its file is in Git and DELETED once it is not.
+    """A deployment's state: the first present of SEVERITY. Where there is none, or all are DELETED, PENDING while its
+    file is in Git, for it waits for a node to take it, and DELETED once it is not.
 
     What a site says of a deployment that it could not place counts only while nothing is placed; what is gone from
     one node does not speak for the others.
     """
-    states = list(instances)
-    living = [(node, state) for node, state in states if state is not S.DELETED] or states
+    living = [(node, state) for node, state in instances if state is not S.DELETED]
     placed = {state for node, state in living if node != UNPLACED} or {state for _, state in living}
     if not placed:
         return S.PENDING if wanted else S.DELETED
-    return next((state for state in SEVERITY if state in placed), S.DELETED)
+    return next(state for state in SEVERITY if state in placed)

@@ -98,7 +98,7 @@ def test_every_state_but_deleted_has_a_severity() -> None:
         ([State.INSTALLED, State.FAILED, State.DELETING], State.FAILED),
         ([State.DELETED, State.INSTALLED], State.INSTALLED),
         ([State.DELETED, State.DELETING], State.DELETING),
-        ([State.DELETED, State.DELETED], State.DELETED),
+        ([State.DELETED, State.DELETED], State.PENDING),
         ([State.PENDING, State.INSTALLING], State.INSTALLING),
     ],
 )
@@ -109,7 +109,9 @@ def test_a_deployment_is_as_its_worst_instance(states: list[State], expected: St
 def test_what_could_not_be_placed_counts_only_while_nothing_is_placed() -> None:
     assert fold([(UNPLACED, State.FAILED)]) is State.FAILED
     assert fold([(UNPLACED, State.FAILED), (NodeId("a"), State.INSTALLED)]) is State.INSTALLED
+    assert fold([(UNPLACED, State.FAILED), (NodeId("a"), State.DELETED)]) is State.FAILED
 
 
 def test_a_deployment_without_instances_is_deleted_once_its_file_is_gone() -> None:
     assert fold([], wanted=False) is State.DELETED
+    assert fold([(NodeId("a"), State.DELETED)], wanted=False) is State.DELETED
