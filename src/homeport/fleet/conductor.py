@@ -22,7 +22,7 @@ from homeport.core.model.node import Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.core.model.report import NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
 from homeport.core.reconcile.orders import must_hear, outcome, standing_order
-from homeport.core.reconcile.plan import Key, Move, can_go_back, plan
+from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS, Key, Move, can_go_back, plan
 from homeport.core.secrets import SecretValue, filled, missing, needed, versions_for
 from homeport.core.tracing import TraceContext
 from homeport.errors import NotFound
@@ -299,6 +299,7 @@ class Conductor:
             for node_id, at in seen.items():
                 self.memory.nodes[node_id] = replace(self.memory.nodes[node_id], last_seen=at)
             await self._alter(expire_holds)
+            self._remove_strays(moment)
             await self._reconcile()
 
     async def alter(self, decide: Decide) -> None:
@@ -346,6 +347,7 @@ class Conductor:
             for node_id, item in news:
                 instance = self.memory.instances.get((item.deployment_id, node_id))
                 if instance is None:
+                    self._note_stray(node_id, item)
                     continue
                 if isinstance(item, Result):
                     wanted = self.memory.wanted_of(instance)
@@ -470,17 +472,32 @@ class Conductor:
             return []
         orders = []
         for item in held:
-            known = (item.deployment_id, node_id) in self.memory.instances
-            wanted = item.deployment_id in self.memory.wanted or item.deployment_id in self.memory.kept
-            if known or wanted or (item.kind is OrderKind.REMOVE and item.done):
+            if item.kind is OrderKind.REMOVE and item.done:
                 continue
-            self.memory.generation = Generation(self.memory.generation + 1)
-            orders.append(
-                Order(
-                    self.memory.generation, item.deployment_id, OrderKind.REMOVE, None, reason="nobody wants it here"
-                )
-            )
+            if self._is_stray((item.deployment_id, node_id)):
+                orders.append(self._removal(item.deployment_id))
         return orders
+
+    def _is_stray(self, key: Key) -> bool:
+        memory = self.memory
+        return key not in memory.instances and key[0] not in memory.wanted and key[0] not in memory.kept
+
+    def _removal(self, deployment_id: DeploymentId) -> Order:
+        self.memory.generation = Generation(self.memory.generation + 1)
+        return Order(self.memory.generation, deployment_id, OrderKind.REMOVE, None, reason="nobody wants it here")
+
+    def _note_stray(self, node_id: NodeId, item: NodeNews) -> None:
+        key = item.deployment_id, node_id
+        if isinstance(item, Result) and item.kind is OrderKind.REMOVE and not item.succeeded and self._is_stray(key):
+            self.memory.strays[key] = self._clock.monotonic()
+
+    def _remove_strays(self, moment: float) -> None:
+        """Orders again what could not be removed a while ago; a node that is away is told when it comes back."""
+        for key, failed in list(self.memory.strays.items()):
+            if moment - failed >= REMOVAL_RETRY_SECONDS:
+                del self.memory.strays[key]
+                if self._is_stray(key):
+                    self._send(key[1], self._removal(key[0]))
 
     # --- writing ------------------------------------------------------------------------------------------
 

@@ -45,6 +45,8 @@ class Memory:
     """Older revisions that still run somewhere, or are gone back to."""
     pins: dict[DeploymentId, Pin] = field(default_factory=dict)
     holds: tuple[Hold, ...] = ()
+    strays: dict[Key, float] = field(default_factory=dict)
+    """What nobody here knows or wants and a node could not remove: when it last failed, on the monotonic clock."""
 
     def desired(self, deployment_id: DeploymentId) -> Desired | None:
         """What is wanted: what the file says, or what a person went back to since the file last changed."""

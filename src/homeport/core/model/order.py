@@ -66,4 +66,5 @@ class Held:
     kind: OrderKind
     revision: Digest | None
     done: bool
-    """Whether the order has ended (its result may still be in the outbox)."""
+    """Whether the order has ended (its result may still be in the outbox). A removal that failed has not: what it was
+    to remove is still there."""

@@ -40,7 +40,7 @@ class Entry:
             generation=self.order.generation,
             kind=self.order.kind,
             revision=None if release is None else release.revision,
-            done=self.result is not None,
+            done=self.result is not None and (self.result.succeeded or self.order.kind is OrderKind.APPLY),
         )
 
     @property
