@@ -26,7 +26,7 @@ class _Listener:
 class Calls:
     def __init__(self) -> None:
         self._commit: Commit | None = None
-        self._listeners: set[_Listener] = set()
+        self._listeners: list[_Listener] = []
 
     def tell(self, commit: Commit) -> None:
         """The deployments repository has moved."""
@@ -47,7 +47,7 @@ class Calls:
     async def listen(self, site: SiteName) -> AsyncIterator[FromCentral]:
         """The present commit at once, then each newer one and each request; commits in between are passed over."""
         listener = _Listener(site)
-        self._listeners.add(listener)
+        self._listeners.append(listener)
         seen: Commit | None = None
         try:
             while True:
@@ -60,4 +60,4 @@ class Calls:
                     continue
                 await listener.rung.wait()
         finally:
-            self._listeners.discard(listener)
+            self._listeners.remove(listener)

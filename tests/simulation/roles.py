@@ -1,0 +1,247 @@
+"""The three roles as processes of simulated machines: the real use-cases and loops, on simulated adapters.
+
+A supervisor starts each again after it died, from what its disk has kept.
+"""
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+from anyio.abc import TaskGroup
+
+from homeport.central.link import DirectLink
+from homeport.central.loops import run_core_loops as run_central_loops
+from homeport.central.parts import CentralCore
+from homeport.central.parts import Contact as CentralContact
+from homeport.central.settings import CentralSettings
+from homeport.core.model.node import Capabilities
+from homeport.errors import InvalidInput
+from homeport.fleet.calls import Calls
+from homeport.fleet.index import Index
+from homeport.fleet.intake import Intake
+from homeport.fleet.questions import Questions
+from homeport.fleet.secrets import Secrets
+from homeport.node.app import Surroundings, run_node
+from homeport.node.settings import NodeSettings
+from homeport.site.contact import Contact as SiteContact
+from homeport.site.loops import run_core_loops as run_site_loops
+from homeport.site.parts import SiteCore
+from homeport.site.settings import SiteSettings
+from homeport.site.wiring import wire
+from homeport.vocabulary import Commit, NodeId, ProfileType, SiteName
+from tests.simulation.git import MemoryGit, Remote
+from tests.simulation.life import Life, MachineClock, SeededIds
+from tests.simulation.machine import Machine, MachineRuntime
+from tests.simulation.network import Cable, CallLink, StreamLink
+from tests.simulation.store import Disk, MemoryStore, Tables
+from tests.simulation.trace import Trace, who
+
+
+class PlainVault:
+    """`ports.Vault` without a cipher: what matters here is that a context cannot be mistaken for another."""
+
+    def seal(self, plain: bytes, *, context: str) -> bytes:
+        return context.encode() + b"\0" + plain
+
+    def open(self, sealed: bytes, *, context: str) -> bytes:
+        sealed_for, _, plain = sealed.partition(b"\0")
+        if sealed_for != context.encode():
+            raise InvalidInput("It was not sealed here with this context.")
+        return plain
+
+
+@dataclass(slots=True, eq=False)
+class Process(ABC):
+    name: str
+    seed: str
+    trace: Trace
+    clock: MachineClock = field(default_factory=MachineClock)
+    life: Life | None = None
+    lives: int = 0
+    down_seconds: float = 0.5
+    is_wanted: bool = True
+    woken: anyio.Event = field(default_factory=anyio.Event)
+    screams: list[str] = field(default_factory=list)
+    """What ended a life of it that nobody had killed."""
+
+    def crash(self, why: str, *, down_seconds: float = 0.5, power_cut: bool = False) -> None:
+        self.down_seconds = down_seconds
+        if self.life is not None:
+            self.life.power_cut = power_cut
+            self.life.die(why)
+
+    def wake(self) -> None:
+        """Starts it at once if it is down."""
+        self.woken.set()
+
+    async def supervise(self) -> None:
+        who.set(self.name)
+        while True:
+            if self.is_wanted:
+                await self._live()
+            self.woken = anyio.Event()
+            with anyio.move_on_after(self.down_seconds if self.is_wanted else float("inf")):
+                await self.woken.wait()
+
+    async def _live(self) -> None:
+        self.lives += 1
+        chance = random.Random(f"{self.seed}/{self.name}/{self.lives}")
+        life = self.life = Life(self.name, chance, on_death=lambda why: self.trace.note(f"† {why}"))
+        self.trace.note("starts", life=self.lives)
+        try:
+            with life.scope:
+                async with anyio.create_task_group() as life.tasks:
+                    await self.run(life)
+        except Exception as error:  # noqa: BLE001 - a process ends here
+            if life.is_alive:
+                self.screams.append(f"{self.name} ended by itself: {_leaf(error)!r}")
+                self.trace.note("ended by itself", error=repr(_leaf(error)))
+        finally:
+            life.is_alive = False
+            self.life = None
+
+    @abstractmethod
+    async def run(self, life: Life) -> None: ...
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class StoreProcess(Process):
+    disk: Disk = field(default_factory=Disk)
+    clone: list[Commit] = field(default_factory=list)
+    remote: Remote
+    git_cable: Cable
+    watch: Callable[[Tables, Tables], None] = lambda before, after: None
+    forgets_writes: bool = False
+    """Sabotage: one in twenty commits is acknowledged and lost."""
+
+    def store(self, life: Life) -> MemoryStore:
+        store = MemoryStore(self.disk, before=life.before_write, after=life.after_write, watch=self.watch)
+        if self.forgets_writes:
+            _make_forgetful(store, life.chance)
+        return store
+
+    def git(self, life: Life) -> MemoryGit:
+        async def travel() -> None:
+            await life.breathe()
+            await self.git_cable.reach_git()
+            await life.breathe()
+
+        return MemoryGit(self.remote, self.clone, travel=travel, chance=life.chance)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Central(StoreProcess):
+    async def run(self, life: Life) -> None:
+        store, git = self.store(life), self.git(life)
+        ids = SeededIds(life.chance)
+        index, calls = Index(store, git, self.clock, in_thread=life.thinking), Calls()
+        core = CentralCore(
+            settings=CentralSettings(data=Path("/nowhere")),
+            clock=self.clock,
+            ids=ids,
+            questions=Questions(calls, ids),
+            tracer=None,
+            store=store,
+            git=git,
+            index=index,
+            calls=calls,
+            intake=Intake(store, index, self.clock),
+            contact=CentralContact(),
+            secrets=Secrets(store, PlainVault(), self.clock, calls),
+        )
+        life.door = DirectLink(core)
+        await run_central_loops(core)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Site(StoreProcess):
+    site: SiteName
+    central: Process
+    central_cable: Cable
+    air: TaskGroup
+    core: SiteCore | None = None
+
+    async def run(self, life: Life) -> None:
+        store = self.store(life)
+        settings = SiteSettings(name=self.site, data=Path("/nowhere"), git_url="memory://deployments")
+        link = CallLink(life, self.central_cable, lambda: self.central.life, self.air)
+        wired = await wire(
+            settings,
+            store=store,
+            clock=self.clock,
+            ids=SeededIds(life.chance),
+            vault=PlainVault(),
+            central=link,
+            chance=life.chance,
+        )
+        self.core = core = SiteCore(
+            settings=settings,
+            clock=self.clock,
+            store=store,
+            git=self.git(life),
+            conductor=wired.conductor,
+            sessions=wired.sessions,
+            reception=wired.reception,
+            contact=SiteContact(),
+            central=link,
+            epoch=wired.epoch,
+            secrets=wired.secrets,
+            registrar=None,
+            chance=life.chance,
+            in_thread=life.thinking,
+        )
+        life.door = wired.reception
+        await run_site_loops(core)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Node(Process):
+    node_id: NodeId
+    site: Site
+    cable: Cable
+    machine: Machine
+    data: Path
+    is_member: bool = True
+    """Whether its site should know it: nobody has taken it out since it last started."""
+
+    async def run(self, life: Life) -> None:
+        self.is_member = True
+        settings = NodeSettings(data=self.data, node_id=self.node_id, hostname=self.name, http_address=None)
+        surroundings = Surroundings(
+            clock=self.clock, chance=life.chance, in_thread=life.in_thread, discover=_discover
+        )
+        link = StreamLink(life, self.cable, lambda: self.site.life)
+        await run_node(settings, link, MachineRuntime(life, self.machine), surroundings=surroundings)
+
+
+def _discover(
+    data: Path, *, engine: str, engine_version: str, profile_types: tuple[ProfileType, ...]
+) -> Capabilities:
+    return Capabilities(
+        cpu_cores=4,
+        memory_bytes=8 * 2**30,
+        disk_bytes=64 * 2**30,
+        disk_free_bytes=32 * 2**30,
+        os="linux",
+        architecture="amd64",
+        engine=engine,
+        engine_version=engine_version,
+        profile_types=profile_types,
+    )
+
+
+def _make_forgetful(store: MemoryStore, chance: random.Random) -> None:
+    keep = store._keep
+
+    def forget(tables: Tables) -> None:
+        if chance.random() >= 0.05:
+            keep(tables)
+
+    setattr(store, "_keep", forget)  # noqa: B010 - sabotage
+
+
+def _leaf(error: BaseException) -> BaseException:
+    return _leaf(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

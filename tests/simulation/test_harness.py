@@ -1,0 +1,55 @@
+"""The simulation itself: that its time is virtual, that a seed repeats, and that it finds what is broken."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from tests.simulation.loop import Stalled, run
+from tests.simulation.simulate import never_happened, report, simulate
+from tests.simulation.world import Sabotage
+
+ROOT = Path(__file__).parents[2]
+SEEDS_MAX = 12
+"""Within so many seeds each sabotage has shown."""
+
+
+def test_waiting_takes_no_time() -> None:
+    async def wait_a_year() -> float:
+        await anyio.sleep(365 * 86_400)
+        return anyio.current_time()
+
+    assert run(wait_a_year) == pytest.approx(365 * 86_400)
+
+
+def test_a_world_that_stands_still_is_told_and_not_waited_for() -> None:
+    async def wait_for_nobody() -> None:
+        await anyio.Event().wait()
+
+    with pytest.raises(Stalled):
+        run(wait_for_nobody)
+
+
+@pytest.mark.parametrize("seed", [3, 13])
+def test_a_seed_tells_the_same_story_in_every_process(seed: int) -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "simulate"), "--seed", str(seed), "--digest"]
+    told = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert len(told[0].strip()) == 64
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("sabotage", list(Sabotage))
+def test_a_bug_put_in_on_purpose_is_found_and_can_be_seen_again(sabotage: Sabotage) -> None:
+    outcome = next((each for seed in range(SEEDS_MAX) if (each := simulate(seed, sabotage)).problems), None)
+    assert outcome is not None, f"{sabotage} was not found"
+    told = report(outcome, 30, sabotage)
+    assert told[-1].endswith(f"make simulate SEED={outcome.seed} SABOTAGE={sabotage}")
+    assert len(told) > 30
+
+
+def test_a_fleet_in_which_nothing_happens_is_not_taken_for_one_that_works() -> None:
+    happened = simulate(0).happened
+    assert happened["happening healthy"] > 0
+    assert never_happened(happened), "one seed cannot have seen everything"

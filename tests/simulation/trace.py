@@ -1,0 +1,71 @@
+"""What happened, in order and virtual time: told when a seed fails, and compared to prove that a seed repeats."""
+
+import hashlib
+import logging
+from collections.abc import MutableMapping
+from contextvars import ContextVar
+from typing import Any
+
+import anyio
+import structlog
+
+who: ContextVar[str] = ContextVar("who", default="world")
+"""Whose code is running."""
+
+_QUIET = frozenset({"joined central", "node disconnected"})
+
+
+class Trace:
+    def __init__(self) -> None:
+        self._lines: list[tuple[float, str, str, tuple[tuple[str, Any], ...]]] = []
+
+    def note(self, text: str, **fields: Any) -> None:
+        self._lines.append((anyio.current_time(), who.get(), text, tuple(fields.items())))
+
+    def last(self, count: int) -> list[str]:
+        return [_shown(*line) for line in self._lines[-count:]]
+
+    def mentioning(self, word: str, count: int) -> list[str]:
+        return [line for line in (_shown(*each) for each in self._lines) if word in line][-count:]
+
+    def digest(self) -> str:
+        text = "\n".join(_shown(*line) for line in self._lines)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    # --- what the roles log is part of it ---------------------------------------------------------------------
+
+    def listen(self) -> None:
+        structlog.configure(
+            processors=[self._from_structlog],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+            cache_logger_on_first_use=False,
+        )
+        logger = logging.getLogger("homeport")
+        logger.handlers = [_Handler(self)]
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+
+    def _from_structlog(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> Any:
+        text = event.pop("event")
+        if text not in _QUIET:
+            self.note(text, **event)
+        raise structlog.DropEvent
+
+
+class _Handler(logging.Handler):
+    _known = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "taskName"}
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self._trace = trace
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = {name: value for name, value in record.__dict__.items() if name not in self._known}
+        if record.exc_info is not None:
+            fields["error"] = repr(record.exc_info[1])
+        self._trace.note(record.getMessage(), **fields)
+
+
+def _shown(at: float, name: str, text: str, fields: tuple[tuple[str, Any], ...]) -> str:
+    told = " ".join(f"{key}={value}" for key, value in fields if value is not None)
+    return f"{at:10.3f}  {name:<10}  {text}  {told}".rstrip()

@@ -1,0 +1,179 @@
+"""One fleet: a repository, a central, sites and nodes, the cables between them, and the watch over their disks."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from anyio.abc import TaskGroup
+
+from homeport.catalog.deployment import marker_path, parse_deployment
+from homeport.catalog.marker import render_marker
+from homeport.core.model.deployment import Desired, digest_of_bytes
+from homeport.errors import PermanentError
+from homeport.ports import Change
+from homeport.vocabulary import DeploymentId, Digest, NodeId, SiteName, State
+from tests.simulation.git import Remote, Tree
+from tests.simulation.life import MachineClock
+from tests.simulation.machine import NEVER_WELL, Key, Machine, behaviour
+from tests.simulation.network import Cable
+from tests.simulation.roles import Central, Node, Process, Site
+from tests.simulation.store import Tables
+from tests.simulation.trace import Trace
+
+
+class Sabotage(StrEnum):
+    """Bugs put in on purpose, to prove that they would be found."""
+
+    ORPHAN = "orphan"
+    RESTART = "restart"
+    FORGETFUL_SITE = "forgetful-site"
+    FORGETFUL_CENTRAL = "forgetful-central"
+
+
+@dataclass(slots=True, eq=False)
+class World:
+    seed: str
+    chance: random.Random
+    trace: Trace
+    air: TaskGroup
+    folder: Path
+    sabotage: Sabotage | None = None
+    remote: Remote = field(default_factory=lambda: Remote(MachineClock().now))
+    cables: dict[tuple[str, str], Cable] = field(default_factory=dict)
+    sites: dict[SiteName, Site] = field(default_factory=dict)
+    nodes: dict[NodeId, Node] = field(default_factory=dict)
+    ever_left: set[NodeId] = field(default_factory=set)
+    """Nodes that were taken out of their site at some time."""
+    known: dict[Digest, Desired] = field(default_factory=dict)
+    """Every revision that was ever in the repository and can be read."""
+    violations: list[str] = field(default_factory=list)
+    """What broke a promise while it happened; what is wrong in the end is found afterwards."""
+    central: Central = field(init=False)
+    _read: dict[tuple[str, bytes], Desired | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.central = Central(
+            "central", self.seed, self.trace, remote=self.remote, git_cable=self.cable("git", "central")
+        )
+        self.central.forgets_writes = self.sabotage is Sabotage.FORGETFUL_CENTRAL
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        return (self.central, *self.sites.values(), *self.nodes.values())
+
+    def cable(self, one: str, other: str) -> Cable:
+        if (one, other) not in self.cables:
+            self.cables[one, other] = Cable(random.Random(f"{self.seed}/{one}-{other}"))
+        return self.cables[one, other]
+
+    def add_site(self, name: SiteName) -> Site:
+        site = self.sites[name] = Site(
+            name,
+            self.seed,
+            self.trace,
+            remote=self.remote,
+            git_cable=self.cable("git", name),
+            site=name,
+            central=self.central,
+            central_cable=self.cable("central", name),
+            air=self.air,
+            watch=lambda before, after: self._watch(name, before, after),
+            forgets_writes=self.sabotage is Sabotage.FORGETFUL_SITE,
+        )
+        return site
+
+    def add_node(self, site: Site, name: str) -> Node:
+        node_id = NodeId(name)
+        machine = Machine(name, random.Random(f"{self.seed}/machine/{name}"))
+        machine.leaks = self.sabotage is Sabotage.ORPHAN
+        machine.forgets_ids = self.sabotage is Sabotage.RESTART
+        machine.on_remove = lambda key: self._removed(node_id, key)
+        node = self.nodes[node_id] = Node(
+            name,
+            self.seed,
+            self.trace,
+            node_id=node_id,
+            site=site,
+            cable=self.cable(site.name, name),
+            machine=machine,
+            data=self.folder / name,
+        )
+        return node
+
+    def start(self, process: Process) -> None:
+        self.air.start_soon(process.supervise)
+
+    def push(self, changes: Sequence[Change], message: str) -> None:
+        commit = self.remote.push(changes, message=message)
+        for change in changes:
+            site = SiteName(change.path.split("/")[1])
+            desired = None if change.content is None else self._parsed(change.content, change.path, site)
+            if desired is not None:
+                self.known[desired.revision] = desired
+        self.trace.note(f"push: {message}", commit=commit[:8])
+
+    def digest(self, content: bytes) -> Digest:
+        return digest_of_bytes(content)
+
+    def mark(self, site: SiteName) -> Change:
+        return Change(marker_path(site), render_marker(site))
+
+    def wanted(self, site: SiteName, tree: Tree | None = None) -> dict[DeploymentId, Desired | None]:
+        """What a tree asks of a site; None for a file that cannot be read."""
+        found: dict[DeploymentId, Desired | None] = {}
+        for path, content in (self.remote.tree if tree is None else tree).items():
+            folder, _, name = path.rpartition("/")
+            if folder == f"deployments/{site}" and name != "site.yaml":
+                found[DeploymentId(name.removesuffix(".yaml"))] = self._parsed(content, path, site)
+        return found
+
+    def _watch(self, name: str, before: Tables, after: Tables) -> None:
+        """Invariants 2 and 4: numbers only grow, and what is unhealthy is never INSTALLED."""
+        if before.instances is after.instances:
+            return
+        for key, instance in after.instances.items():
+            old = before.instances.get(key)
+            if old is instance:
+                continue
+            if old is not None and (old.incarnation, old.generation) > (instance.incarnation, instance.generation):
+                self.violations.append(f"{name}: {key} went back from {old} to {instance}")
+            if instance.state is State.INSTALLED and instance.running_revision in self.known:
+                release = self.known[instance.running_revision].release
+                kinds = {behaviour(part.revision)[0] for part in release.components}
+                if kinds & NEVER_WELL:
+                    self.violations.append(f"{name}: {key} is INSTALLED although it is {kinds}")
+
+    def _removed(self, node_id: NodeId, key: Key) -> None:
+        """Invariant 3: nothing goes away because a source could not be read."""
+        deployment_id, component = key
+        node = self.nodes[node_id]
+        path = f"deployments/{node.site.site}/{deployment_id}.yaml"
+        marker = marker_path(node.site.site)
+        seen = False
+        for commit in self.remote.order:
+            tree = self.remote.commits[commit].tree
+            if path in tree:
+                seen = True
+                desired = self._parsed(tree[path], path, node.site.site)
+                names = None if desired is None else {part.name for part in desired.release.components}
+                if desired is not None and desired.placement.nodes and node_id not in desired.placement.nodes:
+                    return
+                if names is not None and component not in names:
+                    return
+            elif seen and marker in tree:
+                return
+        if node_id not in self.ever_left:
+            self.violations.append(
+                f"{node_id} removed {component} of {deployment_id}, and no commit ever asked for it"
+            )
+
+    def _parsed(self, content: bytes, path: str, site: SiteName) -> Desired | None:
+        key = (path, content)
+        if key not in self._read:
+            try:
+                self._read[key] = parse_deployment(content, path, site)
+            except PermanentError:
+                self._read[key] = None
+        return self._read[key]
