@@ -4,7 +4,7 @@ The model knows the repository and the machines. It does not know how the fleet 
 runs is what Git says last, or what stands in its way is said; and everybody tells the same story.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import TypeVar
 
 from homeport.core.model.deployment import Desired
@@ -135,7 +135,8 @@ def _untold(world: World, site: Site) -> Iterator[str]:
         {key[1]: node.liveness for key, node in here.nodes.items()},
         {key[1]: node.liveness for key, node in there.nodes.items() if key[0] == site.site},
     )
-    yield from _different("deployments", _rows(here, site), _rows(there, site))
+    unread = {deployment_id for deployment_id, desired in world.wanted(site.site).items() if desired is None}
+    yield from _different("deployments", _rows(here, site, unread), _rows(there, site, unread))
     yield from _different(
         "instances",
         {key: _essence(each) for key, each in here.instances.items()},
@@ -153,9 +154,10 @@ def _different(what: str, here: Mapping[K, object], central: Mapping[K, object])
             yield f"{what}: {key} is {here.get(key)} at its site, but {central.get(key)} at central"
 
 
-def _rows(tables: Tables, site: Site) -> dict[DeploymentId, tuple[object, ...]]:
+def _rows(tables: Tables, site: Site, unread: Set[DeploymentId]) -> dict[DeploymentId, tuple[object, ...]]:
+    """Of a file that cannot be read, each shows the last content that it could read itself: not always the same."""
     return {
-        row.id: (row.state, row.revision, row.wanted)
+        row.id: (row.state, None if row.id in unread else row.revision, row.wanted)
         for row in tables.deployments.values()
         if row.site == site.site and row.archived_at is None
     }

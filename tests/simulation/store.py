@@ -5,7 +5,7 @@ snapshots for readers, numbers without gaps, times in UTC and data that went thr
 calls its hooks, where a simulation lets roles die.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
@@ -22,6 +22,7 @@ from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent,
 from homeport.core.model.identity import IdentityRecord, JoinToken, Standing
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
+from homeport.core.model.rollout import RolloutRow
 from homeport.errors import Conflict
 from homeport.ports import (
     AppRecord,
@@ -33,9 +34,10 @@ from homeport.ports import (
     Reader,
     Transaction,
 )
-from homeport.vocabulary import AppId, DeploymentId, Digest, NodeId, SiteName
+from homeport.vocabulary import AppId, DeploymentId, Digest, NodeId, RolloutId, RolloutState, SiteName
 
 T = TypeVar("T")
+Versioned = Deployment | Instance | RolloutRow
 
 Hook = Callable[[], Awaitable[None]]
 """Called around a commit. One that raises ends the write there: before the commit nothing of it is kept."""
@@ -71,6 +73,7 @@ class Tables:
     revisions: dict[tuple[DeploymentId, Digest], Revision] = field(default_factory=dict)
     pins: dict[DeploymentId, Pin] = field(default_factory=dict)
     holds: dict[SiteName, list[Hold]] = field(default_factory=dict)
+    rollouts: dict[RolloutId, RolloutRow] = field(default_factory=dict)
     desired: dict[DeploymentId, DesiredFile] = field(default_factory=dict)
     outbox: list[Outgoing] = field(default_factory=list)
     values: dict[str, str] = field(default_factory=dict)
@@ -227,6 +230,19 @@ class MemoryReader:
         found.sort(key=lambda each: (each.site, each.deployment_id or ""))
         return [each for each in found if site in (None, each.site)]
 
+    async def rollouts(
+        self, states: Collection[RolloutState] | None = None, *, name: str | None = None
+    ) -> Sequence[RolloutRow]:
+        found = [
+            row
+            for row in self._tables.rollouts.values()
+            if (states is None or row.state in states) and name in (None, row.name)
+        ]
+        return sorted(found, key=lambda row: (row.created_at, row.id), reverse=True)
+
+    async def rollout(self, rollout_id: RolloutId) -> RolloutRow | None:
+        return self._tables.rollouts.get(rollout_id)
+
     async def desired_files(self) -> Sequence[DesiredFile]:
         return [self._tables.desired[key] for key in sorted(self._tables.desired)]
 
@@ -304,6 +320,12 @@ class MemoryTransaction(MemoryReader):
             begins = stored is None or row.incarnation > stored.incarnation
             self._guard(begins if row.version == 1 else _is_next(stored, row), "instances")
             self._own("instances")[row.key] = kept(row)
+
+    async def put_rollouts(self, rollouts: Sequence[RolloutRow]) -> None:
+        for row in rollouts:
+            stored = self._tables.rollouts.get(row.id)
+            self._guard(stored is None if row.version == 1 else _is_next(stored, row), "rollouts")
+            self._own("rollouts")[row.id] = kept(row)
 
     def _guard(self, is_right: bool, table: str) -> None:
         if not is_right:
@@ -481,7 +503,7 @@ def _names(kind: type) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
 
 
-def _is_next(stored: Deployment | Instance | None, row: Deployment | Instance) -> bool:
+def _is_next(stored: Versioned | None, row: Versioned) -> bool:
     return stored is not None and stored.version == row.version - 1
 
 

@@ -71,6 +71,7 @@ class Batch:
         ids |= {report.pin.deployment_id for _, report in reports if isinstance(report, Pinned)}
         if any(isinstance(report, Synced) for _, report in reports):
             ids |= {row.id for row in await tx.deployments(DeploymentFilter(site=self.site.name))}
+            ids |= {id_ for _, report in reports if isinstance(report, Synced) for id_ in report.deployment_ids}
         if ids:
             ordered = sorted(ids)
             self.deployments = {row.id: row for row in await tx.deployments_by_ids(ordered)}

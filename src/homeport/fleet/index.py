@@ -130,6 +130,25 @@ class Index:
                 )
         log.info("commit indexed", commit=commit[:12], sites=len(folders), author=author)
 
+    async def look_back(self, site: SiteName, commit: Commit, deployment_ids: Sequence[DeploymentId]) -> None:
+        """Makes known what a site followed at an older commit and is gone again: it came and went between two looks
+        of ours, and the site will tell what became of it."""
+        async with self._turn:
+            indexed = await self.indexed()
+            async with self._store.read() as reader:
+                known = {row.id for row in await reader.deployments_by_ids(deployment_ids)}
+            missed = set(deployment_ids) - known
+            if not missed or indexed is None or not await self._git.is_ancestor(commit, indexed):
+                return
+            files = await self._git.files(commit, site_folder(site), size_max=FILE_SIZE_MAX)
+            (folder,) = await self._in_thread(_read_folders, commit, {site: files}, {}, {})
+            if folder.snapshot is None:
+                return
+            _, author, _ = await self._git.log(commit)
+            update = _Update(commit, author, self._clock.now(), frozenset())
+            wanted = [desired for desired in folder.snapshot.desired.values() if desired.id in missed]
+            await self._store.write(lambda tx: update.write_past(tx, wanted))
+
     async def _read(
         self, commit: Commit, sites: Sequence[SiteName], known: Mapping[DeploymentId, Desired]
     ) -> Sequence[Folder]:
@@ -199,6 +218,21 @@ class _Update:
             listed = ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "no label"
             message = f"site {folder.site} has {listed}, commit {self.commit[:8]} by {self.author}"
             events.append(self._event(EventKind.SITE_LABELLED, message, folder.site, labels=dict(labels)))
+
+    async def write_past(self, tx: Transaction, wanted: Sequence[Desired]) -> None:
+        """Deployments that were wanted at this commit and no longer are."""
+        rows = [wanted_row(None, desired, self.commit, author=self.author, now=self.now) for desired in wanted]
+        await tx.put_deployments([replace(row, wanted=False) for row in rows])
+        await tx.append_events(
+            [
+                self._deployment_event(
+                    EventKind.DEPLOYMENT_CREATED,
+                    row,
+                    f"{row.name} {row.app_version} was wanted at {row.site} for a while, commit {self.commit[:8]}",
+                )
+                for row in rows
+            ]
+        )
 
     def _adopt(
         self,

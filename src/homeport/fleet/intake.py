@@ -14,7 +14,7 @@ import structlog
 
 from homeport.core.model.event import NewEvent, Site
 from homeport.core.model.instance import Transition
-from homeport.core.model.report import Report
+from homeport.core.model.report import Report, Synced
 from homeport.errors import Conflict, InvalidInput
 from homeport.fleet.batch import Batch, Numbered, Unreadable
 from homeport.fleet.index import Index
@@ -68,6 +68,9 @@ class Intake:
         if taken is None:
             # The site may have seen a commit before we did: look at the repository, then judge its news.
             await self.index.catch_up()
+            for _, report in decoded:
+                if isinstance(report, Synced):
+                    await self.index.look_back(site, report.commit, report.deployment_ids)
             taken = await self._take(site, decoded, epoch=epoch, seen=seen, must_know=False)
         assert taken is not None, "asked to judge, it judges"
         last, fresh = taken
