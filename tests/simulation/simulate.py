@@ -43,9 +43,9 @@ class Outcome:
 
 def simulate(seed: int, sabotage: Sabotage | None = None) -> Outcome:
     outcome, began = Outcome(seed), time.perf_counter()
-    outcome.trace.listen()
     place = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="homeport-simulation-", dir=place) as folder:
+    temporary = tempfile.TemporaryDirectory(prefix="homeport-simulation-", dir=place)
+    with outcome.trace.listening(), temporary as folder:
         run(lambda: _unfold(outcome, Path(folder), sabotage))
     outcome.real_seconds = time.perf_counter() - began
     return outcome

@@ -2,7 +2,8 @@
 
 import hashlib
 import logging
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -34,16 +35,27 @@ class Trace:
 
     # --- what the roles log is part of it ---------------------------------------------------------------------
 
-    def listen(self) -> None:
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Afterwards logs go where they went before: there is no virtual time any more to tell them in."""
+        logger = logging.getLogger("homeport")
+        before = logger.handlers, logger.level, logger.propagate
+        configured = structlog.get_config() if structlog.is_configured() else None
         structlog.configure(
             processors=[self._from_structlog],
             wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
             cache_logger_on_first_use=False,
         )
-        logger = logging.getLogger("homeport")
-        logger.handlers = [_Handler(self)]
+        logger.handlers, logger.propagate = [_Handler(self)], False
         logger.setLevel(logging.INFO)
-        logger.propagate = False
+        try:
+            yield
+        finally:
+            logger.handlers, logger.propagate = before[0], before[2]
+            logger.setLevel(before[1])
+            structlog.reset_defaults()
+            if configured is not None:
+                structlog.configure(**configured)
 
     def _from_structlog(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> Any:
         text = event.pop("event")
