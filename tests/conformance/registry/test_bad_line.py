@@ -33,7 +33,7 @@ async def test_a_layer_is_taken_up_where_it_broke(real_registry: RunningRegistry
     pulled = await registry.pull(f"oci://127.0.0.1:{relay.port}/large", "1")
     assert pulled.layers[0].content == LARGE.layers[0].content
     assert relay.cuts >= 4
-    assert relay.carried <= 1.1 * SIZE + relay.cuts * 2**18
+    assert relay.carried <= 1.1 * SIZE + relay.cuts * 2**20
 
 
 async def test_a_line_that_always_breaks_is_given_up(real_registry: RunningRegistry, relay: Relay) -> None:
