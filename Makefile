@@ -1,6 +1,6 @@
 # The commands of this repository. Each prepares what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults check bench install docs
+.PHONY: help demo test faults engines check bench simulate install docs
 
 help:           ## Show this list.
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,10 @@ test:           ## Everything, with the real Podman, Git, registry and PostgreSQ
 faults:         ## The faults of tests/faults at full length: kills at every step, long cuts, bad lines; ONLY=words picks.
 	@scripts/setup --test
 	@scripts/faults $(if $(ONLY),-k "$(ONLY)")
+
+engines:        ## The conformance of every container engine at full length, with a whole node on each.
+	@scripts/setup --test
+	@HOMEPORT_ENGINES=long .venv/bin/python scripts/test conformance
 
 check:          ## Format, types, imports, generated files, unit and property tests; under a minute.
 	@scripts/setup --dev

@@ -1,5 +1,6 @@
 """A whole node on each runtime: every way to fail has its code, and an update pulls before it stops anything."""
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -21,7 +22,11 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=WITHOUT_CHARTS)
+IS_LONG = os.environ.get("HOMEPORT_ENGINES") == "long"
+"""`make engines` gives every runtime a whole node; `make test` one of each make."""
+
+
+@pytest.fixture(params=WITHOUT_CHARTS if IS_LONG else ("null", "process", "podman", "containerd-image"))
 def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
     """Charts become pods, whose containers are not ours to count; `test_helm` has their own tests."""
     return stand_of(request, tmp_path)

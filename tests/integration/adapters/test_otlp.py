@@ -72,8 +72,8 @@ async def test_a_collector_that_refuses_gets_the_same_spans_again() -> None:
             await eventually(lambda: running.requests >= 2)
             running.answers = 200
             await eventually(lambda: running.spans)
+            await eventually(lambda: level(tracer, "homeport_trace_spans_total") == 1)
             assert level(tracer, "homeport_trace_queue") == 0
-            assert level(tracer, "homeport_trace_spans_total") == 1
 
 
 async def test_a_full_queue_drops_the_oldest_and_counts_them(
