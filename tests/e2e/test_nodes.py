@@ -44,7 +44,7 @@ def test_capabilities_are_what_the_machine_says(host: Machine) -> None:
     assert able["memory_bytes"] == psutil.virtual_memory().total
     assert able["disk_bytes"] == psutil.disk_usage(str(host.folder)).total
     assert (able["os"], able["architecture"], able["engine"]) == ("linux", "amd64", "podman")
-    assert able["profile_types"] == ["compose"]
+    assert able["profile_types"] == ["compose", "custom", "helm"]
 
 
 def test_one_process_shows_the_metrics_of_all_its_roles(host: Machine) -> None:
