@@ -1,5 +1,6 @@
 """The runtimes under test. Engines are brought up once for the session, and every deployment is taken away again."""
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -54,6 +55,9 @@ def containerd_socket() -> Iterator[Path]:
 
 
 WITHOUT_CHARTS = ("null", "process", "podman", "docker", "podman-image", "docker-image", "containerd-image")
+IS_LONG = os.environ.get("HOMEPORT_ENGINES") == "long"
+"""`make engines` tries everything on every runtime; `make test` the slow things on one of each make."""
+ONE_OF_EACH_MAKE = WITHOUT_CHARTS if IS_LONG else ("null", "process", "podman", "containerd-image")
 
 
 @pytest.fixture(params=[*WITHOUT_CHARTS, "helm"])

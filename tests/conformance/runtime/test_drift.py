@@ -9,7 +9,7 @@ from homeport.core.secrets import SecretValue, filled
 from homeport.errors import WorkFailed
 from homeport.ports import Observation, Runtime, Workload
 from homeport.vocabulary import Code, ProfileType
-from tests.conformance.runtime.conftest import WITHOUT_CHARTS, stand_of
+from tests.conformance.runtime.conftest import ONE_OF_EACH_MAKE, stand_of
 from tests.conformance.runtime.stands import ImageStand, Stand
 from tests.conformance.runtime.test_runtime import ids, ignore, install, observe_one, read_logs, settle
 from tests.support.orders import a_release
@@ -18,7 +18,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=WITHOUT_CHARTS)
+@pytest.fixture(params=ONE_OF_EACH_MAKE)
 def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
     """Charts become pods, whose containers are not ours to count; `test_helm` has their own tests."""
     return stand_of(request, tmp_path)

@@ -1,6 +1,5 @@
 """A whole node on each runtime: every way to fail has its code, and an update pulls before it stops anything."""
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,7 +11,7 @@ from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.order import Result
 from homeport.ports import Runtime, Workload
 from homeport.vocabulary import Code, Step
-from tests.conformance.runtime.conftest import WITHOUT_CHARTS, stand_of
+from tests.conformance.runtime.conftest import ONE_OF_EACH_MAKE, stand_of
 from tests.conformance.runtime.stands import EngineStand, NullStand, Stand
 from tests.integration.node.conftest import Bench
 from tests.integration.node.conftest import bench as bench  # noqa: PLC0414 - the fixture
@@ -22,11 +21,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 
-IS_LONG = os.environ.get("HOMEPORT_ENGINES") == "long"
-"""`make engines` gives every runtime a whole node; `make test` one of each make."""
-
-
-@pytest.fixture(params=WITHOUT_CHARTS if IS_LONG else ("null", "process", "podman", "containerd-image"))
+@pytest.fixture(params=ONE_OF_EACH_MAKE)
 def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
     """Charts become pods, whose containers are not ours to count; `test_helm` has their own tests."""
     return stand_of(request, tmp_path)
