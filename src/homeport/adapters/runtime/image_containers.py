@@ -4,7 +4,6 @@ The container has the labels that a compose component's containers have, so ever
 the same code. Values of secrets go over the socket: they are on no command line and in no file.
 """
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -21,12 +20,11 @@ from homeport.adapters.runtime.custom_spec import environment_of, read_spec
 from homeport.adapters.runtime.engine_api import EngineApi, Json, Refusal
 from homeport.adapters.runtime.failures import create_failed
 from homeport.adapters.runtime.image_pull import pull_if_missing
+from homeport.adapters.runtime.probe_command import run_inside
 from homeport.adapters.runtime.probes import Histories, run_probe
-from homeport.adapters.runtime.socket_http import ExchangeFailed
 from homeport.core.model.custom import CommandProbe, CustomSpec, Kind, Mount, Port
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.secrets import masked, secret_environment, secret_files
-from homeport.errors import EngineUnavailable
 from homeport.ports import Health, OnProgress, Workload
 from homeport.vocabulary import NodeId
 
@@ -68,22 +66,10 @@ class ImageContainers:
             return Health(True)
         seconds = custom.rules.timeout_seconds
         if isinstance(custom.probe, CommandProbe):
-            check = partial(self._execute, container, custom.probe.command, seconds)
+            check = partial(run_inside, self._api, container, custom.probe.command, seconds)
         else:
             check = partial(run_probe, custom.probe, seconds=seconds, environment={})
         return await self._checks.check(container, custom.rules, check)
-
-    async def _execute(self, container: str, command: Sequence[str], seconds: float) -> tuple[bool, str]:
-        try:
-            code, output = await self._api.execute(container, command, seconds=seconds)
-        except Refusal as refusal:
-            return False, refusal.message
-        except EngineUnavailable as error:
-            if isinstance(error.__cause__, ExchangeFailed):
-                return False, f"{command[0]} did not end within {seconds:.0f} s"
-            raise
-        lines = output.strip().splitlines()
-        return code == 0, lines[-1] if lines else f"{command[0]} ended with {code}"
 
     async def _start(self, container: str) -> None:
         """One that cannot be started is taken away again: it has not run, and has nothing to tell."""

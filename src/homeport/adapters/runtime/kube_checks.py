@@ -3,14 +3,14 @@
 kube play would turn them into health checks that need a shell, curl and nc in the image, and systemd on the machine.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
-from homeport.adapters.runtime.engine_api import EngineApi, Json, Refusal
+from homeport.adapters.runtime.engine_api import EngineApi, Json
+from homeport.adapters.runtime.probe_command import run_inside
 from homeport.adapters.runtime.probes import Histories, run_probe
-from homeport.adapters.runtime.socket_http import ExchangeFailed, TcpAddress
+from homeport.adapters.runtime.socket_http import TcpAddress
 from homeport.core.model.custom import CheckRules, HttpProbe, TcpProbe
-from homeport.errors import EngineUnavailable
 from homeport.ports import Health
 
 DEFAULTS = CheckRules(interval_seconds=10.0, timeout_seconds=1.0, retries=3)
@@ -30,7 +30,7 @@ class KubeChecks:
 
     async def _run(self, container: str, inspected: Json, probe: Json, seconds: float) -> tuple[bool, str]:
         if "exec" in probe:
-            return await self._execute(container, [str(word) for word in probe["exec"]["command"]], seconds)
+            return await run_inside(self._api, container, [str(word) for word in probe["exec"]["command"]], seconds)
         way = "httpGet" if "httpGet" in probe else "tcpSocket"
         if way not in probe:
             return True, ""
@@ -41,18 +41,6 @@ class KubeChecks:
             request = HttpProbe(place.host, place.port, str(probe[way].get("path") or "/"))
             return await run_probe(request, seconds=seconds, environment={})
         return await run_probe(TcpProbe(place.host, place.port), seconds=seconds, environment={})
-
-    async def _execute(self, container: str, command: Sequence[str], seconds: float) -> tuple[bool, str]:
-        try:
-            code, output = await self._api.execute(container, command, seconds=seconds)
-        except Refusal as refusal:
-            return False, refusal.message
-        except EngineUnavailable as error:
-            if isinstance(error.__cause__, ExchangeFailed):
-                return False, f"{command[0]} did not end within {seconds:g} s"
-            raise
-        lines = output.strip().splitlines()
-        return code == 0, lines[-1].strip() if lines else f"{command[0]} ended with {code}"
 
 
 def rules_of(probe: Mapping[str, object]) -> CheckRules:
