@@ -28,6 +28,8 @@ UNPLACED: Final = NodeId("")
 
 SITE_NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 NODE_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
+ID_PREFIX_LENGTH_MIN: Final = 4
+"""A shorter beginning of an id is more likely a name that was typed wrong."""
 
 
 class State(StrEnum):

@@ -13,6 +13,7 @@ from homeport.fleet.conductor import Conductor
 from homeport.fleet.doorkeeper import Doorkeeper
 from homeport.fleet.memory import recall
 from homeport.fleet.sessions import Sessions
+from homeport.ports import Store
 from homeport.site.reception import Reception
 from homeport.vocabulary import SiteName
 from homeport.wire.reports import encode
@@ -24,6 +25,7 @@ class FrontDesk:
     reception: Reception
     sessions: Sessions
     conductor: Conductor
+    store: Store
     policy: Accepted = field(default_factory=Accepted)
 
 
@@ -47,5 +49,5 @@ async def front_desk(folder: Path, site: str = "home") -> AsyncIterator[FrontDes
         reception = Reception(conductor, sessions, heartbeat_seconds=5.0, door=door)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sessions.digest_news, conductor.take)
-            yield FrontDesk(reception, sessions, conductor, policy)
+            yield FrontDesk(reception, sessions, conductor, store, policy)
             tasks.cancel_scope.cancel()

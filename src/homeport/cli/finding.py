@@ -7,10 +7,9 @@ from typing import Final
 
 from homeport.cli.client import Client, Json
 from homeport.errors import Conflict, NotFound
+from homeport.vocabulary import ID_PREFIX_LENGTH_MIN
 
 _NUMBER: Final = re.compile(r"\d+")
-PREFIX_LENGTH_MIN: Final = 4
-"""Shorter prefixes are more likely a name that was typed wrong."""
 
 
 def find_app(client: Client, reference: str) -> Json:
@@ -82,6 +81,6 @@ def version_order(version: str) -> tuple[tuple[int, ...], bool, str]:
 
 
 def _by_id(items: Sequence[Json], reference: str) -> list[Json]:
-    if len(reference) < PREFIX_LENGTH_MIN:
+    if len(reference) < ID_PREFIX_LENGTH_MIN:
         return []
     return [item for item in items if item["id"].startswith(reference.lower())]

@@ -4,7 +4,8 @@ One lock makes every change follow the last: decide on the memory, make it durab
 the orders. Nothing here waits for a node.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeVar
@@ -112,7 +113,7 @@ class Conductor:
             missing(item.release, self.memory.secrets) for item in snapshot.desired.values()
         ):
             await self.seek()
-        async with self._lock:
+        async with self._turn():
             now, memory = self._clock.now(), self.memory
             gone = frozenset(memory.wanted - snapshot.desired.keys() - snapshot.kept)
             mended = frozenset(memory.kept & snapshot.desired.keys())
@@ -166,7 +167,7 @@ class Conductor:
     async def take_secrets(self, changed: Sequence[SecretRecord], versions: Mapping[str, int]) -> None:
         """Keeps the secrets that central has sent, forgets those that it no longer has, then plans: what uses a
         changed one is updated."""
-        async with self._lock:
+        async with self._turn():
             memory = self.memory
             gone = sorted(memory.secrets.keys() - versions.keys())
             if not changed and not gone:
@@ -187,7 +188,7 @@ class Conductor:
 
     async def settle(self) -> None:
         """The source can be followed again at the commit that is applied: a complaint about it is taken back."""
-        async with self._lock:
+        async with self._turn():
             applied = self.memory.applied
             if self.memory.complaint is None or applied is None:
                 return
@@ -202,7 +203,7 @@ class Conductor:
 
     async def complain(self, message: str) -> None:
         """The source as a whole cannot be followed: say so, once, and keep everything."""
-        async with self._lock:
+        async with self._turn():
             if self.memory.complaint == message:
                 return
             now = self._clock.now()
@@ -220,13 +221,13 @@ class Conductor:
 
     async def register(self, info: NodeInfo) -> None:
         """A node says who it is. The same id again replaces what was known."""
-        async with self._lock:
+        async with self._turn():
             await self._register(info)
             await self._reconcile()
 
     async def greet(self, info: NodeInfo, held: Sequence[Held]) -> None:
         """A node has opened its stream: it hears every order that it lacks or has not ended."""
-        async with self._lock:
+        async with self._turn():
             memory = self.memory
             highest = max((item.generation for item in held), default=Generation(0))
             memory.generation = Generation(max(memory.generation, highest))
@@ -251,7 +252,7 @@ class Conductor:
 
     async def disbelieve(self, node_id: NodeId) -> None:
         """A node's identity was removed: it is not live from this moment on, until it is let in and heard again."""
-        async with self._lock:
+        async with self._turn():
             node = self.memory.nodes.get(node_id)
             if node is None:
                 return
@@ -262,7 +263,7 @@ class Conductor:
 
     async def forget(self, node_id: NodeId) -> None:
         """A node leaves for good; its instances are no longer counted on."""
-        async with self._lock:
+        async with self._turn():
             node = self.memory.nodes.get(node_id)
             if node is None:
                 raise NotFound(f"there is no node {node_id}", hint="List them: homeport nodes list")
@@ -284,7 +285,7 @@ class Conductor:
 
     async def sweep(self) -> None:
         """Looks how long each node has been silent, and keeps the times of hearing in the store."""
-        async with self._lock:
+        async with self._turn():
             moment = self._clock.monotonic()
             now = self._clock.now()
             for node_id, heard in list(self.memory.heard.items()):
@@ -304,7 +305,7 @@ class Conductor:
 
     async def alter(self, decide: Decide) -> None:
         """A person's word about nodes or holds: judged on what is known, made durable, then planned for."""
-        async with self._lock:
+        async with self._turn():
             if await self._alter(decide):
                 await self._reconcile()
 
@@ -341,7 +342,7 @@ class Conductor:
 
     async def take(self, news: Sequence[tuple[NodeId, NodeNews]]) -> None:
         """Makes what nodes said durable. Returns when it is, so that they may forget it."""
-        async with self._lock:
+        async with self._turn():
             transitions: list[Transition] = []
             progressed: list[Progressed] = []
             for node_id, item in news:
@@ -367,7 +368,7 @@ class Conductor:
     # --- planning -----------------------------------------------------------------------------------------
 
     async def reconcile(self) -> None:
-        async with self._lock:
+        async with self._turn():
             await self._reconcile()
 
     def planned(self) -> tuple[Move, ...]:
@@ -558,16 +559,24 @@ class Conductor:
             self.memory.pins.pop(deployment_id, None)
         self.memory.remember({})
 
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """One decision at a time, and each to its end: a stream that breaks or a caller that gives up may keep one
+        from beginning, but never part what is durable from what is remembered. The store bounds each wait."""
+        async with self._lock:
+            with anyio.CancelScope(shield=True):
+                yield
+
     async def _register(self, info: NodeInfo) -> None:
         now = self._clock.now()
         before = self.memory.nodes.get(info.id)
         registered_at = now if before is None else before.registered_at
         drain = None if before is None else before.drain
         node = Node(info, self.memory.site, Liveness.LIVE, now, registered_at, drain)
-        self.memory.heard[info.id] = self._clock.monotonic()
-        self.memory.disbelieved.discard(info.id)
         if before is None or replace(before, last_seen=now) != node:
             await self._put_node(node, now)
+        self.memory.heard[info.id] = self._clock.monotonic()
+        self.memory.disbelieved.discard(info.id)
 
     async def _put_node(self, node: Node, now: datetime) -> None:
         before = self.memory.nodes.get(node.id)

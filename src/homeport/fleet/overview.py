@@ -17,7 +17,17 @@ from homeport.errors import Conflict, NotFound
 from homeport.fleet.maintenance import hold_text
 from homeport.fleet.suggestion import did_you_mean
 from homeport.ports import DeploymentFilter, Reader
-from homeport.vocabulary import UNPLACED, DeploymentId, Digest, Happening, Liveness, NodeId, SiteName, State
+from homeport.vocabulary import (
+    ID_PREFIX_LENGTH_MIN,
+    UNPLACED,
+    DeploymentId,
+    Digest,
+    Happening,
+    Liveness,
+    NodeId,
+    SiteName,
+    State,
+)
 
 SETTLED = frozenset({State.INSTALLED, State.FAILED, State.DELETED})
 
@@ -117,7 +127,7 @@ async def find_deployment(reader: Reader, text: str) -> Deployment:
         exact = await reader.deployment(DeploymentId(text))
         if exact is not None:
             return exact
-        found = list(await reader.deployments_by_prefix(text)) if text else []
+        found = list(await reader.deployments_by_prefix(text)) if len(text) >= ID_PREFIX_LENGTH_MIN else []
         missing = f'There is no deployment "{text}".'
     if not found:
         raise NotFound(missing, hint="List them:  homeport deployments list")

@@ -24,6 +24,7 @@ from homeport.fleet.rollout_rows import changed, new_rollout, rollout_of, row_of
 from homeport.fleet.suggestion import did_you_mean
 from homeport.ports import Change, Clock, Reader, Transaction
 from homeport.vocabulary import (
+    ID_PREFIX_LENGTH_MIN,
     Actor,
     Commit,
     RolloutHappening,
@@ -36,7 +37,6 @@ from homeport.vocabulary import (
 
 SITES_MAX: Final = 20_000
 """How many sites one rollout's file can name: it stays below a mebibyte."""
-PREFIX_LENGTH_MIN: Final = 4
 
 log = structlog.get_logger("homeport.fleet.rollouts")
 
@@ -180,7 +180,7 @@ async def find_rollout(reader: Reader, text: str) -> Rollout:
     if named:
         return rollout_of(named[0])
     fitting = [row for row in await reader.rollouts() if row.id.startswith(text)]
-    if not fitting or len(text) < PREFIX_LENGTH_MIN:
+    if not fitting or len(text) < ID_PREFIX_LENGTH_MIN:
         raise NotFound(f'There is no rollout "{text}".', hint="List them:  homeport rollouts list")
     if len(fitting) > 1:
         listed = ", ".join(sorted(row.id for row in fitting)[:5])

@@ -46,11 +46,12 @@ async def _find(reader: Reader, text: str) -> Deployment | Node:
     if named:
         return named[0]
     try:
-        return await find_deployment(reader, text)
+        return await find_deployment(reader, text) if "@" in text else await find_node(reader, text)
     except NotFound:
         pass
     try:
-        return await find_node(reader, text)
+        # The beginning of an id comes last: one in sixteen ids begins with the "a" that somebody calls a node.
+        return await find_node(reader, text) if "@" in text else await find_deployment(reader, text)
     except NotFound as error:
         known = [row.name for row in await reader.deployments(DeploymentFilter())]
         known += [node.id for node in await reader.nodes()]

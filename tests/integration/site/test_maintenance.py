@@ -253,11 +253,12 @@ async def test_a_hold_that_cannot_be_names_the_field(
 
 
 async def test_why_tells_the_whole_chain_at_a_site(person: Person, start: OpenSite) -> None:
-    person.write(*deployment_file(placement="{mode: one}"))
+    deployment_id = "ab3e5c1d-90f2-4c6b-8f0a-1d2e3f405162"
+    person.write(*deployment_file(placement="{mode: one}", deployment_id=deployment_id))
     commit = person.push()
     async with start() as site, asking(site) as client, scripted_node(link(site), "a"):
         await reaches(site, State.INSTALLED)
-        for name in ("hello", "hello@home", (await first(client))["id"]):
+        for name in ("hello", "hello@home", deployment_id, "ab3e"):
             answer = await client.get(f"/api/v1/why/{name}")
             assert answer.status == 200, answer.body
             told = {each["step"]: each for each in answer.body["chain"]}
@@ -265,8 +266,10 @@ async def test_why_tells_the_whole_chain_at_a_site(person: Person, start: OpenSi
             assert told["placement"]["what"] == "a is chosen"
             assert told["instance"]["what"].startswith("a: INSTALLED at revision")
             assert told["next"]["what"] == "nothing: it is as wanted"
-        node = await client.get("/api/v1/why/a")
-        assert (node.body["kind"], node.body["name"]) == ("node", "a@home")
+        for name in ("a", "a@home"):
+            node = await client.get(f"/api/v1/why/{name}")
+            assert (node.body["kind"], node.body["name"]) == ("node", "a@home"), "though an id begins with it"
+        assert (await client.get("/api/v1/why/ab")).status == 404
         missing = await client.get("/api/v1/why/helo")
         assert missing.status == 404
         assert missing.body["detail"] == 'There is no deployment and no node "helo".'
