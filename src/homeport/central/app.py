@@ -92,6 +92,7 @@ async def open_central(settings: CentralSettings, *, tracer: OtlpTracer | None =
                     stopping,
                     None if door is None else door.context,
                     central.identity.verify,
+                    limits=settings.limits,
                     on_refused=central.auditor.connection_refused,
                 )
             )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from homeport.errors import InvalidInput, Problem
 from homeport.failpoints import VARIABLE
+from homeport.serving.limits import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,8 @@ class CentralSettings:
     """How often a remote repository is asked when nobody says that it moved."""
     http_address: tuple[str, int] | None = ("127.0.0.1", 8080)
     """Where people, programs and sites ask central."""
+    limits: Limits = field(default_factory=Limits)
+    """What connections of people, programs and machines may take."""
     grpc_address: str | None = "127.0.0.1:50051"
     """HOST:PORT of the node registry over gRPC; None where a site of the same process serves it."""
     allowed_hosts: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from homeport.cli.addresses import ADDRESS, Address
 from homeport.cli.joining import lifetime_option, svid_option, wfm_option
 from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
+    connection_options,
     data_option,
     home,
     otlp_option,
@@ -34,6 +35,7 @@ from homeport.cli.running import Ready, run_role
 @click.option("--host", "hosts", multiple=True, help="A name under which central is reached; may be repeated.")
 @tls_option
 @people_options
+@connection_options
 @svid_option
 @click.option("--trust-domain", default="homeport.internal", show_default=True, help="It never changes.")
 @wfm_option
@@ -62,6 +64,8 @@ def central(
     tls_cert: Path | None,
     tls_key: Path | None,
     closed: bool,
+    connections: int,
+    connections_per_address: int,
     svid_folder: Path | None,
     trust_domain: str,
     wfm_id: str,
@@ -80,8 +84,11 @@ def central(
     configure_logs(log_level, log_format)
     from homeport.central.app import open_central  # noqa: PLC0415 - start-up time
     from homeport.central.settings import CentralSettings  # noqa: PLC0415
+    from homeport.serving.limits import Limits  # noqa: PLC0415
 
+    limits = Limits(connections_max=connections, connections_per_address_max=connections_per_address)
     settings = CentralSettings(
+        limits=limits,
         data=prepare_folder(data),
         git_url=git_url,
         branch=branch,

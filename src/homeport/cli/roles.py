@@ -78,6 +78,32 @@ def people_options(command: Decorated) -> Decorated:
     return command
 
 
+def connection_options(command: Decorated) -> Decorated:
+    """How many may be connected: --connections and --connections-per-address."""
+    for option in reversed(
+        (
+            click.option(
+                "--connections",
+                type=click.IntRange(min=10),
+                default=10_000,
+                show_default=True,
+                metavar="N",
+                help="How many may be open at once; a site has two or three.",
+            ),
+            click.option(
+                "--connections-per-address",
+                type=click.IntRange(min=1),
+                default=200,
+                show_default=True,
+                metavar="N",
+                help="How many of them from one address; many sites behind one need more.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 def tls_files(certificate: Path | None, key: Path | None) -> tuple[Path, Path] | None:
     if (certificate is None) != (key is None):
         raise click.UsageError("--tls-cert and --tls-key belong together: give both or neither.")

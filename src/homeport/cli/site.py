@@ -10,6 +10,7 @@ from homeport.cli.addresses import ADDRESS, Address
 from homeport.cli.joining import join_options, lifetime_option, svid_option, tell_waiting
 from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
+    connection_options,
     home,
     otlp_option,
     people_options,
@@ -40,6 +41,7 @@ from homeport.vocabulary import SiteName
 @svid_option
 @lifetime_option
 @people_options
+@connection_options
 @poll_option
 @otlp_option
 @logged
@@ -60,6 +62,8 @@ def site(
     tls_cert: Path | None,
     tls_key: Path | None,
     closed: bool,
+    connections: int,
+    connections_per_address: int,
     poll: float,
     otlp_url: str | None,
     log_level: str,
@@ -74,10 +78,13 @@ def site(
         require_token_for(http, folder / "site.db")
     require_addresses(guarded=("http", "grpc") if has_identity else (), http=http, grpc=grpc)
     configure_logs(log_level, log_format)
+    from homeport.serving.limits import Limits  # noqa: PLC0415
     from homeport.site.app import open_site  # noqa: PLC0415 - start-up time
     from homeport.site.settings import SiteSettings  # noqa: PLC0415
 
+    limits = Limits(connections_max=connections, connections_per_address_max=connections_per_address)
     settings = SiteSettings(
+        limits=limits,
         name=SiteName(name),
         data=prepare_folder(folder),
         git_url=git_url,

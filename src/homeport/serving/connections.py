@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from homeport.core.addresses import is_loopback
 from homeport.core.model.identity import Peer
 from homeport.errors import HomeportError
+from homeport.serving.limits import Limits
 
 PEER: Final = "homeport.peer"
 """Under `scope["extensions"]`: the verified machine at the other end, or None."""
@@ -31,21 +32,6 @@ Verify = Callable[[ssl.SSLObject], Peer | None]
 """Who is at the other end; None without a certificate. Raises Refused for one that is not to be believed."""
 OnRefused = Callable[[str, str, str], None]
 """Hears of what is refused before any request: address, code, reason."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    head_bytes_max: int = 32 * 1024
-    """Request line and headers together: a browser's cookies fit, a memory filler does not."""
-    head_seconds: float = 10.0
-    """From the connection, or the last answer's end, to the end of the head."""
-    body_seconds: float = 120.0
-    """To the end of the body: 8 MiB over a line of half a megabit a second."""
-    connection_seconds: float = 3600.0
-    """How old a machine's connection may become: its certificate is shown again on the next."""
-    connections_max: int = 2_000
-    connections_per_address_max: int = 200
-    """From one address outside this machine, so that one stranger cannot use up all."""
 
 
 @dataclass(slots=True)

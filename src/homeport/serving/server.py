@@ -9,15 +9,18 @@ import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from homeport.adapters.system import room_for_connections
 from homeport.errors import Refused
-from homeport.serving.connections import Limits, OnRefused, Verify, connection_class
+from homeport.serving.connections import OnRefused, Verify, connection_class
 from homeport.serving.guards import refuse_open_bind
+from homeport.serving.limits import Limits
 
 STOP_SECONDS: Final = 3.0
 HANDSHAKE_SECONDS: Final = 10.0
@@ -66,17 +69,18 @@ async def http_server(
     tls: ssl.SSLContext | None = None,
     verify: Verify | None = None,
     *,
-    limits: Limits | None = None,
+    limits: Limits,
     on_refused: OnRefused | None = None,
 ) -> AsyncIterator[None]:
     """Serves while the body runs. On leaving, streams are told to end, and what has not ended in time is cut.
 
     With `tls` it serves https. `verify` says who a client with a certificate is, for `scope["extensions"]`.
     """
+    room = min(limits.connections_max, room_for_connections())
     config = uvicorn.Config(
         app,
         loop="none",
-        http=connection_class(limits or Limits(), verify, on_refused),
+        http=connection_class(replace(limits, connections_max=room), verify, on_refused),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -101,7 +101,12 @@ async def _people_door(
     tls = site.doors[0].context if site.doors else None
     listener = bind(host, port, is_guarded=identity is not None)
     async with http_server(
-        _web(site, stopping, tracer), [listener], stopping, tls, on_refused=site.auditor.connection_refused
+        _web(site, stopping, tracer),
+        [listener],
+        stopping,
+        tls,
+        limits=site.settings.limits,
+        on_refused=site.auditor.connection_refused,
     ):
         yield listener.getsockname()[1]
 

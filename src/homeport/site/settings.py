@@ -7,6 +7,7 @@ from pathlib import Path
 
 from homeport.errors import InvalidInput, Problem
 from homeport.failpoints import VARIABLE
+from homeport.serving.limits import Limits
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 
 
@@ -39,6 +40,8 @@ class SiteSettings:
     """How long the certificates live that the site signs for its nodes and for itself."""
     http_address: tuple[str, int] | None = ("127.0.0.1", 8081)
     """Where people and programs ask the site; None where another role of the process serves them."""
+    limits: Limits = field(default_factory=Limits)
+    """What connections of people, programs and machines may take."""
     open_loopback: bool = True
     """Whether programs on this machine need no token: whoever can log in here could read the data anyway."""
     grpc_address: str | None = "127.0.0.1:50052"

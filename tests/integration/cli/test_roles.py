@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,6 +120,31 @@ def test_a_site_with_a_name_that_is_none_is_told_so(homeport: Homeport, tmp_path
     done = homeport("site", "--name", "Line 7", "--git", str(tmp_path), "--data", str(tmp_path / "d"), *ports)
     assert done.returncode == 1
     assert '"Line 7" is no name for a site' in done.stderr
+
+
+@pytest.mark.parametrize("role_name", ["central", "site"])
+@pytest.mark.parametrize("option", ["--connections", "--connections-per-address"])
+def test_a_number_of_connections_that_cannot_work_is_refused(homeport: Homeport, role_name: str, option: str) -> None:
+    done = homeport(role_name, option, "0")
+    assert done.returncode == 2
+    assert f"Invalid value for '{option}'" in done.stderr
+
+
+def test_central_and_site_keep_to_the_connections_they_are_told(tmp_path: Path) -> None:
+    http, grpc, git = str(free_port()), str(free_port()), str(tmp_path / "central" / "deployments.git")
+    central = ("central", "--data", str(tmp_path / "central"), "--http", http, "--grpc", grpc, "--connections", "10")
+    site_http = str(free_port())
+    site = ("site", "--name", "home", "--git", git, "--data", str(tmp_path / "site"), "--http", site_http)
+    rest = ("--grpc", str(free_port()), "--connections", "10")
+    with role(*central, log=tmp_path / "central.log"), role(*site, *rest, log=tmp_path / "site.log"):
+        for port in (http, site_http):
+            held = [socket.create_connection(("127.0.0.1", int(port)), 10) for _ in range(10)]
+            with pytest.raises((urllib.error.URLError, ConnectionError)):
+                ask(f"http://127.0.0.1:{port}/healthz")
+            for each in held:
+                each.close()
+            time.sleep(0.2)
+            assert ask(f"http://127.0.0.1:{port}/healthz")
 
 
 def test_the_doctor_names_a_busy_port_an_unreachable_repository_and_a_missing_engine(

@@ -16,7 +16,8 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from homeport.core.model.caller import INTERNAL, Role
-from homeport.serving.connections import Limits
+from homeport.errors import InvalidInput
+from homeport.serving.limits import Limits
 from homeport.serving.server import Stopping, bind, http_server
 from tests.support.running_central import Client, running_central
 
@@ -137,6 +138,27 @@ async def test_there_is_an_end_to_the_number_of_connections_and_room_again_after
             each.close()
         await anyio.sleep(0.1)
         assert (await send(port, HEAD + b"\r\n")).endswith(b"hello, 0")
+
+
+@pytest.mark.parametrize("name", ["connections_max", "head_bytes_max", "head_seconds"])
+def test_a_limit_of_nothing_is_refused_by_its_name(name: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Limits(**{name: 0})
+    assert [problem.field for problem in refused.value.problems] == [name]
+
+
+async def test_a_role_serves_within_the_limits_it_was_given(tmp_path: Path) -> None:
+    async with running_central(tmp_path / "central", limits=Limits(connections_max=3)) as (central, client):
+        assert central.http_port is not None
+        assert (await client.get("/healthz")).status == 200
+        held = [
+            await anyio.to_thread.run_sync(socket.create_connection, ("127.0.0.1", central.http_port), 10)
+            for _ in range(2)
+        ]
+        await anyio.sleep(0.1)
+        assert await send(central.http_port, HEAD + b"\r\n") == b""
+        for each in held:
+            each.close()
 
 
 async def test_ten_thousand_wrong_tokens_are_answered_cheaply_and_the_right_one_still_works(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ connections per identity, connections in all. Knows nothing of what the calls me
 
 import asyncio
 import logging
-import resource
 import socket
 import ssl
 import time
@@ -22,6 +21,7 @@ from grpclib.events import _DispatchServerEvents
 from grpclib.server import Handler
 
 from homeport.adapters.link.visits import Verify, Visit, VisitProtocol
+from homeport.adapters.system import room_for_connections
 from homeport.core.addresses import is_loopback
 from homeport.errors import Refused
 
@@ -33,7 +33,6 @@ HANDSHAKES_PER_ADDRESS_MAX: Final = 32
 """Connections from one address that have not said who they are."""
 CONNECTIONS_PER_PEER_MAX: Final = 4
 """A node has one, and for a moment the one before it."""
-FILES_WANTED: Final = 16_384
 UNANSWERED_SECONDS: Final = 15
 SWEEP_SECONDS: Final = 0.5
 TLS_BUFFER_BYTES: Final = 32 * 1024
@@ -96,7 +95,7 @@ class _Server:
         """In the order of arrival."""
         self._strangers: Counter[str] = Counter()
         self._turned_away = 0
-        self._connections_max = _raise_file_limit() * 3 // 4
+        self._connections_max = room_for_connections()
 
     async def accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -206,12 +205,3 @@ def _set_options(raw: socket.socket) -> None:
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNANSWERED_SECONDS * 1000)
-
-
-def _raise_file_limit() -> int:
-    """A connection is an open file, and many systems give a process only 1,024 until it asks for more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
