@@ -4,7 +4,7 @@ One lock makes every change follow the last: decide on the memory, make it durab
 the orders. Nothing here waits for a node.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -16,20 +16,21 @@ import structlog
 from homeport.core.lifecycle.node import liveness
 from homeport.core.lifecycle.record import Recorded
 from homeport.core.model.access import SecretRecord
-from homeport.core.model.deployment import Release
 from homeport.core.model.event import NewEvent, Site
 from homeport.core.model.instance import Transition
 from homeport.core.model.node import Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.core.model.report import NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
 from homeport.core.reconcile.orders import must_hear, outcome, standing_order
-from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS, Key, Move, can_go_back, plan
-from homeport.core.secrets import SecretValue, filled, missing, needed, versions_for
+from homeport.core.reconcile.plan import Key, Move, can_go_back, plan
+from homeport.core.secrets import SecretValue, filled, missing, needed
 from homeport.core.tracing import TraceContext
 from homeport.errors import NotFound
+from homeport.fleet import strays
 from homeport.fleet.adoption import adoption, problem_text
 from homeport.fleet.maintenance import Decide, expire_holds
 from homeport.fleet.memory import GIVEN, Memory, dump_given
+from homeport.fleet.moves import given_after, transition_of
 from homeport.fleet.record import kind_of, record_transitions
 from homeport.fleet.revisions import REVISIONS_KEPT, kept_revisions
 from homeport.fleet.site_traces import SiteTraces
@@ -38,16 +39,13 @@ from homeport.fleet.tracing import TRACEPARENT
 from homeport.fleet.waits import waiting
 from homeport.ports import Clock, DesiredFile, NodeNews, Store, Transaction
 from homeport.vocabulary import (
-    Actor,
     Commit,
     DeploymentId,
     EventKind,
     Generation,
     Happening,
-    Incarnation,
     Liveness,
     NodeId,
-    OrderKind,
     State,
 )
 
@@ -239,7 +237,7 @@ class Conductor:
                 order = standing_order(instance, memory.wanted_of(instance))
                 if order is not None and must_hear(order, by_deployment.get(deployment_id)):
                     await self._send_filled(node_id, order)
-            for order in self._strays(info.id, held):
+            for order in strays.removals(info.id, held, memory):
                 self._send(info.id, order)
             await self._reconcile()
 
@@ -300,7 +298,8 @@ class Conductor:
             for node_id, at in seen.items():
                 self.memory.nodes[node_id] = replace(self.memory.nodes[node_id], last_seen=at)
             await self._alter(expire_holds)
-            self._remove_strays(moment)
+            for node_id, order in strays.due(self.memory, moment):
+                self._send(node_id, order)
             await self._reconcile()
 
     async def alter(self, decide: Decide) -> None:
@@ -348,7 +347,7 @@ class Conductor:
             for node_id, item in news:
                 instance = self.memory.instances.get((item.deployment_id, node_id))
                 if instance is None:
-                    self._note_stray(node_id, item)
+                    strays.note(node_id, item, self.memory, self._clock.monotonic())
                     continue
                 if isinstance(item, Result):
                     wanted = self.memory.wanted_of(instance)
@@ -382,7 +381,7 @@ class Conductor:
         moves = plan(self.memory.view(), began)
         if not moves:
             return
-        transitions = [self._transition(move) for move in moves]
+        transitions = [transition_of(move, self.memory, began) for move in moves]
         self.traces.plan(list(zip(moves, transitions, strict=True)), began)
         for move in moves:
             log.info(
@@ -393,56 +392,11 @@ class Conductor:
                 order=None if move.order is None else move.order.value,
                 why=move.why,
             )
-        await self._record(transitions, (), self._given_after(moves))
+        await self._record(transitions, (), given_after(moves, self.memory))
         for move in moves:
             await self._send_standing(move)
         if any(move.happening is Happening.REMOVED for move in moves):
             await self._reconcile()  # What was taken back may be placed anew at once.
-
-    def _transition(self, move: Move) -> Transition:
-        memory = self.memory
-        instance = memory.instances.get((move.deployment_id, move.node_id))
-        if move.order is not None:
-            memory.generation = Generation(memory.generation + 1)
-        if move.begins:
-            memory.incarnation = Incarnation(memory.incarnation + 1)
-        return Transition(
-            deployment_id=move.deployment_id,
-            node_id=move.node_id,
-            incarnation=memory.incarnation if move.begins or instance is None else instance.incarnation,
-            happening=move.happening,
-            actor=Actor.SITE,
-            reason=move.why,
-            at=self._clock.now(),
-            generation=memory.generation if move.order is not None or instance is None else instance.generation,
-            revision=move.revision,
-            failure=move.failure,
-        )
-
-    def _given_after(self, moves: Sequence[Move]) -> dict[Key, dict[str, int]]:
-        """Which secrets each instance has been given, once these moves are made."""
-        memory = self.memory
-        given = dict(memory.given)
-        for move in moves:
-            key = move.deployment_id, move.node_id
-            if move.order is not OrderKind.APPLY:
-                continue
-            release = self._release_of(move)
-            if release is None:
-                continue
-            versions = {} if missing(release, memory.secrets) else versions_for(release, memory.secrets)
-            given.pop(key, None)
-            if versions:
-                given[key] = versions
-        return given
-
-    def _release_of(self, move: Move) -> Release | None:
-        """The release that a move brings: the file's, or an older one that is gone back to."""
-        desired = self.memory.desired(move.deployment_id)
-        if desired is not None and desired.revision == move.revision:
-            return desired.release
-        past = None if move.revision is None else self.memory.past.get((move.deployment_id, move.revision))
-        return None if past is None else past.release
 
     async def _send_filled(self, node_id: NodeId, order: Order) -> None:
         """Puts the values of secrets into an order at the last moment: nothing of ours stores or shows them."""
@@ -466,39 +420,6 @@ class Conductor:
         order = standing_order(instance, self.memory.wanted_of(instance))
         if order is not None:
             await self._send_filled(move.node_id, order)
-
-    def _strays(self, node_id: NodeId, held: Iterable[Held]) -> list[Order]:
-        """Removals for what a node still runs and nobody here knows or wants."""
-        if self.memory.applied is None:
-            return []
-        orders = []
-        for item in held:
-            if item.kind is OrderKind.REMOVE and item.done:
-                continue
-            if self._is_stray((item.deployment_id, node_id)):
-                orders.append(self._removal(item.deployment_id))
-        return orders
-
-    def _is_stray(self, key: Key) -> bool:
-        memory = self.memory
-        return key not in memory.instances and key[0] not in memory.wanted and key[0] not in memory.kept
-
-    def _removal(self, deployment_id: DeploymentId) -> Order:
-        self.memory.generation = Generation(self.memory.generation + 1)
-        return Order(self.memory.generation, deployment_id, OrderKind.REMOVE, None, reason="nobody wants it here")
-
-    def _note_stray(self, node_id: NodeId, item: NodeNews) -> None:
-        key = item.deployment_id, node_id
-        if isinstance(item, Result) and item.kind is OrderKind.REMOVE and not item.succeeded and self._is_stray(key):
-            self.memory.strays[key] = self._clock.monotonic()
-
-    def _remove_strays(self, moment: float) -> None:
-        """Orders again what could not be removed a while ago; a node that is away is told when it comes back."""
-        for key, failed in list(self.memory.strays.items()):
-            if moment - failed >= REMOVAL_RETRY_SECONDS:
-                del self.memory.strays[key]
-                if self._is_stray(key):
-                    self._send(key[1], self._removal(key[0]))
 
     # --- writing ------------------------------------------------------------------------------------------
 
