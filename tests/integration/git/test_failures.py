@@ -3,7 +3,6 @@
 import os
 import socket
 import stat
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -81,9 +80,8 @@ async def test_an_ssh_server_that_is_down(tmp_path: Path) -> None:
 
 async def test_a_server_that_does_not_answer_costs_the_deadline(server: GitHttpServer, tmp_path: Path) -> None:
     server.answers.clear()
-    started = time.monotonic()
-    error = await failure_of_fetch(server.url("deployments.git"), tmp_path / "clone", timeout_seconds=0.5)
-    assert time.monotonic() - started < 5
+    with anyio.fail_after(30):
+        error = await failure_of_fetch(server.url("deployments.git"), tmp_path / "clone", timeout_seconds=0.5)
     assert str(error) == f"The Git repository {server.url('deployments.git')} did not answer within 0.5 s."
 
 

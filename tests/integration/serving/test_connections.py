@@ -96,34 +96,28 @@ async def test_a_head_that_does_not_come_in_time_ends_the_connection(begun: byte
     async with serving(Limits(head_seconds=0.3)) as port:
         began = time.monotonic()
         assert await send(port, begun) == b""
-        assert 0.2 < time.monotonic() - began < 5
+        assert time.monotonic() - began > 0.2
 
 
 async def test_trickling_bytes_does_not_buy_time() -> None:
     async with serving(Limits(head_seconds=0.5)) as port:
-        began = time.monotonic()
-        await send(port, *[b"GET / HTTP/1.1\r\n", *[b"X-A: b\r\n"] * 100], pause_seconds=0.1)
-        assert time.monotonic() - began < 5
+        assert await send(port, *[b"GET / HTTP/1.1\r\n", *[b"X-A: b\r\n"] * 100, b"\r\n"], pause_seconds=0.1) == b""
 
 
 async def test_a_body_that_trickles_ends_the_connection() -> None:
     async with serving(Limits(body_seconds=0.4)) as port:
         head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
-        began = time.monotonic()
-        assert b"200 OK" not in await send(port, head, *[b"x"] * 100, pause_seconds=0.1)
-        assert time.monotonic() - began < 5
+        assert b"200 OK" not in await send(port, head, *[b"x"] * 1000, pause_seconds=0.01)
 
 
 async def test_many_slow_connections_leave_others_unaffected() -> None:
-    async with serving(Limits(head_seconds=2.0)) as port:
+    async with serving(Limits(head_seconds=60.0)) as port:
         slow = []
         try:
             for _ in range(200):
                 slow.append(await anyio.to_thread.run_sync(socket.create_connection, ("127.0.0.1", port), 10))
                 slow[-1].sendall(b"GET / HT")
-            began = time.monotonic()
             assert (await send(port, HEAD + b"\r\n")).endswith(b"hello, 0")
-            assert time.monotonic() - began < 1
         finally:
             for each in slow:
                 each.close()
@@ -166,15 +160,12 @@ async def test_ten_thousand_wrong_tokens_are_answered_cheaply_and_the_right_one_
         made = await central.parts.gate.tokens.create(INTERNAL, name="anna", role=Role.ADMIN)
         good = {"Authorization": f"Bearer {made.text}"}
         statuses: dict[int, int] = {}
-        began = time.monotonic()
         async with anyio.create_task_group() as tasks:
             for worker in range(8):
                 tasks.start_soon(_guess, client, worker, made.token.id, statuses)
             await anyio.sleep(0.5)
-            asked = time.monotonic()
             assert (await client.get("/api/v1/sites", headers=good)).status == 200
-            assert time.monotonic() - asked < 2
-        assert time.monotonic() - began < 60
+            assert sum(statuses.values()) < GUESSES, "while the others still guess"
         assert sum(statuses.values()) == GUESSES
         assert set(statuses) <= {401, 429}
         assert statuses[429] > GUESSES * 0.9

@@ -3,7 +3,6 @@
 import io
 import json
 import socket
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -83,11 +82,10 @@ async def test_a_request_id_is_echoed_when_it_is_one_and_made_otherwise(client: 
 
 
 async def test_a_body_of_100_megabytes_is_refused_at_once(client: Client) -> None:
-    began = time.perf_counter()
     huge = io.BytesIO(b"x" * (100 * 1024 * 1024))
     answer = await client.call("POST", "/api/v1/apps", data=huge, headers={"Content-Type": "application/json"})
     assert (answer.status, answer.body["code"]) == (413, "too-large")
-    assert time.perf_counter() - began < 5
+    assert huge.closed or huge.tell() < 50 * 1024 * 1024, "most of it was never sent"
 
 
 async def test_an_endless_body_without_a_length_is_stopped_at_the_limit(client: Client) -> None:

@@ -1,5 +1,7 @@
 """Brings a component's archive from its registry to a node's disk, whole and checked."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -16,27 +18,33 @@ from homeport.vocabulary import Code
 
 async def fetch_component(registry: Registry, spec: ComponentSpec, folder: Path) -> None:
     """Raises WorkFailed with COMPONENT_FETCH_FAILED or DISK_FULL."""
-    try:
+    with fetching(spec, "component"):
         with anyio.fail_after(spec.timeout_seconds):
             artifact = await registry.pull(spec.repository, spec.revision)
-        content = _archive(artifact)
-        await anyio.to_thread.run_sync(partial(unpack, content, folder))
+        await anyio.to_thread.run_sync(partial(unpack, _archive(artifact), folder))
+
+
+@contextmanager
+def fetching(spec: ComponentSpec, noun: str) -> Iterator[None]:
+    """Whatever keeps a component from the disk becomes a failure that names it and where it should come from."""
+
+    def failed(reason: str) -> WorkFailed:
+        message = f"The {noun} {spec.name} could not be fetched from {spec.repository}:{spec.revision}: {reason}"
+        return WorkFailed(Code.COMPONENT_FETCH_FAILED, message, source=spec.name)
+
+    try:
+        yield
     except TimeoutError as error:
-        raise _failed(spec, f"it took longer than {spec.timeout_seconds:.0f} s") from error
+        raise failed(f"it took longer than {spec.timeout_seconds:.0f} s") from error
     except HomeportError as error:
-        raise _failed(spec, str(error)) from error
+        raise failed(str(error)) from error
     except OSError as error:
         if is_disk_full(str(error)):
             raise disk_full(spec.name) from error
-        raise _failed(spec, str(error)) from error
+        raise failed(str(error)) from error
 
 
 def _archive(artifact: Artifact) -> bytes:
     if artifact.artifact_type != ARTIFACT_TYPE or len(artifact.layers) != 1:
         raise HomeportError(f"it is not a compose component ({ARTIFACT_TYPE} with one layer)")
     return artifact.layers[0].content
-
-
-def _failed(spec: ComponentSpec, reason: str) -> WorkFailed:
-    message = f"The component {spec.name} could not be fetched from {spec.repository}:{spec.revision}: {reason}"
-    return WorkFailed(Code.COMPONENT_FETCH_FAILED, message, source=spec.name)

@@ -9,12 +9,11 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from homeport.adapters.runtime.component_fetch import fetching
 from homeport.adapters.runtime.compose_files import archive_folder
-from homeport.adapters.runtime.failures import disk_full, is_disk_full
 from homeport.core.model.deployment import ComponentSpec
-from homeport.errors import HomeportError, WorkFailed
+from homeport.errors import HomeportError
 from homeport.ports import Artifact, Registry, Workload
-from homeport.vocabulary import Code
 
 CHART_FILE = "chart.tgz"
 CONFIG_TYPE = "application/vnd.cncf.helm.config.v1+json"
@@ -28,18 +27,10 @@ def chart_path(workload: Workload) -> Path:
 
 async def fetch_chart(registry: Registry, spec: ComponentSpec, path: Path) -> None:
     """Raises WorkFailed with COMPONENT_FETCH_FAILED or DISK_FULL."""
-    try:
+    with fetching(spec, "chart"):
         with anyio.fail_after(spec.timeout_seconds):
             artifact = await registry.pull(spec.repository, spec.revision.replace("+", "_"))
         await anyio.to_thread.run_sync(_keep, chart_of(artifact), path)
-    except TimeoutError as error:
-        raise _failed(spec, f"it took longer than {spec.timeout_seconds:.0f} s") from error
-    except HomeportError as error:
-        raise _failed(spec, str(error)) from error
-    except OSError as error:
-        if is_disk_full(str(error)):
-            raise disk_full(spec.name) from error
-        raise _failed(spec, str(error)) from error
 
 
 def chart_of(artifact: Artifact) -> bytes:
@@ -61,8 +52,3 @@ def _keep(content: bytes, path: Path) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
-
-
-def _failed(spec: ComponentSpec, reason: str) -> WorkFailed:
-    message = f"The chart {spec.name} could not be fetched from {spec.repository}:{spec.revision}: {reason}"
-    return WorkFailed(Code.COMPONENT_FETCH_FAILED, message, source=spec.name)
