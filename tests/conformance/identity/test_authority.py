@@ -18,7 +18,11 @@ from homeport.errors import InvalidInput, Refused
 from homeport.ports import Authority
 from tests.support.certificates import DOMAIN, WFM, Household, rsa_key
 
-NOW = datetime.now(UTC)
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
 NODE = spiffe.node_id(DOMAIN, "home", "n1")
 
 
@@ -29,7 +33,7 @@ def authority(request: pytest.FixtureRequest, tmp_path: Path) -> Authority:
 
 
 def issued(authority: Authority, key: PrivateKey | None = None, **wishes: object) -> list[x509.Certificate]:
-    options: dict[str, object] = {"spiffe_id": NODE, "lifetime_seconds": 3600, "now": NOW, **wishes}
+    options: dict[str, object] = {"spiffe_id": NODE, "lifetime_seconds": 3600, "now": now(), **wishes}
     return read_chain(authority.issue(make_csr(key or new_key(), "n1"), **options).chain)  # type: ignore[arg-type]
 
 
@@ -56,18 +60,18 @@ def test_the_chain_is_believed_with_the_bundle(authority: Authority) -> None:
         below.verify_directly_issued_by(above)
     views = [view(to_der(certificate)) for certificate in chain]
     anchors = frozenset({views[-1].fingerprint})
-    assert rules.judge(views, domain=DOMAIN, wfm=WFM, now=NOW, anchors=anchors).name == "n1"
+    assert rules.judge(views, domain=DOMAIN, wfm=WFM, now=now(), anchors=anchors).name == "n1"
 
 
 def test_a_leaf_begins_a_little_before_now_and_lives_as_long_as_asked(authority: Authority) -> None:
     leaf = issued(authority, lifetime_seconds=7200)[0]
-    assert timedelta(seconds=50) < NOW - leaf.not_valid_before_utc < timedelta(seconds=70)
-    assert abs(leaf.not_valid_after_utc - NOW - timedelta(hours=2)) < timedelta(seconds=2)
+    assert timedelta(seconds=50) < now() - leaf.not_valid_before_utc < timedelta(seconds=70)
+    assert abs(leaf.not_valid_after_utc - now() - timedelta(hours=2)) < timedelta(seconds=2)
 
 
 def test_a_very_short_life_is_not_half_over_when_it_begins(authority: Authority) -> None:
     seen = view(to_der(issued(authority, lifetime_seconds=4)[0]))
-    assert NOW - seen.not_before < seen.not_after - NOW
+    assert now() - seen.not_before < seen.not_after - now()
 
 
 def test_a_leaf_never_outlives_whoever_signed_it(authority: Authority) -> None:
@@ -120,7 +124,7 @@ def test_a_key_that_is_not_accepted_is_refused(authority: Authority, make: Calla
 
 def test_a_request_in_der_is_as_good(authority: Authority) -> None:
     request = x509.load_pem_x509_csr(make_csr(new_key(), "n1")).public_bytes(serialization.Encoding.DER)
-    assert authority.issue(request, spiffe_id=NODE, lifetime_seconds=60, now=NOW).chain
+    assert authority.issue(request, spiffe_id=NODE, lifetime_seconds=60, now=now()).chain
 
 
 @pytest.mark.parametrize("what", ["nothing", "text", "huge", "certificate", "spoiled"])
@@ -136,7 +140,7 @@ def test_a_request_that_proves_nothing_is_refused(authority: Authority, what: st
         "spoiled": bytes(der),
     }[what]
     with pytest.raises(InvalidInput):
-        authority.issue(content, spiffe_id=NODE, lifetime_seconds=60, now=NOW)
+        authority.issue(content, spiffe_id=NODE, lifetime_seconds=60, now=now())
 
 
 def test_the_requests_own_wishes_are_not_read(authority: Authority) -> None:
@@ -152,7 +156,7 @@ def test_the_requests_own_wishes_are_not_read(authority: Authority) -> None:
         .sign(key, hashes.SHA256())
         .public_bytes(serialization.Encoding.PEM)
     )
-    leaf = read_chain(authority.issue(greedy, spiffe_id=NODE, lifetime_seconds=60, now=NOW).chain)[0]
+    leaf = read_chain(authority.issue(greedy, spiffe_id=NODE, lifetime_seconds=60, now=now()).chain)[0]
     seen = view(to_der(leaf))
     assert (seen.uri_sans, seen.is_ca) == ((NODE,), False)
     assert leaf.subject.rfc4514_string() == "CN=n1"
@@ -178,4 +182,4 @@ def test_a_lifetime_that_makes_no_sense_is_refused(authority: Authority, seconds
 
 def test_an_expired_authority_says_so_and_signs_nothing(authority: Authority) -> None:
     with pytest.raises(Refused, match="expired on"):
-        issued(authority, now=NOW + timedelta(days=20 * 365))
+        issued(authority, now=now() + timedelta(days=20 * 365))

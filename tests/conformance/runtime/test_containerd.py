@@ -39,7 +39,7 @@ async def test_a_web_server_on_the_machines_network_is_asked_from_outside(
 ) -> None:
     port = free_port()
     workload = image_stand.one(
-        command=["httpd", "-f", "-p", f"127.0.0.1:{port}", "-h", "/bin"],
+        command=["sh", "-c", f"trap 'exit 0' TERM; httpd -f -p 127.0.0.1:{port} -h /bin & wait"],
         network="host",
         health={"http": f"http://127.0.0.1:{port}/busybox", "interval_seconds": 1},
     )
