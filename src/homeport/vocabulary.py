@@ -60,6 +60,8 @@ class Happening(StrEnum):
     SUPERSEDED_UPDATE = "superseded-update"
     UNWANTED = "unwanted"
     REMOVED = "removed"
+    RESTATED = "restated"
+    """No step: how an instance stands, told anew by its site. It is in central's history only."""
 
 
 class Actor(StrEnum):
@@ -189,6 +191,7 @@ class EventKind(StrEnum):
     SITE_LABELLED = "site.labelled"
     SITE_SYNCED = "site.synced"
     SITE_PROBLEM = "site.problem"
+    SITE_RESTATED = "site.restated"
     NODE_JOINED = "node.joined"
     NODE_LIVENESS = "node.liveness"
     NODE_LEFT = "node.left"

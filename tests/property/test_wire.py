@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homeport.core.model.deployment import ComponentSpec, Hold, Release
-from homeport.core.model.instance import Failure, Transition
+from homeport.core.model.instance import Failure, Instance, Transition
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.core.model.report import (
@@ -18,6 +18,8 @@ from homeport.core.model.report import (
     NodeGone,
     Progressed,
     Report,
+    Restated,
+    Restating,
     Synced,
     SyncFailed,
 )
@@ -37,6 +39,7 @@ from homeport.vocabulary import (
     OrderKind,
     ProfileType,
     SiteName,
+    State,
     Step,
 )
 from homeport.wire import nodes as convert
@@ -173,6 +176,23 @@ holds = st.builds(
     at=times,
     expires_at=times,
 )
+instances = st.builds(
+    Instance,
+    deployment_id=names.map(DeploymentId),
+    node_id=texts.map(NodeId),
+    incarnation=numbers.map(Incarnation),
+    state=st.sampled_from(State),
+    version=st.just(0),
+    generation=numbers.map(Generation),
+    revision=st.none() | names.map(Digest),
+    running_revision=st.none() | names.map(Digest),
+    attempt=numbers,
+    step=texts,
+    failure=st.none() | failures,
+    updated_at=times,
+    rejected_revision=st.none() | names.map(Digest),
+    next_at=st.none() | times,
+)
 all_reports = (
     transitions
     | st.builds(Progressed, node_id=names.map(NodeId), progress=progresses)
@@ -186,6 +206,15 @@ all_reports = (
     | st.builds(NodeChanged, node=nodes)
     | st.builds(NodeGone, node_id=names.map(NodeId))
     | st.builds(HoldsChanged, holds=st.lists(holds, max_size=3).map(tuple))
+    | st.builds(
+        Restating,
+        why=texts,
+        nodes=st.lists(names.map(NodeId), max_size=3).map(tuple),
+        instances=st.lists(st.tuples(names.map(DeploymentId), texts.map(NodeId)), max_size=3).map(tuple),
+        reports_lost=numbers,
+        since=st.none() | times,
+    )
+    | st.builds(Restated, instance=instances, steps_lost=numbers, since=st.none() | times)
 )
 
 

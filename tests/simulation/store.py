@@ -252,6 +252,13 @@ class MemoryReader:
     async def outbox_size(self) -> int:
         return len(self._tables.outbox)
 
+    async def outbox_bytes(self) -> int:
+        return sum(len(to_json(each.body)) for each in self._tables.outbox)
+
+    async def outbox_left(self) -> int:
+        waiting = self._tables.outbox
+        return waiting[0].sequence - 1 if waiting else self._tables.counts.get("outbox", 0)
+
     async def value(self, key: str) -> str | None:
         return self._tables.values.get(key)
 

@@ -24,6 +24,7 @@ ENDINGS = {
     "superseded-update": "a newer revision arrived, a release runs",
     "unwanted": "the file was removed from Git",
     "removed": "everything of it is gone",
+    "restated": "its site said anew how it stands",
 }
 
 

@@ -77,7 +77,7 @@ async def open_central(settings: CentralSettings, *, tracer: OtlpTracer | None =
         if tracer is None and settings.otlp_url is not None:
             tracer = await stack.enter_async_context(open_tracer(settings.otlp_url))
         central = await _parts(settings, stack, tracer)
-        metrics = Metrics("central", central.store)
+        metrics = Metrics("central", central.store, central.clock)
         if tracer is not None:
             metrics.registry.register(tracer)
         http_port = None

@@ -143,7 +143,7 @@ def history(settings: Settings, /, *, deployment: str, releases: bool) -> None:
         Column("AT", lambda entry: clock(entry["at"])),
         Column("NODE", lambda entry: entry["node_id"] or "-"),
         Column("BEFORE", lambda entry: entry["before"]),
-        Column("AFTER", lambda entry: entry["after"] if entry["verdict"] == "stepped" else "(late news)"),
+        Column("AFTER", lambda entry: "(late news)" if entry["verdict"] == "stale" else entry["after"]),
         Column("BY", lambda entry: entry["actor"]),
         Column("REVISION", lambda entry: _short(entry["revision"]), wide=True),
         Column("WHY", _why),

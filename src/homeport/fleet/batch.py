@@ -11,7 +11,7 @@ from datetime import datetime
 import structlog
 
 from homeport.core.lifecycle.deployment import IN_FLIGHT, fold
-from homeport.core.lifecycle.record import Key, record
+from homeport.core.lifecycle.record import Key, Told, record
 from homeport.core.model.deployment import Hold, Pin
 from homeport.core.model.event import Deployment, HistoryEntry, NewEvent, Site
 from homeport.core.model.instance import Instance, Transition
@@ -23,12 +23,15 @@ from homeport.core.model.report import (
     Pinned,
     Progressed,
     Report,
+    Restated,
+    Restating,
     Synced,
     SyncFailed,
 )
 from homeport.core.reconcile.plan import short
 from homeport.fleet.maintenance import hold_event
 from homeport.fleet.record import kind_of
+from homeport.fleet.restating import restated_event
 from homeport.ports import DeploymentFilter, Transaction
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, State, Step
 
@@ -66,10 +69,10 @@ class Batch:
 
     async def load(self, tx: Transaction, reports: Sequence[Numbered], seen: Mapping[NodeId, datetime]) -> None:
         """Everything the reports may touch. After a sync that is every deployment of the site."""
-        ids = {report.deployment_id for _, report in reports if isinstance(report, Transition)}
+        ids = {report.deployment_id for _, report in reports if isinstance(report, Transition | Restated)}
         ids |= {report.progress.deployment_id for _, report in reports if isinstance(report, Progressed)}
         ids |= {report.pin.deployment_id for _, report in reports if isinstance(report, Pinned)}
-        if any(isinstance(report, Synced) for _, report in reports):
+        if any(isinstance(report, Synced | Restating) for _, report in reports):
             ids |= {row.id for row in await tx.deployments(DeploymentFilter(site=self.site.name))}
             ids |= {id_ for _, report in reports if isinstance(report, Synced) for id_ in report.deployment_ids}
         if ids:
@@ -77,7 +80,7 @@ class Batch:
             self.deployments = {row.id: row for row in await tx.deployments_by_ids(ordered)}
             self.is_complete = len(self.deployments) == len(ids) and not self._lags(reports)
             self.instances = {item.key: item for item in await tx.instances(ordered)}
-        if seen or any(isinstance(report, NodeChanged | NodeGone) for _, report in reports):
+        if seen or any(isinstance(report, NodeChanged | NodeGone | Restating) for _, report in reports):
             self.nodes = {node.id: node for node in await tx.nodes(self.site.name)}
         if any(isinstance(report, HoldsChanged) for _, report in reports):
             self.holds = self._stored_holds = tuple(await tx.holds(self.site.name))
@@ -95,10 +98,10 @@ class Batch:
         return any(row.wanted and row.id not in told for row in self.deployments.values())
 
     def take(self, reports: Sequence[Numbered]) -> None:
-        """Applies the reports in their order; transitions that follow each other go together."""
-        run: list[Transition] = []
+        """Applies the reports in their order; those of instances that follow each other go together."""
+        run: list[Told] = []
         for _, report in reports:
-            if isinstance(report, Transition):
+            if isinstance(report, Transition | Restated):
                 run.append(report)
                 continue
             self._step(run)
@@ -145,17 +148,20 @@ class Batch:
 
     # --- one kind of report each ----------------------------------------------------------------------------
 
-    def _step(self, transitions: Sequence[Transition]) -> None:
+    def _step(self, told: Sequence[Told]) -> None:
         own = []
-        for transition in transitions:
-            why = self._not_ours(transition.deployment_id)
+        for item in told:
+            why = self._not_ours(item.deployment_id)
             if why is None:
-                own.append(transition)
+                own.append(item)
+            elif isinstance(item, Transition):
+                self._refuse(f"{item.happening} of deployment {item.deployment_id}: {why}")
             else:
-                self._refuse(f"{transition.happening} of deployment {transition.deployment_id}: {why}")
+                # Not refused aloud: its file may be gone from Git since before this database began.
+                log.warning("unknown here", site=self.site.name, deployment=item.deployment_id, why=why)
         if not own:
             return
-        named = {transition.deployment_id for transition in own}
+        named = {item.deployment_id for item in own}
         instances = {key: item for key, item in self.instances.items() if key[0] in named}
         recorded = record(instances, self.deployments, own, self.now)
         self.instances.update({item.key: item for item in recorded.instances})
@@ -181,10 +187,12 @@ class Batch:
                 self._pinned(report.pin)
             case HoldsChanged():
                 self._holds_changed(report.holds)
+            case Restating():
+                self._restate(report)
             case Unreadable():
                 self._refuse(f"a report cannot be read: {report.why}")
-            case Transition():
-                raise AssertionError("transitions are stepped in runs")
+            case Transition() | Restated():
+                raise AssertionError("what is told of instances is taken in runs")
 
     def _progress(self, report: Progressed) -> None:
         progress = report.progress
@@ -311,6 +319,19 @@ class Batch:
         self.events += [hold_event(EventKind.HOLD_SET, hold, self.now) for hold in told if hold not in before]
         self.events += [hold_event(EventKind.HOLD_LIFTED, hold, self.now) for hold in ended]
 
+    def _restate(self, report: Restating) -> None:
+        """Ends what the site no longer has; how the rest stands is told by the reports that follow."""
+        self.events.append(restated_event(self.site.name, report.why, report.reports_lost, report.since, self.now))
+        for node_id in sorted(self.nodes.keys() - set(report.nodes)):
+            self._node_gone(node_id)
+        present = set(report.instances)
+        gone = [
+            item
+            for key, item in sorted(self.instances.items())
+            if key not in present and item.state is not State.DELETED and self._not_ours(item.deployment_id) is None
+        ]
+        self._step([Restated(_ended(item, self.now)) for item in gone])
+
     def _node_gone(self, node_id: NodeId) -> None:
         if self.nodes.pop(node_id, None) is None:
             return
@@ -335,3 +356,8 @@ class Batch:
 
     def _event(self, kind: EventKind, message: str, node_id: NodeId | None = None, **data: str) -> None:
         self.events.append(NewEvent(kind, self.now, message, site=self.site.name, node_id=node_id, data=data))
+
+
+def _ended(item: Instance, now: datetime) -> Instance:
+    """An instance that its site no longer has."""
+    return replace(item, state=State.DELETED, running_revision=None, failure=None, next_at=None, updated_at=now)

@@ -25,13 +25,14 @@ from homeport.core.reconcile.orders import must_hear, outcome, standing_order
 from homeport.core.reconcile.plan import Key, Move, can_go_back, plan
 from homeport.core.secrets import SecretValue, filled, missing, needed
 from homeport.core.tracing import TraceContext
-from homeport.errors import NotFound
+from homeport.errors import NotFound, TransientError
 from homeport.fleet import strays
 from homeport.fleet.adoption import adoption, problem_text
 from homeport.fleet.maintenance import Decide, expire_holds
 from homeport.fleet.memory import GIVEN, Memory, dump_given
 from homeport.fleet.moves import given_after, transition_of
 from homeport.fleet.record import kind_of, record_transitions
+from homeport.fleet.restating import FULL, OUTBOX_BYTES_MAX, PROGRESS_QUEUED_MAX, QUEUED_AT, restate
 from homeport.fleet.revisions import REVISIONS_KEPT, kept_revisions
 from homeport.fleet.site_traces import SiteTraces
 from homeport.fleet.snapshot import Snapshot
@@ -56,8 +57,8 @@ T = TypeVar("T")
 # A result that leaves something to decide. HEALTHY does not, so a thousand installs cost no thousand plans.
 _NEEDS_PLAN = frozenset({Happening.GAVE_UP, Happening.REMOVED})
 
-PROGRESS_QUEUED_MAX: Final = 5_000
-"""Reports that wait for central before progress is no longer put among them: some two megabytes."""
+WEIGH_BYTES: Final = 250_000
+"""How much is put into the outbox before it is weighed again, for that takes milliseconds when it is long."""
 
 SendOrder = Callable[[NodeId, Order], None]
 """Hands an order to a node's stream if there is one; never waits."""
@@ -85,6 +86,7 @@ class Conductor:
         lost_seconds: float,
         reveal: Reveal = _no_secrets,
         traces: SiteTraces | None = None,
+        outbox_bytes_max: int = OUTBOX_BYTES_MAX,
     ) -> None:
         self.memory = memory
         self._store = store
@@ -100,6 +102,10 @@ class Conductor:
         self._lock = anyio.Lock()
         self.outbox_grew = anyio.Event()
         """Set whenever a report was queued; whoever waits on it puts a fresh one in its place."""
+        self._outbox_bytes_max = outbox_bytes_max
+        self._unweighed_bytes = WEIGH_BYTES
+        self._present_bytes = 0
+        """What saying everything anew took, when that last happened."""
 
     # --- what is wanted -----------------------------------------------------------------------------------
 
@@ -334,6 +340,32 @@ class Conductor:
             log.info("somebody's word", kind=event.kind.value, what=event.message)
         return True
 
+    async def restate(self, why: str) -> None:
+        """Tells central anew how everything stands, instead of what waits to be told."""
+        async with self._turn():
+            await self._restate(why)
+
+    async def _restate(self, why: str) -> None:
+        now = self._clock.now()
+        lost = await self._write(lambda tx: restate(tx, self.memory, self._encode, why=why, now=now))
+        async with self._store.read() as reader:
+            self._present_bytes = await reader.outbox_bytes()
+        self._unweighed_bytes = 0
+        log.warning("everything is told anew", why=why, reports_lost=lost.reports, since=lost.since)
+
+    async def _bound_outbox(self) -> None:
+        """Weighed between two decisions, when what is remembered is what is durable."""
+        if self._unweighed_bytes < WEIGH_BYTES:
+            return
+        try:
+            async with self._store.read() as reader:
+                waiting_bytes = await reader.outbox_bytes()
+            self._unweighed_bytes = 0
+            if waiting_bytes > max(self._outbox_bytes_max, 2 * self._present_bytes):
+                await self._restate(FULL)
+        except TransientError as error:
+            log.warning("the outbox was not weighed", why=str(error))
+
     def seen(self) -> Mapping[NodeId, datetime]:
         return {node_id: self._last_seen(node_id) for node_id in self.memory.heard}
 
@@ -487,6 +519,7 @@ class Conductor:
         async with self._lock:
             with anyio.CancelScope(shield=True):
                 yield
+                await self._bound_outbox()
 
     async def _register(self, info: NodeInfo) -> None:
         now = self._clock.now()
@@ -530,7 +563,10 @@ class Conductor:
     ) -> None:
         """`contexts` are the traces that some of the reports belong to, by the report's `id()`."""
         marks = {key: {TRACEPARENT: context} for key, context in (contexts or {}).items()}
-        await tx.enqueue([{**self._encode(report), **marks.get(id(report), {})} for report in reports])
+        since = {QUEUED_AT: self._clock.now().isoformat()}
+        bodies = [{**self._encode(report), **since, **marks.get(id(report), {})} for report in reports]
+        self._unweighed_bytes += sum(len(str(body)) for body in bodies)
+        await tx.enqueue(bodies)
 
     async def _write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Only what is durable may be forwarded, so the outbox is announced after the commit."""

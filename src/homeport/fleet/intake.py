@@ -14,7 +14,7 @@ import structlog
 
 from homeport.core.model.event import NewEvent, Site
 from homeport.core.model.instance import Transition
-from homeport.core.model.report import Report, Synced
+from homeport.core.model.report import Report, Restating, Synced
 from homeport.errors import Conflict, InvalidInput
 from homeport.fleet.batch import Batch, Numbered, Unreadable
 from homeport.fleet.index import Index
@@ -136,13 +136,13 @@ async def _set_cursor(tx: Transaction, site: SiteName, cursor: _Cursor) -> None:
 
 
 def _continue(cursor: _Cursor, reports: Sequence[Numbered]) -> list[Numbered]:
-    """Those not seen before. Raises Conflict where one is missing."""
+    """Those not seen before. Raises Conflict where one is missing, unless the site says that it has dropped it."""
     expected = cursor.sequence + 1 if cursor.sequence is not None else None
     new = []
     for sequence, report in reports:
         if expected is not None and sequence < expected:
             continue
-        if expected is not None and sequence != expected:
+        if expected is not None and sequence != expected and not isinstance(report, Restating):
             raise Conflict(f"Report {expected} is expected, but {sequence} came.", hint="Send them in order.")
         new.append((sequence, report))
         expected = sequence + 1

@@ -1,7 +1,8 @@
-"""Forwards a site's reports to central: in order, each once, and never lost while central is gone."""
+"""Forwards a site's reports to central: in order, each once, and not lost while central is gone. A central that has
+lost its own memory is told anew how everything stands."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -10,12 +11,15 @@ import structlog
 
 from homeport.errors import PeerUnavailable
 from homeport.fleet.backoff import Backoff
-from homeport.ports import CentralLink, Ids, Store
+from homeport.fleet.restating import FORGOTTEN
+from homeport.ports import CentralLink, Ids, Outgoing, Store
 from homeport.vocabulary import NodeId, SiteName
 
 log = structlog.get_logger(__name__)
 
 BATCH_MAX: Final = 1000
+BATCH_BYTES_MAX: Final = 4_000_000
+"""Half of what central takes in one call. A single report may be larger."""
 
 
 class Announcer(Protocol):
@@ -24,6 +28,7 @@ class Announcer(Protocol):
     outbox_grew: anyio.Event
 
     def seen(self) -> Mapping[NodeId, datetime]: ...
+    async def restate(self, why: str) -> None: ...
 
 
 async def epoch_of(store: Store, ids: Ids) -> str:
@@ -50,15 +55,19 @@ async def forward(
 ) -> None:
     """Runs for as long as the role lives. What cannot be sent waits in the outbox, whose size is a metric."""
     backoff = Backoff(chance=chance or random.Random())
-    joined = False
+    joined, known = False, 0
     while True:
         try:
             if not joined:
                 durable = await central.join(site, epoch=epoch, software_version=software_version)
-                await store.write(lambda tx, upto=durable: tx.dequeue(upto))  # type: ignore[misc]
-                joined = True
+                await _continue_from(durable, store, announcer)
+                joined, known = True, durable
                 log.info("joined central", site=site, reported_up_to=durable)
-            await _forward_all(store, central, announcer, site=site, epoch=epoch)
+            durable = await _forward_all(store, central, announcer, site=site, epoch=epoch)
+            if durable < known:
+                joined = False
+                continue
+            known = durable
         except PeerUnavailable as error:
             if joined or backoff.failures == 0:
                 log.warning("central cannot be reached, reports wait here", why=str(error))
@@ -70,14 +79,37 @@ async def forward(
             await announcer.outbox_grew.wait()
 
 
+async def _continue_from(durable: int, store: Store, announcer: Announcer) -> None:
+    """Forgets what central has. Where that is less than has left the outbox, its database was lost or is an older
+    copy; unless the rest was dropped here, and it is about to be told so."""
+    async with store.read() as reader:
+        left = await reader.outbox_left()
+        waiting = await reader.outbox(limit=1)
+    will_be_told = bool(waiting) and waiting[0].body["kind"] == "restating"
+    if durable < left and not will_be_told:
+        await announcer.restate(FORGOTTEN)
+    else:
+        await store.write(lambda tx: tx.dequeue(durable))
+
+
 async def _forward_all(
     store: Store, central: CentralLink, announcer: Announcer, *, site: SiteName, epoch: str
-) -> None:
+) -> int:
+    """Returns the last sequence that central has, once nothing waits any more."""
     while True:
         announcer.outbox_grew = anyio.Event()
         async with store.read() as reader:
-            batch = await reader.outbox(limit=BATCH_MAX)
+            batch = _fitting(await reader.outbox(limit=BATCH_MAX))
         durable = await central.report(site, batch, epoch=epoch, seen=announcer.seen())
         if not batch:
-            return
+            return durable
         await store.write(lambda tx, upto=durable: tx.dequeue(upto))  # type: ignore[misc]
+
+
+def _fitting(waiting: Sequence[Outgoing]) -> Sequence[Outgoing]:
+    total = 0
+    for count, item in enumerate(waiting):
+        total += item.size_bytes
+        if count and total > BATCH_BYTES_MAX:
+            return waiting[:count]
+    return waiting

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -87,6 +87,8 @@ class Outgoing:
 
     sequence: int
     body: Mapping[str, Any]
+    size_bytes: int = field(default=0, compare=False)
+    """As it is stored; 0 where nobody has looked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +179,14 @@ class Reader(Protocol):
     async def desired_files(self) -> Sequence[DesiredFile]: ...
     async def outbox(self, *, limit: int) -> Sequence[Outgoing]: ...
     async def outbox_size(self) -> int: ...
+    async def outbox_bytes(self) -> int:
+        """What the waiting reports take, without what the database adds."""
+        ...
+
+    async def outbox_left(self) -> int:
+        """The number of the last report that is no longer there; 0 before the first has left."""
+        ...
+
     async def value(self, key: str) -> str | None:
         """One of the role's own few values: indexed commit, counters, site id."""
         ...

@@ -6,6 +6,7 @@ Alive and ready are two questions: a role whose repository is unreachable is ali
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import Final
 
 from fastapi import APIRouter, Depends
@@ -14,7 +15,8 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_late
 from prometheus_client import Counter as MetricCounter
 
 from homeport import __version__
-from homeport.ports import DeploymentFilter, Store
+from homeport.fleet.restating import DROPPED, QUEUED_AT
+from homeport.ports import Clock, DeploymentFilter, Reader, Store
 from homeport.serving.bodies import HealthBody, ReadyBody
 from homeport.serving.callers import allowed
 from homeport.vocabulary import Liveness, State
@@ -27,8 +29,9 @@ Checks = Callable[[], Awaitable[Mapping[str, str]]]
 class Metrics:
     """One registry for one role, for several roles may share a process."""
 
-    def __init__(self, role: str, store: Store) -> None:
+    def __init__(self, role: str, store: Store, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
         self.registry = registry = CollectorRegistry()
         self._answers = MetricCounter(
             "homeport_http_requests", "Answered requests.", ["method", "route", "status"], registry=registry
@@ -44,6 +47,11 @@ class Metrics:
         self._sites = Gauge("homeport_sites", "Known sites.", registry=registry)
         self._events = Gauge("homeport_last_event_id", "Id of the newest event in the log.", registry=registry)
         self._outbox = Gauge("homeport_outbox_size", "Reports that central has not taken yet.", registry=registry)
+        self._outbox_bytes = Gauge("homeport_outbox_bytes", "What those reports take.", registry=registry)
+        self._outbox_age = Gauge("homeport_outbox_oldest_seconds", "How long the oldest waits.", registry=registry)
+        self._dropped = Gauge(
+            "homeport_outbox_dropped", "Reports that ever gave way because too many waited.", registry=registry
+        )
         info = Gauge("homeport_info", "Which role this is, and its version.", ["role", "version"], registry=registry)
         info.labels(role, __version__).set(1)
 
@@ -57,12 +65,20 @@ class Metrics:
             nodes = Counter(node.liveness for node in await reader.nodes())
             self._sites.set(len(await reader.sites()))
             self._events.set(await reader.last_event_id())
-            self._outbox.set(await reader.outbox_size())
+            await self._look_at_outbox(reader)
         for state in State:
             self._deployments.labels(state.value).set(states[state])
         for liveness in Liveness:
             self._nodes.labels(liveness.value).set(nodes[liveness])
         return generate_latest(self.registry)
+
+    async def _look_at_outbox(self, reader: Reader) -> None:
+        self._outbox.set(await reader.outbox_size())
+        self._outbox_bytes.set(await reader.outbox_bytes())
+        self._dropped.set(int(await reader.value(DROPPED) or 0))
+        oldest = [item.body.get(QUEUED_AT) for item in await reader.outbox(limit=1)]
+        waits = [self._clock.now() - datetime.fromisoformat(since) for since in oldest if since is not None]
+        self._outbox_age.set(max(waits[0].total_seconds(), 0.0) if waits else 0.0)
 
 
 def health_router(role: str, checks: Checks, metrics: Metrics) -> APIRouter:

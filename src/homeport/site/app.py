@@ -213,7 +213,7 @@ def _refusal(identity: SiteIdentity | None, policy: Policy, strangers: Strangers
 
 
 def _web(site: SiteParts, stopping: Stopping, tracer: OtlpTracer | None = None) -> FastAPI:
-    metrics = Metrics("site", site.store)
+    metrics = Metrics("site", site.store, site.clock)
     if tracer is not None:
         metrics.registry.register(tracer)
     reading = Reading("site", site.store, site.clock, stopping, Watchfulness(), commit_value="applied_commit")

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from homeport.core.model.deployment import Hold, Pin
-from homeport.core.model.instance import Failure, Transition
+from homeport.core.model.instance import Failure, Instance, Transition
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
 from homeport.core.model.order import Progress
 from homeport.core.model.report import (
@@ -19,6 +19,8 @@ from homeport.core.model.report import (
     Pinned,
     Progressed,
     Report,
+    Restated,
+    Restating,
     Synced,
     SyncFailed,
 )
@@ -35,6 +37,7 @@ from homeport.vocabulary import (
     NodeId,
     ProfileType,
     SiteName,
+    State,
     Step,
 )
 
@@ -69,7 +72,7 @@ def _transition(transition: Transition) -> dict[str, Any]:
         "generation": transition.generation,
         "revision": transition.revision,
         "failure": _failure(transition.failure),
-        "next_at": None if transition.next_at is None else transition.next_at.isoformat(),
+        "next_at": _moment(transition.next_at),
     }
 
 
@@ -83,9 +86,9 @@ def _read_transition(body: Json) -> Transition:
         reason=_text(body["reason"]),
         at=_time(body["at"]),
         generation=Generation(_number(body["generation"])),
-        revision=None if body["revision"] is None else Digest(_text(body["revision"])),
+        revision=_digest(body["revision"]),
         failure=_read_failure(body["failure"]),
-        next_at=None if body.get("next_at") is None else _time(body["next_at"]),
+        next_at=_maybe_time(body.get("next_at")),
     )
 
 
@@ -265,6 +268,67 @@ def _read_hold(body: Json) -> Hold:
     )
 
 
+def _restating(report: Restating) -> dict[str, Any]:
+    return {
+        "why": report.why,
+        "nodes": list(report.nodes),
+        "instances": [list(key) for key in report.instances],
+        "reports_lost": report.reports_lost,
+        "since": _moment(report.since),
+    }
+
+
+def _read_restating(body: Json) -> Restating:
+    return Restating(
+        why=_text(body["why"]),
+        nodes=tuple(NodeId(_text(item)) for item in body["nodes"]),
+        instances=tuple((DeploymentId(_text(item)), NodeId(_text(node))) for item, node in body["instances"]),
+        reports_lost=_number(body["reports_lost"]),
+        since=_maybe_time(body["since"]),
+    )
+
+
+def _restated(report: Restated) -> dict[str, Any]:
+    instance = report.instance
+    return {
+        "deployment_id": instance.deployment_id,
+        "node_id": instance.node_id,
+        "incarnation": instance.incarnation,
+        "state": instance.state.value,
+        "generation": instance.generation,
+        "revision": instance.revision,
+        "running_revision": instance.running_revision,
+        "rejected_revision": instance.rejected_revision,
+        "attempt": instance.attempt,
+        "step": instance.step,
+        "failure": _failure(instance.failure),
+        "updated_at": instance.updated_at.isoformat(),
+        "next_at": _moment(instance.next_at),
+        "steps_lost": report.steps_lost,
+        "since": _moment(report.since),
+    }
+
+
+def _read_restated(body: Json) -> Restated:
+    instance = Instance(
+        deployment_id=DeploymentId(_text(body["deployment_id"])),
+        node_id=NodeId(_text(body["node_id"])),
+        incarnation=Incarnation(_number(body["incarnation"])),
+        state=State(body["state"]),
+        version=0,
+        generation=Generation(_number(body["generation"])),
+        revision=_digest(body["revision"]),
+        running_revision=_digest(body["running_revision"]),
+        attempt=_number(body["attempt"]),
+        step=_text(body["step"]),
+        failure=_read_failure(body["failure"]),
+        updated_at=_time(body["updated_at"]),
+        rejected_revision=_digest(body["rejected_revision"]),
+        next_at=_maybe_time(body["next_at"]),
+    )
+    return Restated(instance, _number(body["steps_lost"]), _maybe_time(body["since"]))
+
+
 def _failure(failure: Failure | None) -> dict[str, str] | None:
     if failure is None:
         return None
@@ -294,6 +358,18 @@ def _time(value: object) -> datetime:
     return at
 
 
+def _maybe_time(value: object) -> datetime | None:
+    return None if value is None else _time(value)
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
+
+
+def _digest(value: object) -> Digest | None:
+    return None if value is None else Digest(_text(value))
+
+
 _WRITERS: Final[Mapping[type, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
     Transition: ("transition", _transition),
     Progressed: ("progressed", _progressed),
@@ -302,6 +378,8 @@ _WRITERS: Final[Mapping[type, tuple[str, Callable[[Any], dict[str, Any]]]]] = {
     NodeChanged: ("node-changed", lambda report: {"node": _node(report.node)}),
     NodeGone: ("node-gone", lambda report: {"node_id": report.node_id}),
     Pinned: ("pinned", lambda report: _pin(report.pin)),
+    Restating: ("restating", _restating),
+    Restated: ("restated", _restated),
     HoldsChanged: ("holds-changed", lambda report: {"holds": [encode_hold(hold) for hold in report.holds]}),
 }
 
@@ -313,5 +391,7 @@ _READERS: Final[Mapping[str, Callable[[Json], Report]]] = {
     "node-changed": lambda body: NodeChanged(_read_node(body["node"])),
     "pinned": lambda body: Pinned(_read_pin(body)),
     "holds-changed": lambda body: HoldsChanged(tuple(_read_hold(item) for item in body["holds"])),
+    "restating": _read_restating,
+    "restated": _read_restated,
     "node-gone": lambda body: NodeGone(NodeId(_text(body["node_id"]))),
 }

@@ -281,5 +281,5 @@ async def test_a_forged_certificate_header_makes_nobody_a_machine(tmp_path: Path
 
 
 async def test_every_route_declares_its_action(central: CentralApp) -> None:
-    app = web(central.parts, Stopping(), Metrics("central", central.parts.store))
+    app = web(central.parts, Stopping(), Metrics("central", central.parts.store, central.parts.clock))
     assert undeclared(app) == []

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from homeport.core.model.order import Progress
-from homeport.fleet.conductor import PROGRESS_QUEUED_MAX
+from homeport.fleet.restating import PROGRESS_QUEUED_MAX
 from homeport.vocabulary import DeploymentId, NodeId, State, Step
 from tests.integration.site.conftest import OpenSite
 from tests.integration.site.test_site import link, reaches

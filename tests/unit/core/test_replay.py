@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from homeport.core.lifecycle.replay import replay
+from homeport.core.lifecycle.replay import replay, restate
 from homeport.core.model.instance import Failure, Instance, Transition
+from homeport.core.model.report import Restated
 from homeport.errors import IllegalTransition
 from homeport.vocabulary import Actor, DeploymentId, Digest, Generation, Happening, Incarnation, NodeId, State
 
@@ -96,3 +97,39 @@ def test_late_news_changes_nothing_and_is_recorded() -> None:
 def test_what_the_table_does_not_know_is_illegal() -> None:
     with pytest.raises(IllegalTransition):
         replay(None, transition(Happening.REMOVED, Actor.NODE))
+
+
+# --- told anew ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_told_anew_takes_the_place_of_what_was_known_in_one_line() -> None:
+    now = replace(installed(NEW), generation=Generation(9), version=0)
+    told = Restated(now, steps_lost=16, since=AT)
+    stands = restate(installed(OLD), told)
+    assert stands is not None
+    assert stands[0] == now
+    entry = stands[1]
+    assert (entry.before, entry.after, entry.verdict) == (State.INSTALLED, State.INSTALLED, "restated")
+    assert (entry.actor, entry.happening) == (Actor.SITE, Happening.RESTATED)
+    assert entry.reason == "16 steps since 2026-01-01 00:00:00 UTC in between were not kept"
+
+
+def test_an_instance_that_nobody_knew_begins_where_it_stands() -> None:
+    stands = restate(None, Restated(installed(NEW)))
+    assert stands is not None
+    assert (stands[1].before, stands[1].after) == (State.PENDING, State.INSTALLED)
+    assert stands[1].reason == "its site says anew how it stands"
+
+
+def test_told_again_it_changes_nothing_whatever_is_worded_differently() -> None:
+    known = installed(NEW)
+    assert restate(known, Restated(replace(known, version=0, step="other words", updated_at=AT))) is None
+
+
+@pytest.mark.parametrize(("incarnation", "generation"), [(1, 8), (0, 99)])
+def test_nothing_that_is_told_anew_goes_backwards(incarnation: int, generation: int) -> None:
+    known = replace(installed(NEW), generation=Generation(9))
+    older = replace(
+        known, incarnation=Incarnation(incarnation), generation=Generation(generation), state=State.FAILED
+    )
+    assert restate(known, Restated(older, steps_lost=3)) is None

@@ -13,10 +13,10 @@ from sqlalchemy import Table, func, insert, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.border import Connection
+from homeport.adapters.store.role import OUTBOX_COUNTER
 from homeport.adapters.store.statements import insert_or_update
 
 _KEYS: Final[Mapping[Table, str]] = {schema.events: "id", schema.history: "id", schema.outbox: "sequence"}
-_OUTBOX_COUNTER: Final = "outbox"
 
 Counts = Mapping[Table, int]
 """The last number given out in each table."""
@@ -27,7 +27,7 @@ async def load_counts(connection: Connection) -> Counts:
     for table, key in _KEYS.items():
         row = await connection.first(select(func.max(table.c[key])))
         counts[table] = 0 if row is None or row[0] is None else int(row[0])
-    counter = await connection.first(select(schema.counters.c.value).where(schema.counters.c.name == _OUTBOX_COUNTER))
+    counter = await connection.first(select(schema.counters.c.value).where(schema.counters.c.name == OUTBOX_COUNTER))
     if counter is not None:
         counts[schema.outbox] = max(counts[schema.outbox], int(counter.value))
     return counts
@@ -84,7 +84,7 @@ class Appends:
             return
         await connection.run(insert(table), tail.rows[tail.written :])
         if table is schema.outbox:
-            counter = {"name": _OUTBOX_COUNTER, "value": tail.last}
+            counter = {"name": OUTBOX_COUNTER, "value": tail.last}
             await connection.run(insert_or_update(connection, schema.counters), counter)
         tail.written = len(tail.rows)
 

@@ -154,5 +154,11 @@ class SqlReader:
     async def outbox_size(self) -> int:
         return await role.outbox_size(self._connection)
 
+    async def outbox_bytes(self) -> int:
+        return await role.outbox_bytes(self._connection)
+
+    async def outbox_left(self) -> int:
+        return await role.outbox_left(self._connection)
+
     async def value(self, key: str) -> str | None:
         return await role.find_value(self._connection, key)

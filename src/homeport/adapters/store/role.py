@@ -1,7 +1,7 @@
 """What a role keeps for itself: the desired files a site has accepted, its outbox, a few named values."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import delete, func, select
 
@@ -14,7 +14,11 @@ from homeport.vocabulary import DeploymentId
 
 _FILES = schema.desired_files.c
 _OUTBOX = schema.outbox.c
+_COUNTERS = schema.counters.c
 _VALUES = schema.role_values.c
+
+OUTBOX_COUNTER: Final = "outbox"
+"""The last number that was given to a report."""
 
 
 async def find_desired_files(connection: Connection) -> Sequence[DesiredFile]:
@@ -39,12 +43,26 @@ async def drop_desired_files(connection: Connection, deployment_ids: Sequence[De
 
 async def find_outbox(connection: Connection, *, limit: int) -> Sequence[Outgoing]:
     rows = await connection.rows(select(schema.outbox).order_by(_OUTBOX.sequence).limit(limit))
-    return [Outgoing(row.sequence, from_json(row.body)) for row in rows]
+    return [Outgoing(row.sequence, from_json(row.body), len(row.body)) for row in rows]
 
 
 async def outbox_size(connection: Connection) -> int:
     row = await connection.first(select(func.count()).select_from(schema.outbox))
     return 0 if row is None else int(row[0])
+
+
+async def outbox_bytes(connection: Connection) -> int:
+    """JSON is written in ASCII, so that a character is a byte."""
+    row = await connection.first(select(func.coalesce(func.sum(func.length(_OUTBOX.body)), 0)))
+    return 0 if row is None else int(row[0])
+
+
+async def outbox_left(connection: Connection) -> int:
+    row = await connection.first(select(func.min(_OUTBOX.sequence)))
+    if row is not None and row[0] is not None:
+        return int(row[0]) - 1
+    counter = await connection.first(select(_COUNTERS.value).where(_COUNTERS.name == OUTBOX_COUNTER))
+    return 0 if counter is None else int(counter.value)
 
 
 async def dequeue(connection: Connection, up_to_sequence: int) -> None:

@@ -202,6 +202,12 @@ class SqlTransaction(SqlReader):
     async def outbox_size(self) -> int:
         return await role.outbox_size(await self._with_all(schema.outbox))
 
+    async def outbox_bytes(self) -> int:
+        return await role.outbox_bytes(await self._with_all(schema.outbox))
+
+    async def outbox_left(self) -> int:
+        return await role.outbox_left(await self._with_all(schema.outbox))
+
     async def set_value(self, key: str, value: str) -> None:
         await role.set_value(await self._writable(), key, value)
 

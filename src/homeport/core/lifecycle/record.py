@@ -1,7 +1,7 @@
 """What a batch of transitions makes of what is known: new rows, history lines and events, all as values.
 
 The site records its own steps with this and central those that sites report, so the two agree. A transition
-that the table refuses spoils nobody else's: it becomes an event that says so.
+that the table refuses spoils nobody else's: it becomes an event that says so. What a site states anew is copied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from homeport.core.lifecycle.deployment import fold
-from homeport.core.lifecycle.replay import replay
+from homeport.core.lifecycle.replay import replay, restate
 from homeport.core.model.event import Deployment, HistoryEntry, NewEvent
 from homeport.core.model.instance import Failure, Instance, Transition
+from homeport.core.model.report import Restated
 from homeport.errors import IllegalTransition
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, State
 
@@ -30,31 +31,40 @@ class Recorded:
     refused: tuple[tuple[Transition, str], ...]
 
 
+Told = Transition | Restated
+
+
 def record(
     instances: Mapping[Key, Instance],
     deployments: Mapping[DeploymentId, Deployment],
-    transitions: Sequence[Transition],
+    told: Sequence[Told],
     now: datetime,
 ) -> Recorded:
-    """`instances` holds every instance of each deployment that the transitions name."""
+    """`instances` holds every instance of each deployment that is told of."""
     after = dict(instances)
     history: list[HistoryEntry] = []
     events: list[NewEvent] = []
     refused: list[tuple[Transition, str]] = []
-    for transition in transitions:
-        deployment = deployments.get(transition.deployment_id)
-        key = (transition.deployment_id, transition.node_id)
-        if deployment is None:
-            refused.append((transition, "there is no such deployment here"))
+    for item in told:
+        deployment = deployments.get(item.deployment_id)
+        key = (item.deployment_id, item.node_id)
+        if isinstance(item, Restated):
+            stands = None if deployment is None else restate(after.get(key), item)
+            if deployment is None or stands is None:
+                continue
+            after[key], entry = stands
+        elif deployment is None:
+            refused.append((item, "there is no such deployment here"))
             continue
-        try:
-            after[key], entry = replay(after.get(key), transition)
-        except IllegalTransition as error:
-            refused.append((transition, str(error)))
-            events.append(_refusal(deployment, transition, str(error)))
-            continue
+        else:
+            try:
+                after[key], entry = replay(after.get(key), item)
+            except IllegalTransition as error:
+                refused.append((item, str(error)))
+                events.append(_refusal(deployment, item, str(error)))
+                continue
         history.append(entry)
-        events.append(_instance_event(deployment, transition, entry))
+        events.append(_instance_event(deployment, item, entry))
     changed = tuple(
         replace(instance, version=1 if _is_new(instances.get(key), instance) else instances[key].version + 1)
         for key, instance in after.items()
@@ -95,24 +105,24 @@ def _refold(
     return tuple(moved)
 
 
-def _instance_event(deployment: Deployment, transition: Transition, entry: HistoryEntry) -> NewEvent:
-    place = transition.node_id or "no node"
+def _instance_event(deployment: Deployment, item: Told, entry: HistoryEntry) -> NewEvent:
+    place = entry.node_id or "no node"
     return NewEvent(
         kind=EventKind.INSTANCE_STALE if entry.verdict == "stale" else EventKind.INSTANCE_STATE,
-        at=transition.at,
-        message=f"{deployment.name} on {place}: {entry.before} → {entry.after}, {transition.reason}",
+        at=entry.at,
+        message=f"{deployment.name} on {place}: {entry.before} → {entry.after}, {entry.reason}",
         site=deployment.site,
         deployment_id=deployment.id,
-        node_id=transition.node_id,
+        node_id=entry.node_id,
         data={
             "before": entry.before.value,
             "after": entry.after.value,
-            "happening": transition.happening.value,
-            "actor": transition.actor.value,
-            "reason": transition.reason,
-            "revision": transition.revision,
-            "generation": transition.generation,
-            "failure": failure_data(transition.failure),
+            "happening": entry.happening.value,
+            "actor": entry.actor.value,
+            "reason": entry.reason,
+            "revision": entry.revision,
+            "generation": item.instance.generation if isinstance(item, Restated) else item.generation,
+            "failure": failure_data(entry.failure),
         },
     )
 

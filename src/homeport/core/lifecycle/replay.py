@@ -1,16 +1,19 @@
 """One transition applied to one instance. The site steps its instances with this, and central replays what the
-site reported with the same code, so that both always agree on what a transition means.
+site reported with the same code, so that both always agree on what a transition means. Where the steps were lost,
+central copies how the instance stands (ADR 0024).
 
 It decides; it writes nothing and knows no store.
 """
 
 from dataclasses import replace
+from datetime import datetime
 
 from homeport.core.lifecycle.deployment import DEPLOYMENT
 from homeport.core.lifecycle.machine import Stale
 from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Failure, Instance, Transition
-from homeport.vocabulary import Digest, Generation, State
+from homeport.core.model.report import Restated
+from homeport.vocabulary import Actor, Digest, Generation, State
 from homeport.vocabulary import Happening as H
 
 _NEW_ATTEMPT = frozenset({H.RETRIED_INSTALL, H.RETRIED_UPDATE})
@@ -37,6 +40,47 @@ def replay(instance: Instance | None, transition: Transition) -> tuple[Instance,
     if isinstance(verdict, Stale):
         return base, _entry(transition, base.state, base.state, verdict="stale")
     return _moved(base, verdict.state, transition), _entry(transition, base.state, verdict.state, verdict="stepped")
+
+
+def restate(instance: Instance | None, told: Restated) -> tuple[Instance, HistoryEntry] | None:
+    """The instance as its site says that it stands, and one line for all that is not known in between.
+
+    None where nothing is new, or what is known is of a newer order or life: said again, it changes nothing, and
+    nothing goes backwards.
+    """
+    now = told.instance
+    if instance is not None:
+        if (now.incarnation, now.generation) < (instance.incarnation, instance.generation):
+            return None
+        if not told.steps_lost and _standing(now) == _standing(instance):
+            return None
+    return now, HistoryEntry(
+        deployment_id=now.deployment_id,
+        node_id=now.node_id,
+        incarnation=now.incarnation,
+        before=DEPLOYMENT.start if instance is None else instance.state,
+        after=now.state,
+        happening=H.RESTATED,
+        actor=Actor.SITE,
+        reason=_what_is_missing(told),
+        at=now.updated_at,
+        revision=now.revision,
+        failure=now.failure,
+        verdict="restated",
+    )
+
+
+def _standing(item: Instance) -> Instance:
+    """Without what is counted or worded differently at each place."""
+    return replace(item, version=0, step="", updated_at=datetime.min)
+
+
+def _what_is_missing(told: Restated) -> str:
+    if not told.steps_lost:
+        return "its site says anew how it stands"
+    steps = "1 step" if told.steps_lost == 1 else f"{told.steps_lost} steps"
+    since = "" if told.since is None else f" since {told.since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{steps}{since} in between {'was' if told.steps_lost == 1 else 'were'} not kept"
 
 
 def _begin(transition: Transition) -> Instance:

@@ -56,7 +56,7 @@ class HistoryEntry:
     revision: Digest | None
     failure: Failure | None = None
     verdict: str = "stepped"
-    """`stepped`, or `stale` for late news that changed nothing."""
+    """`stepped`; `stale` for late news that changed nothing; `restated` where steps before it are not known."""
 
 
 @dataclass(frozen=True, slots=True)

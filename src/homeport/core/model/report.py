@@ -1,9 +1,10 @@
 """What a site tells central. Reports travel through the site's outbox, in order, each once."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from homeport.core.model.deployment import Hold, Pin
-from homeport.core.model.instance import Transition
+from homeport.core.model.instance import Instance, Transition
 from homeport.core.model.node import Node
 from homeport.core.model.order import Progress
 from homeport.vocabulary import Commit, DeploymentId, NodeId
@@ -69,4 +70,49 @@ class HoldsChanged:
     holds: tuple[Hold, ...]
 
 
-Report = Transition | Progressed | Synced | SyncFailed | NodeChanged | NodeGone | Pinned | HoldsChanged
+@dataclass(frozen=True, slots=True)
+class Restating:
+    """The site begins to say anew how everything stands: what it said before was not kept, here or at central.
+
+    What is not among these nodes and instances is gone. It may follow a gap in the sequence; nothing else may.
+    """
+
+    why: str
+    nodes: tuple[NodeId, ...]
+    instances: tuple[tuple[DeploymentId, NodeId], ...]
+    reports_lost: int = 0
+    since: datetime | None = None
+    """How long the oldest of those had waited; None where nothing was lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restated:
+    """How one instance stands now, whole; its version is each store's own and does not travel."""
+
+    instance: Instance
+    steps_lost: int = 0
+    """Steps before this one that central will never hear of."""
+    since: datetime | None = None
+    """When the first of those happened."""
+
+    @property
+    def deployment_id(self) -> DeploymentId:
+        return self.instance.deployment_id
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.instance.node_id
+
+
+Report = (
+    Transition
+    | Progressed
+    | Synced
+    | SyncFailed
+    | NodeChanged
+    | NodeGone
+    | Pinned
+    | HoldsChanged
+    | Restating
+    | Restated
+)
