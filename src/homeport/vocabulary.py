@@ -141,6 +141,8 @@ class Standing(StrEnum):
     """Failed for good, or rolled back."""
     OFFLINE = "offline"
     """Not heard of for a while; its file waits for it in Git."""
+    HELD = "held"
+    """Somebody wants nothing changed there for now; its file waits for the end of that in Git."""
     LEFT = "left"
     """Deleted there, or overtaken by a newer deployment: no longer this rollout's affair."""
 

@@ -1,6 +1,5 @@
 """Makes rollouts for tests, with plain defaults for all that a test does not care about."""
 
-from datetime import timedelta
 from typing import Any
 
 from homeport.core.model.rollout import Intent, Rollout, Size, Wave
@@ -10,7 +9,7 @@ from tests.support.builders import NOW
 ONE, QUARTER, HALF, ALL = Size(1), Size(25, True), Size(50, True), Size(100, True)
 
 
-def a_rollout(*waves: tuple[Size, str | None], baking: float | None = None, **changes: Any) -> Rollout:
+def a_rollout(*waves: tuple[Size, str | None], watched: float | None = None, **changes: Any) -> Rollout:
     """Each wave with the sites that are in it, one letter each; None for one that has not begun."""
     intent = Intent(
         id=RolloutId("r"),
@@ -24,5 +23,4 @@ def a_rollout(*waves: tuple[Size, str | None], baking: float | None = None, **ch
         waves=tuple(Wave(size, None if sites is None else tuple(map(SiteName, sites))) for size, sites in waves),
         **changes,
     )
-    since = None if baking is None else NOW - timedelta(seconds=baking)
-    return Rollout(intent, RolloutState.RUNNING, Commit("c" * 40), 1, NOW, baking_since=since)
+    return Rollout(intent, RolloutState.RUNNING, Commit("c" * 40), 1, NOW, watched_seconds=watched)

@@ -57,7 +57,7 @@ def list_rollouts(settings: Settings, /, *, watch: bool, state: str | None, name
 @formatted
 @pass_settings
 def show_rollout(settings: Settings, rollout: str) -> None:
-    """Show one rollout: its waves, and the sites that fail."""
+    """Show one rollout: its waves, and the sites that fail or are held."""
     found = Client(settings.url).get(f"/api/v1/rollouts/{rollout}")
     if settings.is_data:
         print_data(settings, found)
@@ -146,17 +146,18 @@ def _print(settings: Settings, found: Json) -> None:
         Column("STANDING", lambda wave: _counts(wave["counts"])),
     )
     print_table(settings, columns, found["waves"])
-    if found["failing"]:
-        click.echo()
-        print_table(
-            settings,
-            (
-                Column("FAILING", lambda member: member["site"]),
-                Column("WAVE", lambda member: str(member["wave"] or "-")),
-                Column("WHY", lambda member: member["why"]),
-            ),
-            found["failing"],
-        )
+    for title, members in (("FAILING", found["failing"]), ("HELD", found.get("held", []))):
+        if members:
+            click.echo()
+            print_table(
+                settings,
+                (
+                    Column(title, lambda member: member["site"]),
+                    Column("WAVE", lambda member: str(member["wave"] or "-")),
+                    Column("WHY", lambda member: member["why"]),
+                ),
+                members,
+            )
 
 
 def _progress(item: Item) -> str:

@@ -11,10 +11,9 @@ from homeport.core.model.deployment import Hold
 from homeport.core.model.event import Deployment, HistoryEntry, Site
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
-from homeport.core.reconcile.holds import active, hold_on
+from homeport.core.reconcile.holds import active, by_site, hold_on, hold_text
 from homeport.core.reconcile.plan import short
 from homeport.errors import Conflict, NotFound
-from homeport.fleet.maintenance import hold_text
 from homeport.fleet.suggestion import did_you_mean
 from homeport.ports import DeploymentFilter, Reader
 from homeport.vocabulary import (
@@ -86,9 +85,7 @@ async def view_deployments(
     one_site = deployments[0].site if len({deployment.site for deployment in deployments}) == 1 else None
     nodes = {(node.site, node.id): node for node in await reader.nodes(one_site)}
     sites = {site.name: site for site in await reader.sites()}
-    holds: dict[SiteName, list[Hold]] = {}
-    for hold in active(await reader.holds(one_site), now):
-        holds.setdefault(hold.site, []).append(hold)
+    holds = by_site(active(await reader.holds(one_site), now))
     versions = await _versions(reader, deployments, by_deployment)
     return [
         _view(

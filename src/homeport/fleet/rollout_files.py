@@ -81,7 +81,7 @@ class RolloutUpdate:
         else:
             after = changed(before, self.now, intent=intent, problem=None)
             if intent.waves_begun != before.intent.waves_begun:
-                after = replace(after, baking_since=None)
+                after = replace(after, watched_seconds=None)
         return self._obey(after, intent.word, f"{intent.word} by {self.author}", events)
 
     def _obey(self, rollout: Rollout, word: RolloutWord, reason: str, events: list[NewEvent]) -> Rollout:

@@ -1,7 +1,7 @@
 """Moves rollouts on: looks at every site of each, decides, and writes the next wave to Git.
 
 Level by level: each round begins from what Git and the tables say, so a restart, a lost round or a lost race costs
-nothing. Only what a wave waited through (`baking_since`) and what could not be written are kept beside them.
+nothing. Only for how long a wave was watched (`watched_seconds`) and what could not be written are kept beside them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ from homeport.catalog.rollout import render_rollout, rollout_path, with_sites
 from homeport.core.model.event import NewEvent
 from homeport.core.model.rollout import Intent, Rollout
 from homeport.core.rollout.advance import Decision, Move, advance
+from homeport.core.rollout.bake import watched_after
 from homeport.core.rollout.group import CLAIMING, latecomers, superseded_by
 from homeport.errors import Conflict, PermanentError, TransientError
 from homeport.fleet.deploy import Along, write_targets
@@ -29,6 +30,9 @@ from homeport.vocabulary import Actor, Commit, RolloutHappening, RolloutId, Roll
 
 PAUSE_SECONDS: Final = 0.25
 """Between two rounds, however much happens: a round looks at every site of a rollout."""
+
+KEEP_SECONDS: Final = 5.0
+"""How much of a watch a crash of central may cost. Keeping each look would be a write every quarter of a second."""
 
 log = structlog.get_logger("homeport.fleet.rollouts")
 
@@ -47,6 +51,8 @@ class RolloutLoop:
     _began: datetime = field(init=False)
     _seen_event: int = 0
     _next_full: float = 0.0
+    _watches: dict[RolloutId, tuple[float, float]] = field(default_factory=dict)
+    """Of each rollout whose newest wave is watched: for how long so far, and when it was last looked at."""
 
     def __post_init__(self) -> None:
         self._began = self.office.clock.now()
@@ -92,7 +98,8 @@ class RolloutLoop:
         return replace(self.office.watchfulness, listening_since=self._began)
 
     async def _move(self, rollout: Rollout, survey: Survey, now: datetime) -> None:
-        decision = advance(rollout, survey.members[rollout.intent.id], now)
+        watched = self._watched(rollout)
+        decision = advance(replace(rollout, watched_seconds=watched), survey.members[rollout.intent.id])
         match decision.move:
             case Move.STOP:
                 await self._step(rollout, RolloutHappening.BROKE, decision.why)
@@ -100,10 +107,22 @@ class RolloutLoop:
                 await self._step(rollout, RolloutHappening.REACHED_ALL, decision.why)
             case Move.GIVE:
                 await self._give_wave(rollout, decision)
-            case Move.WAIT if decision.baking_since != rollout.baking_since:
-                await self._put(changed(rollout, now, baking_since=decision.baking_since), [])
+            case Move.WAIT if _is_worth_keeping(decision.watched_seconds, rollout.watched_seconds):
+                await self._put(changed(rollout, now, watched_seconds=decision.watched_seconds), [])
             case Move.WAIT:
                 pass
+
+    def _watched(self, rollout: Rollout) -> float | None:
+        """For how long its newest wave has been watched, up to this look."""
+        rollout_id, moment = rollout.intent.id, self.office.clock.monotonic()
+        watch = self._watches.pop(rollout_id, None)
+        if rollout.watched_seconds is None:
+            return None
+        seconds, last_look = (rollout.watched_seconds, None) if watch is None else watch
+        step = None if last_look is None else moment - last_look
+        seconds = watched_after(seconds, step, round_seconds=self.period_seconds)
+        self._watches[rollout_id] = seconds, moment
+        return seconds
 
     async def _give_wave(self, rollout: Rollout, decision: Decision) -> None:
         intent = rollout.intent
@@ -191,6 +210,12 @@ class RolloutLoop:
             await tx.append_events(events)
 
         await self.office.desk.store.write(write)
+
+
+def _is_worth_keeping(watched: float | None, kept: float | None) -> bool:
+    if watched is None or kept is None:
+        return watched != kept
+    return watched - kept >= KEEP_SECONDS
 
 
 async def _refusal(reader: Reader, intent: Intent, sites: Sequence[SiteName]) -> str | None:

@@ -15,7 +15,6 @@ from homeport.vocabulary import Actor, Commit, EventKind, RolloutHappening, Site
 
 def rollout_of(row: RolloutRow) -> Rollout:
     progress = row.progress
-    since = progress.get("baking_since")
     return Rollout(
         intent=intent_of(row.intent),
         state=row.state,
@@ -23,18 +22,18 @@ def rollout_of(row: RolloutRow) -> Rollout:
         version=row.version,
         updated_at=row.updated_at,
         reason=progress.get("reason", ""),
-        baking_since=None if since is None else datetime.fromisoformat(since),
+        watched_seconds=progress.get("watched_seconds"),
         refused={SiteName(site): why for site, why in (progress.get("refused") or {}).items()},
         problem=progress.get("problem"),
     )
 
 
 def row_of(rollout: Rollout) -> RolloutRow:
-    intent, since = rollout.intent, rollout.baking_since
+    intent = rollout.intent
     progress: Mapping[str, Any] = {
         "first_commit": rollout.first_commit,
         "reason": rollout.reason,
-        "baking_since": None if since is None else since.isoformat(),
+        "watched_seconds": rollout.watched_seconds,
         "refused": dict(rollout.refused),
         "problem": rollout.problem,
     }
@@ -65,7 +64,7 @@ def stepped(
     """Raises IllegalTransition where the table is silent. The version is the caller's to raise."""
     verdict = ROLLOUT.step(rollout.state, happening, actor)
     assert isinstance(verdict, Stepped), "nothing about a rollout is ever stale"
-    after = replace(rollout, state=verdict.state, reason=reason, baking_since=None, updated_at=now)
+    after = replace(rollout, state=verdict.state, reason=reason, watched_seconds=None, updated_at=now)
     return after, rollout_event(after, now, before=rollout)
 
 

@@ -2,12 +2,14 @@
 heard. The loop decides by it, and people are shown it."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from homeport.core.model.deployment import Hold
 from homeport.core.model.event import Deployment, Site
 from homeport.core.model.instance import Instance
 from homeport.core.model.rollout import Member, Rollout
+from homeport.core.reconcile.holds import by_site, hold_on
 from homeport.core.rollout.group import owned, targeted
 from homeport.core.rollout.standing import Place, member_of
 from homeport.fleet.overview import Watchfulness
@@ -32,6 +34,7 @@ class Fleet:
     sites: Sequence[Site]
     deployments: Mapping[SiteName, Deployment]
     instances: Mapping[DeploymentId, Sequence[Instance]]
+    holds: Mapping[SiteName, Sequence[Hold]]
 
 
 async def look(
@@ -49,13 +52,14 @@ async def look(
     members = {}
     mine = owned(rollouts, fleet.sites)
     known = {each.intent.id: each for each in rollouts}
+    places = [(site, _place(site, watchfulness.is_reachable(site, now), fleet, now)) for site in fleet.sites]
     for rollout in asked:
         aims = targeted(rollout, fleet.sites) if rollout.state is RolloutState.DONE else mine[rollout.intent.id]
         later = await _later(git, rollout, fleet.deployments.values())
         overtaken = {row.site for row in fleet.deployments.values() if _is_overtaken(row, rollout, known, later)}
         members[rollout.intent.id] = tuple(
-            member_of(rollout, _place(site, watchfulness.is_reachable(site, now), fleet, overtaken), now)
-            for site in fleet.sites
+            member_of(rollout, replace(place, is_overtaken=place.site in overtaken), now)
+            for site, place in places
             if site.name in rollout.intent.given or site.name in aims
         )
     return Survey(rollouts, fleet.sites, members)
@@ -66,7 +70,8 @@ async def _fleet(reader: Reader, name: str) -> Fleet:
     instances: dict[DeploymentId, list[Instance]] = {}
     for item in await reader.instances([row.id for row in wanted]) if wanted else ():
         instances.setdefault(item.deployment_id, []).append(item)
-    return Fleet(await reader.sites(), {row.site: row for row in wanted}, instances)
+    holds = by_site(await reader.holds())
+    return Fleet(await reader.sites(), {row.site: row for row in wanted}, instances, holds)
 
 
 async def _later(git: GitSource, rollout: Rollout, deployments: Collection[Deployment]) -> frozenset[Commit]:
@@ -76,14 +81,14 @@ async def _later(git: GitSource, rollout: Rollout, deployments: Collection[Deplo
     return frozenset([commit for commit in sorted(others) if await git.is_ancestor(first, commit)])
 
 
-def _place(site: Site, is_reachable: bool, fleet: Fleet, overtaken: Collection[SiteName]) -> Place:
+def _place(site: Site, is_reachable: bool, fleet: Fleet, now: datetime) -> Place:
     row = fleet.deployments.get(site.name)
     return Place(
         site=site.name,
         is_reachable=is_reachable,
         deployment=row,
         instances=fleet.instances.get(row.id, ()) if row else (),
-        is_overtaken=site.name in overtaken,
+        hold=hold_on(fleet.holds.get(site.name, ()), row.id if row else None, now),
     )
 
 

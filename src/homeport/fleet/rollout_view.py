@@ -36,7 +36,7 @@ def _view(rollout: Rollout, members: Sequence[Member], now: datetime) -> Rollout
     shown = tuple(member for member in members if is_open or member.standing is not Standing.WAITING)
     note, ends_at = rollout.problem or rollout.reason, None
     if rollout.state is RolloutState.RUNNING and rollout.problem is None:
-        note = advance(rollout, members, now).why
-        if rollout.baking_since is not None:
-            ends_at = rollout.baking_since + timedelta(seconds=rollout.intent.bake_seconds)
+        note = advance(rollout, members).why
+        if rollout.watched_seconds is not None:
+            ends_at = now + timedelta(seconds=rollout.intent.bake_seconds - rollout.watched_seconds)
     return RolloutView(rollout, shown, note, ends_at)

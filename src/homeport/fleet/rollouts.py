@@ -3,6 +3,7 @@ after is the loop's (`rollout_loop`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 import structlog
@@ -10,8 +11,10 @@ import structlog
 from homeport.catalog.rollout import render_rollout, rollout_path, with_sites
 from homeport.core.lifecycle.rollout import happening_of
 from homeport.core.model.caller import Caller
-from homeport.core.model.event import Site
+from homeport.core.model.deployment import Hold
+from homeport.core.model.event import Deployment, Site
 from homeport.core.model.rollout import EVERYBODY, Intent, Member, Rollout, Size, Wave
+from homeport.core.reconcile.holds import by_site, hold_on, hold_text
 from homeport.core.rollout.advance import advance
 from homeport.core.rollout.waves import check_sizes, next_waves
 from homeport.core.selectors import ANYTHING, Selector
@@ -87,7 +90,8 @@ async def prepare_rollout(request: RolloutRequest, caller: Caller, office: Offic
             message = "Nodes cannot be named for single sites of a rollout; use placement for all of them."
             raise InvalidInput(problems=[Problem("sites", message)])
         resolved = await resolve(reader, replace(request.deploy, targets=targets))
-        await present_by_site(reader, resolved)
+        present = await present_by_site(reader, resolved)
+        holds = by_site(await reader.holds())
     intent = Intent(
         id=RolloutId(office.desk.ids.new()),
         name=resolved.name,
@@ -107,11 +111,19 @@ async def prepare_rollout(request: RolloutRequest, caller: Caller, office: Offic
         bake_seconds=request.bake_seconds,
         threshold_percent=request.threshold_percent,
     )
-    members = tuple(
-        Member(site.name, Standing.WAITING, is_reachable=office.watchfulness.is_reachable(site, now))
-        for site in group
-    )
+    members = tuple(_waiting(site, present.get(site.name), holds.get(site.name, ()), office, now) for site in group)
     return Prepared(intent, resolved, members)
+
+
+def _waiting(site: Site, row: Deployment | None, holds: Sequence[Hold], office: Office, now: datetime) -> Member:
+    hold = hold_on(holds, None if row is None else row.id, now)
+    return Member(
+        site.name,
+        Standing.WAITING,
+        is_reachable=office.watchfulness.is_reachable(site, now),
+        why="" if hold is None else hold_text(hold),
+        is_held=hold is not None,
+    )
 
 
 async def start_rollout(request: RolloutRequest, caller: Caller, office: Office) -> Deployed:
@@ -119,7 +131,7 @@ async def start_rollout(request: RolloutRequest, caller: Caller, office: Office)
     prepared = await prepare_rollout(request, caller, office)
     intent = prepared.intent
     first = new_rollout(intent, Commit(""), office.clock.now())
-    decision = advance(first, prepared.members, office.clock.now())
+    decision = advance(first, prepared.members)
     for number, sites in decision.waves:
         intent = with_sites(intent, number, sites)
 

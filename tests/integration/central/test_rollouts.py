@@ -2,16 +2,30 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from homeport.central.app import CentralApp
+from homeport.core.model.deployment import Hold
 from homeport.core.model.instance import Failure
-from homeport.ports import Change
-from homeport.vocabulary import Commit, Happening
-from tests.support.running_central import Answer, Client, FakeSite, indexed, running_central, transition, write_app
+from homeport.core.model.report import HoldsChanged
+from homeport.fleet.rollout_loop import RolloutLoop
+from homeport.ports import Change, Clock
+from homeport.vocabulary import Commit, Happening, SiteName
+from tests.support.running_central import (
+    AT,
+    Answer,
+    Client,
+    FakeSite,
+    indexed,
+    running_central,
+    transition,
+    write_app,
+)
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -27,6 +41,7 @@ class Fleet:
         self.central = central
         self.sites: dict[str, FakeSite] = {}
         self.bad: set[str] = set()
+        self.held: set[str] = set()
         self.seen: set[tuple[str, str]] = set()
 
     async def join(self, *names: str, **labels: str) -> None:
@@ -43,7 +58,7 @@ class Fleet:
             listed = (await self.client.get(f"/api/v1/deployments?site={name}")).body["deployments"]
             for item in listed:
                 key = (item["id"], item["revision"])
-                if key in self.seen or not item["wanted"]:
+                if key in self.seen or not item["wanted"] or name in self.held:
                     continue
                 self.seen.add(key)
                 begins = Happening.CHANGED if item["instances"] else Happening.SCHEDULED
@@ -251,6 +266,75 @@ async def test_a_site_that_is_offline_holds_up_nobody_and_gets_its_file(fleet: F
     await fleet.join("a")
     await fleet.work()
     assert (await fleet.show(rollout_id))["counts"] == {"installed": 3}
+
+
+async def test_a_site_on_hold_holds_up_nobody_is_shown_with_the_reason_and_catches_up(fleet: Fleet) -> None:
+    await fleet.join("a", "b", "c", region="eu")
+    night = Hold(SiteName("b"), None, "night shift", "anna", AT, AT.replace(year=2999))
+    await fleet.sites["b"].say(HoldsChanged((night,)))
+    fleet.held = {"b"}
+    rollout_id = await fleet.rollout(selector="region=eu", waves=[1, "100%"])
+    shown = await fleet.show(rollout_id)
+    why = f"held until {night.expires_at:%Y-%m-%d %H:%M} UTC by anna: night shift"
+    assert [(item["site"], item["standing"], item["why"]) for item in shown["held"]] == [("b", "waiting", why)]
+    done = await fleet.until(rollout_id, "done")
+    assert await fleet.waves(rollout_id) == [["a"], ["b", "c"]]
+    assert (done["counts"], done["note"]) == ({"installed": 2, "held": 1}, "installed at 2 sites, held at b")
+    assert [(item["site"], item["standing"], item["why"]) for item in done["held"]] == [("b", "held", why)]
+    assert done["failing"] == []
+    await fleet.sites["b"].say(HoldsChanged(()))
+    fleet.held = set()
+    await fleet.work()
+    assert (await fleet.show(rollout_id))["counts"] == {"installed": 3}
+
+
+async def test_a_wave_is_watched_on_whatever_the_clock_and_a_restart_do(tmp_path: Path, registry: Path) -> None:
+    async with a_fleet(tmp_path / "central", registry) as fleet:
+        await fleet.join("a", "b", region="eu")
+        rollout_id = await fleet.rollout(selector="region=eu", waves=[1, "100%"], bake="1h")
+        await fleet.work()
+
+        async def watched() -> Any:
+            return (await fleet.show(rollout_id))["bake_ends_at"]
+
+        await eventually(watched)
+        office = fleet.central.parts.office
+        clock = Stepped(office.clock)
+        loop = RolloutLoop(replace(office, clock=clock), period_seconds=1000.0)
+        await loop.tend()
+        clock.days = 365.0
+        await loop.tend()
+        clock.days = -1.0
+        await loop.tend()
+        assert await fleet.waves(rollout_id) == [["a"]]
+        clock.seconds = 3590.0  # a look that comes late counts as one round: 1000 s
+        await loop.tend()
+        async with fleet.central.parts.store.read() as reader:
+            (row,) = await reader.rollouts()
+        assert 1000 <= row.progress["watched_seconds"] < 1100
+        after = RolloutLoop(
+            replace(office, clock=clock), period_seconds=2600.0
+        )  # as after a restart: what was watched still counts
+        await after.tend()
+        assert await fleet.waves(rollout_id) == [["a"]]
+        clock.seconds += 2600.0
+        await after.tend()
+        assert await fleet.waves(rollout_id) == [["a"], ["b"]]
+
+
+class Stepped:
+    """The real clock, and what a test adds to it."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.days = 0.0
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return self._clock.now() + timedelta(days=self.days)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic() + self.seconds
 
 
 async def test_a_pause_holds_the_next_wave_and_resuming_lets_it_come(fleet: Fleet) -> None:

@@ -45,7 +45,7 @@ class WaveBody(Body):
     begun: bool
     sites: int
     counts: Mapping[str, int]
-    """How many of its sites are installed, pending, failed, offline, or have left the rollout."""
+    """How many of its sites are installed, pending, failed, offline, held, or have left the rollout."""
 
 
 class MemberBody(Body):
@@ -74,6 +74,8 @@ class RolloutBody(Body):
     counts: Mapping[str, int]
     waves: Sequence[WaveBody]
     failing: Sequence[MemberBody]
+    held: Sequence[MemberBody]
+    """Sites that somebody holds, with the reason: they hold up nobody, and catch up when that ends."""
     created_at: datetime
     created_by: str
     updated_at: datetime
@@ -204,6 +206,7 @@ def _body(view: RolloutView) -> RolloutBody:
         counts=_counts(view.members),
         waves=[_wave(view, number) for number in range(len(intent.waves))],
         failing=[_member(member) for member in view.members if member.standing is Standing.FAILED],
+        held=[_member(member) for member in view.members if _waits_for_release(member)],
         created_at=intent.created_at,
         created_by=intent.author,
         updated_at=rollout.updated_at,
@@ -224,6 +227,10 @@ def _wave(view: RolloutView, number: int) -> WaveBody:
 
 def _counts(members: Sequence[Member]) -> dict[str, int]:
     return {standing.value: count for standing, count in counts(members).items()}
+
+
+def _waits_for_release(member: Member) -> bool:
+    return member.standing is Standing.HELD or (member.standing is Standing.WAITING and member.is_held)
 
 
 def _member(member: Member) -> MemberBody:

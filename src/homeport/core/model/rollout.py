@@ -90,8 +90,8 @@ class Rollout:
     updated_at: datetime
     reason: str = ""
     """Why it is in this state, or what it waits for, as a sentence."""
-    baking_since: datetime | None = None
-    """When the newest wave first had enough healthy sites; None while it has not."""
+    watched_seconds: float | None = None
+    """For how long the newest wave has had enough healthy sites; None while it has not."""
     refused: Mapping[SiteName, str] = field(default_factory=dict)
     """Sites that could not be given their file, and why."""
     problem: str | None = None
@@ -108,6 +108,13 @@ class Member:
     """From 0; None for a site that waits, or that joined later."""
     is_reachable: bool = True
     why: str = ""
+    is_held: bool = False
+    """Whether somebody wants nothing changed there for now."""
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether it would take what it is given now."""
+        return self.is_reachable and not self.is_held
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """What a hold keeps from happening: newer revisions, placements and removals wait; repairs and work under way go on.
 
 A hold names one deployment or the whole site. It ends by itself, so nothing has to be remembered to be undone.
+Whoever goes back by hand at the site itself means it, hold or not; a wish from elsewhere waits like everything else.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -8,12 +9,16 @@ from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
 from homeport.core.model.deployment import Hold
-from homeport.vocabulary import DeploymentId, NodeId
+from homeport.vocabulary import DeploymentId, Digest, NodeId, SiteName
 from homeport.vocabulary import Happening as H
 
 HELD: Final = frozenset(
     {H.SCHEDULED, H.UNPLACEABLE, H.CHANGED, H.SUPERSEDED_INSTALL, H.SUPERSEDED_UPDATE, H.UNWANTED}
 )
+BY_HAND: Final = frozenset({H.CHANGED, H.SUPERSEDED_INSTALL, H.SUPERSEDED_UPDATE})
+"""What going back by hand may do under a hold. It starts nothing where nothing was, and removes nothing."""
+
+Target = tuple[DeploymentId, Digest | None]
 
 
 class Step(Protocol):
@@ -25,6 +30,8 @@ class Step(Protocol):
     def node_id(self) -> NodeId: ...
     @property
     def happening(self) -> H: ...
+    @property
+    def revision(self) -> Digest | None: ...
 
 
 Moved = TypeVar("Moved", bound=Step)
@@ -34,18 +41,36 @@ def active(holds: Iterable[Hold], now: datetime) -> tuple[Hold, ...]:
     return tuple(hold for hold in holds if now < hold.expires_at)
 
 
-def hold_on(holds: Iterable[Hold], deployment_id: DeploymentId, now: datetime) -> Hold | None:
-    """The hold that lasts longest, of those that keep this deployment as it is."""
+def by_site(holds: Iterable[Hold]) -> dict[SiteName, list[Hold]]:
+    found: dict[SiteName, list[Hold]] = {}
+    for hold in holds:
+        found.setdefault(hold.site, []).append(hold)
+    return found
+
+
+def hold_on(holds: Iterable[Hold], deployment_id: DeploymentId | None, now: datetime) -> Hold | None:
+    """The hold that lasts longest, of those that keep this deployment as it is; None for one that is yet to come."""
     ours = [hold for hold in active(holds, now) if hold.deployment_id in (None, deployment_id)]
     return max(ours, key=lambda hold: hold.expires_at, default=None)
 
 
+def hold_text(hold: Hold) -> str:
+    """`held until 2026-03-01 20:00 UTC by anna: a shift is running`"""
+    return f"held until {hold.expires_at:%Y-%m-%d %H:%M} UTC by {hold.author}: {hold.reason}"
+
+
 def without_held(
-    moves: Sequence[Moved], holds: Iterable[Hold], nodes: Collection[NodeId], now: datetime
+    moves: Sequence[Moved],
+    holds: Iterable[Hold],
+    nodes: Collection[NodeId],
+    now: datetime,
+    *,
+    by_hand: Collection[Target] = (),
 ) -> tuple[Moved, ...]:
     """The moves that may be made now. What follows a withheld step of the same instance is withheld with it.
 
     An instance on a node that was removed leaves all the same: nothing changes, for there is nothing any more.
+    `by_hand` are the revisions that somebody at the site went back to.
     """
     lasting = active(holds, now)
     if not lasting:
@@ -57,7 +82,8 @@ def without_held(
     for move in moves:
         key = move.deployment_id, move.node_id
         gone = move.happening is H.UNWANTED and move.node_id and move.node_id not in nodes
-        if (whole_site or move.deployment_id in named) and move.happening in HELD and not gone:
+        meant = move.happening in BY_HAND and (move.deployment_id, move.revision) in by_hand
+        if (whole_site or move.deployment_id in named) and move.happening in HELD and not (gone or meant):
             withheld.add(key)
         if key not in withheld:
             made.append(move)

@@ -1,13 +1,12 @@
 """What happens next to a rollout: it waits, gives its file to further sites, stops, or is done; each with the reason.
 
-A wave is judged by those that can answer: whoever is offline neither holds it up nor counts against it. A wave of
-which most cannot answer proves too little to go on from, so others that can are taken into it. Where nobody can, as
-when central itself is cut off, it waits.
+A wave is judged by those that can answer: whoever is offline, or held by its operator, neither blocks it nor counts
+against it. A wave of which most cannot answer proves too little to go on from, so others that can are taken into it.
+Where nobody can, as when central itself is cut off, it waits.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from enum import StrEnum
 
 from homeport.core.durations import duration_text
@@ -32,14 +31,15 @@ class Decision:
     why: str
     waves: tuple[tuple[int, tuple[SiteName, ...]], ...] = ()
     """With GIVE: the sites that each wave gets in addition, by its number from 0. An empty wave is only noted."""
-    baking_since: datetime | None = None
+    watched_seconds: float | None = None
+    """For how long the newest wave has been healthy; None while it is not."""
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
         return tuple(site for _, sites in self.waves for site in sites)
 
 
-def advance(rollout: Rollout, members: Sequence[Member], now: datetime) -> Decision:
+def advance(rollout: Rollout, members: Sequence[Member]) -> Decision:
     """For a running rollout. `members` are all of its sites, given or waiting."""
     intent = rollout.intent
     stopped = _broken(intent, members)
@@ -57,8 +57,8 @@ def advance(rollout: Rollout, members: Sequence[Member], now: datetime) -> Decis
     good = sum(member.standing is Standing.INSTALLED for member in answering)
     if good * 100 < intent.threshold_percent * len(answering):
         why = f"wave {begun}: {good} of {_sites(len(answering))} installed, {intent.threshold_percent}% are needed"
-        return Decision(Move.WAIT, why + _offline(in_wave))
-    return _bake(rollout, members, waiting, now)
+        return Decision(Move.WAIT, why + _uncounted(in_wave))
+    return _bake(rollout, members, waiting)
 
 
 def _broken(intent: Intent, members: Sequence[Member]) -> Decision | None:
@@ -85,27 +85,21 @@ def _begin(intent: Intent, members: Sequence[Member]) -> Decision:
 
 def _stand_in(intent: Intent, waiting: Sequence[Member], in_wave: Sequence[Member], count: int) -> Decision:
     number = intent.waves_begun
-    silent = [member.site for member in in_wave if member.standing is Standing.OFFLINE]
-    reachable = [member for member in waiting if member.is_reachable]
-    if not reachable:
-        return Decision(
-            Move.WAIT, f"wave {number}: {_named(silent)} cannot be reached, and nobody who could stand in"
-        )
-    sites = tuple(in_order(intent, reachable)[:count])
-    why = f"wave {number}: {_named(silent)} cannot be reached, so {_named(sites)} stand in"
+    ready = [member for member in waiting if member.can_answer]
+    if not ready:
+        return Decision(Move.WAIT, f"wave {number}: {_absent(in_wave)}, and nobody can stand in")
+    sites = tuple(in_order(intent, ready)[:count])
+    why = f"wave {number}: {_absent(in_wave)}, so {_named(sites)} stand in"
     return Decision(Move.GIVE, why, ((number - 1, sites),))
 
 
-def _bake(rollout: Rollout, members: Sequence[Member], waiting: Sequence[Member], now: datetime) -> Decision:
+def _bake(rollout: Rollout, members: Sequence[Member], waiting: Sequence[Member]) -> Decision:
     intent = rollout.intent
     begun = intent.waves_begun
-    since = rollout.baking_since
-    if since is None or since > now:  # a clock that was set back must not end it early
-        since = now
-    left = since + timedelta(seconds=intent.bake_seconds) - now
-    if left > timedelta(0):
+    watched = rollout.watched_seconds or 0.0
+    if watched < intent.bake_seconds:
         why = f"wave {begun}: healthy, watched for {duration_text(intent.bake_seconds)}"
-        return Decision(Move.WAIT, why, baking_since=since)
+        return Decision(Move.WAIT, why, watched_seconds=watched)
     if waiting and begun < len(intent.waves):
         return _begin(intent, members)
     if waiting:
@@ -113,8 +107,9 @@ def _bake(rollout: Rollout, members: Sequence[Member], waiting: Sequence[Member]
         sites = tuple(in_order(intent, waiting))
         why = f"{_named(sites)} came to the group"
         return Decision(Move.GIVE, why, ((begun - 1, sites),))
-    if not any(member.standing is Standing.INSTALLED for member in members) and _offline(members):
-        return Decision(Move.WAIT, "none of the sites can be reached; the files wait for them in Git")
+    absent = _absent(members)
+    if absent and not any(member.standing is Standing.INSTALLED for member in members):
+        return Decision(Move.WAIT, f"nobody can take it now: {absent}; the files wait in Git")
     return Decision(Move.FINISH, _summary(members))
 
 
@@ -125,6 +120,7 @@ def _summary(members: Sequence[Member]) -> str:
         (Standing.PENDING, "still at work at"),
         (Standing.FAILED, "failed at"),
         (Standing.OFFLINE, "waiting for"),
+        (Standing.HELD, "held at"),
     ):
         found = [member.site for member in members if member.standing is standing]
         if found:
@@ -132,9 +128,22 @@ def _summary(members: Sequence[Member]) -> str:
     return text
 
 
-def _offline(in_wave: Sequence[Member]) -> str:
-    count = sum(member.standing is Standing.OFFLINE for member in in_wave)
-    return f"; {_sites(count)} offline, not counted" if count else ""
+def _uncounted(in_wave: Sequence[Member]) -> str:
+    found = [
+        f"{_sites(count)} {standing}"
+        for standing in (Standing.OFFLINE, Standing.HELD)
+        if (count := sum(member.standing is standing for member in in_wave))
+    ]
+    return f"; {' and '.join(found)}, not counted" if found else ""
+
+
+def _absent(members: Sequence[Member]) -> str:
+    """Who cannot take it now; empty where all can. `a, b cannot be reached and c is held`"""
+    silent = [member.site for member in members if member.standing is Standing.OFFLINE]
+    held = [member.site for member in members if member.standing is Standing.HELD]
+    told = [f"{_named(silent)} cannot be reached"] if silent else []
+    told += [f"{_named(held)} {'is' if len(held) == 1 else 'are'} held"] if held else []
+    return " and ".join(told)
 
 
 def _failures(bad: Sequence[Member]) -> str:

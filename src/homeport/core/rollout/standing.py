@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from homeport.core.model.deployment import Policy
+from homeport.core.model.deployment import Hold, Policy
 from homeport.core.model.event import Deployment
 from homeport.core.model.instance import Instance
 from homeport.core.model.rollout import Member, Rollout
-from homeport.core.reconcile.recovery import BACKOFF_SECONDS_MAX, HOPELESS
+from homeport.core.reconcile.holds import hold_text
+from homeport.core.reconcile.recovery import BACKOFF_SECONDS_MAX, HOPELESS, WAITS
 from homeport.vocabulary import UNPLACED, SiteName, Standing, State
 
 RETRY_MARGIN_SECONDS: Final = 30.0
@@ -28,6 +29,8 @@ class Place:
     instances: Sequence[Instance] = ()
     is_overtaken: bool = False
     """What is wanted there was written after this rollout, by somebody else."""
+    hold: Hold | None = None
+    """What keeps the deployment there as it is for now."""
 
 
 def member_of(rollout: Rollout, place: Place, now: datetime) -> Member:
@@ -35,12 +38,28 @@ def member_of(rollout: Rollout, place: Place, now: datetime) -> Member:
     intent = rollout.intent
     if place.site not in intent.given:
         standing = Standing.LEFT if place.is_overtaken else Standing.WAITING
-        return Member(place.site, standing, None, is_reachable=place.is_reachable)
+        why = hold_text(place.hold) if place.hold is not None and standing is Standing.WAITING else ""
+        return _member(place, standing, None, why)
     wave = next((number for number, each in enumerate(intent.waves) if place.site in (each.sites or ())), None)
     standing, why = _judge(rollout, place, now)
     if standing is Standing.PENDING and not place.is_reachable:
         standing = Standing.OFFLINE
-    return Member(place.site, standing, wave, is_reachable=place.is_reachable, why=why)
+    elif standing is Standing.PENDING and place.hold is not None and not _has_begun(place):
+        standing, why = Standing.HELD, hold_text(place.hold)
+    return _member(place, standing, wave, why)
+
+
+def _member(place: Place, standing: Standing, wave: int | None, why: str) -> Member:
+    return Member(
+        place.site, standing, wave, is_reachable=place.is_reachable, why=why, is_held=place.hold is not None
+    )
+
+
+def _has_begun(place: Place) -> bool:
+    """A hold keeps nothing from going on that was under way before it."""
+    wanted = place.deployment
+    living = [item for item in place.instances if item.state is not State.DELETED]
+    return wanted is not None and bool(living) and all(item.revision == wanted.revision for item in living)
 
 
 def _judge(rollout: Rollout, place: Place, now: datetime) -> tuple[Standing, str]:
@@ -77,6 +96,8 @@ def _is_final(item: Instance, policy: Policy, now: datetime) -> bool:
     is_hopeless = item.failure is not None and item.failure.code in HOPELESS
     if is_hopeless or item.node_id == UNPLACED or item.attempt > policy.retries_max:
         return True
+    if item.next_at is None and (item.failure is None or item.failure.code not in WAITS):
+        return True  # Its site does nothing more by itself: the deadline has passed, say.
     wait = min(policy.backoff_seconds * 2.0 ** min(item.attempt, 30), BACKOFF_SECONDS_MAX) + RETRY_MARGIN_SECONDS
     return now - item.updated_at > timedelta(seconds=wait)
 

@@ -1,7 +1,7 @@
 """Who is in which wave. Sizes add up: `1, 25%, 100%` is one site, then a quarter of all, then everybody.
 
-The order is that of the operator's list, then by name; whoever cannot be reached now goes to the back, so that the
-first wave is one that can answer. A site is in one wave only, written down when that wave begins.
+The order is that of the operator's list, then by name; whoever cannot be reached now or is held goes to the back, so
+that the first wave is one that can answer. A site is in one wave only, written down when that wave begins.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ def in_order(intent: Intent, waiting: Sequence[Member]) -> list[SiteName]:
         member.site
         for member in sorted(
             waiting,
-            key=lambda member: (not member.is_reachable, listed.get(member.site, len(listed)), member.site),
+            key=lambda member: (not member.can_answer, listed.get(member.site, len(listed)), member.site),
         )
     ]
 

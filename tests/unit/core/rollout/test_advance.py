@@ -8,20 +8,20 @@ from homeport.core.model.rollout import Member, Rollout, Size
 from homeport.core.rollout.advance import Decision, Move, advance
 from homeport.core.rollout.waves import check_sizes
 from homeport.vocabulary import SiteName, Standing
-from tests.support.builders import NOW
 from tests.support.rollouts import ALL, HALF, ONE, QUARTER, a_rollout
 
-W, P, OK, F, OFF, L = (
+W, P, OK, F, OFF, HELD, L = (
     Standing.WAITING,
     Standing.PENDING,
     Standing.INSTALLED,
     Standing.FAILED,
     Standing.OFFLINE,
+    Standing.HELD,
     Standing.LEFT,
 )
 
 
-def members(rollout: Rollout, *, silent: str = "", **standings: Standing) -> list[Member]:
+def members(rollout: Rollout, *, silent: str = "", held: str = "", **standings: Standing) -> list[Member]:
     in_wave = {site: number for number, wave in enumerate(rollout.intent.waves) for site in wave.sites or ()}
     return [
         Member(
@@ -30,6 +30,7 @@ def members(rollout: Rollout, *, silent: str = "", **standings: Standing) -> lis
             in_wave.get(SiteName(site)),
             is_reachable=standing is not OFF and site not in silent,
             why="it broke" if standing is F else "",
+            is_held=standing is HELD or site in held,
         )
         for site, standing in standings.items()
     ]
@@ -41,19 +42,19 @@ def given(decision: Decision) -> list[tuple[int, str]]:
 
 def test_the_first_wave_comes_at_once_and_takes_those_who_can_answer() -> None:
     rollout = a_rollout((ONE, None), (ALL, None))
-    decision = advance(rollout, members(rollout, silent="a", a=W, b=W, c=W), NOW)
+    decision = advance(rollout, members(rollout, silent="a", a=W, b=W, c=W))
     assert (decision.move, given(decision)) == (Move.GIVE, [(0, "b")])
 
 
 def test_a_wave_waits_for_its_share_and_says_what_is_missing() -> None:
     rollout = a_rollout((HALF, "ab"), (ALL, None))
-    decision = advance(rollout, members(rollout, a=OK, b=P, c=W, d=W), NOW)
+    decision = advance(rollout, members(rollout, a=OK, b=P, c=W, d=W))
     assert decision == Decision(Move.WAIT, "wave 1: 1 of 2 sites installed, 100% are needed")
 
 
 def test_the_next_wave_comes_when_enough_are_installed() -> None:
     rollout = a_rollout((HALF, "abcd"), (ALL, None), threshold_percent=75)
-    decision = advance(rollout, members(rollout, a=OK, b=OK, c=OK, d=P, e=W, f=W), NOW)
+    decision = advance(rollout, members(rollout, a=OK, b=OK, c=OK, d=P, e=W, f=W))
     assert (decision.move, given(decision), decision.why) == (Move.GIVE, [(1, "ef")], "wave 2 of 2: 2 sites")
 
 
@@ -65,7 +66,7 @@ def test_it_stops_above_the_share_that_may_fail_and_not_at_it(threshold: int, ba
     names = "abcdefghij"
     rollout = a_rollout((HALF, names), (ALL, None), threshold_percent=threshold)
     standings = {name: F if position < bad else OK for position, name in enumerate(names)}
-    decision = advance(rollout, members(rollout, **standings, z=W), NOW)
+    decision = advance(rollout, members(rollout, **standings, z=W))
     assert decision.move is moves
     if moves is Move.STOP:
         assert f"{bad} of 10 sites failed, {100 - threshold}% are allowed: a: it broke" in decision.why
@@ -73,62 +74,93 @@ def test_it_stops_above_the_share_that_may_fail_and_not_at_it(threshold: int, ba
 
 def test_a_wave_that_breaks_late_stops_it_too() -> None:
     rollout = a_rollout((ONE, "a"), (ALL, "bc"))
-    assert advance(rollout, members(rollout, a=F, b=OK, c=OK), NOW).move is Move.STOP
+    assert advance(rollout, members(rollout, a=F, b=OK, c=OK)).move is Move.STOP
 
 
 def test_a_wave_is_watched_for_as_long_as_asked_and_anew_after_a_relapse() -> None:
     rollout = a_rollout((ONE, "a"), (ALL, None), bake_seconds=60.0)
     healthy = members(rollout, a=OK, b=W)
-    assert advance(rollout, healthy, NOW).baking_since == NOW
-    baking = a_rollout((ONE, "a"), (ALL, None), bake_seconds=60.0, baking=59.0)
-    decision = advance(baking, healthy, NOW)
-    assert (decision.move, decision.baking_since) == (Move.WAIT, baking.baking_since)
-    assert advance(baking, members(rollout, a=P, b=W), NOW).baking_since is None
-    assert advance(a_rollout((ONE, "a"), (ALL, None), bake_seconds=60.0, baking=60.0), healthy, NOW).move is Move.GIVE
-    ahead = a_rollout((ONE, "a"), (ALL, None), bake_seconds=60.0, baking=-86_400.0)
-    assert advance(ahead, healthy, NOW).baking_since == NOW  # the clock was set back
+    assert advance(rollout, healthy).watched_seconds == 0.0
+    baking = a_rollout((ONE, "a"), (ALL, None), bake_seconds=60.0, watched=59.0)
+    decision = advance(baking, healthy)
+    assert (decision.move, decision.watched_seconds) == (Move.WAIT, 59.0)
+    assert advance(baking, members(rollout, a=P, b=W)).watched_seconds is None
+    assert advance(a_rollout((ONE, "a"), (ALL, None), bake_seconds=60.0, watched=60.0), healthy).move is Move.GIVE
 
 
 def test_who_is_offline_neither_blocks_nor_counts() -> None:
     rollout = a_rollout((HALF, "abc"), (ALL, None))
-    decision = advance(rollout, members(rollout, a=OK, b=OK, c=OFF, d=W), NOW)
+    decision = advance(rollout, members(rollout, a=OK, b=OK, c=OFF, d=W))
     assert (decision.move, given(decision)) == (Move.GIVE, [(1, "d")])
-    waiting = advance(rollout, members(rollout, a=OK, b=P, c=OFF, d=W), NOW)
+    waiting = advance(rollout, members(rollout, a=OK, b=P, c=OFF, d=W))
     assert waiting.why == "wave 1: 1 of 2 sites installed, 100% are needed; 1 site offline, not counted"
 
 
 def test_others_stand_in_for_a_wave_that_cannot_answer() -> None:
     rollout = a_rollout((ONE, "a"), (ALL, None))
-    decision = advance(rollout, members(rollout, a=OFF, b=W, c=W), NOW)
+    decision = advance(rollout, members(rollout, a=OFF, b=W, c=W))
     assert (decision.move, given(decision)) == (Move.GIVE, [(0, "b")])
     assert decision.why == "wave 1: a cannot be reached, so b stand in"
-    nobody = advance(rollout, members(rollout, silent="bc", a=OFF, b=W, c=W), NOW)
+    nobody = advance(rollout, members(rollout, silent="bc", a=OFF, b=W, c=W))
     assert nobody.move is Move.WAIT
 
 
 def test_one_answer_of_many_is_too_little_to_go_on_from() -> None:
     """When central itself is cut off, everybody else falls silent at once."""
     rollout = a_rollout((HALF, "abcde"), (ALL, None))
-    decision = advance(rollout, members(rollout, silent="fg", a=OK, b=OFF, c=OFF, d=OFF, e=OFF, f=W, g=W), NOW)
+    decision = advance(rollout, members(rollout, silent="fg", a=OK, b=OFF, c=OFF, d=OFF, e=OFF, f=W, g=W))
     assert decision.move is Move.WAIT
+
+
+HELD_WAVES = [
+    # who is in the wave that has begun                          what follows
+    ({"a": OK, "b": OK, "c": HELD}, Move.GIVE, "wave 2 of 2: 1 site"),
+    ({"a": OK, "b": P, "c": HELD}, Move.WAIT,
+     "wave 1: 1 of 2 sites installed, 100% are needed; 1 site held, not counted"),
+    ({"a": OK, "b": F, "c": HELD}, Move.STOP, "wave 1: 1 of 2 sites failed, 0% are allowed: b: it broke"),
+    ({"a": OK, "b": HELD, "c": HELD}, Move.GIVE, "wave 1: b, c are held, so d stand in"),
+    ({"a": HELD, "b": OFF, "c": HELD}, Move.GIVE, "wave 1: b cannot be reached and a, c are held, so d stand in"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("standings", "move", "why"), HELD_WAVES)
+def test_who_is_held_neither_blocks_nor_counts(standings: dict[str, Standing], move: Move, why: str) -> None:
+    rollout = a_rollout((HALF, "abc"), (ALL, None))
+    decision = advance(rollout, members(rollout, **standings, d=W))
+    assert (decision.move, decision.why) == (move, why)
+
+
+def test_who_is_held_comes_last_and_stands_in_for_nobody() -> None:
+    rollout = a_rollout((ONE, None), (ALL, None))
+    assert given(advance(rollout, members(rollout, held="a", a=W, b=W, c=W))) == [(0, "b")]
+    begun = a_rollout((ONE, "a"), (ALL, None))
+    nobody = advance(begun, members(begun, held="b", a=HELD, b=W))
+    assert nobody == Decision(Move.WAIT, "wave 1: a is held, and nobody can stand in")
+
+
+def test_it_is_done_without_those_that_are_held_but_not_with_nobody() -> None:
+    rollout = a_rollout((ALL, "ab"))
+    assert advance(rollout, members(rollout, a=OK, b=HELD)) == Decision(Move.FINISH, "installed at 1 site, held at b")
+    nobody = advance(rollout, members(rollout, a=HELD, b=HELD))
+    assert nobody == Decision(Move.WAIT, "nobody can take it now: a, b are held; the files wait in Git")
 
 
 def test_it_is_done_when_everybody_has_it_and_tells_who_is_missing() -> None:
     rollout = a_rollout((ONE, "a"), (ALL, "bcde"), threshold_percent=60)
-    decision = advance(rollout, members(rollout, a=OK, b=OK, c=OK, d=OFF, e=F, f=L), NOW)
+    decision = advance(rollout, members(rollout, a=OK, b=OK, c=OK, d=OFF, e=F, f=L))
     assert decision == Decision(Move.FINISH, "installed at 3 sites, failed at e, waiting for d")
     silence = a_rollout((ALL, "a"))
-    assert advance(silence, members(silence, a=OFF), NOW).move is Move.WAIT
+    assert advance(silence, members(silence, a=OFF)).move is Move.WAIT
 
 
 def test_who_comes_during_the_last_wave_is_taken_into_it() -> None:
     rollout = a_rollout((ALL, "a"))
-    assert given(advance(rollout, members(rollout, a=OK, b=W), NOW)) == [(0, "b")]
+    assert given(advance(rollout, members(rollout, a=OK, b=W))) == [(0, "b")]
 
 
 def test_a_wave_that_adds_nobody_is_noted_and_passed_over() -> None:
     rollout = a_rollout((Size(3), "abc"), (QUARTER, None), (ALL, None))
-    decision = advance(rollout, members(rollout, a=OK, b=OK, c=OK, d=W), NOW)
+    decision = advance(rollout, members(rollout, a=OK, b=OK, c=OK, d=W))
     assert given(decision) == [(1, ""), (2, "d")]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from homeport.core.model.deployment import Policy
+from homeport.core.model.deployment import Hold, Policy
 from homeport.core.model.instance import Failure
 from homeport.core.rollout.standing import Place, member_of
 from homeport.vocabulary import SiteName, Standing, State
@@ -57,9 +57,11 @@ def test_rolled_back_is_failed() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"attempt": 1}, Standing.PENDING),  # a retry follows
+        ({"attempt": 1, "next_at": NOW}, Standing.PENDING),  # a retry follows
+        ({"attempt": 1}, Standing.FAILED),  # the site does no more by itself: its deadline has passed, say
+        ({"attempt": 1, "failure": Failure("NODE_OFFLINE", "gone")}, Standing.PENDING),  # it may come back
         ({"attempt": 3}, Standing.FAILED),
-        ({"attempt": 1, "updated_at": LONG_AGO}, Standing.FAILED),  # it should have followed long ago
+        ({"attempt": 1, "next_at": LONG_AGO, "updated_at": LONG_AGO}, Standing.FAILED),  # overdue
         ({"attempt": 1, "node_id": ""}, Standing.FAILED),  # no node can take it
         ({"attempt": 1, "failure": Failure("UNSUPPORTED_TYPE", "no helm here")}, Standing.FAILED),
         ({"attempt": 3, "revision": revision("older")}, Standing.PENDING),  # the failure of the one before
@@ -75,3 +77,33 @@ def test_a_site_that_was_not_given_it_waits_unless_it_was_overtaken() -> None:
     place = Place(SiteName("other"), is_reachable=False)
     assert member_of(rollout, place, NOW).standing is Standing.WAITING
     assert member_of(rollout, replace(place, is_overtaken=True), NOW).standing is Standing.LEFT
+
+
+HOLD = Hold(HOME, None, "night shift", "anna", NOW, NOW + timedelta(hours=8))
+WORKING = {"state": State.UPDATING, "running_revision": revision("older")}
+BEHIND = {"revision": revision("older"), "running_revision": revision("older")}
+UNDER_HOLD: list[tuple[str, dict[str, Any], dict[str, Any], Standing]] = [
+    # what is seen of the site                     and of the instance      how it stands
+    ("it has it already",                {},                     {},       Standing.INSTALLED),
+    ("it has not begun",                 {},                     BEHIND,   Standing.HELD),
+    ("nothing of it is there yet",       {"instances": []},      {},       Standing.HELD),
+    ("it was at work before the hold",   {},                     WORKING,  Standing.PENDING),
+    ("it is silent too",                 {"is_reachable": False}, BEHIND,  Standing.OFFLINE),
+    ("it was taken over",                {"is_overtaken": True}, BEHIND,   Standing.LEFT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "instance", "expected"), [row[1:] for row in UNDER_HOLD], ids=[
+    row[0] for row in UNDER_HOLD
+])  # fmt: skip
+def test_held_is_who_waits_for_the_end_of_a_hold(
+    place: dict[str, Any], instance: dict[str, Any], expected: Standing
+) -> None:
+    found, why = standing({**place, "hold": HOLD}, instance)
+    assert found is expected
+    assert (why == "held until 2026-03-01 20:00 UTC by anna: night shift") == (expected is Standing.HELD)
+
+
+def test_a_held_site_whose_turn_has_not_come_says_so() -> None:
+    member = member_of(a_rollout((ALL, None)), Place(SiteName("other"), is_reachable=True, hold=HOLD), NOW)
+    assert (member.standing, member.can_answer, "night shift" in member.why) == (Standing.WAITING, False, True)

@@ -1,0 +1,20 @@
+"""How long a wave has been watched. It is counted in steps of the monotonic clock, from one look to the next, and
+kept: neither a clock that was set nor a restart of central ends the watch early or begins it anew.
+"""
+
+from typing import Final
+
+STEP_ROUNDS_MAX: Final = 3
+STEP_SECONDS_MIN: Final = 10.0
+"""A step up to this long is counted in full, however short the rounds are."""
+
+
+def watched_after(watched: float, since_last_look: float | None, *, round_seconds: float) -> float:
+    """`since_last_look` is None for the first look after a start: nobody watched before it.
+
+    A look that was long in coming has not seen what happened meanwhile, so it counts as one round.
+    """
+    if since_last_look is None or since_last_look < 0:
+        return watched
+    longest = max(STEP_SECONDS_MIN, STEP_ROUNDS_MAX * round_seconds)
+    return watched + (since_last_look if since_last_look <= longest else round_seconds)
