@@ -125,6 +125,15 @@ that it cannot place on any node counts only while nothing is placed.
 - *What is tried again?* Every failure that trying again can help, up to the policy's `retries` (3), each wait twice
   as long as the one before and jittered (from 5 s up to 5 minutes). The attempt and the time of the next one are
   shown.
+- *How long may it take?* As long as the policy's `deadline` (1 h) says, for all attempts and the waits between them
+  together: an attempt that could not begin before it is not made, one that has begun gets what is left, and what is
+  given up for it says so. Going back has as long again. Waiting for a lost node, a secret or the end of a hold is
+  not counted; it is shown as what it is.
+- *What of a node that is there and never answers?* When the deadline and a minute more have passed (`overdue_seconds`
+  of the site), the site gives the order up with TIMEOUT and goes on as after any failure. A later answer to that
+  order is without effect.
+- *Whose clock counts?* Deadlines, silence and the watch of a rollout's wave are measured, not read off a clock. Times
+  that are shown, and the time of the next attempt, are the site's own: a node's clock may be wrong.
 - *When is it rolled back?* At once, when a release displaced the one before it and is not healthy; after the last
   attempt, when it never got so far (its image could not be pulled, say) and the one before it runs on. Only where
   the policy allows it (`rollback: true`, the default) and a release was healthy there before; its files and images
@@ -133,6 +142,8 @@ that it cannot place on any node counts only while nothing is placed.
 - *What does a sync do after a rollback?* Nothing: the revision that was rolled back is remembered and not applied
   again until Git has another one. The same holds for a rollback by hand, which Git hears of as soon as it can be
   written.
+- *What of a rollback by hand while the site is held?* Said at the site itself, it goes through the hold; from central
+  or Git it waits for the end of the hold, and says so.
 - *What does a broken file do?* It keeps its own deployment as it is, and says so; other files are not affected.
 - *What of a lost node?* INSTALLED stays INSTALLED and is shown as unreachable; unfinished work there fails with
   NODE_OFFLINE.

@@ -28,6 +28,8 @@ class ScriptedNode:
         self._answer = answer
         self._sequence = 0
         self.info = info
+        self.is_wedged = False
+        """It hears and beats, and answers nothing."""
         self.orders: list[Order] = []
         self.held: dict[str, Held] = {}
         self.acknowledged = 0
@@ -41,7 +43,8 @@ class ScriptedNode:
                     self.welcomed.set()
                 case Order():
                     self.orders.append(message)
-                    await self.finish(message)
+                    if not self.is_wedged:
+                        await self.finish(message)
                 case Acknowledged():
                     self.acknowledged = message.sequence
                 case Farewell():

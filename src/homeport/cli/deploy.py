@@ -36,7 +36,9 @@ from homeport.cli.waiting import Verdict, Wait
 @click.option("--name", help="What to call the deployment; the app's name when left out.")
 @click.option("--retries", type=click.IntRange(0, 100), metavar="N", help="Further attempts after a failure [3].")
 @click.option("--rollback/--no-rollback", default=None, help="Whether a failed update is rolled back [rollback].")
-@click.option("--deadline", metavar="TIME", help="How long one attempt may take, such as 90s or 1h [1h].")
+@click.option(
+    "--deadline", metavar="TIME", help="How long until it is up or has failed, retries included, such as 90s [1h]."
+)
 @click.option("--remove-images", is_flag=True, help="Remove its images too when it is deleted.")
 @click.option("--plan", is_flag=True, help="Say what would happen, and change nothing.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")

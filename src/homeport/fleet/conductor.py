@@ -4,7 +4,8 @@ One lock makes every change follow the last: decide on the memory, make it durab
 the orders. Nothing here waits for a node.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -17,11 +18,12 @@ from homeport.core.lifecycle.node import liveness
 from homeport.core.lifecycle.record import Recorded
 from homeport.core.model.access import SecretRecord
 from homeport.core.model.event import NewEvent, Site
-from homeport.core.model.instance import Transition
+from homeport.core.model.instance import Instance, Transition
 from homeport.core.model.node import Node, NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.core.model.report import NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
-from homeport.core.reconcile.orders import must_hear, outcome, standing_order
+from homeport.core.reconcile.deadline import overdue
+from homeport.core.reconcile.orders import Circumstances, must_hear, outcome, standing_order, unanswered
 from homeport.core.reconcile.plan import Key, Move, can_go_back, plan
 from homeport.core.secrets import SecretValue, filled, missing, needed
 from homeport.core.tracing import TraceContext
@@ -29,8 +31,9 @@ from homeport.errors import NotFound, TransientError
 from homeport.fleet import strays
 from homeport.fleet.adoption import adoption, problem_text
 from homeport.fleet.maintenance import Decide, expire_holds
-from homeport.fleet.memory import GIVEN, Memory, dump_given
+from homeport.fleet.memory import BY_HAND, GIVEN, Memory, dump_given
 from homeport.fleet.moves import given_after, transition_of
+from homeport.fleet.patience import SPENT, dump_spent
 from homeport.fleet.record import kind_of, record_transitions
 from homeport.fleet.restating import FULL, OUTBOX_BYTES_MAX, PROGRESS_QUEUED_MAX, QUEUED_AT, restate
 from homeport.fleet.revisions import REVISIONS_KEPT, kept_revisions
@@ -84,6 +87,7 @@ class Conductor:
         send: SendOrder,
         stale_seconds: float,
         lost_seconds: float,
+        overdue_seconds: float = 60.0,
         reveal: Reveal = _no_secrets,
         traces: SiteTraces | None = None,
         outbox_bytes_max: int = OUTBOX_BYTES_MAX,
@@ -95,6 +99,7 @@ class Conductor:
         self._send = send
         self._stale_seconds = stale_seconds
         self._lost_seconds = lost_seconds
+        self._overdue_seconds = overdue_seconds
         self._reveal = reveal
         self.traces = traces or SiteTraces(memory.site, None, clock)
         self.seek: Seek | None = None
@@ -240,7 +245,7 @@ class Conductor:
             for (deployment_id, node_id), instance in sorted(memory.instances.items()):
                 if node_id != info.id:
                     continue
-                order = standing_order(instance, memory.wanted_of(instance))
+                order = self._standing(instance)
                 if order is not None and must_hear(order, by_deployment.get(deployment_id)):
                     await self._send_filled(node_id, order)
             for order in strays.removals(info.id, held, memory):
@@ -306,7 +311,38 @@ class Conductor:
             await self._alter(expire_holds)
             for node_id, order in strays.due(self.memory, moment):
                 self._send(node_id, order)
+            if given_up := list(self._unanswered(moment)):
+                await self._record(given_up, ())
             await self._reconcile()
+
+    def _unanswered(self, moment: float) -> Iterator[Transition]:
+        """Orders that nodes which can be heard have not answered for too long."""
+        memory = self.memory
+        memory.patience.look(memory.instances.values(), moment)
+        for key in list(memory.patience.asked):
+            instance, node = memory.instances[key], memory.nodes.get(key[1])
+            if node is None or node.liveness is Liveness.LOST:
+                del memory.patience.asked[key]  # When it is back, it hears the order anew.
+                continue
+            failure = overdue(
+                instance,
+                memory.wanted_of(instance),
+                node,
+                waited_seconds=memory.patience.waited(instance, moment),
+                spent_seconds=memory.patience.spent.get(instance.key, 0.0),
+                margin_seconds=self._overdue_seconds,
+            )
+            if failure is not None:
+                yield unanswered(instance, failure, self._circumstances(instance))
+
+    def _circumstances(self, instance: Instance) -> Circumstances:
+        wanted = self.memory.wanted_of(instance)
+        return Circumstances(
+            now=self._clock.now(),
+            policy=None if wanted is None else wanted.policy,
+            can_go_back=can_go_back(instance, self.memory.past),
+            spent_seconds=self.memory.patience.spent_by(instance, self._clock.monotonic()),
+        )
 
     async def alter(self, decide: Decide) -> None:
         """A person's word about nodes or holds: judged on what is known, made durable, then planned for."""
@@ -318,6 +354,7 @@ class Conductor:
         made = decide(self.memory, self._clock.now())
         if made is None:
             return False
+        by_hand = self.memory.by_hand_after(made.went_back.pin, made.went_back.is_here) if made.went_back else ()
 
         async def work(tx: Transaction) -> None:
             for node in made.nodes:
@@ -326,6 +363,7 @@ class Conductor:
                 await tx.put_holds(self.memory.site, made.holds)
             if made.went_back is not None:
                 await tx.put_pin(made.went_back.pin)
+                await tx.set_value(BY_HAND, json.dumps(sorted(by_hand)))
             await tx.append_events(made.events)
             await self._enqueue(tx, made.reports)
 
@@ -335,6 +373,7 @@ class Conductor:
         if made.went_back is not None:
             pin = made.went_back.pin
             self.memory.pins[pin.deployment_id] = pin
+            self.memory.by_hand = frozenset(by_hand)
             self.memory.remember({pin.deployment_id: made.went_back.desired})
         for event in made.events:
             log.info("somebody's word", kind=event.kind.value, what=event.message)
@@ -382,9 +421,7 @@ class Conductor:
                     strays.note(node_id, item, self.memory, self._clock.monotonic())
                     continue
                 if isinstance(item, Result):
-                    wanted = self.memory.wanted_of(instance)
-                    policy = None if wanted is None else wanted.policy
-                    transition = outcome(item, instance, policy, can_go_back=can_go_back(instance, self.memory.past))
+                    transition = outcome(item, instance, self._circumstances(instance))
                     if transition is not None:
                         transitions.append(transition)
                 elif item.generation == instance.generation:
@@ -449,9 +486,13 @@ class Conductor:
         instance = self.memory.instances.get((move.deployment_id, move.node_id))
         if move.order is None or instance is None:
             return
-        order = standing_order(instance, self.memory.wanted_of(instance))
+        order = self._standing(instance)
         if order is not None:
             await self._send_filled(move.node_id, order)
+
+    def _standing(self, instance: Instance) -> Order | None:
+        spent = self.memory.patience.spent.get(instance.key, 0.0)
+        return standing_order(instance, self.memory.wanted_of(instance), spent_seconds=spent)
 
     # --- writing ------------------------------------------------------------------------------------------
 
@@ -461,12 +502,12 @@ class Conductor:
         progressed: Sequence[Progressed],
         given: dict[Key, dict[str, int]] | None = None,
     ) -> None:
-        now = self._clock.now()
+        now, moment = self._clock.now(), self._clock.monotonic()
         memory = self.memory
         contexts = self.traces.contexts(transitions)
         self.traces.end(transitions, memory.files)
 
-        async def work(tx: Transaction) -> Recorded:
+        async def work(tx: Transaction) -> tuple[Recorded, dict[Key, float]]:
             recorded = await record_transitions(tx, transitions, now)
             refused = {id(transition) for transition, _ in recorded.refused}
             await tx.drop_instances([item.key for item in recorded.instances if item.state is State.DELETED])
@@ -483,9 +524,12 @@ class Conductor:
             await tx.set_value("incarnation", str(memory.incarnation))
             if given is not None and given != memory.given:
                 await tx.set_value(GIVEN, dump_given(given))
-            return recorded
+            spent = memory.patience.after(memory.instances, recorded.instances, moment)
+            if spent != memory.patience.spent:
+                await tx.set_value(SPENT, dump_spent(spent))
+            return recorded, spent
 
-        recorded = await self._write(work)
+        recorded, memory.patience.spent = await self._write(work)
         self.traces.saved()
         memory.given = memory.given if given is None else given
         for transition, why in recorded.refused:
@@ -496,6 +540,7 @@ class Conductor:
                 memory.given.pop(instance.key, None)
             else:
                 memory.instances[instance.key] = instance
+        memory.patience.look(recorded.instances, moment)
         for item in progressed:
             if _key(item) in memory.instances:
                 memory.instances[_key(item)] = replace(memory.instances[_key(item)], step=_step_text(item.progress))

@@ -14,7 +14,7 @@ from homeport.core.model.deployment import Desired, Hold, Pin, Revision
 from homeport.core.model.event import NewEvent
 from homeport.core.model.node import Node
 from homeport.core.model.report import HoldsChanged, NodeChanged, Pinned, Report
-from homeport.core.reconcile.holds import active
+from homeport.core.reconcile.holds import active, hold_on, hold_text
 from homeport.core.reconcile.plan import short
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem
 from homeport.fleet.memory import Memory
@@ -32,6 +32,8 @@ class WentBack:
 
     pin: Pin
     desired: Desired
+    is_here: bool
+    """Whether it was said at the site itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +84,36 @@ def set_hold(hold: Hold) -> Decide:
     return decide
 
 
-def go_back(target: Revision, *, reason: str, author: str) -> Decide:
-    """An older revision is wanted until Git has another one than now; Git hears of it through central."""
+def go_back(target: Revision, *, reason: str, author: str, is_here: bool = True) -> Decide:
+    """An older revision is wanted until Git has another one than now; Git hears of it through central.
+
+    Who says so at the site itself means it, so no hold keeps it waiting; what comes from elsewhere (`is_here` is
+    false) waits for the end of one.
+    """
 
     def decide(memory: Memory, now: datetime) -> Alteration:
         file = memory.files.get(target.deployment_id)
         if file is None or target.deployment_id not in memory.wanted:
             raise NotFound(f"There is no deployment {target.deployment_id} at site {memory.site}.")
         pin = Pin(target.deployment_id, target.revision, target.content, file.revision, reason, author, now)
+        hold = hold_on(memory.holds, target.deployment_id, now)
+        under_hold = "" if hold is None else f" ({_under_hold(hold, is_here)})"
         event = NewEvent(
             EventKind.DEPLOYMENT_PINNED,
             now,
-            f"{file.name} goes back to {target.app_version}, revision {short(target.revision)}: {reason}",
+            f"{file.name} goes back to {target.app_version}, revision {short(target.revision)}: {reason}{under_hold}",
             memory.site,
             deployment_id=target.deployment_id,
             data={"revision": pin.revision, "over": pin.over, "author": author, "reason": reason},
         )
         desired = parse_deployment(target.content, file.path, memory.site)
-        return Alteration(went_back=WentBack(pin, desired), events=(event,), reports=(Pinned(pin),))
+        return Alteration(went_back=WentBack(pin, desired, is_here), events=(event,), reports=(Pinned(pin),))
 
     return decide
+
+
+def _under_hold(hold: Hold, is_here: bool) -> str:
+    return f"at once, though it is {hold_text(hold)}" if is_here else f"when that ends: {hold_text(hold)}"
 
 
 async def older_revision(store: Store, memory: Memory, deployment_id: DeploymentId, to: str | None) -> Revision:
@@ -186,11 +198,6 @@ def find_hold(holds: Sequence[Hold], site: SiteName, deployment_id: DeploymentId
         what = f"Site {site}" if deployment_id is None else f"Deployment {deployment_id}"
         raise NotFound(f"{what} is not held.", hint=f"See what is:  homeport sites show {site}")
     return found
-
-
-def hold_text(hold: Hold) -> str:
-    """`held until 2026-03-01 20:00 UTC by anna: a shift is running`"""
-    return f"held until {hold.expires_at:%Y-%m-%d %H:%M} UTC by {hold.author}: {hold.reason}"
 
 
 def _node(memory: Memory, node_id: NodeId) -> Node:

@@ -13,10 +13,12 @@ from homeport.core.model.deployment import Desired, Hold, Pin
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
 from homeport.core.reconcile.plan import Key, View, wanted_of
+from homeport.fleet.patience import SPENT, Patience, load_spent
 from homeport.ports import DeploymentFilter, Reader
 from homeport.vocabulary import Commit, DeploymentId, Digest, Generation, Incarnation, NodeId, SiteName
 
 GIVEN: Final = "secrets_given"
+BY_HAND: Final = "went_back_by_hand"
 
 
 @dataclass(slots=True)
@@ -44,9 +46,12 @@ class Memory:
     past: dict[tuple[DeploymentId, Digest], Desired] = field(default_factory=dict)
     """Older revisions that still run somewhere, or are gone back to."""
     pins: dict[DeploymentId, Pin] = field(default_factory=dict)
+    by_hand: frozenset[DeploymentId] = frozenset()
+    """Those of the pins that were set at this site itself: no hold keeps them waiting."""
     holds: tuple[Hold, ...] = ()
     strays: dict[Key, float] = field(default_factory=dict)
     """What nobody here knows or wants and a node could not remove: when it last failed, on the monotonic clock."""
+    patience: Patience = field(default_factory=Patience)
 
     def desired(self, deployment_id: DeploymentId) -> Desired | None:
         """What is wanted: what the file says, or what a person went back to since the file last changed."""
@@ -68,6 +73,11 @@ class Memory:
         needed |= {(pin.deployment_id, pin.revision) for pin in self.pins.values()}
         self.past = {key: desired for key, desired in self.past.items() if key in needed}
 
+    def by_hand_after(self, pin: Pin, is_here: bool) -> frozenset[DeploymentId]:
+        """Who of those with a pin were sent back at this site itself, once this one is."""
+        others = self.by_hand & self.pins.keys() - {pin.deployment_id}
+        return others | {pin.deployment_id} if is_here else others
+
     def view(self) -> View:
         known = {key: self.desired(key) for key in self.files if key in self.wanted}
         return View(
@@ -79,6 +89,8 @@ class Memory:
             given=self.given,
             past=self.past,
             holds=self.holds,
+            spent=self.patience.spent,
+            by_hand=frozenset((key, pin.revision) for key, pin in self.pins.items() if key in self.by_hand),
         )
 
 
@@ -105,6 +117,9 @@ async def recall(reader: Reader, site: SiteName, now: datetime, monotonic: float
     memory.holds = tuple(await reader.holds(site))
     memory.given = load_given(await reader.value(GIVEN))
     memory.pins = {pin.deployment_id: pin for pin in await reader.pins()}
+    memory.patience.spent = load_spent(await reader.value(SPENT))
+    memory.patience.look(memory.instances.values(), monotonic)
+    memory.by_hand = frozenset(json.loads(await reader.value(BY_HAND) or "[]"))
     memory.past = await _recall_past(reader, memory)
     return memory
 

@@ -32,6 +32,7 @@ def _waits(memory: Memory, transitions: Sequence[Transition]) -> Iterator[tuple[
         if wanted is None or instance.failure is None:
             continue
         back = can_go_back(instance, memory.past)
-        following = after_failure(instance, instance.failure, wanted.policy, can_go_back=back)
+        spent = memory.patience.spent.get(instance.key, 0.0)
+        following = after_failure(instance, instance.failure, wanted.policy, can_go_back=back, spent_seconds=spent)
         if following is not None:
             yield instance, f"{following.why} in {following.delay_seconds:.0f} s"

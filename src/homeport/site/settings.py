@@ -52,6 +52,9 @@ class SiteSettings:
     """Three missed beats: long enough for a slow link, short enough to know of a dead machine soon."""
     lost_seconds: float = 30.0
     """Six missed beats: work under way on that node is given up, what is installed there stays counted on."""
+    overdue_seconds: float = 60.0
+    """How long beyond its deadline the answer to an order may be late from a node that is heard: longer than any
+    stall of a busy machine, short enough that a wedged one is noticed."""
     sweep_seconds: float = 1.0
     """How often silence is measured."""
     report_seconds: float = 5.0

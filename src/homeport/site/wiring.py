@@ -55,6 +55,7 @@ async def wire(
         send=sessions.send_order,
         stale_seconds=settings.stale_seconds,
         lost_seconds=settings.lost_seconds,
+        overdue_seconds=settings.overdue_seconds,
         reveal=secrets.reveal,
         traces=traces,
     )

@@ -84,7 +84,8 @@ class Policy:
     rollback: bool = True
     """Whether the last good release comes back when an update fails for good."""
     deadline_seconds: float = 3600.0
-    """How long one attempt may take, pulling included."""
+    """How long it may take in all until it is healthy: pulling, retries and the waits between them. Going back has as
+    long again."""
 
 
 ON_EACH_NODE: Final = Placement()

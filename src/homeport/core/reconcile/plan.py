@@ -14,7 +14,7 @@ from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Node
 from homeport.core.placement.choose import Placed, place
 from homeport.core.placement.roster import Roster, need_of
-from homeport.core.reconcile.holds import without_held
+from homeport.core.reconcile.holds import Target, without_held
 from homeport.core.reconcile.recovery import Way, after_failure, is_due
 from homeport.core.secrets import missing, versions_for
 from homeport.vocabulary import UNPLACED, Code, DeploymentId, Digest, Liveness, NodeId, OrderKind
@@ -42,6 +42,10 @@ class View:
     """The secrets that went out with each instance's newest order, where there were any."""
     holds: tuple[Hold, ...] = ()
     """What people want left as it is for a while."""
+    by_hand: frozenset[Target] = frozenset()
+    """What people at the site went back to: no hold keeps that waiting."""
+    spent: Mapping[Key, float] = field(default_factory=dict)
+    """Seconds that each change has taken, up to its last failure."""
     past: Mapping[tuple[DeploymentId, Digest], Desired] = field(default_factory=dict)
     """Older revisions that still run somewhere, or are gone back to."""
 
@@ -89,7 +93,7 @@ def plan(view: View, now: datetime) -> tuple[Move, ...]:
     ]
     leaving = [move for move in changes if move.order is OrderKind.REMOVE]
     moves = (*removals, *leaving, *(move for move in changes if move.order is not OrderKind.REMOVE))
-    return without_held(moves, view.holds, view.nodes.keys(), now)
+    return without_held(moves, view.holds, view.nodes.keys(), now, by_hand=view.by_hand)
 
 
 def _follow(desired: Desired, instances: list[Instance], view: View, roster: Roster, now: datetime) -> Iterator[Move]:
@@ -164,8 +168,14 @@ def _recover(instance: Instance, wanted: Desired, node: Node, view: View, now: d
         return
     if instance.next_at is None or not is_due(instance.next_at, now) or node.liveness is Liveness.LOST:
         return
-    following = after_failure(instance, failure, wanted.policy, can_go_back=can_go_back(instance, view.past))
-    if following is None:
+    following = after_failure(
+        instance,
+        failure,
+        wanted.policy,
+        can_go_back=can_go_back(instance, view.past),
+        spent_seconds=view.spent.get(instance.key, 0.0),
+    )
+    if following is None or following.way is Way.GIVE_UP:
         return
     if following.way is Way.RETRY:
         yield Move(wanted.id, node.id, retried, following.why, wanted.revision, OrderKind.APPLY)

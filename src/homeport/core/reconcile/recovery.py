@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 from zlib import crc32
 
+from homeport.core.durations import duration_text
 from homeport.core.model.deployment import Policy
 from homeport.core.model.instance import Failure, Instance
 from homeport.vocabulary import Code
@@ -37,6 +38,8 @@ WAITS: Final = frozenset({Code.NODE_OFFLINE, Code.NO_ELIGIBLE_NODE, Code.SECRET_
 class Way(StrEnum):
     RETRY = "retry"
     GO_BACK = "go back"
+    GIVE_UP = "give up"
+    """There would be attempts left, but no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +49,13 @@ class Next:
     delay_seconds: float = 0.0
 
 
-def after_failure(instance: Instance, failure: Failure, policy: Policy, *, can_go_back: bool) -> Next | None:
+def after_failure(
+    instance: Instance, failure: Failure, policy: Policy, *, can_go_back: bool, spent_seconds: float = 0.0
+) -> Next | None:
     """`instance` is as it was while it worked on what failed; None when nothing more is done without a person.
 
-    `can_go_back` says that a release which was healthy here before is still known.
+    `can_go_back` says that a release which was healthy here before is still known; `spent_seconds` is what the change
+    has taken up to this failure. An attempt that could not begin before the deadline is not made.
     """
     if failure.code in WAITS:
         return None
@@ -59,13 +65,21 @@ def after_failure(instance: Instance, failure: Failure, policy: Policy, *, can_g
     may_go_back = can_go_back and policy.rollback and not is_back
     if may_go_back and failure.code not in HARMLESS:
         return Next(Way.GO_BACK, f"the release that was good before comes back, for this one failed: {failure.code}")
-    if failure.code not in HOPELESS and attempt < attempts:
+    may_retry = failure.code not in HOPELESS and attempt < attempts
+    delay = delay_seconds(instance, policy)
+    if may_retry and spent_seconds + delay < policy.deadline_seconds:
         way = Way.GO_BACK if is_back else Way.RETRY
-        return Next(way, f"{'going back, ' if is_back else ''}{again}", delay_seconds(instance, policy))
+        return Next(way, f"{'going back, ' if is_back else ''}{again}", delay)
+    late = f"the deadline of {duration_text(policy.deadline_seconds)} has passed"
     if may_go_back:
         tried = "this one cannot run here" if failure.code in HOPELESS else f"{attempts} attempts failed"
+        tried = f"{late} after {_attempts(attempt)}" if may_retry else tried
         return Next(Way.GO_BACK, f"the release that was good before comes back, for {tried}: {failure.code}")
-    return None
+    return Next(Way.GIVE_UP, f"gave up after {_attempts(attempt)}: {late}") if may_retry else None
+
+
+def _attempts(count: int) -> str:
+    return f"{count} attempt" if count == 1 else f"{count} attempts"
 
 
 def delay_seconds(instance: Instance, policy: Policy) -> float:

@@ -1,12 +1,18 @@
 """Orders are derived from an instance, and results say what they mean for it."""
 
 from dataclasses import replace
+from datetime import timedelta
 
+import pytest
+
+from homeport.core.model.deployment import Policy
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Held, Result
-from homeport.core.reconcile.orders import must_hear, outcome, standing_order
+from homeport.core.reconcile.orders import Circumstances, must_hear, outcome, standing_order
 from homeport.vocabulary import Actor, Code, Generation, Happening, OrderKind, State
 from tests.support.builders import NOW, a_desired, an_instance
+
+KNOWN = Circumstances(NOW)
 
 
 def a_result(**changes: object) -> Result:
@@ -47,28 +53,46 @@ def test_a_node_hears_an_order_until_it_has_ended_it() -> None:
 
 def test_success_means_healthy_and_failure_is_passed_on_unchanged() -> None:
     busy = an_instance(state=State.INSTALLING)
-    healthy = outcome(a_result(), busy)
+    healthy = outcome(a_result(), busy, KNOWN)
     assert healthy is not None
     assert (healthy.happening, healthy.actor) == (Happening.HEALTHY, Actor.NODE)
     failure = Failure(Code.IMAGE_PULL_FAILED, "no such image", "web")
-    failed = outcome(a_result(succeeded=False, failure=failure), busy)
+    failed = outcome(a_result(succeeded=False, failure=failure), busy, KNOWN)
     assert failed is not None
     assert (failed.happening, failed.failure) == (Happening.GAVE_UP, failure)
 
 
 def test_only_deleted_with_exit_code_zero_confirms_a_removal() -> None:
     leaving = an_instance(state=State.DELETING)
-    done = outcome(a_result(kind=OrderKind.REMOVE, deleted=True), leaving)
+    done = outcome(a_result(kind=OrderKind.REMOVE, deleted=True), leaving, KNOWN)
     assert done is not None
     assert done.happening is Happening.REMOVED
-    odd = outcome(a_result(kind=OrderKind.REMOVE, deleted=True, exit_code=1), leaving)
+    odd = outcome(a_result(kind=OrderKind.REMOVE, deleted=True, exit_code=1), leaving, KNOWN)
     assert odd is not None
     assert odd.happening is Happening.GAVE_UP
 
 
 def test_the_result_of_an_older_order_means_nothing() -> None:
-    assert outcome(a_result(generation=Generation(6)), an_instance(state=State.UPDATING)) is None
+    assert outcome(a_result(generation=Generation(6)), an_instance(state=State.UPDATING), KNOWN) is None
 
 
 def test_a_repeated_success_is_no_news() -> None:
-    assert outcome(a_result(), an_instance(state=State.INSTALLED)) is None
+    assert outcome(a_result(), an_instance(state=State.INSTALLED), KNOWN) is None
+
+
+@pytest.mark.parametrize("node_clock", [timedelta(0), timedelta(days=-1), timedelta(days=365)])
+def test_times_are_the_sites_own_whatever_the_nodes_clock_says(node_clock: timedelta) -> None:
+    failure = Failure(Code.IMAGE_PULL_FAILED, "no such image", "web")
+    result = a_result(succeeded=False, failure=failure, at=NOW + node_clock)
+    known = Circumstances(NOW, Policy(backoff_seconds=10.0))
+    step = outcome(result, an_instance(state=State.INSTALLING), known)
+    assert step is not None and step.next_at is not None
+    assert step.at == NOW
+    assert NOW + timedelta(seconds=5) <= step.next_at <= NOW + timedelta(seconds=10)
+
+
+def test_an_attempt_gets_what_is_left_of_the_deadline() -> None:
+    desired = replace(a_desired(), policy=Policy(deadline_seconds=300.0))
+    for spent, left in ((0.0, 300.0), (120.0, 180.0), (400.0, 1.0)):
+        order = standing_order(an_instance(state=State.UPDATING), desired, spent_seconds=spent)
+        assert order is not None and order.limit_seconds == left

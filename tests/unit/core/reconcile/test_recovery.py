@@ -9,7 +9,8 @@ from homeport.core.lifecycle.replay import replay
 from homeport.core.model.deployment import Desired, Policy
 from homeport.core.model.instance import Failure, Instance, Transition
 from homeport.core.model.order import Result
-from homeport.core.reconcile.orders import outcome, standing_order
+from homeport.core.reconcile.deadline import spent_after
+from homeport.core.reconcile.orders import Circumstances, outcome, standing_order
 from homeport.core.reconcile.plan import Move, View, can_go_back, plan, wanted_of
 from homeport.core.reconcile.recovery import BACKOFF_SECONDS_MAX, Next, Way, after_failure, delay_seconds, is_due
 from homeport.vocabulary import Actor, Code, OrderKind, State
@@ -91,6 +92,7 @@ class Site:
     def __init__(self, desired: Desired, instance: Instance, *past: Desired) -> None:
         self.desired, self.instance, self.now = desired, instance, NOW
         self.past = {(each.id, each.revision): each for each in past}
+        self.spent = 0.0
 
     def plan(self) -> tuple[Move, ...]:
         view = View(
@@ -99,6 +101,7 @@ class Site:
             {(node := a_node()).id: node},
             {self.instance.key: self.instance},
             past=self.past,
+            spent={self.instance.key: self.spent},
         )
         return plan(view, self.now)
 
@@ -121,14 +124,17 @@ class Site:
         )
         return move.happening
 
-    def ends(self, code: Code | None = None) -> State:
+    def ends(self, code: Code | None = None, *, taking_seconds: float = 0.0) -> State:
         failure = None if code is None else Failure(code, "it broke")
         result = Result(
             self.desired.id, self.instance.generation, OrderKind.APPLY, failure is None, self.now, failure=failure
         )
-        step = outcome(result, self.instance, self.wanted.policy, can_go_back=can_go_back(self.instance, self.past))
+        known = Circumstances(
+            self.now, self.wanted.policy, can_go_back(self.instance, self.past), self.spent + taking_seconds
+        )
+        step = outcome(result, self.instance, known)
         assert step is not None
-        self._step(step)
+        self._step(step, taking_seconds)
         return self.instance.state
 
     @property
@@ -137,8 +143,10 @@ class Site:
         assert wanted is not None
         return wanted
 
-    def _step(self, transition: Transition) -> None:
-        self.instance, _ = replay(self.instance, transition)
+    def _step(self, transition: Transition, elapsed_seconds: float = 0.0) -> None:
+        before = self.instance
+        self.instance, _ = replay(before, transition)
+        self.spent = spent_after(self.spent, before, self.instance, elapsed_seconds)
 
 
 def test_a_bad_release_is_rolled_back_and_not_applied_again() -> None:
@@ -216,5 +224,63 @@ def test_the_reason_names_the_attempt_and_what_still_runs() -> None:
     result = Result(
         BAD.id, updating().generation, OrderKind.APPLY, False, NOW, Failure(Code.EXITED, "x."), release_runs=True
     )
-    told = outcome(result, updating(), POLICY)
+    told = outcome(result, updating(), Circumstances(NOW, POLICY))
     assert told is not None and told.reason == "x. The release before it still runs."
+
+
+FIVE_MINUTES = replace(POLICY, retries_max=9, deadline_seconds=300.0)
+NO_PULL, BROKEN = Code.IMAGE_PULL_FAILED, Code.EXITED
+BY_THE_DEADLINE = [
+    # failed by   attempt  spent   may go back   what follows
+    (NO_PULL,     1,       100.0,  True,         (Way.RETRY, "attempt 2 of 10")),
+    (NO_PULL,     3,       280.0,  True,         (Way.GO_BACK, "the release that was good before comes back, for the "
+                                                  "deadline of 5m has passed after 3 attempts: IMAGE_PULL_FAILED")),
+    (NO_PULL,     3,       280.0,  False,        (Way.GIVE_UP, "gave up after 3 attempts: the deadline of 5m has "
+                                                  "passed")),
+    (BROKEN,      1,       300.0,  False,        (Way.GIVE_UP, "gave up after 1 attempt: the deadline of 5m has "
+                                                  "passed")),
+    (BROKEN,      1,       300.0,  True,         (Way.GO_BACK, "the release that was good before comes back, for "
+                                                  "this one failed: EXITED")),
+    (BROKEN,      10,      300.0,  False,        None),   # its attempts are used up anyway
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "attempt", "spent", "can_go_back", "then"), BY_THE_DEADLINE)
+def test_no_attempt_begins_after_the_deadline(
+    code: Code, attempt: int, spent: float, can_go_back: bool, then: tuple[Way, str] | None
+) -> None:
+    following = after_failure(
+        updating(attempt), Failure(code, "no"), FIVE_MINUTES, can_go_back=can_go_back, spent_seconds=spent
+    )
+    assert (None if following is None else (following.way, following.why)) == then
+
+
+def test_the_deadline_holds_for_all_attempts_together_and_its_end_is_said() -> None:
+    policy = replace(POLICY, retries_max=9, deadline_seconds=100.0)
+    first = replace(an_instance(state=State.INSTALLING, at="bad", runs=False), attempt=1)
+    site = Site(replace(BAD, policy=policy), first)
+    began, attempts = site.now, 0
+    while True:
+        site.now += timedelta(seconds=20)
+        attempts += 1
+        site.ends(Code.EXITED, taking_seconds=20.0)
+        if site.instance.next_at is None:
+            break
+        site.now = site.instance.next_at
+        assert site.move() is H.RETRIED_INSTALL
+    assert 1 < attempts < 5
+    assert site.now - began < timedelta(seconds=100 + 20)
+    assert site.instance.failure == Failure(
+        Code.EXITED, f"it broke; gave up after {attempts} attempts: the deadline of 1m40s has passed"
+    )
+    site.now += timedelta(days=1)
+    assert site.plan() == ()
+
+
+def test_going_back_has_as_long_again() -> None:
+    site = Site(replace(BAD, policy=FIVE_MINUTES), updating(), replace(GOOD, policy=FIVE_MINUTES))
+    site.ends(Code.HEALTH_CHECK_FAILED, taking_seconds=299.0)
+    assert site.move() is H.ROLLED_BACK
+    assert site.spent == 0.0
+    site.ends(Code.ENGINE_UNREACHABLE, taking_seconds=100.0)
+    assert site.instance.next_at is not None
