@@ -239,7 +239,8 @@ def rollback(
     """Go back to an older revision; see them with `history --releases`.
 
     Works at central and at a site, also while Git cannot be reached: then the site goes back at once, and Git
-    hears of it on its return. A newer revision in Git wins.
+    hears of it on its return. A newer revision in Git wins. At a site that is held, one that comes from central
+    waits for the end of the hold; one at the site itself does not.
     """
     client = Client(settings.url)
     found = find_deployment(client, deployment)
@@ -248,7 +249,10 @@ def rollback(
     answer = client.post(f"/api/v1/deployments/{found['id']}/rollback", body)
     if not settings.is_data:
         click.echo(f"{found['name']}@{found['site']} goes back to {answer['app_version']} {_where(answer)}")
-    if not wait or (answer["commit"] is None and not answer["site_told"]):
+        if answer.get("waits"):
+            click.echo(f"It waits, for {found['site']} is {answer['waits']}.")
+            click.echo(f"End that with  homeport sites release {found['site']} , or go back at the site itself.")
+    if not wait or answer.get("waits") or (answer["commit"] is None and not answer["site_told"]):
         if settings.is_data:
             print_data(settings, answer)
         return

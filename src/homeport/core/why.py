@@ -169,7 +169,9 @@ def _next(facts: Facts, placed: Placed | None, now: datetime) -> str:
     """The first thing that everything else waits for."""
     row = facts.deployment
     living = [item for item in facts.instances if item.state is not State.DELETED and item.node_id != UNPLACED]
-    behind = not row.wanted or not living or any(item.revision != row.revision for item in living)
+    pinned = facts.pin is not None and facts.pin.over == row.revision
+    wanted = facts.pin.revision if facts.pin is not None and pinned else row.revision
+    behind = not row.wanted or not living or any(item.revision != wanted for item in living)
     if row.archived_at is not None:
         return "nothing: it is gone"
     if row.problem is not None:

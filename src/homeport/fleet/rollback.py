@@ -14,6 +14,7 @@ from homeport.catalog.deployment import deployment_path
 from homeport.core.model.caller import Caller
 from homeport.core.model.deployment import Pin, Revision
 from homeport.core.model.event import Deployment, NewEvent
+from homeport.core.reconcile.holds import hold_on, hold_text
 from homeport.core.reconcile.plan import short
 from homeport.errors import Conflict, GitUnavailable, TransientError
 from homeport.fleet.deploy import Desk
@@ -32,24 +33,29 @@ class WentBack:
     commit: Commit | None
     """None while Git cannot be written: the site was told, or will hear of it from Git."""
     site_told: bool = False
+    waits: str | None = None
+    """The hold that keeps the site as it is; who goes back at the site itself does not wait for it."""
 
 
 async def roll_back(text: str, to: str | None, *, reason: str, caller: Caller, desk: Desk, clock: Clock) -> WentBack:
     """Raises NotFound or Conflict where there is nothing to go back to."""
     row, target = await choose(text, to, desk)
+    async with desk.store.read() as reader:
+        hold = hold_on(await reader.holds(row.site), row.id, clock.now())
+    waits = None if hold is None else hold_text(hold)
     pin = Pin(row.id, target.revision, target.content, row.revision, reason, caller.name, clock.now())
     try:
         commit = await write_pin(pin, row, desk)
     except GitUnavailable as error:
         told = await _keep(pin, row, desk)
         log.warning("git cannot be written, going back all the same", deployment=row.id, why=str(error))
-        return WentBack(row, target, None, told)
+        return WentBack(row, target, None, told, waits)
     if commit is None:
         raise Conflict(
             f'"{row.name}" at site "{row.site}" has just been changed by somebody else; nothing was done.',
             hint="Look at it again:  homeport deployments show",
         )
-    return WentBack(row, target, commit)
+    return WentBack(row, target, commit, waits=waits)
 
 
 async def choose(text: str, to: str | None, desk: Desk) -> tuple[Deployment, Revision]:

@@ -309,6 +309,8 @@ class WentBackBody(Body):
     commit: str | None
     """None where Git could not be written yet; it is, as soon as it can be."""
     site_told: bool
+    waits: str | None = None
+    """What the site waits for before it goes back: a hold, with its end and its reason."""
 
 
 class PlannedComponent(Body):

@@ -166,7 +166,7 @@ async def _go_back(site: SiteCore, call: RollBack) -> None:
     except PermanentError as error:
         log.warning("central asks to go back to what is not known here", why=str(error))
         return
-    await _alter(site, go_back(target, reason=call.reason, author=call.author))
+    await _alter(site, go_back(target, reason=call.reason, author=call.author, is_here=False))
 
 
 async def _expect(site: SiteCore, call: ExpectNode) -> None:

@@ -1,13 +1,18 @@
 """A site rolls back by itself and at a person's word, alone, and remembers it over a restart."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
+from homeport.core.model.deployment import Hold
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.order import Order
 from homeport.errors import Conflict, NotFound
-from homeport.fleet.maintenance import go_back, older_revision
+from homeport.fleet.maintenance import go_back, older_revision, set_hold
+from homeport.fleet.overview import Watchfulness
+from homeport.fleet.why import why
 from homeport.site.app import SiteApp
-from homeport.vocabulary import Code, DeploymentId, State
+from homeport.vocabulary import Code, DeploymentId, SiteName, State
 from tests.integration.site.conftest import OpenSite
 from tests.integration.site.test_site import link, only, reaches
 from tests.support.deployment_files import deployment_file
@@ -114,3 +119,33 @@ async def test_a_person_goes_back_at_the_site_alone_until_git_has_something_newe
         assert await only(site.parts.store) is None
         async with site.parts.store.read() as reader:
             assert list(await reader.revisions(KEY)) == []
+
+
+async def test_a_hold_keeps_centrals_word_waiting_and_not_that_of_who_is_there(
+    person: Person, start: OpenSite
+) -> None:
+    push(person, "1.0.0")
+    async with start() as site, scripted_node(link(site)):
+        await reaches(site, State.INSTALLED)
+        push(person, "1.1.0")
+        await eventually(lambda: at(site, "1.1.0"))
+        conductor, now = site.parts.conductor, datetime.now(UTC)
+        hold = Hold(SiteName("home"), None, "night shift", "anna", now, now + timedelta(hours=8))
+        await conductor.alter(set_hold(hold))
+        target = await older_revision(site.parts.store, conductor.memory, KEY, None)
+        await conductor.alter(go_back(target, reason="too loud", author="central", is_here=False))
+        assert conductor.planned() == ()
+        async with site.parts.store.read() as reader:
+            told = await why(reader, KEY, Watchfulness(), now)
+        assert told.chain[-1].what.startswith("waits until"), told.chain
+        await conductor.alter(go_back(target, reason="too loud", author="ada"))
+        await eventually(lambda: at(site, "1.0.0"))
+        async with site.parts.store.read() as reader:
+            said = [event.event.message for event in await reader.events(after=0, limit=1000)]
+            told = await why(reader, KEY, Watchfulness(), now)
+        assert any("(when that ends: held until" in message for message in said)
+        assert any("(at once, though it is held until" in message for message in said)
+        assert told.chain[-1].what == "nothing: it is as wanted"
+    async with start() as site:
+        assert site.parts.conductor.memory.by_hand == {KEY}
+        assert len(site.parts.conductor.memory.holds) == 1

@@ -120,6 +120,7 @@ def deployments_router(central: CentralParts) -> APIRouter:
             app_version=done.target.app_version,
             commit=done.commit,
             site_told=done.site_told or done.commit is not None,
+            waits=done.waits,
         )
 
     return router

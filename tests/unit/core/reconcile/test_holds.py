@@ -84,3 +84,29 @@ def test_of_several_holds_the_longest_is_the_one_to_wait_for() -> None:
     assert hold_on([short, long], deployment_id(1), NOW) == long
     assert hold_on([short], deployment_id(2), NOW) is None
     assert hold_on([short], deployment_id(1), NOW + timedelta(hours=1)) is None
+
+
+BACK = a_desired(at="older")
+GOING_BACK = [
+    # what is there                                     who went back            what is done
+    ("what runs", [an_instance()], True, [H.CHANGED]),
+    ("what is under way", [an_instance(state=S.UPDATING)], True, [H.SUPERSEDED_UPDATE]),
+    ("what has failed", [an_instance(state=S.FAILED, runs=False)], True, [H.SUPERSEDED_INSTALL]),
+    ("a node that has nothing of it", [], True, []),
+    ("what runs, and another word came from elsewhere", [an_instance()], False, []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("instances", "here", "done"), [row[1:] for row in GOING_BACK], ids=[
+    row[0] for row in GOING_BACK
+])  # fmt: skip
+def test_who_goes_back_at_the_site_itself_does_not_wait(instances: list[Instance], here: bool, done: list[H]) -> None:
+    held = view([BACK], [a_node()], instances, a_hold())
+    by_hand = frozenset({(BACK.id, BACK.revision)} if here else ())
+    assert [move.happening for move in plan(replace(held, by_hand=by_hand), NOW)] == done
+
+
+def test_going_back_with_one_leaves_the_others_held() -> None:
+    held = view([BACK, a_desired(2, at="second")], [a_node()], [an_instance(), an_instance(2)], a_hold())
+    moves = plan(replace(held, by_hand=frozenset({(BACK.id, BACK.revision)})), NOW)
+    assert [move.deployment_id for move in moves] == [BACK.id]
