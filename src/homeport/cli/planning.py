@@ -44,7 +44,7 @@ def plan_lines(plan: Json) -> Iterator[str]:
 
 def _deployment_lines(item: Json) -> Iterator[str]:
     title = f"  {item['site']}   {item['name']}  {_versions(item)}"
-    yield f"{title:<48} {_revisions(item)}".rstrip()
+    yield f"{title:<48} {_revision(item)}".rstrip()
     if item["waits"]:
         yield f"    waits         {item['waits']}"
     for warning in item.get("warnings") or ():
@@ -79,12 +79,12 @@ def _versions(item: Json) -> str:
     return str(after) if before == after else f"{before} → {after}"
 
 
-def _revisions(item: Json) -> str:
-    before, after = item["revision_before"], item["revision_after"]
-    if before == after or not (before or after):
+def _revision(item: Json) -> str:
+    """The one that is replaced."""
+    before = item["revision_before"]
+    if before is None or item["action"] == "unchanged":
         return ""
-    shown = [f"{str(revision).removeprefix('sha256:')[:4]}…" for revision in (before, after) if revision]
-    return f"revision {' → '.join(shown)}"
+    return f"now revision {str(before).removeprefix('sha256:')[:8]}"
 
 
 def _change(before: Any, after: Any) -> str:

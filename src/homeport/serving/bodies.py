@@ -345,7 +345,7 @@ class PlannedDeployment(Body):
     version_before: str | None
     version_after: str | None
     revision_before: str | None
-    revision_after: str | None
+    """What is there now. What would follow it has no number yet: the rollout's id, made anew, is part of the file."""
     nodes: Sequence[PlannedNode]
     refused: Sequence[RefusedNode]
     parameters: Sequence[PlannedParameter]

@@ -25,7 +25,6 @@ PLAN = PlanBody(
             version_before="1.0.0",
             version_after="1.1.0",
             revision_before="sha256:4f2cffff",
-            revision_after="sha256:91abffff",
             nodes=[
                 PlannedNode(
                     node_id="this-laptop",
@@ -49,7 +48,7 @@ def test_a_plan_says_what_would_happen_where_and_why(homeport: Homeport, canned:
     assert done.stdout.splitlines() == [
         "Would change 1 deployment at 1 site:",
         "",
-        "  home   hello  1.0.0 → 1.1.0                    revision 4f2c… → 91ab…",
+        "  home   hello  1.0.0 → 1.1.0                    now revision 4f2cffff",
         "    this-laptop   web     replace   revision 1.0.0 → 1.1.0",
         "                  cache   keep      unchanged",
         "    tiny-box      refused: 1 core, 2 are needed",

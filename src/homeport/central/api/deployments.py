@@ -199,7 +199,6 @@ def _plan_body(plan: Plan) -> PlanBody:
 def _planned(plan: DeploymentPlan) -> PlannedDeployment:
     before, after = plan.before, plan.after
     app_name = after.app_name if after else before.app_name if before else ""
-    changes = plan.action != "unchanged"
     return PlannedDeployment(
         site=plan.site,
         deployment_id=before.id if before else None,
@@ -209,7 +208,6 @@ def _planned(plan: DeploymentPlan) -> PlannedDeployment:
         version_before=before.app_version if before else None,
         version_after=after.app_version if after else None,
         revision_before=before.revision if before else None,
-        revision_after=after.revision if after and before and not changes else None,
         nodes=[
             PlannedNode(
                 node_id=node_id,
