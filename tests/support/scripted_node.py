@@ -71,6 +71,9 @@ class ScriptedNode:
         self.held[order.deployment_id] = Held(order.deployment_id, order.generation, order.kind, revision, done=True)
         await self._stream.send(News(self._sequence, result))
 
+    async def say(self, news: News) -> None:
+        await self._stream.send(news)
+
     async def beat(self) -> None:
         await self._stream.send(Beat())
 

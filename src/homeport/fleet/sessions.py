@@ -5,6 +5,7 @@ when it comes back it hears again whatever it missed.
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final, Protocol
 
 import anyio
@@ -12,7 +13,7 @@ import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from homeport.core.model.node import NodeInfo
-from homeport.core.model.order import Held, Order
+from homeport.core.model.order import Held, Order, Progress
 from homeport.errors import HomeportError, InvalidInput, NotAuthorized, NotFound, PeerUnavailable, Problem
 from homeport.ports import Acknowledged, Beat, Farewell, FromNode, Hello, News, NodeNews, NodeSession, ToNode, Welcome
 from homeport.vocabulary import NodeId, SiteName
@@ -59,6 +60,8 @@ class Sessions:
         self._site = site
         self._heartbeat_seconds = heartbeat_seconds
         self._lines: dict[NodeId, _Line] = {}
+        self._noted: dict[NodeId, tuple[int, datetime]] = {}
+        """Sequence and time of the newest progress of each node that was numbered, and is durable here."""
         self._news_in: MemoryObjectSendStream[tuple[NodeId, News]]
         self._news_out: MemoryObjectReceiveStream[tuple[NodeId, News]]
         self._news_in, self._news_out = anyio.create_memory_object_stream(NEWS_MAX)
@@ -151,8 +154,22 @@ class Sessions:
                 batch = [first]
                 while len(batch) < NEWS_BATCH_MAX and self._news_out.statistics().current_buffer_used:
                     batch.append(self._news_out.receive_nowait())
-                await take([(node_id, news.news) for node_id, news in batch])
+                await take([(node_id, news.news) for node_id, news in batch if not self._is_repeated(node_id, news)])
+                self._note(batch)
                 self._acknowledge(batch)
+
+    def _is_repeated(self, node_id: NodeId, news: News) -> bool:
+        """Whether it was made durable here and only the word of that was lost. A result is recognised by what is
+        known of its instance. A node that lost its journal counts anew, but not back in time."""
+        if not news.sequence or not isinstance(news.news, Progress) or node_id not in self._noted:
+            return False
+        sequence, at = self._noted[node_id]
+        return news.sequence <= sequence and news.news.at <= at
+
+    def _note(self, batch: Sequence[tuple[NodeId, News]]) -> None:
+        for node_id, news in batch:
+            if news.sequence and isinstance(news.news, Progress):
+                self._noted[node_id] = news.sequence, news.news.at
 
     def _acknowledge(self, batch: Sequence[tuple[NodeId, News]]) -> None:
         highest: dict[NodeId, int] = {}

@@ -189,7 +189,7 @@ def _wire(
     clock = surroundings.clock
     outlet = Outlet(clock, metrics)
     engine = Engine(settings, runtime, status, discover=surroundings.discover)
-    work = Work(settings, runtime, outlet, clock, in_thread=surroundings.in_thread)
+    work = Work(settings, runtime, outlet, clock, in_thread=surroundings.in_thread, note=journal.note)
     spans_of = partial(OrderSpans, tracer, clock, status.node_id)
     executor = Executor(
         runtime=runtime,

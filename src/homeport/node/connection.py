@@ -1,7 +1,7 @@
 """The node's conversation with its site: one stream that the node opens, and opens again when it breaks.
 
-Results are sent in the order of their sequence on every new stream, from the oldest that was not acknowledged. The
-site may see one twice, and recognises it by its generation.
+Results and notes of drift are sent in the order of their sequence on every new stream, from the oldest that was not
+acknowledged. The site may see one twice: it recognises a result by its generation, and a note by its sequence.
 """
 
 import logging
@@ -168,9 +168,9 @@ class Connection:
             while True:
                 for news in self._outlet.take():
                     await self._send(stream, News(0, news))
-                for sequence, result in self._journal.outbox.items():
+                for sequence, kept in self._journal.outbox.items():
                     if sequence > sent:
-                        await self._send(stream, News(sequence, result))
+                        await self._send(stream, News(sequence, kept))
                         sent = sequence
                 if self._clock.monotonic() >= next_beat:
                     await self._send(stream, Beat())

@@ -1,5 +1,5 @@
 """The node's memory, safe against `kill -9` and power cuts: an order is durable before it is acted on, a result
-before it is sent.
+before it is sent. What waits for the site is bounded: one result of each deployment, and so many notes of drift.
 
 SQLite with synchronous=FULL. A commit waits for the disk, on an SD card for tens of milliseconds, so commits run in
 a thread and not in the event loop; writes that arrive meanwhile share the next commit. Everything is also held in
@@ -10,11 +10,12 @@ import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import anyio
 from anyio.to_thread import run_sync
 
-from homeport.core.model.order import Order, Result
+from homeport.core.model.order import Order, Progress, Result
 from homeport.core.node.entry import Entry, accepted, ended
 from homeport.errors import WorkFailed
 from homeport.failpoints import Point, passing
@@ -22,13 +23,16 @@ from homeport.node import rows
 from homeport.ports import InThread, Vault
 from homeport.vocabulary import DeploymentId
 
+NOTES_KEPT: Final = 1000
+"""Notes of drift that wait for the site; beyond so many, the oldest are forgotten."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pages:
     """What the journal holds. A write works on a copy that becomes visible once it is durable."""
 
     entries: dict[DeploymentId, Entry]
-    outbox: dict[int, Result]
+    outbox: dict[int, Result | Progress]
 
 
 Write = Callable[[sqlite3.Connection, Pages], None]
@@ -53,8 +57,8 @@ class Journal:
         return self._pages.entries
 
     @property
-    def outbox(self) -> Mapping[int, Result]:
-        """Results that the site has not yet made durable, by sequence, in order."""
+    def outbox(self) -> Mapping[int, Result | Progress]:
+        """Results and notes that the site has not yet made durable, by sequence, in order."""
         return self._pages.outbox
 
     async def accept(self, orders: Sequence[Order]) -> None:
@@ -69,7 +73,8 @@ class Journal:
         await self._write(write)
 
     async def finish(self, result: Result, *, keeps_good: bool = False) -> None:
-        """Ends an order and puts its result into the outbox, unless a newer order has overtaken it."""
+        """Ends an order and puts its result into the outbox, unless a newer order has overtaken it. An earlier result
+        of the same deployment that still waits is of an older order, and means nothing to the site any more."""
 
         def write(connection: sqlite3.Connection, pages: Pages) -> None:
             entry = pages.entries[result.deployment_id]
@@ -78,7 +83,18 @@ class Journal:
             after = ended(entry, result, keeps_good=keeps_good)
             rows.write_entry(connection, after, self._vault)
             pages.entries[result.deployment_id] = after
-            pages.outbox[rows.insert_result(connection, result)] = result
+            _forget(connection, pages, _results_of(result.deployment_id, pages))
+            pages.outbox[rows.insert_news(connection, result)] = result
+
+        await self._write(write)
+
+    async def note(self, progress: Progress) -> None:
+        """Puts something into the outbox that happened to a deployment without any order."""
+
+        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+            pages.outbox[rows.insert_news(connection, progress)] = progress
+            notes = [sequence for sequence, news in pages.outbox.items() if isinstance(news, Progress)]
+            _forget(connection, pages, notes[:-NOTES_KEPT])
 
         await self._write(write)
 
@@ -89,10 +105,8 @@ class Journal:
             result = pages.entries[deployment_id].result
             if result is None:
                 return
-            for sequence in [each for each, waiting in pages.outbox.items() if waiting == result]:
-                rows.delete_result(connection, sequence)
-                del pages.outbox[sequence]
-            pages.outbox[rows.insert_result(connection, result)] = result
+            _forget(connection, pages, _results_of(deployment_id, pages))
+            pages.outbox[rows.insert_news(connection, result)] = result
 
         await self._write(write)
 
@@ -100,7 +114,7 @@ class Journal:
         """Forgets what the site has made durable."""
 
         def write(connection: sqlite3.Connection, pages: Pages) -> None:
-            rows.delete_results_until(connection, sequence)
+            rows.delete_news_until(connection, sequence)
             for done in [each for each in pages.outbox if each <= sequence]:
                 del pages.outbox[done]
 
@@ -145,6 +159,20 @@ class Journal:
                 each.error = error if isinstance(error, WorkFailed) else rows.translated(error, self._path)
         else:
             self._pages = draft
+
+
+def _results_of(deployment_id: DeploymentId, pages: Pages) -> list[int]:
+    return [
+        sequence
+        for sequence, news in pages.outbox.items()
+        if isinstance(news, Result) and news.deployment_id == deployment_id
+    ]
+
+
+def _forget(connection: sqlite3.Connection, pages: Pages, sequences: Sequence[int]) -> None:
+    for sequence in sequences:
+        rows.delete_news(connection, sequence)
+        del pages.outbox[sequence]
 
 
 class _Waiting:

@@ -70,7 +70,7 @@ class Levels(Collector):
             deployments.add_metric([str(state)], states[state])
         yield deployments
         yield GaugeMetricFamily(
-            "homeport_node_outbox", "Results that the site has not acknowledged.", value=len(self._journal.outbox)
+            "homeport_node_outbox", "News that the site has not acknowledged.", value=len(self._journal.outbox)
         )
         yield GaugeMetricFamily(
             "homeport_node_engine_up", "1 while the engine answers.", value=float(self._status.engine_problem is None)

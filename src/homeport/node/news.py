@@ -1,5 +1,5 @@
-"""News on its way to the site. Results wait in the journal until they are acknowledged; progress is best effort:
-throttled per deployment, and only the newest is kept while the link is down or slow.
+"""News on its way to the site. Results, and drift that was found and repaired, wait in the journal until they are
+acknowledged; progress is best effort: throttled per deployment, and only the newest is kept while the link is down.
 """
 
 from collections import deque

@@ -8,8 +8,8 @@ from typing import Any
 
 from homeport.core.model.deployment import ComponentSpec, Release
 from homeport.core.model.instance import Failure
-from homeport.core.model.order import Order, Result
-from homeport.vocabulary import DeploymentId, Digest, Generation, OrderKind, ProfileType
+from homeport.core.model.order import Order, Progress, Result
+from homeport.vocabulary import DeploymentId, Digest, Generation, OrderKind, ProfileType, Step
 
 
 def dump_release(release: Release) -> dict[str, Any]:
@@ -117,4 +117,34 @@ def load_result(text: str) -> Result:
         deleted=body["deleted"],
         exit_code=body["exit_code"],
         release_runs=body["release_runs"],
+    )
+
+
+def dump_news(news: Result | Progress) -> str:
+    """What waits for the site. Only a note of progress has a step."""
+    if isinstance(news, Result):
+        return dump_result(news)
+    return json.dumps(
+        {
+            "deployment_id": news.deployment_id,
+            "generation": news.generation,
+            "step": news.step.value,
+            "component": news.component,
+            "message": news.message,
+            "at": news.at.isoformat(),
+        }
+    )
+
+
+def load_news(text: str) -> Result | Progress:
+    body = json.loads(text)
+    if "step" not in body:
+        return load_result(text)
+    return Progress(
+        deployment_id=DeploymentId(body["deployment_id"]),
+        generation=Generation(body["generation"]),
+        step=Step(body["step"]),
+        component=body["component"],
+        message=body["message"],
+        at=datetime.fromisoformat(body["at"]),
     )

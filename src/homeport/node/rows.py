@@ -5,10 +5,19 @@ import logging
 import sqlite3
 from pathlib import Path
 
-from homeport.core.model.order import Result
+from homeport.core.model.order import Progress, Result
 from homeport.core.node.entry import Entry
 from homeport.errors import Conflict, InvalidInput, PermanentError, WorkFailed
-from homeport.node.records import dump_order, dump_release, dump_result, load_order, load_release, load_result
+from homeport.node.records import (
+    dump_news,
+    dump_order,
+    dump_release,
+    dump_result,
+    load_news,
+    load_order,
+    load_release,
+    load_result,
+)
 from homeport.node.sealing import sealed_values, with_values
 from homeport.ports import Vault
 from homeport.vocabulary import Code, DeploymentId, OrderKind
@@ -99,16 +108,16 @@ def load_entries(connection: sqlite3.Connection, vault: Vault | None) -> dict[De
     return entries
 
 
-def load_outbox(connection: sqlite3.Connection) -> dict[int, Result]:
+def load_outbox(connection: sqlite3.Connection) -> dict[int, Result | Progress]:
     rows = connection.execute("SELECT sequence, result FROM outbox ORDER BY sequence")
-    return {row[0]: load_result(row[1]) for row in rows}
+    return {row[0]: load_news(row[1]) for row in rows}
 
 
-def delete_result(connection: sqlite3.Connection, sequence: int) -> None:
+def delete_news(connection: sqlite3.Connection, sequence: int) -> None:
     connection.execute("DELETE FROM outbox WHERE sequence = ?", (sequence,))
 
 
-def delete_results_until(connection: sqlite3.Connection, sequence: int) -> None:
+def delete_news_until(connection: sqlite3.Connection, sequence: int) -> None:
     connection.execute("DELETE FROM outbox WHERE sequence <= ?", (sequence,))
 
 
@@ -137,8 +146,8 @@ def write_entry(connection: sqlite3.Connection, entry: Entry, vault: Vault | Non
     )
 
 
-def insert_result(connection: sqlite3.Connection, result: Result) -> int:
-    sequence = connection.execute("INSERT INTO outbox (result) VALUES (?)", (dump_result(result),)).lastrowid
+def insert_news(connection: sqlite3.Connection, news: Result | Progress) -> int:
+    sequence = connection.execute("INSERT INTO outbox (result) VALUES (?)", (dump_news(news),)).lastrowid
     assert sequence is not None
     return sequence
 

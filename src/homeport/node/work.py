@@ -4,10 +4,11 @@ start in the order of the release, each healthy before the next; what the releas
 Every call to the runtime is idempotent, so work that was cancelled or killed is simply done again from its start.
 """
 
+import logging
 import math
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,10 @@ from homeport.node.tracing import OrderSpans, Told
 from homeport.ports import Clock, InThread, OnProgress, Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId, Generation, Step
 
+log = logging.getLogger("homeport.node")
+
+Note = Callable[[Progress], Awaitable[None]]
+"""Keeps news until the site has them, across restarts."""
 SAFE_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")
 
 
@@ -48,12 +53,15 @@ class Work:
         clock: Clock,
         *,
         in_thread: InThread = run_sync,
+        note: Note | None = None,
     ) -> None:
+        """Without `note`, what happened without an order is told like all progress, and forgotten at a restart."""
         self._settings = settings
         self._runtime = runtime
         self._outlet = outlet
         self._clock = clock
         self._in_thread = in_thread
+        self._note = note
         self._slots = anyio.Semaphore(settings.parallel)
 
     async def apply(self, order: Order, release: Release, leftovers: Iterable[str], trail: Trail) -> None:
@@ -89,7 +97,7 @@ class Work:
         """Starts a component again. What was fetched before is tried first, for there may be no uplink."""
         _refuse_lacking(spec)
         workload = self.workload(deployment_id, spec)
-        self.tell(generation, deployment_id, Step.DRIFTED, spec.name, why)
+        await self._found(generation, deployment_id, Step.DRIFTED, spec.name, why)
         try:
             await self._apply(workload, _ignore)
         except WorkFailed:
@@ -97,7 +105,22 @@ class Work:
                 async with self._slots:
                     await self._runtime.prepare(workload, _ignore)
             await self._apply(workload, _ignore)
-        self.tell(generation, deployment_id, Step.RESTORED, spec.name, f"{why}; started again")
+        await self._found(generation, deployment_id, Step.RESTORED, spec.name, f"{why}; started again")
+
+    async def _found(
+        self, generation: Generation, deployment_id: DeploymentId, step: Step, component: str, message: str
+    ) -> None:
+        """Nobody asked for it, so nobody would miss it: it is written down first, where that is possible."""
+        progress = Progress(deployment_id, generation, step, component, message, self._clock.now())
+        try:
+            if self._note is None:
+                self._outlet.progress(progress)
+            else:
+                await self._note(progress)
+                self._outlet.wake()
+        except WorkFailed as error:
+            log.warning("drift is told and not written down", extra={"error": str(error)})
+            self._outlet.progress(progress)
 
     def workload(self, deployment_id: DeploymentId, spec: ComponentSpec) -> Workload:
         return Workload(deployment_id, spec, self._folder(deployment_id, spec.name))

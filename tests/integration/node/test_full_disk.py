@@ -52,7 +52,9 @@ async def test_an_order_that_cannot_be_written_down_is_refused_by_code(tmp_path:
         with anyio.fail_after(5):
             while not journal.outbox:
                 await outlet.wait()
-        assert journal.outbox[1].succeeded
+        (result,) = journal.outbox.values()
+        assert isinstance(result, Result)
+        assert result.succeeded
         tasks.cancel_scope.cancel()
     await runtime.close()
     journal.close()

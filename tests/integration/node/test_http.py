@@ -99,7 +99,7 @@ async def test_metrics_count_orders_failures_and_what_waits(bench: Bench) -> Non
             'homeport_node_failures_total{code="IMAGE_PULL_FAILED"} 1.0',
             'homeport_node_deployments{state="failed"} 1.0',
             'homeport_node_order_seconds_count{kind="apply"} 2.0',
-            "homeport_node_outbox 2.0",
+            "homeport_node_outbox 1.0",
             "homeport_node_connected 1.0",
             "homeport_node_restores_total 0.0",
         ):

@@ -9,11 +9,11 @@ import anyio.lowlevel
 import pytest
 
 from homeport.core.model.instance import Failure
-from homeport.core.model.order import Order, Result
+from homeport.core.model.order import Order, Progress, Result
 from homeport.core.node.entry import Outcome
 from homeport.errors import Conflict, PermanentError, WorkFailed
-from homeport.node.journal import Journal
-from homeport.vocabulary import Code
+from homeport.node.journal import NOTES_KEPT, Journal
+from homeport.vocabulary import Code, Step
 from tests.support.builders import deployment_id
 from tests.support.orders import a_component, to_apply, to_remove
 
@@ -58,6 +58,47 @@ async def test_sequences_are_never_reused(tmp_path: Path) -> None:
     await journal.repeat(order.deployment_id)
     assert list(journal.outbox) == [3]
     journal.close()
+
+
+async def test_one_result_of_each_deployment_waits_and_it_is_the_newest(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    for generation in range(1, 30):
+        for number in (1, 2):
+            order = to_apply(generation, key=deployment_id(number))
+            await journal.accept([order])
+            await journal.finish(ended(order, Failure("EXITED", "it ended", "web")))
+    assert [(each.deployment_id, each.generation) for each in journal.outbox.values()] == [
+        (deployment_id(1), 29),
+        (deployment_id(2), 29),
+    ]
+    kept = dict(journal.outbox)
+    journal.close()
+    again = Journal(tmp_path / "journal")
+    assert again.outbox == kept
+    again.close()
+
+
+async def test_notes_of_drift_are_found_again_and_the_oldest_give_way(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    order = to_apply(1)
+    await journal.accept([order])
+    await journal.finish(ended(order))
+    at = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+    notes = [
+        Progress(order.deployment_id, order.generation, Step.DRIFTED, "web", f"drift {number}", at)
+        for number in range(NOTES_KEPT + 5)
+    ]
+    async with anyio.create_task_group() as tasks:
+        for note in notes:
+            tasks.start_soon(journal.note, note)
+    journal.close()
+    again = Journal(tmp_path / "journal")
+    (result, *kept) = again.outbox.values()
+    assert result == ended(order)
+    assert kept == notes[5:]
+    await again.acknowledge(max(again.outbox))
+    assert not again.outbox
+    again.close()
 
 
 async def test_a_result_that_was_overtaken_by_a_newer_order_is_dropped(tmp_path: Path) -> None:

@@ -1,14 +1,19 @@
 """What was installed stays installed, with or without a site."""
 
+import logging
+
 import anyio
 import pytest
 
 from homeport.adapters.runtime.fake import NullRuntime
+from homeport.core.model.order import Progress
 from homeport.errors import EngineUnavailable
+from homeport.node.journal import Journal
 from homeport.vocabulary import Code
 from tests.integration.node.conftest import Bench
 from tests.support.builders import deployment_id
 from tests.support.orders import a_component, to_apply
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -25,6 +30,24 @@ async def test_a_component_that_disappears_is_restored_and_said_to_be(bench: Ben
         assert [each.component for each in seen] == ["db", "web"]
         assert seen[0] == db
         assert len(bench.site.results) == 1
+
+
+async def test_drift_while_the_site_was_gone_is_told_after_a_restart_of_the_node(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "homeport.node")
+    async with bench.connected():
+        await bench.site.order(to_apply(1))
+    async with bench.node() as runtime:
+        await runtime.remove(deployment_id(), "web", remove_images=False)
+        await eventually(lambda: "component restored" in caplog.messages)
+    async with bench.connected():
+        await bench.site.until(lambda: "restored" in bench.site.steps(1))
+        assert bench.site.steps(1)[-2:] == ["drifted", "restored"]
+        await bench.site.order(to_apply(2))
+    journal = Journal(bench.settings.data / "journal.sqlite3")
+    assert not [news for news in journal.outbox.values() if isinstance(news, Progress)], "told once"
+    journal.close()
 
 
 async def test_a_component_that_keeps_disappearing_is_restored_less_and_less_often(bench: Bench) -> None:

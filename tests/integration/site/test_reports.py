@@ -1,7 +1,8 @@
 """What happens at a site reaches central in order, once, also after central was gone."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import anyio
@@ -9,13 +10,15 @@ import pytest
 
 from homeport.adapters.link.inprocess import InProcessLink
 from homeport.core.model.instance import Transition
-from homeport.core.model.report import Synced
+from homeport.core.model.order import Progress
+from homeport.core.model.report import Progressed, Synced
 from homeport.core.secrets import SecretsThere
 from homeport.errors import PeerUnavailable
-from homeport.ports import Moved, Outgoing
-from homeport.vocabulary import NodeId, SiteName
+from homeport.ports import Moved, News, Outgoing
+from homeport.vocabulary import NodeId, SiteName, Step
 from homeport.wire.reports import decode
 from tests.integration.site.conftest import OpenSite
+from tests.support.builders import NOW
 from tests.support.deployment_files import deployment_file
 from tests.support.git import Person
 from tests.support.scripted_node import scripted_node
@@ -65,6 +68,10 @@ class Notebook:
     def _answer(self) -> None:
         if self.is_away:
             raise PeerUnavailable("central is away")
+
+    def notes(self) -> list[str]:
+        told = [report.progress.step for report in self.reports if isinstance(report, Progressed)]
+        return [step.value for step in told if step in (Step.DRIFTED, Step.RESTORED)]
 
     def steps(self) -> list[str]:
         return [report.happening.value for report in self.reports if isinstance(report, Transition)]
@@ -117,3 +124,27 @@ async def test_reports_queued_before_a_restart_are_sent_after_it(person: Person,
     async with start(central):
         await eventually(lambda: central.steps() == ["scheduled", "healthy"])
     assert len(set(central.epochs)) == 1
+
+
+async def test_a_note_of_drift_that_comes_twice_is_told_once(person: Person, start: OpenSite) -> None:
+    """Its node did not hear that the site has it, and says it again on its next stream."""
+    central = Notebook()
+    path, text = deployment_file()
+    person.write(path, text)
+    person.push()
+    async with start(central) as site:
+        link = InProcessLink(site.parts.reception)
+        async with scripted_node(link) as node:
+            await eventually(lambda: central.steps() == ["scheduled", "healthy"])
+            (order,) = node.orders
+            drift = Progress(order.deployment_id, order.generation, Step.DRIFTED, "web", "web was missing", NOW)
+            later = replace(drift, step=Step.RESTORED, at=NOW + timedelta(seconds=1))
+            held = tuple(node.held.values())
+            await node.say(News(7, drift))
+            await eventually(lambda: node.acknowledged == 7)
+        async with scripted_node(link, held=held) as again:
+            await again.say(News(7, drift))
+            await again.say(News(8, later))
+            await eventually(lambda: again.acknowledged == 8)
+        await eventually(lambda: "restored" in central.notes())
+        assert central.notes() == ["drifted", "restored"]

@@ -27,7 +27,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """News from inside an order. Losing one loses nothing: the result follows."""
+    """News from inside an order: losing one loses nothing, the result follows. Or of drift, which nobody ordered."""
 
     deployment_id: DeploymentId
     generation: Generation
