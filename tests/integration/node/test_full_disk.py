@@ -19,6 +19,7 @@ from homeport.node.work import Work
 from homeport.vocabulary import Code
 from tests.support.builders import deployment_id
 from tests.support.orders import a_component, to_apply
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -100,19 +101,16 @@ async def test_a_result_waits_until_it_can_be_written_down(
     executor = Executor(runtime=runtime, journal=journal, work=work, outlet=outlet, metrics=metrics, clock=clock)
     await runtime.start()
     parts = [a_component(f"part-{number}" * 10, wait=False) for number in range(200)]
-    parts[0] = a_component("slow", seconds=0.3)
+    parts[0] = a_component("slow", seconds=1.0)
     async with anyio.create_task_group() as tasks:
         await tasks.start(executor.run)
         await executor.order(to_apply(1, *parts))
         await anyio.sleep(0.2)
         limit_pages(journal, more=0)
-        await anyio.sleep(0.6)
+        await eventually(lambda: "the result waits for the journal" in caplog.messages, what="a word about it")
         assert not journal.outbox
-        assert "the result waits for the journal" in caplog.messages
         limit_pages(journal, more=10_000)
-        with anyio.fail_after(3):
-            while not journal.outbox:  # noqa: ASYNC110
-                await anyio.sleep(0.02)
+        await eventually(lambda: journal.outbox, what="the result")
         tasks.cancel_scope.cancel()
     await runtime.close()
     journal.close()

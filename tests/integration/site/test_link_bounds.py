@@ -165,7 +165,7 @@ async def test_silent_handshakes_of_one_address_leave_others_theirs(desk: FrontD
 async def test_idle_connections_make_room_when_there_are_too_many(
     desk: FrontDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grpc_server, "_raise_file_limit", lambda: 40)
+    monkeypatch.setattr(grpc_server, "room_for_connections", lambda: 30)
     async with serve_nodes(desk.reception, "127.0.0.1:0") as port, connected(GrpcSiteLink("127.0.0.1", port)):
         flood = await anyio.to_thread.run_sync(lambda: open_sockets(200, port))
         try:
