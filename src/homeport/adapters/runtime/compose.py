@@ -7,10 +7,10 @@ files are gone.
 
 import logging
 from collections.abc import AsyncIterator, Sequence
-
-import anyio
+from functools import partial
 
 from homeport.adapters.runtime import child
+from homeport.adapters.runtime.at_once import at_once
 from homeport.adapters.runtime.component_fetch import fetch_component
 from homeport.adapters.runtime.compose_files import (
     COMPOSE_FILE,
@@ -122,9 +122,7 @@ class ComposeRuntime:
         if missing := missing_services(listed):
             return Health(False, f"{missing[0]} has no container")
         verdicts: dict[str, Health] = {}
-        async with anyio.create_task_group() as checks:
-            for container in listed:
-                checks.start_soon(self._check, container, verdicts)
+        await at_once(partial(self._check, verdicts), listed)
         verdict = combine([(container.name, verdicts[container.id]) for container in listed])
         if verdict.healthy and workload.spec.type is ProfileType.CUSTOM:
             return await self._images.probe(workload.spec, listed[0].id)
@@ -174,7 +172,7 @@ class ComposeRuntime:
     async def _inspect_all(self, listed: Sequence[Listed]) -> list[Json | None]:
         return [await self._inspect(container) for container in listed]
 
-    async def _check(self, container: Listed, verdicts: dict[str, Health]) -> None:
+    async def _check(self, verdicts: dict[str, Health], container: Listed) -> None:
         inspected = await self._inspect(container)
         if inspected is None:
             verdicts[container.id] = Health(False, "it is gone")

@@ -1,10 +1,10 @@
 """Takes a compose project away through the engine's API: containers, then networks. Volumes are data and stay."""
 
 from collections.abc import Awaitable, Collection, Sequence
+from functools import partial
 from typing import Any
 
-import anyio
-
+from homeport.adapters.runtime.at_once import at_once
 from homeport.adapters.runtime.engine_api import EngineApi, Listed, Refusal
 from homeport.errors import WorkFailed
 from homeport.vocabulary import Code
@@ -16,10 +16,7 @@ LABEL_PROJECT = "com.docker.compose.project"
 async def remove_project(api: EngineApi, containers: Sequence[Listed], project: str, component: str) -> None:
     """Idempotent; raises WorkFailed with REMOVE_FAILED when something stays."""
     try:
-        async with anyio.create_task_group() as stopping:
-            for container in containers:
-                if container.running:
-                    stopping.start_soon(_stop, api, container.id)
+        await at_once(partial(_stop, api), [container.id for container in containers if container.running])
         await _remove_containers(api, [container.id for container in containers])
         for network in await api.networks(f"{LABEL_PROJECT}={project}"):
             await _unless_gone(api.remove_network(network))

@@ -53,12 +53,12 @@ class EngineApi:
         self._reach = reach
 
     async def version(self) -> str:
-        return str((await self.call("GET", f"{API}/version"))["Version"])
+        return str((await self.known(f"{API}/version"))["Version"])
 
     async def containers(self, labels: Sequence[str]) -> list[Listed]:
         """Running or not, newest first; `labels` are `key=value`."""
         filters = json.dumps({"label": list(labels)})
-        found = await self.call("GET", f"{API}/containers/json", query={"all": "true", "filters": filters})
+        found = await self.known(f"{API}/containers/json", query={"all": "true", "filters": filters})
         return [
             Listed(
                 id=entry["Id"],
@@ -106,7 +106,7 @@ class EngineApi:
 
     async def networks(self, label: str) -> list[str]:
         filters = json.dumps({"label": [label]})
-        found = await self.call("GET", f"{API}/networks", query={"filters": filters})
+        found = await self.known(f"{API}/networks", query={"filters": filters})
         return [str(network["Name"]) for network in found or []]
 
     async def remove_network(self, name: str) -> None:
@@ -155,6 +155,13 @@ class EngineApi:
                     break
                 yield bytes(pending[LOG_FRAME_HEADER:end])
                 del pending[:end]
+
+    async def known(self, path: str, *, query: Mapping[str, str] | None = None) -> Any:
+        """What an engine in order always tells: its version, its listings. One that refuses them is out of order."""
+        try:
+            return await self.call("GET", path, query=query)
+        except Refusal as refusal:
+            raise _out_of_order(refusal) from refusal
 
     async def call(
         self,
@@ -230,6 +237,11 @@ def _reason(body: bytes) -> str:
     except ValueError:
         return body.decode(errors="replace").strip()
     return str(found.get("message") or found.get("cause") or found) if isinstance(found, dict) else str(found)
+
+
+def _out_of_order(refusal: Refusal) -> EngineUnavailable:
+    message = f"The container engine does not tell what it has: {refusal.message.rstrip('.')}."
+    return EngineUnavailable(message, hint="Run  homeport doctor  to find out why.")
 
 
 def _unreachable(address: Address, error: Exception) -> EngineUnavailable:

@@ -7,10 +7,12 @@ import json
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
 
+from homeport.adapters.runtime.at_once import at_once
 from homeport.adapters.runtime.compose_files import (
     LABEL_COMPONENT,
     LABEL_DEPLOYMENT,
@@ -127,9 +129,7 @@ class HelmOnPodman:
         if missing := _missing(listed):
             return Health(False, f"{missing[0]} has no container")
         verdicts: dict[str, Health] = {}
-        async with anyio.create_task_group() as checks:
-            for container in listed:
-                checks.start_soon(self._check, container, verdicts)
+        await at_once(partial(self._check, verdicts), listed)
         return combine([(container.name, verdicts[container.id]) for container in listed])
 
     async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
@@ -182,7 +182,7 @@ class HelmOnPodman:
         containers += [Container(id="", name=name, running=False) for name in _missing(listed)]
         return replace(seen, containers=tuple(sorted(containers, key=lambda container: container.name)))
 
-    async def _check(self, container: Listed, verdicts: dict[str, Health]) -> None:
+    async def _check(self, verdicts: dict[str, Health], container: Listed) -> None:
         inspected = await self._inspect(container)
         probe = _checks_of(container).get(container.name)
         if inspected is None:

@@ -25,7 +25,7 @@ class KubePlay:
 
     async def pods(self, labels: Sequence[str]) -> list[PodSeen]:
         filters = json.dumps({"label": list(labels)})
-        found = await self._api.call("GET", f"{LIBPOD}/pods/json", query={"filters": filters})
+        found = await self._api.known(f"{LIBPOD}/pods/json", query={"filters": filters})
         return [PodSeen(each["Id"], each["Name"], each.get("Labels") or {}) for each in found or []]
 
     async def play(self, pod: KubePod, network: str, *, seconds: float) -> None:
@@ -69,7 +69,7 @@ class KubePlay:
             return
 
     async def remove_volumes(self, begins: str) -> None:
-        found = await self._api.call("GET", f"{LIBPOD}/volumes/json")
+        found = await self._api.known(f"{LIBPOD}/volumes/json")
         for volume in found or []:
             if str(volume["Name"]).startswith(begins):
                 await self._unless_gone("DELETE", f"{LIBPOD}/volumes/{volume['Name']}", {"force": "true"})

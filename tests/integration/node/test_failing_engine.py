@@ -1,0 +1,87 @@
+"""An engine that dies or refuses in the middle is told by its own code and sentence, whatever was under way."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import pytest
+
+from homeport.adapters.registry.oci import OciRegistry
+from homeport.adapters.runtime.compose import ComposeRuntime
+from homeport.adapters.runtime.container_engine import ContainerEngine, EngineOptions
+from homeport.adapters.runtime.docker import DockerEngine
+from homeport.adapters.runtime.helm_podman import HelmOnPodman
+from homeport.adapters.runtime.podman import PodmanEngine
+from homeport.errors import EngineUnavailable
+from homeport.ports import Runtime, Workload
+from homeport.vocabulary import Code, NodeId
+from tests.integration.node.conftest import Bench
+from tests.support.builders import deployment_id
+from tests.support.engines import engine_environment
+from tests.support.failing_engine import REFUSAL, FailingEngine, failing_engine
+from tests.support.orders import a_component, to_remove
+
+pytestmark = pytest.mark.anyio
+
+RUNTIMES = ("podman", "docker", "helm")
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[FailingEngine]:
+    async with failing_engine(tmp_path / "engine.sock", deployment_id()) as engine:
+        yield engine
+
+
+@pytest.fixture(params=RUNTIMES)
+def runtime(request: pytest.FixtureRequest, tmp_path: Path) -> Runtime:
+    return runtime_of(request.param, tmp_path)
+
+
+def runtime_of(kind: str, folder: Path) -> Runtime:
+    options = EngineOptions(environment=engine_environment(), socket=folder / "engine.sock")
+    engine: ContainerEngine = DockerEngine(options) if kind == "docker" else PodmanEngine(folder / "data", options)
+    runtime = HelmOnPodman if kind == "helm" else ComposeRuntime
+    return runtime(engine, OciRegistry(), NodeId("n1"))
+
+
+async def test_an_engine_that_dies_under_the_checks_is_told_as_it_is(
+    engine: FailingEngine, runtime: Runtime, tmp_path: Path
+) -> None:
+    engine.dies_at = "pod-db"
+    with pytest.raises(EngineUnavailable, match="does not answer"):
+        await runtime.health(Workload(deployment_id(), a_component(), tmp_path))
+
+
+async def test_an_engine_that_refuses_its_listings_is_out_of_order(
+    engine: FailingEngine, runtime: Runtime, tmp_path: Path
+) -> None:
+    engine.refuses = "/json?"
+    with pytest.raises(EngineUnavailable, match=REFUSAL):
+        await runtime.health(Workload(deployment_id(), a_component(), tmp_path))
+    with pytest.raises(EngineUnavailable, match=REFUSAL):
+        await runtime.remove(deployment_id(), "web", remove_images=False)
+
+
+async def test_a_removal_under_which_the_engine_dies_is_reported_by_its_code(
+    engine: FailingEngine, bench: Bench, tmp_path: Path
+) -> None:
+    async with bench.connected(runtime_of("podman", tmp_path)):
+        engine.dies_at = "/stop"
+        result = await bench.site.order(to_remove(1))
+    assert result.failure is not None
+    assert result.failure.code == Code.ENGINE_UNREACHABLE
+    assert "does not answer" in result.failure.message
+
+
+async def test_a_node_outlives_an_engine_that_is_out_of_order(
+    engine: FailingEngine, bench: Bench, tmp_path: Path
+) -> None:
+    async with bench.connected(runtime_of("podman", tmp_path)):
+        engine.refuses = "/"
+        result = await bench.site.order(to_remove(1))
+        assert result.failure is not None
+        assert result.failure.code == Code.ENGINE_UNREACHABLE
+        assert REFUSAL in result.failure.message
+        await anyio.sleep(0.5)  # The loops look at it several times meanwhile.
+        engine.refuses = None
+        assert (await bench.site.order(to_remove(2))).succeeded
