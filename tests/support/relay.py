@@ -6,6 +6,9 @@
     relay.carried                       # bytes towards the client since it was last set to 0
     relay.cut_every_bytes = 1_000_000   # and so again and again
 
+A cut waits until the client has read what was carried. So `carried` counts what the client was given, and what it
+asks for twice shows; how much a machine has under way when a line breaks does not.
+
 It listens on loopback of its host and dials from there, so that pulling the host's cable cuts it off too.
 """
 
@@ -15,12 +18,14 @@ import socket
 import struct
 import threading
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 from tests.support.inside import enter
 from tests.support.namespaces import Host
 
 CHUNK_BYTES = 65_536
+READ_SECONDS_MAX = 10.0
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -101,7 +106,8 @@ class Relay:
                 writer.write(chunk)
                 await writer.drain()
                 if counts:
-                    self._count(len(chunk))
+                    self.carried += len(chunk)
+                    await self._cut_if_due(writer)
 
         async def take() -> None:
             while True:
@@ -112,13 +118,17 @@ class Relay:
 
         await asyncio.gather(take(), deliver())
 
-    def _count(self, size: int) -> None:
-        self.carried += size
-        if self.cut_after_bytes is not None and self.carried >= self.cut_after_bytes:
-            again = self.cut_every_bytes
-            self.cut_after_bytes = None if again is None else self.carried + again
-            self.cuts += 1
-            raise ConnectionResetError("cut by the test")
+    async def _cut_if_due(self, writer: asyncio.StreamWriter) -> None:
+        if self.cut_after_bytes is None or self.carried < self.cut_after_bytes:
+            return
+        again = self.cut_every_bytes
+        self.cut_after_bytes = None if again is None else self.carried + again
+        self.cuts += 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READ_SECONDS_MAX):
+                while _is_unread(writer):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.001)
+        raise ConnectionResetError("cut by the test")
 
 
 async def _first_of(*ways: Coroutine[Any, Any, None]) -> None:
@@ -130,6 +140,20 @@ async def _first_of(*ways: Coroutine[Any, Any, None]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_unread(writer: asyncio.StreamWriter) -> bool:
+    """Whether something lies with us, or with the client's kernel: both ends are on this host, which lists them."""
+    if writer.transport.get_write_buffer_size():
+        return True
+    client, relay = writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1]
+    for line in Path("/proc/thread-self/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, _, queues, *_ = line.split()
+        ports = tuple(int(end.partition(":")[2], 16) for end in (local, remote))
+        waiting = int(queues.partition(":")[2 if ports == (client, relay) else 0], 16)
+        if waiting and ports in ((client, relay), (relay, client)):
+            return True
+    return False
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:

@@ -210,12 +210,16 @@ def _answer(
 
 
 def _read(response: http.client.HTTPResponse | urllib.error.HTTPError, size_max: int, of: Reference) -> bytes:
-    """The socket's timeout bounds each wait; this bounds all of them, for a peer that sends a byte at a time."""
+    """The socket's timeout bounds each wait; this bounds all of them, for a peer that sends a byte at a time.
+
+    Read as it comes: a read that waits for more loses what it had when the line breaks.
+    """
     deadline = time.monotonic() + READ_SECONDS_MAX
     chunks: list[bytes] = []
-    left = size_max
+    promised = response.headers.get("Content-Length", "")
+    left = min(size_max, int(promised)) if promised.isdigit() else size_max
     try:
-        while left and (chunk := response.read(min(left, 2**18))):
+        while left and (chunk := response.read1(min(left, 2**18))):
             chunks.append(chunk)
             left -= len(chunk)
             if time.monotonic() > deadline:
