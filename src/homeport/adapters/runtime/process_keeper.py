@@ -56,7 +56,13 @@ def _keep(config: dict[str, object], tell: int) -> None:
     if pid == 0:
         _become(config, writing, tell)
     os.close(writing)
-    _put(str(config["state"]), {"pid": pid, "start_time": start_time(pid), **config["identity"]})  # type: ignore[dict-item]
+    try:
+        _put(str(config["state"]), {"pid": pid, "start_time": start_time(pid), **config["identity"]})  # type: ignore[dict-item]
+    except OSError as error:
+        # Nobody could find the program again: it would run on beside the next one.
+        os.kill(pid, signal.SIGKILL)
+        os.write(tell, f"{error.strerror}: {config['state']}".encode())
+        return
     os.close(tell)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

@@ -18,6 +18,7 @@ from homeport.core.model.deployment import ComponentSpec
 from homeport.errors import WorkFailed
 from homeport.ports import Container, Workload
 from homeport.vocabulary import Code, DeploymentId, ProfileType
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -182,3 +183,21 @@ def test_probes_are_read_from_short_forms() -> None:
         for health in ({"http": "http://h/a?b"}, {"tcp": ":9"})
     ]
     assert read == [HttpProbe("h", 80, "/a?b"), TcpProbe("127.0.0.1", 9)]
+
+
+async def test_a_program_that_cannot_be_written_down_is_not_left_running(
+    tmp_path: Path, runtime: ProcessRuntime
+) -> None:
+    """Nobody would find it again, and another would be started beside it."""
+    folder = tmp_path / "data" / "process" / ID / "web"
+    folder.mkdir(parents=True)
+    (folder / "state.json.new").symlink_to("/dev/full")
+    pids = tmp_path / "pids"
+    with pytest.raises(WorkFailed) as failure:
+        await runtime.apply(shell(tmp_path, f"echo $$ >> {pids}; exec sleep 60"), ignore)
+    assert failure.value.code is Code.DISK_FULL
+    started = [int(pid) for pid in pids.read_text().split()] if pids.exists() else []
+    await eventually(lambda: not any(lives(pid) for pid in started))
+    (folder / "state.json.new").unlink()
+    await runtime.apply(shell(tmp_path, "exec sleep 60"), ignore)
+    assert (await container(runtime)).running
