@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -184,3 +185,34 @@ async def test_two_nodes_on_one_engine_keep_apart(compose_runtime: Runtime, comp
         finally:
             await neighbour.remove(compose_stand.deployment_id, "web", remove_images=False)
     assert await ids(compose_runtime, compose_stand) == before
+
+
+def hooked(command: str) -> dict[str, dict[str, Any]]:
+    """An app that starts when another service has done its work."""
+    needs = {"hook": {"condition": "service_completed_successfully"}}
+    return {"hook": {"command": ["sh", "-c", command]}, "app": {**STAYS_SERVICE, "depends_on": needs}}
+
+
+async def test_a_service_that_ends_before_others_start_is_not_missed_afterwards(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    workload = await compose_stand.services("hook", hooked("exit 0"))
+    await install(compose_runtime, workload)
+    assert (await compose_runtime.health(workload)).healthy
+    (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
+    assert observation.is_running
+    before = await ids(compose_runtime, compose_stand)
+    assert len(before) == 1
+    await install(compose_runtime, workload)
+    assert await ids(compose_runtime, compose_stand) == before
+
+
+async def test_a_service_that_fails_before_others_start_fails_the_component(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    workload = await compose_stand.services("hook-fails", hooked("exit 3"))
+    with pytest.raises(WorkFailed) as failure:
+        await install(compose_runtime, workload)
+    assert failure.value.code is Code.EXITED
+    assert "hook" in str(failure.value)
+    assert "exit code 3" in str(failure.value)

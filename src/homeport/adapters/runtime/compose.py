@@ -6,7 +6,7 @@ files are gone.
 """
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 
 from homeport.adapters.runtime import child
@@ -31,7 +31,7 @@ from homeport.adapters.runtime.engine_api import EngineApi, Json, Listed, Refusa
 from homeport.adapters.runtime.failures import create_failed, disk_full, meaningful_line
 from homeport.adapters.runtime.image_containers import ImageContainers
 from homeport.adapters.runtime.image_pull import pull_if_missing
-from homeport.adapters.runtime.observations import combine, has_check, missing_services, observed
+from homeport.adapters.runtime.observations import combine, ends, has_check, is_done, missing_services, observed
 from homeport.adapters.runtime.tool_environment import compose_environment, steers_the_tool
 from homeport.core.secrets import masked, plain_environment, secret_environment
 from homeport.errors import EngineUnavailable, InvalidInput, WorkFailed
@@ -178,8 +178,12 @@ class ComposeRuntime:
             verdicts[container.id] = Health(False, "it is gone")
         elif inspected["State"].get("Paused"):
             verdicts[container.id] = Health(False, "it is paused")
+        elif is_done(container, inspected):
+            verdicts[container.id] = Health(True)
         elif not container.running:
             verdicts[container.id] = Health(False, f"it ended with exit code {inspected['State'].get('ExitCode')}")
+        elif ends(container):
+            verdicts[container.id] = Health(None, "it has not ended yet")
         elif not has_check(inspected):
             verdicts[container.id] = Health(True)
         else:
@@ -192,7 +196,11 @@ class ComposeRuntime:
 
         False when one cannot be started: it was cut off while it was being made, and has to be made anew.
         """
-        stopped = [container for container in reversed(seen) if not container.running]
+        stopped = [
+            container
+            for container in reversed(seen)
+            if not container.running and not is_done(container, await self._inspect(container))
+        ]
         if not stopped:
             return True
         on_progress(Step.STARTING, f"starting {workload.spec.name} again", 0, 0)
@@ -233,12 +241,13 @@ class ComposeRuntime:
         except OSError as error:
             raise EngineUnavailable(f"The compose tool cannot be run: {error.strerror}: {command[0]}.") from error
         if done.exit_code != 0:
+            await self._refuse_exited(workload, only=ends)  # The tool names it by its id, if at all.
             reason = meaningful_line(done.errors + "\n" + done.output)
             raise create_failed(spec.name, masked(reason, spec.secret_values.values()))
 
-    async def _refuse_exited(self, workload: Workload) -> None:
+    async def _refuse_exited(self, workload: Workload, *, only: Callable[[Listed], bool] = bool) -> None:
         """A container that has failed by now will not become healthy by waiting."""
-        for container in await self._containers(workload.deployment_id, workload.spec.name):
+        for container in filter(only, await self._containers(workload.deployment_id, workload.spec.name)):
             inspected = None if container.running else await self._inspect(container)
             code = inspected["State"].get("ExitCode") if inspected else 0
             if code:

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ LABEL_NODE = "homeport.node"
 LABEL_SERVICES = "homeport.services"
 """How many containers each service of the component should have: `web=1,worker=2`. Written on every container, so
 that the one that is left tells which are missing."""
+LABEL_ENDS = "homeport.ends"
+"""On the containers of a service that does one thing and ends, before others start."""
+COMPLETED = "service_completed_successfully"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class Service:
     image: str | None
     """None where the compose tool gets it by itself: it is built, or must not be pulled."""
     count: int
+    ends: bool = False
+    """Others wait until it has ended well: it prepares something, and is not meant to run on."""
 
 
 def project_name(deployment_id: DeploymentId, component: str, node_id: NodeId) -> str:
@@ -103,7 +108,8 @@ def read_services(project: Path, spec: ComponentSpec) -> tuple[Service, ...]:
     if not isinstance(services, dict) or not services:
         raise InvalidInput(f"{COMPOSE_FILE} has no services.")
     read = (_service(str(name), service or {}, environment) for name, service in services.items())
-    return tuple(service for service in read if service is not None)
+    ending = {name for service in services.values() for name in _awaited(service or {})}
+    return tuple(replace(service, ends=service.name in ending) for service in read if service is not None)
 
 
 def write_override(
@@ -129,7 +135,8 @@ def write_override(
     mounts = write_secret_files(workload.folder / SECRETS_FOLDER, secret_files(spec))
     if mounts:
         added["volumes"] = [f"{escape(str(path))}:{escape(target)}:ro" for target, path in mounts.items()]
-    override: dict[str, Any] = {"services": {service.name: added for service in services}}
+    ending = {**added, "labels": {**added["labels"], LABEL_ENDS: "true"}}
+    override: dict[str, Any] = {"services": {service.name: ending if service.ends else added for service in services}}
     version = _version(project)
     if version is not None:
         # Compose 1 takes files with a version only together with files of the same version.
@@ -179,6 +186,13 @@ class _PlainDumper(yaml.SafeDumper):
 def _version(project: Path) -> Any:
     content = yaml.load((project / COMPOSE_FILE).read_bytes(), Loader=yaml.CSafeLoader)
     return content.get("version")
+
+
+def _awaited(service: Mapping[str, Any]) -> list[str]:
+    """The services whose good end this one waits for."""
+    needed = service.get("depends_on")
+    found = needed.items() if isinstance(needed, dict) else ()
+    return [str(name) for name, how in found if isinstance(how, dict) and how.get("condition") == COMPLETED]
 
 
 def _service(name: str, service: Mapping[str, Any], environment: Mapping[str, str]) -> Service | None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from homeport.adapters.runtime.compose_files import LABEL_DIGEST, LABEL_SERVICES
+from homeport.adapters.runtime.compose_files import LABEL_DIGEST, LABEL_ENDS, LABEL_SERVICES
 from homeport.adapters.runtime.engine_api import Json, Listed
 from homeport.ports import Container, Health, Observation
 from homeport.vocabulary import Digest
@@ -23,16 +23,35 @@ def missing_services(containers: Sequence[Listed]) -> list[str]:
 
 
 def observed(component: str, listed: Sequence[Listed], inspected: Mapping[str, Json | None]) -> Observation:
-    """One component. Mixed digests are no digest: an update was interrupted, and none of the two runs."""
+    """One component. Mixed digests are no digest: an update was interrupted, and none of the two runs.
+
+    A container that has done what it was made for is not missed.
+    """
     digests = {container.labels.get(LABEL_DIGEST) for container in listed}
     digest = digests.pop() if len(digests) == 1 else None
-    containers = [_container(container, inspected.get(container.id)) for container in listed]
+    containers = [
+        _container(container, inspected.get(container.id))
+        for container in listed
+        if not is_done(container, inspected.get(container.id))
+    ]
     containers += [Container(id="", name=service, running=False) for service in missing_services(listed)]
     return Observation(
         component=component,
         digest=Digest(digest) if digest else None,
         containers=tuple(sorted(containers, key=lambda container: container.name)),
     )
+
+
+def is_done(container: Listed, inspected: Json | None) -> bool:
+    """Whether it was made to do one thing, and has done it."""
+    if not ends(container) or container.running or inspected is None:
+        return False
+    state = inspected["State"]
+    return (state.get("Status"), state.get("ExitCode")) == ("exited", 0)
+
+
+def ends(container: Listed) -> bool:
+    return LABEL_ENDS in container.labels
 
 
 def has_check(inspected: Json) -> bool:

@@ -55,6 +55,24 @@ services:
     )
 
 
+def test_a_service_whose_end_others_wait_for_is_marked_as_one_that_ends(tmp_path: Path) -> None:
+    content = """
+services:
+  hook: {image: r/hook}
+  cache: {image: r/cache}
+  app:
+    image: r/app
+    depends_on: {hook: {condition: service_completed_successfully}, cache: {condition: service_started}}
+  other: {image: r/other, depends_on: [cache]}
+"""
+    services = read_services(project(tmp_path, content), spec())
+    assert [service.name for service in services if service.ends] == ["hook"]
+    workload = Workload(ID, spec(), tmp_path)
+    override = yaml.safe_load(write_override(tmp_path, workload, NodeId("n"), services).read_text())
+    marked = [name for name, service in override["services"].items() if "homeport.ends" in service["labels"]]
+    assert marked == ["hook"]
+
+
 @pytest.mark.parametrize("content", ["", "services: {}", "services: [", "- a", "services: nothing"])
 def test_a_file_without_services_is_refused_with_a_sentence(tmp_path: Path, content: str) -> None:
     with pytest.raises(InvalidInput, match=r"compose\.yaml"):
