@@ -22,7 +22,7 @@ from homeport.cli.roles import (
     tls_files,
     tls_option,
 )
-from homeport.cli.running import Ready, run_role
+from homeport.cli.running import Ready, run_role, tell
 
 
 @click.command()
@@ -114,7 +114,7 @@ def central(
             ready()
             if url.startswith("https"):
                 known = "" if files is not None else f" --pin {opened.parts.identity.pin}"
-                click.echo(f"  Log in from elsewhere with  homeport login {url}{known}")
+                tell(f"  Log in from elsewhere with  homeport login {url}{known}")
             await anyio.sleep_forever()
 
     repository = git_url or settings.own_repository

@@ -9,6 +9,7 @@ import click
 
 from homeport.cli.options import Settings
 from homeport.cli.output import print_data
+from homeport.cli.running import tell
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -65,7 +66,7 @@ def print_line(settings: Settings, arguments: list[str], invitation: Mapping[str
 
 
 def tell_waiting(noun: str, name: str) -> Callable[[str], None]:
-    def tell(key: str) -> None:
-        click.echo(f"Waiting for approval:  homeport {noun} approve {name} --key {key}")
+    def waiting(key: str) -> None:
+        tell(f"Waiting for approval:  homeport {noun} approve {name} --key {key}")
 
-    return tell
+    return waiting

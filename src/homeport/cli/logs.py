@@ -9,7 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 import click
 
@@ -36,13 +36,32 @@ def logged(command: Decorated) -> Decorated:
 
 
 def configure_logs(level: str, form: str | None, *, with_structlog: bool = True) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+    handler = EnduringHandler(sys.stderr)
     chosen = form or ("text" if sys.stderr.isatty() else "json")
     handler.setFormatter(TextFormatter() if chosen == "text" else JsonFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("homeport").setLevel(level.upper())
     if with_structlog:
         _join_structlog()
+
+
+class EnduringHandler(logging.StreamHandler[TextIO]):
+    """A full disk costs lines of the log and nothing else. Once there is space again, the log says how many."""
+
+    lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lost = self.lost
+        if lost:
+            super().emit(_of_the_lost(lost))
+            self.lost = 0 if self.lost == lost else lost
+        super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        if isinstance(sys.exc_info()[1], OSError):
+            self.lost += 1
+        else:
+            super().handleError(record)
 
 
 class TextFormatter(logging.Formatter):
@@ -65,6 +84,11 @@ class JsonFormatter(logging.Formatter):
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str, ensure_ascii=False)
+
+
+def _of_the_lost(lines: int) -> logging.LogRecord:
+    fields = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING"}
+    return logging.makeLogRecord({**fields, "msg": "the log could not be written", "lines": lines})
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

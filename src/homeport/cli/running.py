@@ -1,8 +1,8 @@
 """Runs a role in this process until Ctrl-C or SIGTERM, and makes sure that it then ends within five seconds."""
 
+import errno
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -16,6 +16,7 @@ from homeport.cli.output import done
 from homeport.errors import HomeportError
 
 STOP_SECONDS: Final = 5.0
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 Ready = Callable[[], None]
 Role = Callable[[Ready], Awaitable[None]]
@@ -27,16 +28,23 @@ def run_role(title: str, role: Role, *, address: str, notes: tuple[str, ...] = (
     began = time.monotonic()
 
     def ready() -> None:
-        done(f"{title:<36}  {address:<28}  {took(time.monotonic() - began)}")
-        for note in notes:
-            click.echo(f"  {note}")
-        click.echo("  Ctrl-C stops it.")
-        sys.stdout.flush()
+        tell(f"{title:<36}  {address:<28}  {took(time.monotonic() - began)}", by=done)
+        for note in (*notes, "Ctrl-C stops it."):
+            tell(f"  {note}")
 
     try:
         anyio.run(_until_signal, role, ready)
     except BaseExceptionGroup as group:
         raise first_of(group) from group
+
+
+def tell(message: str, *, by: Callable[[str], None] = click.echo) -> None:
+    """What a role says of itself. One whose output goes to a full disk says nothing, and runs all the same."""
+    try:
+        by(message)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
 
 
 async def _until_signal(role: Role, ready: Ready) -> None:
@@ -61,9 +69,10 @@ def _end_at_the_latest_in(seconds: float) -> None:
 
     def cut() -> None:
         time.sleep(seconds)
-        click.echo(f"Stopping took longer than {seconds:g} s; leaving without waiting any more.", err=True)
-        sys.stderr.flush()
-        os._exit(1)
+        try:
+            click.echo(f"Stopping took longer than {seconds:g} s; leaving without waiting any more.", err=True)
+        finally:
+            os._exit(1)
 
     threading.Thread(target=cut, name="last-resort", daemon=True).start()
 

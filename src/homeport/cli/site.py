@@ -1,6 +1,5 @@
 """`homeport site`: one place, on its own."""
 
-import sys
 from pathlib import Path
 
 import anyio
@@ -20,7 +19,7 @@ from homeport.cli.roles import (
     require_token_for,
     tls_files,
 )
-from homeport.cli.running import Ready, run_role
+from homeport.cli.running import Ready, run_role, tell
 from homeport.vocabulary import SiteName
 
 
@@ -109,8 +108,7 @@ def site(
             ready()
             if opened.parts.identity is not None:
                 known = "" if files is not None else f" --pin {opened.parts.identity.server.pin}"
-                click.echo(f"  Log in from elsewhere with  homeport login https://{http}{known}")
-                sys.stdout.flush()
+                tell(f"  Log in from elsewhere with  homeport login https://{http}{known}")
             await anyio.sleep_forever()
 
     join = f"homeport nodes join-command {name}" if has_joined else f"homeport node --site {grpc}"

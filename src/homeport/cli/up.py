@@ -24,7 +24,7 @@ from homeport.cli.roles import (
     tls_files,
     tls_option,
 )
-from homeport.cli.running import Ready, run_role
+from homeport.cli.running import Ready, run_role, tell
 from homeport.vocabulary import NodeId, SiteName
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ async def run_fleet(
         tracer = None if otlp_url is None else await stack.enter_async_context(open_tracer(otlp_url))
         central = await stack.enter_async_context(open_central(for_central, tracer=tracer))
         if for_central.tls and for_central.tls_files is None:
-            click.echo(f"  The key of this server is {central.parts.identity.pin}")
+            tell(f"  The key of this server is {central.parts.identity.pin}")
         lacks = central.parts.contact.others
         lacks["node"] = "has not joined the site yet"
         site = await stack.enter_async_context(open_site(for_site, central.link, tracer=tracer))

@@ -1,5 +1,7 @@
 """The small decisions of the command line: ages, sizes, versions, addresses, verdicts, lines."""
 
+import errno
+import io
 import json
 import logging
 from datetime import UTC, datetime, timedelta
@@ -16,11 +18,11 @@ from homeport.cli.deploy import target_sites
 from homeport.cli.diagnosis import check_python, judge_disk
 from homeport.cli.exits import Exit, exit_for
 from homeport.cli.finding import version_order
-from homeport.cli.logs import JsonFormatter, TextFormatter
+from homeport.cli.logs import EnduringHandler, JsonFormatter, TextFormatter
 from homeport.cli.node import parse_labels
 from homeport.cli.parameters import typed_parameters
 from homeport.cli.progress import Line
-from homeport.cli.running import first_of
+from homeport.cli.running import first_of, tell
 from homeport.cli.verdicts import exit_of
 from homeport.cli.waiting import Ended, Verdict, line_of, verdict_of
 from homeport.core.addresses import is_loopback
@@ -239,3 +241,47 @@ def test_logs_carry_their_fields_whoever_wrote_them() -> None:
         "a b",
     )
     assert TextFormatter().format(record).endswith('! round lost   loop=sweep  name="a b"')
+
+
+class SmallDisk(io.StringIO):
+    """Takes nothing while it is full."""
+
+    is_full = False
+
+    def flush(self) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write(self, text: str) -> int:
+        self.flush()
+        return super().write(text)
+
+
+def test_lines_that_a_full_disk_cost_are_counted_in_the_log() -> None:
+    disk = SmallDisk()
+    log = logging.Logger("homeport.test")
+    handler = EnduringHandler(disk)
+    handler.setFormatter(JsonFormatter())
+    log.addHandler(handler)
+    log.info("first")
+    disk.is_full = True
+    for _ in range(3):
+        log.info("lost")
+    disk.is_full = False
+    log.info("last")
+    log.info("and on")
+    told = [json.loads(line) for line in disk.getvalue().splitlines()]
+    assert [each["message"] for each in told] == ["first", "the log could not be written", "last", "and on"]
+    assert told[1]["lines"] == 3
+
+
+def test_a_role_says_nothing_where_the_disk_is_full_and_runs() -> None:
+    def full(_message: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def gone(_message: str) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    tell("node is up", by=full)
+    with pytest.raises(BrokenPipeError):
+        tell("node is up", by=gone)
