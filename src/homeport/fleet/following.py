@@ -30,16 +30,22 @@ async def follow(
     """Runs for as long as the role lives. `on_contact` hears None after each success, else what is wrong."""
     async for _ in git.watch():
         try:
-            await follow_once(git, conductor, in_thread=in_thread)
-            on_contact(None)
-        except BrokenSource as error:
-            on_contact(str(error))
-            await conductor.complain(str(error))
+            on_contact(await _followed(git, conductor, in_thread))
         except TransientError as error:
             on_contact(str(error))
             log.warning("deployments repository cannot be read, what runs stays", why=str(error))
             await anyio.sleep(RETRY_SECONDS)
             git.nudge()
+
+
+async def _followed(git: GitSource, conductor: Conductor, in_thread: InThread) -> str | None:
+    """None, or what is wrong with the source as a whole, which a new commit has to change."""
+    try:
+        await follow_once(git, conductor, in_thread=in_thread)
+    except BrokenSource as error:
+        await conductor.complain(str(error))
+        return str(error)
+    return None
 
 
 async def follow_once(git: GitSource, conductor: Conductor, *, in_thread: InThread = run_sync) -> None:

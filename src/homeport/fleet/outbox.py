@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import anyio
 import structlog
 
-from homeport.errors import PeerUnavailable
+from homeport.errors import PeerUnavailable, TransientError
 from homeport.fleet.backoff import Backoff
 from homeport.fleet.restating import FORGOTTEN
 from homeport.ports import CentralLink, Ids, Outgoing, Store
@@ -72,6 +72,10 @@ async def forward(
             if joined or backoff.failures == 0:
                 log.warning("central cannot be reached, reports wait here", why=str(error))
             joined = False
+            await anyio.sleep(backoff.next_seconds())
+            continue
+        except TransientError as error:
+            log.warning("what central has is not written down, it is told again", why=str(error))
             await anyio.sleep(backoff.next_seconds())
             continue
         backoff.reset()

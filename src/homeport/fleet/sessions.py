@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Final, Protocol
 
 import anyio
@@ -14,7 +15,15 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from homeport.core.model.node import NodeInfo
 from homeport.core.model.order import Held, Order, Progress
-from homeport.errors import HomeportError, InvalidInput, NotAuthorized, NotFound, PeerUnavailable, Problem
+from homeport.errors import (
+    HomeportError,
+    InvalidInput,
+    NotAuthorized,
+    NotFound,
+    PeerUnavailable,
+    Problem,
+    TransientError,
+)
 from homeport.ports import Acknowledged, Beat, Farewell, FromNode, Hello, News, NodeNews, NodeSession, ToNode, Welcome
 from homeport.vocabulary import NodeId, SiteName
 
@@ -23,6 +32,7 @@ log = structlog.get_logger(__name__)
 OUTGOING_MAX: Final = 20_000
 NEWS_MAX: Final = 2_000
 NEWS_BATCH_MAX: Final = 500
+TAKE_AGAIN_SECONDS: Final = 2.0
 HELLO_SECONDS_MAX: Final = 10.0
 FAREWELL_SECONDS_MAX: Final = 5.0
 """How long a node that was dismissed may take to read so."""
@@ -154,7 +164,8 @@ class Sessions:
                 batch = [first]
                 while len(batch) < NEWS_BATCH_MAX and self._news_out.statistics().current_buffer_used:
                     batch.append(self._news_out.receive_nowait())
-                await take([(node_id, news.news) for node_id, news in batch if not self._is_repeated(node_id, news)])
+                fresh = [(node_id, news.news) for node_id, news in batch if not self._is_repeated(node_id, news)]
+                await _patiently(partial(take, fresh))
                 self._note(batch)
                 self._acknowledge(batch)
 
@@ -205,6 +216,18 @@ class Sessions:
     def _forget(self, node_id: NodeId, line: _Line) -> None:
         if self._lines.get(node_id) is line:
             del self._lines[node_id]
+
+
+async def _patiently(take: Callable[[], Awaitable[None]]) -> None:
+    """News that cannot be written is kept and tried again: a disk that was full may be freed. That is harmless."""
+    while True:
+        try:
+            await take()
+        except TransientError as error:
+            log.warning("what nodes say waits for the database", why=str(error))
+            await anyio.sleep(TAKE_AGAIN_SECONDS)
+        else:
+            return
 
 
 async def _pump(line: _Line, session: NodeSession) -> None:

@@ -11,7 +11,7 @@ import structlog
 
 from homeport.core.model.access import SecretRecord
 from homeport.core.secrets import SecretValue, secret_context
-from homeport.errors import InvalidInput, PeerUnavailable
+from homeport.errors import InvalidInput, TransientError
 from homeport.fleet.backoff import Backoff
 from homeport.fleet.rekeying import Rekeyed, rekey
 from homeport.ports import CentralLink, Clock, Store, Vault
@@ -59,7 +59,7 @@ class SiteSecrets:
             self._asked = anyio.Event()
             try:
                 await self.fetch(central, keeper)
-            except PeerUnavailable as error:
+            except TransientError as error:
                 if backoff.failures == 0:
                     log.warning("secrets cannot be fetched, those known here stay", why=str(error))
                 with anyio.move_on_after(backoff.next_seconds()):
@@ -74,11 +74,11 @@ class SiteSecrets:
         with anyio.move_on_after(SEEK_SECONDS_MAX):
             try:
                 await self.fetch(central, keeper)
-            except PeerUnavailable as error:
+            except TransientError as error:
                 log.debug("central could not be asked for secrets", why=str(error))
 
     async def fetch(self, central: CentralLink, keeper: Keeper) -> None:
-        """Raises PeerUnavailable, with nothing changed. One at a time, or an older answer could come last."""
+        """Raises TransientError, with nothing changed. One at a time, or an older answer could come last."""
         async with self._fetching:
             async with self._store.read() as reader:
                 kept = await reader.secrets(self._site)

@@ -10,7 +10,7 @@ from homeport import __version__
 from homeport.adapters.identity.doors import follow_doors
 from homeport.adapters.identity.keeping import Nudge, follow_bundle, keep, nothing_more
 from homeport.adapters.identity.outside import follow_files
-from homeport.errors import NotFound, PeerUnavailable, PermanentError, Refused
+from homeport.errors import NotFound, PeerUnavailable, PermanentError, Refused, TransientError
 from homeport.fleet.backoff import Backoff
 from homeport.fleet.following import follow
 from homeport.fleet.maintenance import Decide, drain, go_back, lift_hold, older_revision, set_hold, undrain
@@ -126,6 +126,8 @@ async def _listen(site: SiteCore, central: CentralLink) -> None:
                 await _answer(site, central, call)
         except PeerUnavailable as error:
             log.debug("central's word is not heard", why=str(error))
+        except TransientError as error:
+            log.warning("central's word cannot be followed now", why=str(error))
         await anyio.sleep(backoff.next_seconds())
 
 
