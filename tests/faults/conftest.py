@@ -18,6 +18,8 @@ from tests.support.hosts import HostFleet, Stock, host_fleet, stocked
 
 IS_LONG = os.environ.get("HOMEPORT_FAULTS") == "long"
 BIG_BYTES = (200 if IS_LONG else 20) * 2**20
+HEAVY_BYTES = (60 if IS_LONG else 10) * 2**20
+"""Of a component's archive; 64 MiB are accepted."""
 APPS = Path(__file__).parent.parent / "e2e" / "apps"
 
 
@@ -47,11 +49,21 @@ def push_big_image(registry: str) -> None:
             podman("rmi", "--force", image)
 
 
+def write_heavy_app(folder: Path) -> None:
+    """The quiet app with ballast in its archive."""
+    package = folder / "test" / "heavy" / "1.0.0"
+    shutil.copytree(APPS / "test" / "quiet" / "1.0.0", package)
+    description = package / "margo.yaml"
+    description.write_text(description.read_text().replace("quiet", "heavy").replace("Quiet", "Heavy"))
+    (package / "components" / "main" / "ballast").write_bytes(os.urandom(HEAVY_BYTES))
+
+
 @pytest.fixture(scope="session")
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Stock:
     folder = tmp_path_factory.mktemp("stock")
-    wobbly = write_apps(folder / "wobbly")
-    return stocked((APPS, Path(__file__).parent / "apps", wobbly), folder, more=push_big_image)
+    made = write_apps(folder / "made")
+    write_heavy_app(made)
+    return stocked((APPS, Path(__file__).parent / "apps", made), folder, more=push_big_image)
 
 
 @pytest.fixture(scope="session")

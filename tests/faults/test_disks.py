@@ -1,23 +1,29 @@
-"""F7: a node's disk is full when an order has to be written down. What runs stays, the reason is said by code, and
-the next revision is installed once there is space again."""
+"""F7: a disk is full when an order, a database or a log has to be written. What runs stays, the reason is said by
+code, no role ends of it, and the next revision is installed once there is space again."""
 
 import contextlib
+import shutil
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.hosts import HostFleet, join_arguments
+from tests.support.hosts import SITE_PORT, UNVERIFIED, HostFleet, join_arguments
 
 SMALL_MEGABYTES = 8
+PAGE_BYTES = 4096
+SITE_MEGABYTES = 40
+"""Of a site: its database, and its copies of the repository."""
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path) -> Iterator[Path]:
+def small_disk(folder: Path, megabytes: int = SMALL_MEGABYTES) -> Iterator[Path]:
     """A disk of its own for one folder; also unmounted when somebody still uses it."""
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL_MEGABYTES}m", "tmpfs", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)], check=True)
     try:
         yield folder
     finally:
@@ -30,8 +36,11 @@ def filled(disk: Path) -> Iterator[None]:
     ballast = disk / "ballast"
     try:
         with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while file.write(bytes(4096)):
+            while file.write(bytes(PAGE_BYTES)):
                 pass
+        for log in disk.glob("*.log"):  # the rest of its last page is not free either
+            with log.open("ab") as file:
+                file.write(b" " * (-file.tell() % PAGE_BYTES))
         yield
     finally:
         ballast.unlink()
@@ -77,3 +86,76 @@ def test_a_full_disk_is_said_and_touches_nothing(fleet: HostFleet, small: str) -
     deploy(fleet, small, "1.1.0", mood="freed")
     fleet.wait(lambda: fleet.podman.ids(key) not in (set(), before), what="the update", seconds=90)
     fleet.settled(key, seconds=60)
+
+
+@contextlib.contextmanager
+def moved_to_small_disk(fleet: HostFleet, name: str, log: Path) -> Iterator[Path]:
+    """A role goes on with all its data on a disk of its own, and logs to `log`; afterwards as before."""
+    data = fleet.data(name)
+    aside = data.with_name(f"{data.name}-aside")
+    fleet.roles[name].kill()
+    data.rename(aside)
+    try:
+        with small_disk(data, SITE_MEGABYTES):
+            shutil.copytree(aside, data, dirs_exist_ok=True)
+            try:
+                fleet.again(name, log=log)
+                yield data
+            finally:
+                fleet.roles[name].kill()
+                shutil.rmtree(aside)
+                shutil.copytree(data, aside)
+    finally:
+        data.rmdir()
+        aside.rename(data)
+        fleet.again(name)
+
+
+@contextlib.contextmanager
+def logging_to(fleet: HostFleet, name: str, log: Path) -> Iterator[None]:
+    fleet.roles[name].kill()
+    fleet.again(name, log=log)
+    try:
+        yield
+    finally:
+        fleet.roles[name].kill()
+        fleet.again(name)
+
+
+def test_a_full_disk_under_a_site_and_under_the_logs_ends_no_role(fleet: HostFleet, tmp_path: Path) -> None:
+    """The site can write neither its database nor its log; the node has its own disk, and only its log is full."""
+    key, repaired = fleet.deploy("witness"), fleet.deploy("repaired")
+    fleet.settled(key)
+    fleet.settled(repaired)
+    before = fleet.podman.ids(key)
+    with (
+        small_disk(tmp_path / "logs") as logs,
+        logging_to(fleet, "n1", logs / "n1.log"),
+        moved_to_small_disk(fleet, "north", logs / "north.log") as data,
+    ):
+        with filled(data), filled(logs):
+            fleet.deploy("witness", mood="wanted")
+            fleet.podman.run("rm", "--force", "--time", "0", *fleet.podman.ids(repaired))
+            fleet.wait(lambda: fleet.podman.ids(repaired), what="the node to repair alone")
+            fleet.wait(lambda: "No space left on device" in _readiness(fleet), what="the site to say what is wrong")
+            assert fleet.podman.ids(key) == before, "an order that cannot be written down is not given"
+            assert all(role.popen.poll() is None for role in fleet.roles.values())
+        fleet.wait(lambda: fleet.podman.ids(key) not in (set(), before), what="the update", seconds=60)
+        fleet.settled(key, seconds=60)
+        for name in ("n1", "north"):
+            assert "the log could not be written" in (logs / f"{name}.log").read_text()
+
+
+def _readiness(fleet: HostFleet) -> str:
+    """What the site says of itself."""
+
+    def ask() -> str:
+        address = f"https://{fleet.hosts['north'].address}:{SITE_PORT}/readyz"
+        try:
+            with urllib.request.urlopen(address, timeout=10, context=UNVERIFIED) as answer:
+                return str(answer.read(), "utf-8")
+        except urllib.error.HTTPError as error:
+            with error:
+                return str(error.read(), "utf-8")
+
+    return fleet.inside["north"].run(ask)

@@ -175,19 +175,29 @@ class HostFleet:
         return process
 
     def again(
-        self, name: str, *, before: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        before: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
     ) -> Process:
-        process = self.launch(name, before=before, environment=environment)
+        process = self.launch(name, before=before, environment=environment, log=log)
         process.wait_up()
         return process
 
     def launch(
-        self, name: str, *, before: tuple[str, ...] = (), environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *,
+        before: tuple[str, ...] = (),
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
     ) -> Process:
         """Starts it and does not wait: it may be meant to die."""
         host = self.machines[name]
-        log = host.folder / f"{name}-{len(host.running)}.log"
-        with log.open("wb") as out:
+        log = log or host.folder / f"{name}-{len(host.running)}.log"
+        with log.open("ab") as out:
             popen = subprocess.Popen(
                 [*host.prefix, *before, str(COMMAND), *self.commands[name]],
                 env=host.clean_environment() | dict(environment or {}),
@@ -292,8 +302,9 @@ class HostFleet:
             time.sleep(0.1)
         raise AssertionError(f"waited {seconds} s in vain for {what or 'it'}; last seen {seen!r}\n{self.logs()}")
 
-    def settled(self, key: str, state: str = "INSTALLED", *, seconds: float = 30.0) -> None:
-        self.wait(lambda: self.state(key) == state, seconds=seconds, what=f"{key} to be {state}")
+    def settled(self, key: str, *, seconds: float = 30.0) -> None:
+        """Until what is wanted now is installed: an update that nobody has begun yet is INSTALLED too."""
+        self.wait(lambda: _is_settled(self.deployment(key)), seconds=seconds, what=f"{key} to be installed")
 
     def logs(self) -> str:
         """The end of what each role has said, for a failing test."""
@@ -301,6 +312,11 @@ class HostFleet:
 
     def person(self, folder: str = "person") -> Person:
         return Person(str(self.repository), self.folder / folder)
+
+
+def _is_settled(deployment: Mapping[str, Any]) -> bool:
+    running = [instance["running_revision"] for instance in deployment["instances"]]
+    return deployment["state"] == "INSTALLED" and set(running) == {deployment["revision"]}
 
 
 @contextlib.contextmanager
