@@ -6,7 +6,7 @@ import anyio
 import click
 
 from homeport.cli.addresses import ADDRESS, Address
-from homeport.cli.joining import lifetime_option, svid_option, wfm_option
+from homeport.cli.joining import lifetime_option, svid_option, tell_login, wfm_option
 from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
     connection_options,
@@ -22,7 +22,7 @@ from homeport.cli.roles import (
     tls_files,
     tls_option,
 )
-from homeport.cli.running import Ready, run_role, tell
+from homeport.cli.running import Ready, run_role
 
 
 @click.command()
@@ -113,15 +113,17 @@ def central(
         async with open_central(settings) as opened:
             ready()
             if url.startswith("https"):
-                known = "" if files is not None else f" --pin {opened.parts.identity.pin}"
-                tell(f"  Log in from elsewhere with  homeport login {url}{known}")
+                tell_login(url, None if files is not None else opened.parts.identity.pin)
             await anyio.sleep_forever()
 
-    repository = git_url or settings.own_repository
-    join = f"homeport site --name NAME --central {url} --git {repository}"
-    if svid_folder is not None:
-        join = f"homeport site --name NAME --central {url} --git {repository} --svid-dir DIR"
-    elif url.startswith("https:"):
-        join = f"the line of  homeport sites join-command NAME --url {url}"
+    join = _joined_by(url, git_url or str(settings.own_repository), has_outside_identity=svid_folder is not None)
     notes = (f"API: {url}/docs", f"Sites join with  {join}")
     run_role("central is up", run, address=url, notes=notes)
+
+
+def _joined_by(url: str, repository: str, *, has_outside_identity: bool) -> str:
+    """What a person types at a site."""
+    if url.startswith("https:") and not has_outside_identity:
+        return f"the line of  homeport sites join-command NAME --url {url}"
+    command = f"homeport site --name NAME --central {url} --git {repository}"
+    return f"{command} --svid-dir DIR" if has_outside_identity else command

@@ -70,3 +70,8 @@ def tell_waiting(noun: str, name: str) -> Callable[[str], None]:
         tell(f"Waiting for approval:  homeport {noun} approve {name} --key {key}")
 
     return waiting
+
+
+def tell_login(url: str, pin: str | None) -> None:
+    """`pin` where the certificate is our own, which nobody else knows."""
+    tell(f"  Log in from elsewhere with  homeport login {url}{'' if pin is None else f' --pin {pin}'}")

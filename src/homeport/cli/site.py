@@ -6,7 +6,7 @@ import anyio
 import click
 
 from homeport.cli.addresses import ADDRESS, Address
-from homeport.cli.joining import join_options, lifetime_option, svid_option, tell_waiting
+from homeport.cli.joining import join_options, lifetime_option, svid_option, tell_login, tell_waiting
 from homeport.cli.logs import configure_logs, logged
 from homeport.cli.roles import (
     connection_options,
@@ -19,7 +19,7 @@ from homeport.cli.roles import (
     require_token_for,
     tls_files,
 )
-from homeport.cli.running import Ready, run_role, tell
+from homeport.cli.running import Ready, run_role
 from homeport.vocabulary import SiteName
 
 
@@ -107,8 +107,7 @@ def site(
         async with open_site(settings, on_waiting=tell_waiting("sites", name)) as opened:
             ready()
             if opened.parts.identity is not None:
-                known = "" if files is not None else f" --pin {opened.parts.identity.server.pin}"
-                tell(f"  Log in from elsewhere with  homeport login https://{http}{known}")
+                tell_login(f"https://{http}", None if files is not None else opened.parts.identity.server.pin)
             await anyio.sleep_forever()
 
     join = f"homeport nodes join-command {name}" if has_joined else f"homeport node --site {grpc}"
