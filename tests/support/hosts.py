@@ -38,6 +38,8 @@ from tests.support.registry import PROGRAM, free_port, running_registry
 from tests.support.relay import Relay
 
 CENTRAL_PORT, SITE_PORT, NODES_PORT, GIT_PORT = 8443, 8443, 50052, 8090
+MAKING_SECONDS_MAX = 5.0
+"""How long an engine may take from a container's network to its first process."""
 NODES_RELAY_PORT = 50152
 """Where n1 believes its site to be."""
 UNVERIFIED = ssl._create_unverified_context()
@@ -90,6 +92,7 @@ class OwnPodman:
 
     def __init__(self, host: Host) -> None:
         self.host = host
+        self._not_ours = _empty_namespaces()
         self.folder = Path(tempfile.mkdtemp(prefix="hp-podman-"))
         (self.folder / "containers.conf").write_text(CONTAINERS_CONF.format(folder=self.folder))
         (self.folder / "storage.conf").write_text(STORAGE_CONF.format(folder=self.folder))
@@ -137,6 +140,25 @@ class OwnPodman:
         self.run("network", "prune", "--force", check=False)
         unmount_below(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._remove_forgotten()
+
+    def _remove_forgotten(self) -> None:
+        """Podman that is killed while it makes a container forgets the namespace it had made for it. Other engines of
+        this machine have empty ones too, but only for a moment."""
+        found = _empty_namespaces() - self._not_ours
+        if found:
+            time.sleep(MAKING_SECONDS_MAX)
+        for name in found & _empty_namespaces():
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+
+def _empty_namespaces() -> set[str]:
+    """Those that some Podman has made, and in which nothing runs."""
+    return {
+        path.name
+        for path in Path("/run/netns").glob("netns-*")
+        if not subprocess.run(["ip", "netns", "pids", path.name], capture_output=True, check=False).stdout
+    }
 
 
 def _number(path: str | None) -> int | None:
