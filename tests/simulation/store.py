@@ -18,7 +18,7 @@ from homeport.adapters.store.columns import from_json, storable, to_json, utc
 from homeport.core.audit import Ends, Mark, append
 from homeport.core.model.access import ApiToken, AuditEntry, NewAudit, SecretRecord
 from homeport.core.model.deployment import Hold, Pin, Revision
-from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
+from homeport.core.model.event import Deployment, Event, HistoryEntry, HistoryLine, NewEvent, Site
 from homeport.core.model.identity import IdentityRecord, JoinToken, Standing
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
@@ -153,6 +153,13 @@ class MemoryReader:
 
     async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
         return [each for each in self._tables.history if each.deployment_id == deployment_id]
+
+    async def history_after(
+        self, after: int, *, limit: int, deployment_id: DeploymentId | None = None
+    ) -> Sequence[HistoryLine]:
+        lines = [HistoryLine(number, each) for number, each in enumerate(self._tables.history, 1)]
+        found = [each for each in lines if each.id > after and deployment_id in (None, each.entry.deployment_id)]
+        return found[:limit]
 
     async def events(self, *, after: int, limit: int, deployment_id: DeploymentId | None = None) -> Sequence[Event]:
         found = [

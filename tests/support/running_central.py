@@ -119,7 +119,8 @@ class Client:
         async with self.session.request(method, self.url + path, **options) as answer:
             text = await answer.read()
             kind = answer.headers.get("content-type", "")
-            return Answer(answer.status, json.loads(text) if "json" in kind else text.decode(), answer.headers)
+            is_json = "json" in kind and "ndjson" not in kind
+            return Answer(answer.status, json.loads(text) if is_json else text.decode(), answer.headers)
 
     async def get(self, path: str, **options: Any) -> Answer:
         return await self.call("GET", path, **options)

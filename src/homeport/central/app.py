@@ -51,6 +51,7 @@ from homeport.fleet.tokens import Tokens
 from homeport.fleet.tracing import TracedGit
 from homeport.ports import CentralLink, Tracer
 from homeport.serving.authentication import Gate
+from homeport.serving.exporting import exporting_router
 from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
 from homeport.serving.maintenance import maintenance_router
@@ -199,6 +200,7 @@ def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
             deployments_router(central),
             rollouts_router(central),
             reading_router(reading),
+            exporting_router(reading),
             revisions_router(reading),
             sites_router(central, stopping),
             nodes_router(central),

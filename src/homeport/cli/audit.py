@@ -1,16 +1,15 @@
 """`homeport audit`: who did what. `verify` trusts nobody: it makes every hash again on this machine."""
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
 
 import click
 
 from homeport.cli.ages import age
 from homeport.cli.client import Client
+from homeport.cli.exporting import export_lines
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.output import Column, Item, Listing, done, print_data, show
 from homeport.core.audit import Check, Mark
@@ -60,17 +59,7 @@ def list_audit(settings: Settings, /, watch: bool, limit: int, after: int | None
 @pass_settings
 def export(settings: Settings, out: Path | None, after: int) -> None:
     """Print every entry as a line of JSON. `homeport audit verify FILE` checks what was saved."""
-    lines = Client(settings.url).lines("/api/v1/audit/export", after=after)
-    if out is None:
-        for line in lines:
-            click.echo(line, nl=False)
-        return
-    count = 0
-    with _private(out) as file:
-        for line in lines:
-            file.write(line)
-            count += 1
-    done(f"exported {count} entries to {out}")
+    export_lines(Client(settings.url).lines("/api/v1/audit/export", after=after), out, "entries")
 
 
 @audit.command()
@@ -153,8 +142,3 @@ def _why(entry: Item) -> str:
     detail = entry["detail"]
     code, count = str(detail.get("code", "")), detail.get("count")
     return f"{code} x{count}".strip() if count else code
-
-
-def _private(path: Path) -> BinaryIO:
-    """Only its owner may read it: it names people and addresses."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")

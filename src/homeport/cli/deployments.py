@@ -1,6 +1,7 @@
 """`homeport deployments`: what is wanted where, how it stands, and how it came to that."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 
@@ -9,6 +10,7 @@ from homeport.cli.client import Client, Json
 from homeport.cli.completing import complete_deployments, complete_sites
 from homeport.cli.events import print_event
 from homeport.cli.exits import Exit
+from homeport.cli.exporting import export_lines
 from homeport.cli.feed import Feed
 from homeport.cli.finding import find_deployment
 from homeport.cli.holding import hold_text
@@ -149,6 +151,21 @@ def history(settings: Settings, /, *, deployment: str, releases: bool) -> None:
         Column("WHY", _why),
     )
     print_table(settings, columns, answer["history"])
+
+
+@deployments.command("export")
+@click.argument("deployment", required=False, shell_complete=complete_deployments)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout.")
+@click.option("--site", help="Only what happened at this site.", shell_complete=complete_sites)
+@click.option("--since", metavar="TIME", help="Only from this time on, such as 2026-03-01 or 2026-03-01T12:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only before this time.")
+@connected
+@pass_settings
+def export(settings: Settings, /, *, deployment: str | None, out: Path | None, **only: str | None) -> None:
+    """Print every step of every deployment, or of one, as a line of JSON: when, on which node, by whom and why."""
+    client = Client(settings.url)
+    found = find_deployment(client, deployment)["id"] if deployment else None
+    export_lines(client.lines("/api/v1/history/export", deployment=found, **only), out, "steps")
 
 
 def _show_releases(settings: Settings, answer: Json) -> None:

@@ -1,14 +1,20 @@
 """`homeport events`: the one log of what has happened, in order."""
 
+from pathlib import Path
+
 import click
 
 from homeport.cli.ages import clock
 from homeport.cli.client import Client, Json
 from homeport.cli.completing import complete_deployments, complete_sites
+from homeport.cli.exporting import export_lines
 from homeport.cli.feed import Feed
 from homeport.cli.finding import find_deployment
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.output import print_data
+from homeport.errors import InvalidInput
+
+EXPORT_HELP = "Write them to this file as lines of JSON, or to stdout with -."
 
 
 @click.command()
@@ -16,13 +22,34 @@ from homeport.cli.output import print_data
 @click.option("--after", type=int, default=0, show_default=True, help="Only events with a higher id than this.")
 @click.option("--site", help="Only this site's.", shell_complete=complete_sites)
 @click.option("--deployment", help="Only this deployment's.", shell_complete=complete_deployments)
+@click.option("--export", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=EXPORT_HELP)
+@click.option("--since", metavar="TIME", help="With --export: only from this time on, such as 2026-03-01T12:00:00Z.")
+@click.option("--until", metavar="TIME", help="With --export: only before this time.")
 @connected
 @formatted
 @pass_settings
-def events(settings: Settings, follow: bool, after: int, site: str | None, deployment: str | None) -> None:
-    """Print what has happened, and follow it."""
+def events(
+    settings: Settings,
+    /,
+    *,
+    follow: bool,
+    after: int,
+    site: str | None,
+    deployment: str | None,
+    export: Path | None,
+    **times: str | None,
+) -> None:
+    """Print what has happened, follow it, or export it."""
     client = Client(settings.url)
     only = find_deployment(client, deployment)["id"] if deployment else None
+    if export is not None:
+        if follow:
+            raise InvalidInput("What is exported ends.", hint="Leave out --follow, or --export.")
+        lines = client.lines("/api/v1/events/export", after=after, site=site, deployment=only, **times)
+        export_lines(lines, export, "events")
+        return
+    if any(times.values()):
+        raise InvalidInput("--since and --until are for an export.", hint="Add  --export -  to print it.")
     last = client.get("/api/v1/overview")["last_event_id"]
     if not follow and after >= last:
         return

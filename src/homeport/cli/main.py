@@ -35,7 +35,7 @@ COMMANDS: Final = MappingProxyType(
         "status": ("homeport.cli.status:status", "Show how the fleet is: sites, nodes, deployments, and what fails."),
         "why": ("homeport.cli.why:why", "Say why a deployment or a node is as it is."),
         "secrets": ("homeport.cli.secrets:secrets", "Set, list and remove the secrets of sites."),
-        "events": ("homeport.cli.events:events", "Print what has happened, and follow it."),
+        "events": ("homeport.cli.events:events", "Print what has happened, follow it, or export it."),
         "audit": ("homeport.cli.audit:audit", "Show who did what, export it and prove that it is whole."),
         "login": ("homeport.cli.login:login", "Log in to a server and make it the current context."),
         "contexts": ("homeport.cli.contexts:contexts", "List, choose and forget the places you have logged in to."),

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from homeport.core.audit import Ends
 from homeport.core.model.access import ApiToken, AuditEntry, NewAudit, SecretRecord
 from homeport.core.model.deployment import Hold, Pin, Revision
-from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
+from homeport.core.model.event import Deployment, Event, HistoryEntry, HistoryLine, NewEvent, Site
 from homeport.core.model.identity import IdentityRecord, JoinToken, Standing
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
@@ -138,6 +138,12 @@ class Reader(Protocol):
     async def rollout(self, rollout_id: RolloutId) -> RolloutRow | None: ...
 
     async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]: ...
+    async def history_after(
+        self, after: int, *, limit: int, deployment_id: DeploymentId | None = None
+    ) -> Sequence[HistoryLine]:
+        """Of all deployments or of one, in the order in which it was written."""
+        ...
+
     async def events(
         self, *, after: int, limit: int, deployment_id: DeploymentId | None = None
     ) -> Sequence[Event]: ...

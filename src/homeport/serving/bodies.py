@@ -256,6 +256,15 @@ class HistoryEntryBody(Body):
     verdict: str
 
 
+class HistoryLineBody(HistoryEntryBody):
+    """A line of the exported history."""
+
+    id: int
+    deployment_id: str
+    name: str
+    site: str
+
+
 class HistoryBody(Body):
     deployment_id: str
     history: Sequence[HistoryEntryBody]

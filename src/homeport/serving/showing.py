@@ -1,7 +1,7 @@
 """Turns records into the bodies that the API answers with."""
 
 from homeport.core.model.deployment import Hold
-from homeport.core.model.event import HistoryEntry
+from homeport.core.model.event import Event, HistoryEntry
 from homeport.core.model.instance import Failure
 from homeport.core.model.node import Node
 from homeport.fleet.overview import DeploymentView, InstanceView, SiteView
@@ -10,6 +10,7 @@ from homeport.serving.bodies import (
     CapabilitiesBody,
     DecisionBody,
     DeploymentBody,
+    EventBody,
     FailureBody,
     GpuBody,
     HistoryEntryBody,
@@ -63,6 +64,20 @@ def history_body(entry: HistoryEntry) -> HistoryEntryBody:
         revision=entry.revision,
         failure=_failure_body(entry.failure),
         verdict=entry.verdict,
+    )
+
+
+def event_body(event: Event) -> EventBody:
+    new = event.event
+    return EventBody(
+        id=event.id,
+        kind=new.kind.value,
+        at=new.at,
+        message=new.message,
+        site=new.site,
+        deployment_id=new.deployment_id,
+        node_id=new.node_id,
+        data=new.data,
     )
 
 

@@ -19,6 +19,7 @@ from homeport.fleet.scope import ReadOnly
 from homeport.ports import DeploymentFilter, Reader
 from homeport.serving.bodies import EventBody
 from homeport.serving.server import Stopping
+from homeport.serving.showing import event_body
 from homeport.vocabulary import DeploymentId, EventKind
 
 PING_SECONDS: Final = 10.0
@@ -158,18 +159,7 @@ async def _is_settled(reader: Reader, deployment_id: DeploymentId) -> bool:
 
 
 def _event_frame(event: Event) -> bytes:
-    new = event.event
-    body = EventBody(
-        id=event.id,
-        kind=new.kind.value,
-        at=new.at,
-        message=new.message,
-        site=new.site,
-        deployment_id=new.deployment_id,
-        node_id=new.node_id,
-        data=new.data,
-    )
-    return frame(body.model_dump_json(), event=new.kind.value, event_id=event.id)
+    return frame(event_body(event).model_dump_json(), event=event.event.kind.value, event_id=event.id)
 
 
 def _present(deployment: Deployment, cursor: int) -> bytes:

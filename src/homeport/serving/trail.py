@@ -43,7 +43,7 @@ def audit_router(store: Store) -> APIRouter:
                 limit=limit,
                 actor=actor,
                 action=action,
-                since=_in_utc(since),
+                since=in_utc(since),
                 newest=after is None,
             )
         return AuditBody(entries=[_body(entry) for entry in entries])
@@ -106,7 +106,7 @@ def _body(item: AuditEntry) -> AuditEntryBody:
     )
 
 
-def _in_utc(moment: datetime | None) -> datetime | None:
+def in_utc(moment: datetime | None) -> datetime | None:
     if moment is None:
         return None
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

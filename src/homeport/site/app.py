@@ -28,6 +28,7 @@ from homeport.fleet.strangers import Strangers
 from homeport.fleet.tokens import Tokens
 from homeport.ports import CentralLink, Tracer
 from homeport.serving.authentication import Gate
+from homeport.serving.exporting import exporting_router
 from homeport.serving.guards import GuardSettings, refuse_open_bind
 from homeport.serving.health import Metrics, health_router
 from homeport.serving.maintenance import maintenance_router
@@ -223,6 +224,7 @@ def _web(site: SiteParts, stopping: Stopping, tracer: OtlpTracer | None = None) 
         routers=[
             health_router("site", site.contact.checks, metrics),
             reading_router(reading),
+            exporting_router(reading),
             nodes_router(site.reception),
             revisions_router(reading),
             site_deployments_router(site.conductor, site.store),

@@ -10,7 +10,7 @@ from homeport.adapters.store import schema
 from homeport.adapters.store.border import Connection
 from homeport.adapters.store.columns import from_json, to_json, utc
 from homeport.adapters.store.instances import failure_columns, to_failure
-from homeport.core.model.event import Event, HistoryEntry, NewEvent
+from homeport.core.model.event import Event, HistoryEntry, HistoryLine, NewEvent
 from homeport.vocabulary import Actor, DeploymentId, EventKind, Happening, State
 
 _EVENTS = schema.events.c
@@ -35,6 +35,15 @@ async def last_event_id(connection: Connection) -> int:
 async def find_history(connection: Connection, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
     query = select(schema.history).where(_HISTORY.deployment_id == deployment_id).order_by(_HISTORY.id)
     return [_entry(row) for row in await connection.rows(query)]
+
+
+async def find_history_after(
+    connection: Connection, after: int, *, limit: int, deployment_id: DeploymentId | None
+) -> Sequence[HistoryLine]:
+    query = select(schema.history).where(_HISTORY.id > min(after, _LARGEST)).order_by(_HISTORY.id)
+    if deployment_id is not None:
+        query = query.where(_HISTORY.deployment_id == deployment_id)
+    return [HistoryLine(row.id, _entry(row)) for row in await connection.rows(query.limit(limit))]
 
 
 async def trim_events(connection: Connection, keep: int) -> None:

@@ -21,7 +21,7 @@ from homeport.adapters.store.border import Connection
 from homeport.core.audit import Ends
 from homeport.core.model.access import ApiToken, AuditEntry, SecretRecord
 from homeport.core.model.deployment import Hold, Pin, Revision
-from homeport.core.model.event import Deployment, Event, HistoryEntry, Site
+from homeport.core.model.event import Deployment, Event, HistoryEntry, HistoryLine, Site
 from homeport.core.model.identity import IdentityRecord, JoinToken, Standing
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
@@ -88,6 +88,11 @@ class SqlReader:
 
     async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
         return await log.find_history(self._connection, deployment_id)
+
+    async def history_after(
+        self, after: int, *, limit: int, deployment_id: DeploymentId | None = None
+    ) -> Sequence[HistoryLine]:
+        return await log.find_history_after(self._connection, after, limit=limit, deployment_id=deployment_id)
 
     async def events(self, *, after: int, limit: int, deployment_id: DeploymentId | None = None) -> Sequence[Event]:
         return await log.find_events(self._connection, after=after, limit=limit, deployment_id=deployment_id)

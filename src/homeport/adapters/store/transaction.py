@@ -21,7 +21,7 @@ from homeport.adapters.store.border import Connection
 from homeport.adapters.store.reader import SqlReader
 from homeport.core.model.access import ApiToken, NewAudit, SecretRecord
 from homeport.core.model.deployment import Hold, Pin, Revision
-from homeport.core.model.event import Deployment, Event, HistoryEntry, NewEvent, Site
+from homeport.core.model.event import Deployment, Event, HistoryEntry, HistoryLine, NewEvent, Site
 from homeport.core.model.identity import IdentityRecord, JoinToken
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
@@ -138,6 +138,12 @@ class SqlTransaction(SqlReader):
 
     async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
         return await log.find_history(await self._with_all(schema.history), deployment_id)
+
+    async def history_after(
+        self, after: int, *, limit: int, deployment_id: DeploymentId | None = None
+    ) -> Sequence[HistoryLine]:
+        connection = await self._with_all(schema.history)
+        return await log.find_history_after(connection, after, limit=limit, deployment_id=deployment_id)
 
     async def events(self, *, after: int, limit: int, deployment_id: DeploymentId | None = None) -> Sequence[Event]:
         connection = await self._with_all(schema.events)

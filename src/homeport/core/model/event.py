@@ -60,6 +60,14 @@ class HistoryEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class HistoryLine:
+    """An entry with its place among all of them."""
+
+    id: int
+    entry: HistoryEntry
+
+
+@dataclass(frozen=True, slots=True)
 class Deployment:
     """A deployment as a role knows it: what is wanted, and the fold of what its instances say."""
 

@@ -1,0 +1,29 @@
+"""Writes an answer of many lines to a file or to the terminal, as it arrives."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from homeport.cli.output import done
+
+
+def export_lines(lines: Iterable[bytes], out: Path | None, what: str) -> None:
+    """Without a file, or with `-`, to stdout."""
+    if out is None or str(out) == "-":
+        for line in lines:
+            click.echo(line, nl=False)
+        return
+    count = 0
+    with _private(out) as file:
+        for line in lines:
+            file.write(line)
+            count += 1
+    done(f"exported {count} {what} to {out}")
+
+
+def _private(path: Path) -> BinaryIO:
+    """Only its owner may read it: it names people and addresses."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
