@@ -18,6 +18,7 @@ from homeport.fleet.overview import Watchfulness
 from homeport.fleet.questions import Questions
 from homeport.fleet.rollouts import Office
 from homeport.fleet.secrets import Secrets
+from homeport.fleet.sightings import Sightings
 from homeport.fleet.strangers import Strangers
 from homeport.ports import Charts, Clock, GitSource, Ids, Store, Tracer
 from homeport.serving.authentication import Gate
@@ -57,6 +58,7 @@ class CentralCore:
     contact: Contact
     secrets: Secrets
     tracer: Tracer | None
+    sightings: Sightings = field(default_factory=Sightings)
     unmarked: set[SiteName] = field(default_factory=set)
     """Sites that joined while their marker could not be written; the sweep tries again."""
 
@@ -66,7 +68,8 @@ class CentralCore:
 
     @property
     def office(self) -> Office:
-        return Office(self.desk, self.clock, Watchfulness(self.settings.site_silence_seconds))
+        watchfulness = Watchfulness(self.settings.site_silence_seconds)
+        return Office(self.desk, self.clock, watchfulness, self.sightings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,15 +63,18 @@ class Watchfulness:
 
     site_silence_seconds: float | None = None
     listening_since: datetime | None = None
-    """Nobody is taken for silent before they had the time to call; None when it has listened for long."""
+    """Since its start, or since its clock was set. Nobody is taken for silent before they had the time to call; None
+    when it has listened for long."""
 
     def is_reachable(self, site: Site | None, now: datetime) -> bool:
         if self.site_silence_seconds is None:
             return True
         if site is None or site.last_seen is None:
             return False
-        since = max(site.last_seen, self.listening_since or site.last_seen)
-        return now - since < timedelta(seconds=self.site_silence_seconds)
+        limit = timedelta(seconds=self.site_silence_seconds)
+        # A time far ahead was noted before the clock was set back: it says nothing of who is there now.
+        known = [each for each in (site.last_seen, self.listening_since) if each is not None and each - now < limit]
+        return any(now - each < limit for each in known)
 
 
 async def view_deployments(

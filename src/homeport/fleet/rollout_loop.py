@@ -18,6 +18,7 @@ from homeport.core.model.rollout import Intent, Rollout
 from homeport.core.rollout.advance import Decision, Move, advance
 from homeport.core.rollout.bake import watched_after
 from homeport.core.rollout.group import CLAIMING, latecomers, superseded_by
+from homeport.core.rollout.listening import Listening, listen
 from homeport.errors import Conflict, PermanentError, TransientError
 from homeport.fleet.deploy import Along, write_targets
 from homeport.fleet.overview import Watchfulness
@@ -48,14 +49,14 @@ class RolloutLoop:
     office: Office
     period_seconds: float
     """How often it looks when nothing happens: whether a wave has been watched long enough, who has fallen silent."""
-    _began: datetime = field(init=False)
+    _listening: Listening = field(init=False)
     _seen_event: int = 0
     _next_full: float = 0.0
     _watches: dict[RolloutId, tuple[float, float]] = field(default_factory=dict)
     """Of each rollout whose newest wave is watched: for how long so far, and when it was last looked at."""
 
     def __post_init__(self) -> None:
-        self._began = self.office.clock.now()
+        self._listening = listen(None, self.office.clock.now(), self.office.clock.monotonic())
 
     async def round(self) -> None:
         """Waits until something has happened, or long enough, then looks."""
@@ -82,7 +83,14 @@ class RolloutLoop:
     async def _tend_name(self, name: str) -> None:
         desk, now = self.office.desk, self.office.clock.now()
         async with desk.store.read() as reader:
-            survey = await look(reader, desk.git, name, watchfulness=self._watchfulness(), now=now)
+            survey = await look(
+                reader,
+                desk.git,
+                name,
+                watchfulness=self._watchfulness(),
+                sightings=self.office.sightings,
+                clock=self.office.clock,
+            )
         for rollout in survey.rollouts:
             newer = superseded_by(rollout, survey.rollouts, survey.sites) if rollout.state in CLAIMING else None
             if newer is not None:
@@ -94,8 +102,9 @@ class RolloutLoop:
             await self._welcome(survey, rollout_id, sites)
 
     def _watchfulness(self) -> Watchfulness:
-        """After a start nobody is taken for silent before they had the time to call."""
-        return replace(self.office.watchfulness, listening_since=self._began)
+        """After a start, or when the clock was set, nobody is taken for silent before they had the time to call."""
+        self._listening = listen(self._listening, self.office.clock.now(), self.office.clock.monotonic())
+        return replace(self.office.watchfulness, listening_since=self._listening.since)
 
     async def _move(self, rollout: Rollout, survey: Survey, now: datetime) -> None:
         watched = self._watched(rollout)

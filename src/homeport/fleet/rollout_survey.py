@@ -14,7 +14,8 @@ from homeport.core.rollout.group import owned, targeted
 from homeport.core.rollout.standing import Place, member_of
 from homeport.fleet.overview import Watchfulness
 from homeport.fleet.rollout_rows import rollout_of
-from homeport.ports import DeploymentFilter, GitSource, Reader
+from homeport.fleet.sightings import Sightings
+from homeport.ports import Clock, DeploymentFilter, GitSource, Reader
 from homeport.vocabulary import Commit, DeploymentId, RolloutId, RolloutState, SiteName
 
 
@@ -43,24 +44,27 @@ async def look(
     name: str,
     *,
     watchfulness: Watchfulness,
-    now: datetime,
+    sightings: Sightings,
+    clock: Clock,
     only: Collection[RolloutId] | None = None,
 ) -> Survey:
+    now, moment = clock.now(), clock.monotonic()
     rollouts = [rollout_of(row) for row in await reader.rollouts(name=name)]
     fleet = await _fleet(reader, name)
     asked = [rollout for rollout in rollouts if only is None or rollout.intent.id in only]
     members = {}
     mine = owned(rollouts, fleet.sites)
     known = {each.intent.id: each for each in rollouts}
-    places = [(site, _place(site, watchfulness.is_reachable(site, now), fleet, now)) for site in fleet.sites]
+    places = [_place(site, watchfulness.is_reachable(site, now), fleet, now) for site in fleet.sites]
+    places = [replace(place, failing_seconds=sightings.failing_seconds(place.instances, moment)) for place in places]
     for rollout in asked:
         aims = targeted(rollout, fleet.sites) if rollout.state is RolloutState.DONE else mine[rollout.intent.id]
         later = await _later(git, rollout, fleet.deployments.values())
         overtaken = {row.site for row in fleet.deployments.values() if _is_overtaken(row, rollout, known, later)}
         members[rollout.intent.id] = tuple(
-            member_of(rollout, replace(place, is_overtaken=place.site in overtaken), now)
-            for site, place in places
-            if site.name in rollout.intent.given or site.name in aims
+            member_of(rollout, replace(place, is_overtaken=place.site in overtaken))
+            for place in places
+            if place.site in rollout.intent.given or place.site in aims
         )
     return Survey(rollouts, fleet.sites, members)
 

@@ -26,7 +26,15 @@ async def view_rollouts(reader: Reader, rollouts: Sequence[Rollout], office: Off
     members: dict[RolloutId, tuple[Member, ...]] = {}
     for name in sorted({rollout.intent.name for rollout in rollouts}):
         ids = [rollout.intent.id for rollout in rollouts if rollout.intent.name == name]
-        survey = await look(reader, office.desk.git, name, watchfulness=office.watchfulness, now=now, only=ids)
+        survey = await look(
+            reader,
+            office.desk.git,
+            name,
+            watchfulness=office.watchfulness,
+            sightings=office.sightings,
+            clock=office.clock,
+            only=ids,
+        )
         members.update(survey.members)
     return [_view(rollout, members.get(rollout.intent.id, ()), now) for rollout in rollouts]
 

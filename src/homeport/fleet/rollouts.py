@@ -2,7 +2,7 @@
 after is the loop's (`rollout_loop`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -24,6 +24,7 @@ from homeport.fleet.deploy import Deployed, Desk, write_targets
 from homeport.fleet.overview import Watchfulness
 from homeport.fleet.resolve import DeployRequest, Resolved, Target, present_by_site, resolve
 from homeport.fleet.rollout_rows import changed, new_rollout, rollout_of, row_of, stepped
+from homeport.fleet.sightings import Sightings
 from homeport.fleet.suggestion import did_you_mean
 from homeport.ports import Change, Clock, Reader, Transaction
 from homeport.vocabulary import (
@@ -75,6 +76,7 @@ class Office:
     desk: Desk
     clock: Clock
     watchfulness: Watchfulness
+    sightings: Sightings = field(default_factory=Sightings)
 
 
 async def prepare_rollout(request: RolloutRequest, caller: Caller, office: Office) -> Prepared:

@@ -322,6 +322,25 @@ async def test_a_wave_is_watched_on_whatever_the_clock_and_a_restart_do(tmp_path
         assert await fleet.waves(rollout_id) == [["a"], ["b"]]
 
 
+@pytest.mark.parametrize("days", [365.0, -1.0])
+async def test_a_clock_that_is_set_makes_nobody_silent_and_ends_no_rollout(fleet: Fleet, days: float) -> None:
+    await fleet.join("a", "b", region="eu")
+    rollout_id = await fleet.rollout(selector="region=eu", waves=[1, "100%"])
+    office = fleet.central.parts.office
+    clock = Stepped(office.clock)
+    loop = RolloutLoop(replace(office, clock=clock), period_seconds=1.0)
+
+    async def last_wave() -> bool:
+        await fleet.work("a")
+        return await fleet.waves(rollout_id) == [["a"], ["b"]]
+
+    await eventually(last_wave)
+    clock.days = days
+    await loop.tend()
+    assert (await fleet.show(rollout_id))["counts"] == {"installed": 1, "pending": 1}
+    assert (await fleet.show(rollout_id))["state"] == "running"
+
+
 class Stepped:
     """The real clock, and what a test adds to it."""
 

@@ -24,7 +24,7 @@ def standing(place: dict[str, Any], instance: dict[str, Any] | None = None, **in
     item = replace(an_instance(), **(instance or {}))
     row = a_deployment(state=item.state, revision=revision("first"))
     given: dict[str, Any] = {"is_reachable": True, "deployment": row, "instances": [item], **place}
-    member = member_of(rollout, Place(HOME, **given), NOW)
+    member = member_of(rollout, Place(HOME, **given))
     return member.standing, member.why
 
 
@@ -61,7 +61,10 @@ def test_rolled_back_is_failed() -> None:
         ({"attempt": 1}, Standing.FAILED),  # the site does no more by itself: its deadline has passed, say
         ({"attempt": 1, "failure": Failure("NODE_OFFLINE", "gone")}, Standing.PENDING),  # it may come back
         ({"attempt": 3}, Standing.FAILED),
-        ({"attempt": 1, "next_at": LONG_AGO, "updated_at": LONG_AGO}, Standing.FAILED),  # overdue
+        (
+            {"attempt": 1, "next_at": LONG_AGO, "updated_at": LONG_AGO},
+            Standing.PENDING,
+        ),  # a site whose clock is wrong
         ({"attempt": 1, "node_id": ""}, Standing.FAILED),  # no node can take it
         ({"attempt": 1, "failure": Failure("UNSUPPORTED_TYPE", "no helm here")}, Standing.FAILED),
         ({"attempt": 3, "revision": revision("older")}, Standing.PENDING),  # the failure of the one before
@@ -72,11 +75,22 @@ def test_a_failure_counts_when_no_retry_can_mend_it(changes: dict[str, Any], exp
     assert standing({}, failed, policy=Policy(retries_max=2))[0] is expected
 
 
+@pytest.mark.parametrize(("known", "expected"), [(49.0, Standing.PENDING), (51.0, Standing.FAILED)])
+@pytest.mark.parametrize("code", ["IMAGE_PULL_FAILED", "NODE_OFFLINE"])
+def test_a_retry_that_does_not_come_is_waited_for_so_long(known: float, expected: Standing, code: str) -> None:
+    failed = {
+        "state": State.FAILED, "running_revision": None, "next_at": NOW, "attempt": 1,
+        "failure": Failure(code, "it broke"),
+    }  # fmt: skip
+    place = {"failing_seconds": {an_instance().node_id: known}}
+    assert standing(place, failed, policy=Policy(backoff_seconds=10.0))[0] is expected
+
+
 def test_a_site_that_was_not_given_it_waits_unless_it_was_overtaken() -> None:
     rollout = a_rollout((ALL, None))
     place = Place(SiteName("other"), is_reachable=False)
-    assert member_of(rollout, place, NOW).standing is Standing.WAITING
-    assert member_of(rollout, replace(place, is_overtaken=True), NOW).standing is Standing.LEFT
+    assert member_of(rollout, place).standing is Standing.WAITING
+    assert member_of(rollout, replace(place, is_overtaken=True)).standing is Standing.LEFT
 
 
 HOLD = Hold(HOME, None, "night shift", "anna", NOW, NOW + timedelta(hours=8))
@@ -105,5 +119,5 @@ def test_held_is_who_waits_for_the_end_of_a_hold(
 
 
 def test_a_held_site_whose_turn_has_not_come_says_so() -> None:
-    member = member_of(a_rollout((ALL, None)), Place(SiteName("other"), is_reachable=True, hold=HOLD), NOW)
+    member = member_of(a_rollout((ALL, None)), Place(SiteName("other"), is_reachable=True, hold=HOLD))
     assert (member.standing, member.can_answer, "night shift" in member.why) == (Standing.WAITING, False, True)
