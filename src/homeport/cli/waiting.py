@@ -13,6 +13,7 @@ from typing import Any, Final
 from homeport.cli.ages import took
 from homeport.cli.client import Client, Json
 from homeport.cli.feed import Feed
+from homeport.cli.holding import hold_text
 from homeport.cli.progress import Line, Lines
 
 TICK_SECONDS: Final = 1.0
@@ -57,6 +58,7 @@ class Wait:
     _ended: dict[str, Ended] = field(default_factory=dict)
     _failed_since: dict[str, float] = field(default_factory=dict)
     _started: dict[str, float] = field(default_factory=dict)
+    _held: set[str] = field(default_factory=set)
 
     def run(self, *, after: int, timeout_seconds: float) -> list[Ended]:
         """How each of `ids` ended, in their order."""
@@ -93,6 +95,16 @@ class Wait:
                 self._failed_since.pop(deployment_id, None)
             if found is not None:
                 self._ended[deployment_id] = Ended(found, deployment, time.monotonic() - self.began)
+            elif deployment.get("hold"):
+                self._tell_hold(deployment)
+
+    def _tell_hold(self, deployment: Json) -> None:
+        """Once: whoever waits for it should know for what."""
+        if deployment["id"] not in self._held and self.lines is not None:
+            self._held.add(deployment["id"])
+            self.lines.show(
+                Line(str(deployment["site"]), "held", hold_text(deployment["hold"]).removeprefix("held "))
+            )
 
     def _timed_out(self, deployment_id: str) -> Ended:
         deployment = self.client.get(f"/api/v1/deployments/{deployment_id}")

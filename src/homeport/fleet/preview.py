@@ -6,18 +6,20 @@ central has not heard may still decide otherwise.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 import anyio.to_thread
 
 from homeport.catalog.deployment import deployment_path, parse_deployment
 from homeport.core.model.app import Value
-from homeport.core.model.deployment import ComponentSpec, Desired
+from homeport.core.model.deployment import ComponentSpec, Desired, Hold
 from homeport.core.model.event import Deployment
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
 from homeport.core.placement.choose import place
 from homeport.core.placement.roster import Roster
+from homeport.core.reconcile.holds import active, by_site, hold_text
 from homeport.errors import PermanentError
 from homeport.fleet.deploy import Desk, Written, check_deletable, write_files
 from homeport.fleet.overview import find_deployment
@@ -80,25 +82,27 @@ class _Fleet:
     """All that runs at a site, where the number of instances decides who gets the next one."""
     running: Mapping[DeploymentId, Desired]
     """What the file in Git says now, where it can be read."""
+    holds: Mapping[SiteName, Sequence[Hold]]
+    """Those that last."""
 
 
-async def preview_deploy(request: DeployRequest, desk: Desk) -> Plan:
+async def preview_deploy(request: DeployRequest, desk: Desk, now: datetime) -> Plan:
     await _catch_up(desk)
     async with desk.store.read() as reader:
         resolved = await resolve(reader, request)
         present = await present_by_site(reader, resolved)
         sites = [target.site for target in resolved.targets]
         spread = resolved.placement.mode is not PlacementMode.EACH
-        fleet = await _look(reader, desk, list(present.values()), sites, spread=spread)
+        fleet = await _look(reader, desk, list(present.values()), sites, now, spread=spread)
     return await anyio.to_thread.run_sync(_plan_deploy, resolved, present, fleet)
 
 
-async def preview_delete(text: str, desk: Desk) -> Plan:
+async def preview_delete(text: str, desk: Desk, now: datetime) -> Plan:
     await _catch_up(desk)
     async with desk.store.read() as reader:
         row = await find_deployment(reader, text)
         check_deletable(row)
-        fleet = await _look(reader, desk, [row], [row.site])
+        fleet = await _look(reader, desk, [row], [row.site], now)
     held = {item.node_id: item for item in fleet.instances.get(row.id, ()) if item.node_id != UNPLACED}
     running = fleet.running.get(row.id)
     names = [component.name for component in running.release.components] if running else []
@@ -107,7 +111,8 @@ async def preview_delete(text: str, desk: Desk) -> Plan:
         for node_id, item in sorted(held.items())
         if item.state is not State.DELETED
     }
-    plan = DeploymentPlan(row.site, row, None, row.name, "delete", nodes, {}, (), _waits(row.site, fleet))
+    waits = _held(row.site, row, fleet) or _waits(row.site, fleet)
+    plan = DeploymentPlan(row.site, row, None, row.name, "delete", nodes, {}, (), waits)
     return Plan((plan,))
 
 
@@ -119,7 +124,13 @@ async def _catch_up(desk: Desk) -> None:
 
 
 async def _look(
-    reader: Reader, desk: Desk, rows: Sequence[Deployment], sites: Sequence[SiteName], *, spread: bool = False
+    reader: Reader,
+    desk: Desk,
+    rows: Sequence[Deployment],
+    sites: Sequence[SiteName],
+    now: datetime,
+    *,
+    spread: bool = False,
 ) -> _Fleet:
     nodes: dict[SiteName, list[Node]] = {}
     for node in await reader.nodes(sites[0] if len(sites) == 1 else None):
@@ -130,7 +141,8 @@ async def _look(
     around = (
         {site: await _around(reader, site) for site in sites} if spread and len(sites) <= SITES_LOOKED_AT_MAX else {}
     )
-    return _Fleet(nodes, instances, around, await _running(desk, rows))
+    holds = by_site(active(await reader.holds(), now))
+    return _Fleet(nodes, instances, around, await _running(desk, rows), holds)
 
 
 async def _around(reader: Reader, site: SiteName) -> Sequence[Instance]:
@@ -191,7 +203,7 @@ def _plan_site(resolved: Resolved, each: Written, before: Deployment | None, fle
         nodes=dict(sorted(nodes.items())),
         refused=dict(sorted(placed.refused.items())),
         parameters=tuple(_differences(before.parameters if before else {}, after.parameters)),
-        waits=_waits(site, fleet),
+        waits=(_held(site, before, fleet) if action != "unchanged" else None) or _waits(site, fleet),
     )
 
 
@@ -251,6 +263,12 @@ def _plain(value: object) -> object:
         if isinstance(value, tuple)
         else value
     )
+
+
+def _held(site: SiteName, row: Deployment | None, fleet: _Fleet) -> str | None:
+    ours = (None, None if row is None else row.id)
+    hold = next((hold for hold in fleet.holds.get(site, ()) if hold.deployment_id in ours), None)
+    return None if hold is None else f"site {site} is {hold_text(hold)}"
 
 
 def _waits(site: SiteName, fleet: _Fleet) -> str | None:

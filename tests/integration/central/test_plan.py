@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
-from homeport.vocabulary import Happening, Liveness
-from tests.support.running_central import Client, FakeSite, node_changed, transition
+from homeport.core.model.deployment import Hold
+from homeport.core.model.report import HoldsChanged
+from homeport.vocabulary import Happening, Liveness, SiteName
+from tests.support.running_central import AT, Client, FakeSite, node_changed, transition
 
 pytestmark = pytest.mark.anyio
 
@@ -79,6 +81,16 @@ async def test_naming_nodes_takes_it_away_from_the_others(client: Client, home: 
     by_node = {node["node_id"]: [part["action"] for part in node["components"]] for node in only["nodes"]}
     assert by_node == {"node-a": ["remove", "remove"], "node-b": ["keep", "keep"]}
     assert found["deletions"] == 2
+
+
+async def test_a_plan_for_a_site_on_hold_says_until_when_it_waits(client: Client, home: FakeSite) -> None:
+    id_ = await installed(client, home, "node-a", version="1.0.0")
+    await home.say(HoldsChanged((Hold(SiteName("home"), None, "night shift", "anna", AT, AT.replace(year=2999)),)))
+    held = "site home is held until 2999-01-01 00:00 UTC by anna: night shift"
+    assert (await plan(client, version="1.1.0"))["deployments"][0]["waits"] == held
+    assert (await plan(client, version="1.0.0"))["deployments"][0]["waits"] is None, "nothing is to change"
+    gone = await client.delete(f"/api/v1/deployments/{id_}?plan=true")
+    assert gone.body["deployments"][0]["waits"] == held
 
 
 async def test_a_site_without_nodes_waits_and_says_so(client: Client, home: FakeSite) -> None:

@@ -12,7 +12,10 @@ import anyio.to_thread
 import pytest
 import yaml
 
-from tests.support.running_central import Client, FakeSite, running_central, write_app
+from homeport.core.model.deployment import Hold
+from homeport.core.model.report import HoldsChanged
+from homeport.vocabulary import SiteName
+from tests.support.running_central import AT, Client, FakeSite, running_central, write_app
 
 pytestmark = pytest.mark.anyio
 Homeport = Callable[..., Any]
@@ -97,3 +100,21 @@ async def test_a_wait_that_runs_out_says_what_it_waits_for(homeport: Homeport) -
     done = await homeport("deploy", "hello", "--site", "line-1", "--wave", "100%", "--timeout", "1")
     assert done.returncode == 7, done.stderr
     assert "0 of 1 site installed, 100% are needed" in done.stderr
+
+
+async def test_who_waits_for_a_site_on_hold_is_told_of_it(client: Client, homeport: Homeport, tmp_path: Path) -> None:
+    write_app(tmp_path / "registry", version="1.1.0")
+    await client.post("/api/v1/apps", {"repository": str(tmp_path / "registry")})
+    night = Hold(SiteName("line-2"), None, "night shift", "anna", AT, AT.replace(year=2999))
+    await FakeSite(client, "line-2").say(HoldsChanged((night,)))
+    told = "until 2999-01-01 00:00 UTC by anna: night shift"
+    done = await homeport("deploy", "hello@1.0.0", "--site", "line-2", "--timeout", "1")
+    assert (done.returncode, told in done.stdout) == (7, True), done.stdout
+    assert (await homeport("deploy", "hello@1.1.0", "--site", "line-2", "--no-wait")).returncode == 0
+    back = await homeport("deployments", "rollback", "hello@line-2", "--to", "1.0.0")
+    assert back.returncode == 0, back.stderr
+    assert f"It waits, for line-2 is held {told}." in back.stdout
+    assert "homeport sites release line-2" in back.stdout
+    await homeport("deploy", "hello", "--site", "line-1", "--site", "line-2", "--wave", "100%", "--no-wait")
+    shown = await homeport("rollouts", "show", "hello")
+    assert "HELD" in shown.stdout and f"held {told}" in shown.stdout, shown.stdout

@@ -96,7 +96,7 @@ def deployments_router(central: CentralParts) -> APIRouter:
         async with seen_by(caller, central.store).read() as reader:
             deployment_id = (await find_deployment(reader, deployment_id)).id
         if plan:
-            return _json(_plan_body(await preview_delete(deployment_id, central.desk)), 200)
+            return _json(_plan_body(await preview_delete(deployment_id, central.desk, central.clock.now())), 200)
         row, commit = await delete(deployment_id, caller, central.desk)
         return _json(DeployedBody(rollout_id=row.rollout_id or "", deployment_ids=[row.id], commit=commit), 202)
 
@@ -172,7 +172,7 @@ async def _plan(
     prepared = None if rollout is None else await prepare_rollout(rollout, caller, central.office)
     if prepared is not None:
         request = replace(request, targets=prepared.resolved.targets)
-    found = await preview_deploy(request, central.desk)
+    found = await preview_deploy(request, central.desk, central.clock.now())
     plan = _plan_body(await with_chart_warnings(found, central.store, central.charts))
     if prepared is None:
         return plan
