@@ -35,7 +35,14 @@ from homeport.fleet.memory import BY_HAND, GIVEN, Memory, dump_given
 from homeport.fleet.moves import given_after, transition_of
 from homeport.fleet.patience import SPENT, dump_spent
 from homeport.fleet.record import kind_of, record_transitions
-from homeport.fleet.restating import FULL, OUTBOX_BYTES_MAX, PROGRESS_QUEUED_MAX, QUEUED_AT, restate
+from homeport.fleet.restating import (
+    FULL,
+    INSTANCE_BYTES,
+    OUTBOX_BYTES_MAX,
+    PROGRESS_QUEUED_MAX,
+    QUEUED_AT,
+    restate,
+)
 from homeport.fleet.revisions import REVISIONS_KEPT, kept_revisions
 from homeport.fleet.site_traces import SiteTraces
 from homeport.fleet.snapshot import Snapshot
@@ -400,7 +407,8 @@ class Conductor:
             async with self._store.read() as reader:
                 waiting_bytes = await reader.outbox_bytes()
             self._unweighed_bytes = 0
-            if waiting_bytes > max(self._outbox_bytes_max, 2 * self._present_bytes):
+            present_bytes = max(self._present_bytes, INSTANCE_BYTES * len(self.memory.instances))
+            if waiting_bytes > max(self._outbox_bytes_max, 2 * present_bytes):
                 await self._restate(FULL)
         except TransientError as error:
             log.warning("the outbox was not weighed", why=str(error))

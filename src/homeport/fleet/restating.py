@@ -29,6 +29,8 @@ from homeport.vocabulary import DeploymentId, EventKind, NodeId, SiteName
 OUTBOX_BYTES_MAX: Final = 8_000_000
 """What may wait for central before history gives way: with what the database adds, below ten megabytes. Where the
 present alone takes more than half of this, twice the present may wait."""
+INSTANCE_BYTES: Final = 700
+"""What it takes to tell anew how one instance stands, about."""
 PROGRESS_QUEUED_MAX: Final = 5_000
 """Reports that wait for central before progress is no longer put among them: some two megabytes."""
 DROPPED: Final = "reports_dropped"

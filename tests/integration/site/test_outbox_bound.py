@@ -1,12 +1,14 @@
-"""While central is gone the outbox keeps what matters and stops taking commentary."""
+"""While central is gone the outbox keeps what matters, stops taking commentary, and says how full it is."""
 
 from datetime import timedelta
 
+import aiohttp
 import pytest
 
 from homeport.core.model.order import Progress
-from homeport.fleet.restating import PROGRESS_QUEUED_MAX
-from homeport.vocabulary import DeploymentId, NodeId, State, Step
+from homeport.fleet.restating import FULL, PROGRESS_QUEUED_MAX
+from homeport.site.app import SiteApp
+from homeport.vocabulary import DeploymentId, EventKind, NodeId, State, Step
 from tests.integration.site.conftest import OpenSite
 from tests.integration.site.test_site import link, reaches
 from tests.support.builders import NOW
@@ -46,3 +48,28 @@ async def test_progress_stops_at_the_bound_and_steps_still_arrive(person: Person
             bytes_kept = sum(len(str(row.body)) for row in rows)
         assert {row.body["kind"] for row in rows[full:]} >= {"synced", "transition"}
         assert bytes_kept < 10 * 1024 * 1024
+        waiting = await metrics(site)
+        assert waiting["homeport_outbox_size"] == len(rows)
+        assert waiting["homeport_outbox_bytes"] == sum(row.size_bytes for row in rows)
+        assert waiting["homeport_outbox_oldest_seconds"] > 0
+        assert waiting["homeport_outbox_dropped"] == 0
+
+        await conductor.restate(FULL)
+        after = await metrics(site)
+        assert after["homeport_outbox_dropped"] == len(rows)
+        assert after["homeport_outbox_size"] < 10
+        assert after["homeport_outbox_oldest_seconds"] < waiting["homeport_outbox_oldest_seconds"]
+        async with site.parts.store.read() as reader:
+            kinds = [row.body["kind"] for row in await reader.outbox(limit=10)]
+            last = await reader.last_event_id()
+            (told,) = await reader.events(after=last - 1, limit=1)
+        assert kinds == ["restating", "node-changed", "holds-changed", "synced", "restated"]
+        assert told.event.kind is EventKind.SITE_RESTATED
+        assert f"{len(rows)} reports that waited since" in told.event.message
+
+
+async def metrics(site: SiteApp) -> dict[str, float]:
+    """Those without labels."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{site.http_port}/metrics") as got:
+        lines = [line.split(" ") for line in (await got.text()).splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in lines if "{" not in name}
