@@ -18,8 +18,8 @@ from tests.support.hosts import HostFleet, Stock, host_fleet, stocked
 
 IS_LONG = os.environ.get("HOMEPORT_FAULTS") == "long"
 BIG_BYTES = (200 if IS_LONG else 20) * 2**20
-HEAVY_BYTES = (60 if IS_LONG else 10) * 2**20
-"""Of a component's archive; 64 MiB are accepted."""
+HEAVY_BYTES = (15 if IS_LONG else 10) * 2**20
+"""Of a component's archive; 16 MiB are packed and no more."""
 APPS = Path(__file__).parent.parent / "e2e" / "apps"
 
 

@@ -62,6 +62,14 @@ async def test_an_engine_that_refuses_its_listings_is_out_of_order(
         await runtime.remove(deployment_id(), "web", remove_images=False)
 
 
+async def test_a_service_that_cannot_be_started_is_an_engine_that_is_not_there(tmp_path: Path) -> None:
+    """As on a full disk, or when there is no memory for one more process."""
+    (tmp_path / "file").write_text("in the way of the data folder")
+    engine = PodmanEngine(tmp_path / "file" / "data", EngineOptions(environment=engine_environment()))
+    with pytest.raises(EngineUnavailable, match="cannot be started: Not a directory"):
+        await engine.reach()
+
+
 async def test_a_removal_under_which_the_engine_dies_is_reported_by_its_code(
     engine: FailingEngine, bench: Bench, tmp_path: Path
 ) -> None:

@@ -70,7 +70,11 @@ class PodmanEngine:
             async with self._starting:
                 if not is_listening(address.path):
                     await self.close()
-                    await self._start_service(address)
+                    try:
+                        await self._start_service(address)
+                    except OSError as error:
+                        message = f"Podman's API service cannot be started: {error.strerror or error}."
+                        raise EngineUnavailable(message, hint="Run  homeport doctor .") from error
         return address
 
     def compose_command(self) -> list[str]:
