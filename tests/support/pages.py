@@ -15,7 +15,7 @@ ENDINGS = {
     "scheduled": "the site schedules it on a node",
     "unplaceable": "no node of the site can take it",
     "healthy": "it runs and is healthy",
-    "gave-up": "an error, or the node was lost while it worked",
+    "gave-up": "an error, or the node was lost or never answered",
     "changed": "the file in Git changed",
     "retried-install": "tried again, no release runs",
     "retried-update": "tried again, the previous release runs",
