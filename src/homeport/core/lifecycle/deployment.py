@@ -21,7 +21,7 @@ DEPLOYMENT: Final = Machine(start=S.PENDING, rows=(
     Row(S.PENDING,      H.SCHEDULED,            S.INSTALLING,   _SITE),
     Row(S.PENDING,      H.UNPLACEABLE,          S.FAILED,       _SITE),
     Row(S.INSTALLING,   H.HEALTHY,              S.INSTALLED,    _NODE),
-    Row(S.INSTALLING,   H.GAVE_UP,              S.FAILED,       _BOTH),   # the site: the node is lost, or never answers
+    Row(S.INSTALLING,   H.GAVE_UP,              S.FAILED,       _BOTH),   # the site: the node is lost, or mute
     Row(S.INSTALLED,    H.CHANGED,              S.UPDATING,     _SITE),
     Row(S.UPDATING,     H.HEALTHY,              S.INSTALLED,    _NODE),
     Row(S.UPDATING,     H.GAVE_UP,              S.FAILED,       _BOTH),
