@@ -25,7 +25,7 @@ from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
 from homeport.fleet.memory import recall
 from homeport.fleet.outbox import forward
-from homeport.fleet.restating import DROPPED, OUTBOX_BYTES_MAX
+from homeport.fleet.restating import BATCH_MAX, DROPPED, OUTBOX_BYTES_MAX
 from homeport.fleet.snapshot import Snapshot
 from homeport.ports import DeploymentFilter, Outgoing, Reader, Store, Transaction
 from homeport.vocabulary import Commit, DeploymentId, EventKind, NodeId, OrderKind, SiteName, State, Step
@@ -260,20 +260,22 @@ async def test_a_day_of_churn_fits_and_arrives_in_order_once(tmp_path: Path) -> 
 
 async def test_a_full_outbox_drops_history_and_keeps_the_present(tmp_path: Path) -> None:
     """So much that the history gives way more than once. Every step is told, or counted as lost."""
-    async with fleet(tmp_path, outbox_bytes_max=200_000) as day:
-        await install(day, 12)
+    bound = 300_000
+    async with fleet(tmp_path, outbox_bytes_max=bound) as day:
+        await install(day, 20)
         gone = day.desired.pop(a_desired(7).id)
         await unindex(day, gone.id)
-        for tick in range(30):
+        for tick in range(28):
             day.clock.passed += COMMIT_SECONDS
             await day.beat(without=NODES[0] if tick % 2 else "")
-            await day.commit(*(number for number in range(12) if number != 7))
-            assert await day.waiting_bytes() < 200_000 + 2 * WEIGH_BYTES
+            await day.commit(*(number for number in range(20) if number != 7))
+            assert await day.waiting_bytes() < bound + 3 * WEIGH_BYTES
         async with day.site.read() as reader:
-            (first,) = await reader.outbox(limit=1)
+            waiting = await reader.outbox(limit=10**6)
             dropped = int(await reader.value(DROPPED) or 0)
-        assert first.body["kind"] == "restating"
-        assert first.body["reports_lost"] == dropped > 1000
+        (head,) = [item for item in waiting if item.body["kind"] == "restating"]
+        assert head.body["reports_lost"] == dropped > BATCH_MAX
+        assert [item.sequence for item in waiting[:BATCH_MAX]] == [waiting[0].sequence + n for n in range(BATCH_MAX)]
         await day.heal()
         await agree(day)
         async with day.site.read() as here, day.central.read() as there:
@@ -285,14 +287,18 @@ async def test_a_full_outbox_drops_history_and_keeps_the_present(tmp_path: Path)
         assert left.archived_at is not None
         for key, entries in ours.items():
             (line,) = [each for each in theirs[key] if each.verdict == "restated"]
-            lost = int(line.reason.split(" ")[0])
+            told, lost = theirs[key].index(line), int(line.reason.split(" ")[0])
             kept = [each for each in theirs[key] if each.verdict == "stepped"]
             assert lost + len(kept) == len(entries)
-            assert kept == entries[:2] + entries[lost + 2 :]
+            assert kept == entries[:told] + entries[told + lost :]
             assert "were not kept" in line.reason
         (said,) = [each for each in words if each.kind is EventKind.SITE_RESTATED]
         assert said.data["reports_lost"] == dropped
-        assert f"{dropped} reports that waited since {NOW:%Y-%m-%d}" in said.message
+        assert said.data["since"] == head.body["since"]
+        assert f"{dropped} reports that waited since 2026-03-0" in said.message
+        async with day.site.read() as here:
+            told_here = [each.event for each in await here.events(after=0, limit=10**6)]
+        assert len([each for each in told_here if each.kind is EventKind.SITE_RESTATED]) >= 2
 
 
 async def unindex(fleet: Fleet, deployment_id: DeploymentId) -> None:

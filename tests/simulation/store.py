@@ -253,8 +253,8 @@ class MemoryReader:
     async def desired_files(self) -> Sequence[DesiredFile]:
         return [self._tables.desired[key] for key in sorted(self._tables.desired)]
 
-    async def outbox(self, *, limit: int) -> Sequence[Outgoing]:
-        return self._tables.outbox[:limit]
+    async def outbox(self, *, limit: int, after: int = 0) -> Sequence[Outgoing]:
+        return [each for each in self._tables.outbox if each.sequence > after][:limit]
 
     async def outbox_size(self) -> int:
         return len(self._tables.outbox)
@@ -436,6 +436,10 @@ class MemoryTransaction(MemoryReader):
 
     async def dequeue(self, up_to_sequence: int) -> None:
         left = [each for each in self._tables.outbox if each.sequence > up_to_sequence]
+        self._own("outbox")[:] = left
+
+    async def drop_outbox(self, after_sequence: int) -> None:
+        left = [each for each in self._tables.outbox if each.sequence <= after_sequence]
         self._own("outbox")[:] = left
 
     async def set_value(self, key: str, value: str) -> None:

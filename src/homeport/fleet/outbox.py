@@ -2,24 +2,20 @@
 lost its own memory is told anew how everything stands."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Protocol
 
 import anyio
 import structlog
 
 from homeport.errors import PeerUnavailable, TransientError
 from homeport.fleet.backoff import Backoff
-from homeport.fleet.restating import FORGOTTEN
-from homeport.ports import CentralLink, Ids, Outgoing, Store
+from homeport.fleet.restating import BATCH_MAX, FORGOTTEN, one_batch
+from homeport.ports import CentralLink, Ids, Store
 from homeport.vocabulary import NodeId, SiteName
 
 log = structlog.get_logger(__name__)
-
-BATCH_MAX: Final = 1000
-BATCH_BYTES_MAX: Final = 4_000_000
-"""Half of what central takes in one call. A single report may be larger."""
 
 
 class Announcer(Protocol):
@@ -103,17 +99,8 @@ async def _forward_all(
     while True:
         announcer.outbox_grew = anyio.Event()
         async with store.read() as reader:
-            batch = _fitting(await reader.outbox(limit=BATCH_MAX))
+            batch = one_batch(await reader.outbox(limit=BATCH_MAX))
         durable = await central.report(site, batch, epoch=epoch, seen=announcer.seen())
         if not batch:
             return durable
         await store.write(lambda tx, upto=durable: tx.dequeue(upto))  # type: ignore[misc]
-
-
-def _fitting(waiting: Sequence[Outgoing]) -> Sequence[Outgoing]:
-    total = 0
-    for count, item in enumerate(waiting):
-        total += item.size_bytes
-        if count and total > BATCH_BYTES_MAX:
-            return waiting[:count]
-    return waiting

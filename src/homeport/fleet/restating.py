@@ -5,7 +5,7 @@ that has lost its memory, to which later steps would mean nothing. Dropping and 
 crash leaves either the old queue or the new one (ADR 0024).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -23,7 +23,7 @@ from homeport.core.model.report import (
 )
 from homeport.core.reconcile.plan import Key
 from homeport.fleet.memory import Memory
-from homeport.ports import Transaction
+from homeport.ports import Outgoing, Transaction
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, SiteName
 
 OUTBOX_BYTES_MAX: Final = 8_000_000
@@ -40,7 +40,9 @@ QUEUED_AT: Final = "queued_at"
 FULL: Final = "central took no reports for so long that no more could be kept"
 FORGOTTEN: Final = "central no longer knows what it was told before"
 
-_PAGE: Final = 1000
+BATCH_MAX: Final = 1000
+BATCH_BYTES_MAX: Final = 1_000_000
+"""What is sent to central in one call; a single report may be larger."""
 
 Encode = Callable[[Report], dict[str, Any]]
 
@@ -84,13 +86,30 @@ class Lost:
             self.steps_since.setdefault(key, datetime.fromisoformat(since))
 
 
+def one_batch(waiting: Sequence[Outgoing]) -> Sequence[Outgoing]:
+    """The first of these, as many as go in one call."""
+    total = 0
+    for count, item in enumerate(waiting[:BATCH_MAX]):
+        total += item.size_bytes
+        if count and total > BATCH_BYTES_MAX:
+            return waiting[:count]
+    return waiting[:BATCH_MAX]
+
+
 async def restate(tx: Transaction, memory: Memory, encode: Encode, *, why: str, now: datetime) -> Lost:
-    """Empties the outbox and fills it with the present. `memory` is what is durable."""
+    """Drops what waits and puts the present in its place. `memory` is what is durable.
+
+    The first batch stays where central may have taken it already and only the word of that was lost, so that
+    nothing counts as lost which central has. One that has forgotten everything can do nothing with it.
+    """
+    under_way = () if why == FORGOTTEN else one_batch(await tx.outbox(limit=BATCH_MAX))
+    kept = after = under_way[-1].sequence if under_way else 0
     lost = Lost()
-    while rows := await tx.outbox(limit=_PAGE):
+    while rows := await tx.outbox(limit=BATCH_MAX, after=after):
         for row in rows:
             lost.count(row.body)
-        await tx.dequeue(rows[-1].sequence)
+        after = rows[-1].sequence
+    await tx.drop_outbox(kept)
     await tx.enqueue([{**encode(report), QUEUED_AT: now.isoformat()} for report in _present(memory, lost, why)])
     await tx.append_events([restated_event(memory.site, why, lost.reports, lost.since, now)])
     if lost.dropped:

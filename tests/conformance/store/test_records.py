@@ -257,10 +257,14 @@ async def test_the_outbox_is_a_queue_whose_numbers_are_never_used_twice(store: S
         assert [(item.sequence, item.body) for item in await reader.outbox(limit=2)] == [(1, {"n": 1}), (2, {"n": 2})]
         assert await reader.outbox_size() == 3
         assert (await reader.outbox_bytes(), await reader.outbox_left()) == (3 * len('{"n":1}'), 0)
-    await store.write(lambda tx: tx.dequeue(2))
+    await store.write(lambda tx: tx.dequeue(1))
     async with store.read() as reader:
-        assert await reader.outbox_left() == 2
-    await store.write(lambda tx: tx.dequeue(3))
+        assert await reader.outbox_left() == 1
+        assert [item.sequence for item in await reader.outbox(limit=9, after=2)] == [3]
+    await store.write(lambda tx: tx.drop_outbox(2))
+    async with store.read() as reader:
+        assert [item.sequence for item in await reader.outbox(limit=9)] == [2]
+    await store.write(lambda tx: tx.dequeue(2))
     async with store.read() as reader:
         assert (await reader.outbox_bytes(), await reader.outbox_left()) == (0, 3)
     await store.write(lambda tx: tx.enqueue([{"n": 4}]))

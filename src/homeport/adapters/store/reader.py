@@ -153,8 +153,8 @@ class SqlReader:
     async def desired_files(self) -> Sequence[DesiredFile]:
         return await role.find_desired_files(self._connection)
 
-    async def outbox(self, *, limit: int) -> Sequence[Outgoing]:
-        return await role.find_outbox(self._connection, limit=limit)
+    async def outbox(self, *, limit: int, after: int = 0) -> Sequence[Outgoing]:
+        return await role.find_outbox(self._connection, limit=limit, after=after)
 
     async def outbox_size(self) -> int:
         return await role.outbox_size(self._connection)

@@ -41,8 +41,9 @@ async def drop_desired_files(connection: Connection, deployment_ids: Sequence[De
         await connection.run(delete(schema.desired_files).where(_FILES.deployment_id.in_(piece)))
 
 
-async def find_outbox(connection: Connection, *, limit: int) -> Sequence[Outgoing]:
-    rows = await connection.rows(select(schema.outbox).order_by(_OUTBOX.sequence).limit(limit))
+async def find_outbox(connection: Connection, *, limit: int, after: int) -> Sequence[Outgoing]:
+    query = select(schema.outbox).where(_OUTBOX.sequence > after).order_by(_OUTBOX.sequence)
+    rows = await connection.rows(query.limit(limit))
     return [Outgoing(row.sequence, from_json(row.body), len(row.body)) for row in rows]
 
 
@@ -67,6 +68,10 @@ async def outbox_left(connection: Connection) -> int:
 
 async def dequeue(connection: Connection, up_to_sequence: int) -> None:
     await connection.run(delete(schema.outbox).where(_OUTBOX.sequence <= up_to_sequence))
+
+
+async def drop_outbox(connection: Connection, after_sequence: int) -> None:
+    await connection.run(delete(schema.outbox).where(_OUTBOX.sequence > after_sequence))
 
 
 async def find_value(connection: Connection, key: str) -> str | None:

@@ -202,8 +202,11 @@ class SqlTransaction(SqlReader):
     async def dequeue(self, up_to_sequence: int) -> None:
         await role.dequeue(await self._with_all(schema.outbox, writable=True), up_to_sequence)
 
-    async def outbox(self, *, limit: int) -> Sequence[Outgoing]:
-        return await role.find_outbox(await self._with_all(schema.outbox), limit=limit)
+    async def drop_outbox(self, after_sequence: int) -> None:
+        await role.drop_outbox(await self._with_all(schema.outbox, writable=True), after_sequence)
+
+    async def outbox(self, *, limit: int, after: int = 0) -> Sequence[Outgoing]:
+        return await role.find_outbox(await self._with_all(schema.outbox), limit=limit, after=after)
 
     async def outbox_size(self) -> int:
         return await role.outbox_size(await self._with_all(schema.outbox))
