@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -46,8 +47,8 @@ def test_the_walk_leaves_out_no_point() -> None:
 def test_a_kill_at_every_step_loses_nothing_and_doubles_nothing(fleet: HostFleet, role: str, nth: int) -> None:
     witness = fleet.deploy("witness")
     moving = fleet.deploy("moving", mood="first")
-    passing = fleet.deploy("passing")
-    for key in (witness, moving, passing):
+    passing = [fleet.deploy(f"passing-{number}") for number in range(nth)]
+    for key in (witness, moving, *passing):
         fleet.settled(key)
     (before,) = fleet.podman.ids(witness)
     fleet.roles[role].kill()
@@ -59,7 +60,8 @@ def test_a_kill_at_every_step_loses_nothing_and_doubles_nothing(fleet: HostFleet
                 break
             number = next(tries)
             if point is Point.RUNTIME_AFTER_REMOVE:
-                _try(process, lambda: fleet.delete(passing))
+                while passing:
+                    _try(process, partial(fleet.delete, passing.pop()))
             elif point in FRESH:
                 _try(process, lambda: fleet.deploy(f"new-{number}"))  # noqa: B023
             else:
@@ -108,10 +110,12 @@ def _await_death(process: Process) -> None:
 
 def _try(process: Process, call: Callable[[], object]) -> None:
     """Until central answers, or the process has died of it."""
+    deadline = time.monotonic() + REACHED_SECONDS_MAX
     while not _is_dead(process):
         try:
             call()
         except OSError:
+            assert time.monotonic() < deadline, "central does not answer, or only refuses"
             time.sleep(0.1)
         else:
             return
