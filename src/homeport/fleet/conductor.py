@@ -255,7 +255,7 @@ class Conductor:
                 order = self._standing(instance)
                 if order is not None and must_hear(order, by_deployment.get(deployment_id)):
                     await self._send_filled(node_id, order)
-            for order in strays.removals(info.id, held, memory):
+            for order in strays.removals(info.id, held, memory, self._clock.monotonic()):
                 self._send(info.id, order)
             await self._reconcile()
 
@@ -316,11 +316,11 @@ class Conductor:
             for node_id, at in seen.items():
                 self.memory.nodes[node_id] = replace(self.memory.nodes[node_id], last_seen=at)
             await self._alter(expire_holds)
-            for node_id, order in strays.due(self.memory, moment):
-                self._send(node_id, order)
             if given_up := list(self._unanswered(moment)):
                 await self._record(given_up, ())
             await self._reconcile()
+            for node_id, order in strays.due(self.memory, moment, now):
+                self._send(node_id, order)
 
     def _unanswered(self, moment: float) -> Iterator[Transition]:
         """Orders that nodes which can be heard have not answered for too long."""

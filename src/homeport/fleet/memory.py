@@ -50,7 +50,7 @@ class Memory:
     """Those of the pins that were set at this site itself: no hold keeps them waiting."""
     holds: tuple[Hold, ...] = ()
     strays: dict[Key, float] = field(default_factory=dict)
-    """What nobody here knows or wants and a node could not remove: when it last failed, on the monotonic clock."""
+    """What a node holds and nobody here knows, or wants there: when that was noted, on the monotonic clock."""
     patience: Patience = field(default_factory=Patience)
 
     def desired(self, deployment_id: DeploymentId) -> Desired | None:
