@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from anyio.to_thread import run_sync
+
 from homeport.adapters.identity.doors import Door
 from homeport.central.identity import CentralIdentity
 from homeport.central.settings import CentralSettings
@@ -20,7 +22,7 @@ from homeport.fleet.rollouts import Office
 from homeport.fleet.secrets import Secrets
 from homeport.fleet.sightings import Sightings
 from homeport.fleet.strangers import Strangers
-from homeport.ports import Charts, Clock, GitSource, Ids, Store, Tracer
+from homeport.ports import Charts, Clock, GitSource, Ids, InThread, Store, Tracer
 from homeport.serving.authentication import Gate
 from homeport.vocabulary import SiteName
 
@@ -59,12 +61,13 @@ class CentralCore:
     secrets: Secrets
     tracer: Tracer | None
     sightings: Sightings = field(default_factory=Sightings)
+    in_thread: InThread = run_sync
     unmarked: set[SiteName] = field(default_factory=set)
     """Sites that joined while their marker could not be written; the sweep tries again."""
 
     @property
     def desk(self) -> Desk:
-        return Desk(self.store, self.git, self.index, self.calls, self.ids)
+        return Desk(self.store, self.git, self.index, self.calls, self.ids, self.in_thread)
 
     @property
     def office(self) -> Office:

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import anyio.to_thread
 import structlog
+from anyio.to_thread import run_sync
 
 from homeport.catalog.deployment import deployment_path, marker_path
 from homeport.catalog.marker import render_marker
@@ -22,7 +22,7 @@ from homeport.fleet.index import Index
 from homeport.fleet.overview import find_deployment
 from homeport.fleet.resolve import DeployRequest, Resolved, Target, present_by_site, resolve
 from homeport.fleet.snapshot import FILE_SIZE_MAX, site_folder
-from homeport.ports import Change, GitSource, Ids, Store
+from homeport.ports import Change, DeploymentFilter, GitSource, Ids, InThread, Store
 from homeport.vocabulary import Commit, DeploymentId, RolloutId, SiteName
 
 LISTED_MAX: Final = 100
@@ -60,6 +60,7 @@ class Desk:
     index: Index
     calls: Calls
     ids: Ids
+    in_thread: InThread = run_sync
 
 
 async def deploy(request: DeployRequest, caller: Caller, desk: Desk) -> Deployed:
@@ -114,11 +115,39 @@ def check_deletable(row: Deployment) -> None:
         )
 
 
+class FolderLost(Conflict):
+    """A site's folder in Git has lost its marker, and with it perhaps all that is wanted there."""
+
+    code = "folder-lost"
+
+
+async def check_folders(desk: Desk, unmarked: Sequence[SiteName]) -> None:
+    """Raises FolderLost for a folder without its marker where something is wanted: with a new marker it would count
+    as real, and whatever was lost with the old one would be removed from the site."""
+    if not unmarked:
+        return
+    async with desk.store.read() as reader:
+        rows = await reader.deployments(DeploymentFilter(site=unmarked[0] if len(unmarked) == 1 else None))
+    lost = next((row.site for row in rows if row.wanted and row.site in set(unmarked)), None)
+    if lost is not None:
+        raise FolderLost(
+            f"{marker_path(lost)} is gone from Git, so nobody can tell what is wanted there; nothing was written.",
+            hint=f"Bring the folder  {site_folder(lost)}  back, with its marker.",
+        )
+
+
 async def mark_site(site: SiteName, desk: Desk, caller: Caller) -> None:
-    """Writes the site's marker, so that its folder counts as real even while it is empty."""
+    """Writes the site's marker, so that its folder counts as real even while it is empty. A folder that was lost is
+    left to a person."""
 
     async def decide(head: Commit | None) -> Sequence[Change]:
-        return await _missing_markers(desk.git, head, [site])
+        missing = await _missing_markers(desk.git, head, [site])
+        try:
+            await check_folders(desk, [site] if missing else [])
+        except FolderLost as error:
+            log.warning("marker not written", site=site, why=str(error))
+            return []
+        return missing
 
     commit = await desk.git.commit(decide, message=f"join {site}", author=caller.name)
     if commit is not None:
@@ -163,7 +192,7 @@ async def _commit(
             present = await present_by_site(reader, resolved)
         if _ids(present, fresh) != ids:
             raise _Outrun
-        written = await anyio.to_thread.run_sync(write_files, resolved, ids, present, rollout_id)
+        written = await desk.in_thread(write_files, resolved, ids, present, rollout_id)
         changes = [
             Change(deployment_path(each.target.site, each.deployment_id), each.content)
             for each in written
@@ -173,7 +202,9 @@ async def _commit(
         if not changes:
             return others
         sites = [each.target.site for each in written if each.content is not None]
-        return [*await _missing_markers(desk.git, head, sites), *changes, *others]
+        markers = await _missing_markers(desk.git, head, sites)
+        await check_folders(desk, [site for site in sites if marker_path(site) in {each.path for each in markers}])
+        return [*markers, *changes, *others]
 
     commit = await desk.git.commit(decide, message=_message(resolved, ids, rollout_id), author=author)
     unchanged = tuple(each.deployment_id for each in written if each.content is None)

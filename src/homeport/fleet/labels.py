@@ -10,8 +10,9 @@ from homeport.core.model.caller import Caller
 from homeport.core.model.event import Site
 from homeport.core.selectors import label_problem
 from homeport.errors import InvalidInput, Problem
-from homeport.fleet.deploy import Desk
+from homeport.fleet.deploy import Desk, check_folders
 from homeport.fleet.overview import find_site
+from homeport.fleet.snapshot import FILE_SIZE_MAX, site_folder
 from homeport.ports import Change
 from homeport.vocabulary import Commit
 
@@ -39,7 +40,10 @@ async def label_site(text: str, changes: Mapping[str, str | None], caller: Calle
         labels = {key: value for key, value in merged.items() if value is not None}
         if len(labels) > LABELS_MAX:
             raise InvalidInput(problems=[Problem("labels", f"A site has at most {LABELS_MAX} labels.")])
-        return [Change(marker_path(site.name), render_marker(site.name, labels))]
+        path = marker_path(site.name)
+        there = () if head is None else await desk.git.files(head, site_folder(site.name), size_max=FILE_SIZE_MAX)
+        await check_folders(desk, [] if any(file.path == path for file in there) else [site.name])
+        return [Change(path, render_marker(site.name, labels))]
 
     commit = await desk.git.commit(decide, message=f"label {site.name}", author=caller.name)
     if commit is not None:

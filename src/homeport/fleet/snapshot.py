@@ -49,7 +49,7 @@ def read_snapshot(
     if marker not in {file.path for file in files if file.is_regular}:
         raise BrokenSource(
             f"{marker} is missing at commit {commit[:8]}, so this is not taken for an empty site",
-            hint=f"Add the marker with the line `site: {site}`, or let central join the site.",
+            hint=f"Bring the folder back, or add the marker with the line `site: {site}` if it is as it should be.",
         )
     desired: dict[DeploymentId, Desired] = {}
     contents: dict[DeploymentId, bytes] = {}
