@@ -31,7 +31,7 @@ bench:          ## Measure start-up, memory and push to INSTALLED beside the num
 
 simulate:       ## Simulate faults in a whole fleet: SEEDS=1000 tries so many, SEED=42 tells one of them.
 	@scripts/setup --dev
-	@.venv/bin/python scripts/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(if $(SABOTAGE),--sabotage $(SABOTAGE))
+	@.venv/bin/python scripts/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(if $(ABOUT),--about $(ABOUT)) $(if $(SABOTAGE),--sabotage $(SABOTAGE))
 
 install:        ## Install the homeport command into .venv and say how to use it.
 	@scripts/setup

@@ -14,6 +14,7 @@ from homeport.vocabulary import Commit
 
 Tree = Mapping[str, bytes]
 POLL_SPREAD = 0.1
+PERSON = "person"
 RACES_MAX = 20
 
 
@@ -34,6 +35,8 @@ class Remote:
     commits: dict[Commit, Recorded] = field(default_factory=dict)
     order: list[Commit] = field(default_factory=list)
     head: Commit | None = None
+    on_commit: Callable[[Commit], None] = lambda commit: None
+    """Told of each commit just before it becomes the newest."""
 
     @property
     def tree(self) -> Tree:
@@ -44,9 +47,10 @@ class Remote:
         commit = Commit(hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
         self.commits[commit] = recorded
         self.order.append(commit)
+        self.on_commit(commit)
         return commit
 
-    def push(self, changes: Sequence[Change], *, message: str, author: str = "person") -> Commit:
+    def push(self, changes: Sequence[Change], *, message: str, author: str = PERSON) -> Commit:
         """As a person does it, on top of whatever is there."""
         parents = () if self.head is None else (self.head,)
         self.head = self.add(Recorded(parents, changed(self.tree, changes), message, author, self.now()))
@@ -60,7 +64,7 @@ class Remote:
     def join(self, other: Commit, tree: Tree) -> Commit:
         """Brings a forgotten history back into the branch."""
         parents = (other,) if self.head in (None, other) else (other, self.head)
-        self.head = self.add(Recorded(tuple(each for each in parents if each), tree, "joined", "person", self.now()))
+        self.head = self.add(Recorded(tuple(each for each in parents if each), tree, "joined", PERSON, self.now()))
         return self.head
 
     def is_ancestor(self, older: Commit, newer: Commit) -> bool:

@@ -4,13 +4,24 @@ The model knows the repository and the machines. It does not know how the fleet 
 runs is what Git says last, or what stands in its way is said; and everybody tells the same story.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TypeVar
 
 from homeport.core.model.deployment import Desired
 from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Instance
-from homeport.vocabulary import UNPLACED, Code, DeploymentId, Digest, EventKind, Happening, Liveness, NodeId, State
+from homeport.vocabulary import (
+    UNPLACED,
+    Code,
+    DeploymentId,
+    Digest,
+    EventKind,
+    Happening,
+    Liveness,
+    NodeId,
+    PlacementMode,
+    State,
+)
 from tests.simulation.machine import behaviour
 from tests.simulation.roles import Node, Site
 from tests.simulation.store import Tables
@@ -47,6 +58,10 @@ def _unsettled_site(world: World, site: Site) -> Iterator[str]:
         yield f"{site.name} knows the nodes {sorted(known)}, not {sorted(expected)}"
         return
     members = {node_id: world.nodes[node_id] for node_id in known}
+    for node_id, row in known.items():
+        promised = world.drains.get(node_id)
+        if promised is not None and promised != (row.drain is not None):
+            yield f"{node_id} is {'not ' if promised else ''}drained, and somebody was told otherwise"
     yield from (f"{node_id} is {node.liveness}" for node_id, node in known.items() if node.liveness != Liveness.LIVE)
     if tables.values.get("applied_commit") != world.remote.head:
         yield f"{site.name} has not applied the newest commit"
@@ -67,13 +82,18 @@ def _unsettled_site(world: World, site: Site) -> Iterator[str]:
 def _unsettled_deployment(
     world: World, tables: Tables, desired: Desired, members: dict[NodeId, Node]
 ) -> Iterator[str]:
-    asked = desired.placement.nodes
-    chosen = [node_id for node_id in members if not asked or node_id in asked]
+    asked, mode = desired.placement.nodes, desired.placement.mode
+    drained = {key[1] for key, node in tables.nodes.items() if node.drain is not None}
+    able = [node_id for node_id in members if (not asked or node_id in asked) and node_id not in drained]
     placed = {key[1]: item for key, item in tables.instances.items() if key[0] == desired.id}
-    if not chosen and members:
+    wanted = desired.placement.count if mode is PlacementMode.COUNT else 1
+    if len(able) < wanted and members:
         unplaced = placed.pop(UNPLACED, None)
         if unplaced is None or unplaced.failure is None or unplaced.failure.code != Code.NO_ELIGIBLE_NODE:
             yield f"{desired.id[:4]} has no node, and nobody says so"
+    chosen = able if mode is PlacementMode.EACH else _chosen(placed, able, wanted)
+    if mode is not PlacementMode.EACH and len(chosen) < min(wanted, len(able)):
+        yield f"{desired.id[:4]} is wanted on {wanted} of {len(able)} nodes and is on {sorted(placed)}"
     for node_id in placed.keys() - set(chosen):
         yield f"{_name((desired.id, node_id))} is not placed there and is {placed[node_id].state}"
     for node_id in chosen:
@@ -85,6 +105,17 @@ def _unsettled_deployment(
     for node_id, node in members.items():
         if node_id not in chosen and any(key[0] == desired.id for key in node.machine.containers):
             yield f"{node.name} has an orphan of {desired.id[:4]}, which is placed elsewhere"
+
+
+def _chosen(placed: Mapping[NodeId, Instance], able: Sequence[NodeId], wanted: int) -> list[NodeId]:
+    """Where something that is wanted a few times may be: on so many nodes that can take it. What it moves away from
+    stays for as long as there is nothing healthy in its place."""
+    here = [node_id for node_id in able if node_id in placed]
+    well = [node_id for node_id in here if placed[node_id].state is State.INSTALLED]
+    lacking = min(wanted, len(able)) - len(well)
+    others = [node_id for node_id in placed if node_id not in here and placed[node_id].state is State.INSTALLED]
+    unwell = [node_id for node_id in here if node_id not in well]
+    return [*well[:wanted], *unwell[: max(0, wanted - len(well))], *others[: max(0, lacking)]]
 
 
 def _unsettled_instance(world: World, instance: Instance, desired: Desired, node: Node) -> Iterator[str]:
@@ -119,8 +150,12 @@ def _unsettled_containers(name: str, desired: Desired, node: Node) -> Iterator[s
 
 
 def _excuses(desired: Desired, node: Node) -> set[str]:
-    kinds = {behaviour(part.revision)[0] for part in desired.release.components}
-    return {str(code) for kind in kinds for code in EXCUSES.get(kind, ())} | {*map(str, node.machine.misfortunes)}
+    kinds = {behaviour(part.revision, node.machine.place)[0] for part in desired.release.components}
+    found = {str(code) for kind in kinds for code in EXCUSES.get(kind, ())} | {*map(str, node.machine.misfortunes)}
+    pulls = [behaviour(part.revision, node.machine.place) for part in desired.release.components]
+    if sum(count for kind, count in pulls if kind == "pulls") > desired.policy.retries_max:
+        found.add(str(Code.IMAGE_PULL_FAILED))
+    return found
 
 
 def _untold(world: World, site: Site) -> Iterator[str]:

@@ -113,6 +113,8 @@ class MachineClock:
 
     offset: timedelta = timedelta(0)
     boot: float = 0.0
+    set_at: float = -math.inf
+    """When somebody last set it."""
 
     def now(self) -> datetime:
         return BEGINNING + timedelta(seconds=anyio.current_time()) + self.offset

@@ -2,7 +2,8 @@
 
 How a component behaves is said by its image's tag, so that it is the same wherever it runs: `0.0.3-ok`,
 `0.0.4-pulls.2` (the first two pulls fail), `0.0.5-sick` (never healthy), `0.0.6-exits`, `0.0.7-slow`,
-`0.0.8-sticky.1` (the first removal fails), `0.0.9-gone` (it can never be pulled).
+`0.0.8-sticky.1` (the first removal fails), `0.0.9-gone` (it can never be pulled), `0.0.10-picky.2` (never healthy at
+the second site, and well elsewhere).
 """
 
 import random
@@ -22,8 +23,11 @@ Key = tuple[DeploymentId, str]
 NEVER_WELL = frozenset({"sick", "exits", "gone"})
 
 
-def behaviour(tag: str) -> tuple[str, int]:
+def behaviour(tag: str, place: int) -> tuple[str, int]:
+    """At the site of that number."""
     kind, _, count = tag.partition("-")[2].partition(".")
+    if kind == "picky":
+        return ("sick" if int(count) == place else "ok"), 0
     return kind or "ok", int(count or 0)
 
 
@@ -39,6 +43,8 @@ class Running:
 @dataclass(slots=True, eq=False)
 class Machine:
     name: str
+    place: int
+    """The number of its site, from 1."""
     chance: random.Random
     on_remove: Callable[[Key], None] = lambda key: None
     """Told whenever the node has removed a component on purpose."""
@@ -94,7 +100,7 @@ class MachineRuntime:
         await self._reach()
         machine, spec = self._machine, workload.spec
         on_progress(Step.PULLING, f"pulling {spec.revision}", 0, 0)
-        kind, count = behaviour(spec.revision)
+        kind, count = behaviour(spec.revision, machine.place)
         image = f"{spec.repository}:{spec.revision}"
         if image in machine.images:
             return
@@ -119,7 +125,7 @@ class MachineRuntime:
             await self._do(machine.chance.uniform(0.05, 1.0), lambda: machine.containers.pop(key, None))
         if not same:
             await self._do(machine.chance.uniform(0.02, 0.3), lambda: machine.create(key, spec))
-        slow = 20.0 if behaviour(spec.revision)[0] == "slow" else 0.0
+        slow = 20.0 if behaviour(spec.revision, machine.place)[0] == "slow" else 0.0
         await self._do(slow + machine.chance.uniform(0.02, 0.3), lambda: self._start(key))
 
     async def observe(self, deployment_id: DeploymentId) -> Sequence[Observation]:
@@ -139,7 +145,7 @@ class MachineRuntime:
         held = self._machine.containers.get((workload.deployment_id, workload.spec.name))
         if held is None or not held.is_running:
             return Health(False, f"{workload.spec.name} does not run")
-        kind, _ = behaviour(held.tag)
+        kind, _ = behaviour(held.tag, self._machine.place)
         return Health(False, "GET /healthz answered 500") if kind == "sick" else Health(True)
 
     async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
@@ -152,7 +158,7 @@ class MachineRuntime:
         held = machine.containers.get(key)
         if held is None:
             return
-        kind, count = behaviour(held.tag)
+        kind, count = behaviour(held.tag, machine.place)
         await self._do(machine.chance.uniform(0.05, 1.5))
         machine.attempts[key, f"remove {held.tag}"] += 1
         if kind == "sticky" and machine.attempts[key, f"remove {held.tag}"] <= count:
@@ -169,7 +175,7 @@ class MachineRuntime:
         if held is None:
             return
         held.is_running, held.exit_code = True, None
-        if behaviour(held.tag)[0] == "exits":
+        if behaviour(held.tag, self._machine.place)[0] == "exits":
             held.is_running, held.exit_code = False, 1
 
     async def _do(self, seconds: float, effect: Callable[[], object] = lambda: None) -> None:

@@ -140,16 +140,19 @@ class StoreProcess(Process):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Central(StoreProcess):
+    core: CentralCore | None = None
+
     async def run(self, life: Life) -> None:
         store, git = self.store(life), self.git(life)
         ids = SeededIds(life.chance)
         index, calls = Index(store, git, self.clock, in_thread=life.thinking), Calls()
-        core = CentralCore(
+        self.core = core = CentralCore(
             settings=CentralSettings(data=Path("/nowhere")),
             clock=self.clock,
             ids=ids,
             questions=Questions(calls, ids),
             tracer=None,
+            in_thread=life.thinking,
             store=store,
             git=git,
             index=index,

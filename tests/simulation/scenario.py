@@ -13,13 +13,16 @@ from homeport.catalog.deployment import deployment_path
 from homeport.errors import HomeportError
 from homeport.ports import Change
 from homeport.vocabulary import Code, DeploymentId, SiteName
+from tests.simulation.git import changed
 from tests.simulation.life import Fuse, SeededIds, Side
 from tests.simulation.machine import Machine
 from tests.simulation.network import Cable
+from tests.simulation.people import People
 from tests.simulation.roles import Node, Process
 from tests.simulation.trace import who
 from tests.simulation.world import World
 
+NAMES = ("harbour", "pier", "quay", "dock", "jetty")
 KINDS = ("ok",) * 12 + ("pulls.1", "pulls.2", "sick", "exits", "slow", "sticky.1", "gone")
 Parts = dict[str, str]
 """Component and tag."""
@@ -52,6 +55,8 @@ class App:
     site: SiteName
     parts: Parts
     nodes: tuple[str, ...] = ()
+    mode: str = "each"
+    count: int = 1
     is_there: bool = True
     is_spoilt: bool = False
 
@@ -65,45 +70,81 @@ class App:
         if self.is_spoilt:
             return Change(self.path, b"id: [this is\n  no: yaml\n")
         components = "".join(COMPONENT.format(name=name, tag=tag) for name, tag in self.parts.items())
-        listed = ", ".join(self.nodes)
-        placement = f"  x-homeport-extensions:\n    placement:\n      nodes: [{listed}]\n" if self.nodes else ""
+        placed = {"nodes": f"[{', '.join(self.nodes)}]"} if self.nodes else {}
+        placed |= {} if self.mode == "each" else {"mode": self.mode}
+        placed |= {"count": str(self.count)} if self.mode == "count" else {}
+        lines = "".join(f"      {key}: {value}\n" for key, value in placed.items())
+        placement = f"  x-homeport-extensions:\n    placement:\n{lines}" if placed else ""
         name = f"app-{self.id[:4]}"
         text = FILE.format(id=self.id, name=name, site=self.site, components=components, placement=placement)
         return Change(self.path, text.encode())
+
+
+Action = Callable[["Scenario"], None]
+
+
+def _nothing(_scenario: "Scenario") -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is special about one story besides what befalls every fleet: how it begins, and what else may happen."""
+
+    sites: Sequence[int] = (1, 1, 2, 3)
+    nodes: Sequence[int] = (1, 2, 2, 3)
+    """How many there may be at a site."""
+    apps: Sequence[int] = (1, 2, 3)
+    prepare: Action = _nothing
+    actions: Sequence[tuple[Action, int]] = ()
+    modes: Sequence[str] = ("each",)
+    """How apps may be placed."""
+    heal: Action = _nothing
+    late: Action | None = None
+    """What somebody wants of a fleet at rest."""
 
 
 @dataclass(slots=True, eq=False)
 class Scenario:
     world: World
     chance: random.Random
+    story: Story
+    people: People
     apps: list[App] = field(default_factory=list)
     tags: int = 0
     pending: list[anyio.CancelScope] = field(default_factory=list)
     """What is still to come of its own; healing takes its place."""
     taken: Counter[str] = field(default_factory=Counter)
     """How often each action was taken."""
-    ACTIONS: ClassVar[Sequence[tuple[Callable[["Scenario"], None], int]]] = ()
+    lost: dict[str, bytes] = field(default_factory=dict)
+    """What was in the folders that are lost."""
+    ACTIONS: ClassVar[Sequence[tuple[Action, int]]] = ()
     """What may befall a fleet, and how likely it is."""
 
     # --- from the beginning to the end ----------------------------------------------------------------------
 
     async def unfold(self) -> None:
-        for name in ("harbour", "pier", "quay")[: self.chance.choice((1, 1, 2, 3))]:
-            site = self.world.add_site(SiteName(name))
-            for number in range(self.chance.choice((1, 2, 2, 3))):
-                self.world.add_node(site, f"{name}-{number}")
+        self._settle_down()
         for process in self.world.processes:
             self.world.start(process)
         marks = [self.world.mark(site) for site in self.world.sites]
-        self.world.push([*marks, *(self._new().change() for _ in range(self.chance.randint(1, 3)))], "the beginning")
+        first = [self._new() for _ in range(self.chance.choice(self.story.apps))]
+        self.world.push([*marks, *(app.change() for app in first)], "the beginning")
         if self.chance.random() < 0.7:
             await anyio.sleep(self.chance.uniform(5, 45))
-        actions, weights = zip(*self.ACTIONS, strict=True)
+        actions, weights = zip(*self.ACTIONS, *self.story.actions, strict=True)
         for _ in range(self.chance.randint(6, 24)):
             action = self.chance.choices(actions, weights)[0]
             self.taken[action.__name__] += 1
             action(self)
             await anyio.sleep(self.chance.choice((0.0, 0.05, 0.5, 2.0, 6.0, 15.0)) * self.chance.random())
+
+    def _settle_down(self) -> None:
+        for name in NAMES[: self.chance.choice(self.story.sites)]:
+            site = self.world.add_site(SiteName(name))
+            for number in range(self.chance.choice(self.story.nodes)):
+                self.world.add_node(site, f"{name}-{number}")
+        self.story.prepare(self)
 
     def heal(self) -> None:
         """Everything is repaired; what people last asked for stands."""
@@ -127,9 +168,10 @@ class Scenario:
             if not node.is_member and self.chance.random() < 0.5:
                 self._rejoin(node)
         self._restore_history()
-        world.push(
-            [*(world.mark(site) for site in world.sites), *(app.change() for app in self.apps)], "the last word"
-        )
+        self.story.heal(self)
+        lost = [Change(path, content) for path, content in self.lost.items() if path not in world.remote.tree]
+        marks = [world.mark(site) for site in world.sites]
+        world.push([*lost, *marks, *(app.change() for app in self.apps)], "the last word")
 
     # --- wishes -----------------------------------------------------------------------------------------------
 
@@ -183,12 +225,18 @@ class Scenario:
     def unmark(self) -> None:
         """The folder of a site looks as if nothing was wanted there, but nobody says that it is real."""
         site = self.chance.choice(sorted(self.world.sites))
-        inside = [path for path in self.world.remote.tree if path.startswith(f"deployments/{site}/")]
+        tree = self.world.remote.tree
+        inside = {path: content for path, content in tree.items() if path.startswith(f"deployments/{site}/")}
         self.world.push([Change(path, None) for path in inside], f"the folder of {site} is lost")
+        self.lost.update(inside)
         self._undo(lambda: self.world.push(self._folder(site), f"the folder of {site} is back"))
 
     def _folder(self, site: SiteName) -> list[Change]:
-        return [self.world.mark(site), *(app.change() for app in self.apps if app.site == site)]
+        """What was lost, and what people have said of it since."""
+        tree, start = self.world.remote.tree, f"deployments/{site}/"
+        lost = {path: self.lost.pop(path) for path in [*self.lost] if path.startswith(start)}
+        back = [Change(path, content) for path, content in lost.items() if path not in tree]
+        return [*back, self.world.mark(site), *(app.change() for app in self.apps if app.site == site)]
 
     def rewrite(self) -> None:
         remote = self.world.remote
@@ -239,6 +287,7 @@ class Scenario:
         step = self.chance.choice((-86_400, -3600, -7, 7, 3600, 86_400, 31_536_000))
         self.world.trace.note(f"the clock of {process.name} steps by {step} s")
         process.clock.offset += timedelta(seconds=step)
+        process.clock.set_at = anyio.current_time()
 
     def stop_engine(self) -> None:
         machine = self._any_node().machine
@@ -286,6 +335,8 @@ class Scenario:
                 self.world.trace.note("could not be taken out", why=str(error))
 
         node.is_member = False
+        self.world.drains.pop(node.node_id, None)
+        self.world.doubts[node.node_id] += 1
         self.world.ever_left.add(node.node_id)
         life.tasks.start_soon(unregister)
         if self.chance.random() < 0.5:
@@ -302,7 +353,7 @@ class Scenario:
     def _new(self) -> App:
         site = self.chance.choice(sorted(self.world.sites))
         app = App(DeploymentId(SeededIds(self.chance).new()), site, {name: self._tag() for name in self._names()})
-        app.nodes = self._placed(site)
+        self._place(app)
         self.apps.append(app)
         return app
 
@@ -312,7 +363,12 @@ class Scenario:
         fresh = self.chance.choice(names)
         app.parts = {name: app.parts[name] if name in app.parts and name != fresh else self._tag() for name in names}
         if self.chance.random() < 0.15:
-            app.nodes = self._placed(app.site)
+            self._place(app)
+
+    def _place(self, app: App) -> None:
+        app.nodes, app.mode, app.count = self._placed(app.site), self.chance.choice(self.story.modes), 1
+        if app.mode == "count":
+            app.count = self.chance.randint(1, 3)
 
     def _placed(self, site: SiteName) -> tuple[str, ...]:
         names = [node.name for node in self.world.nodes.values() if node.site.site == site]
@@ -380,9 +436,8 @@ class Scenario:
         lost = [each for each in remote.order if not remote.is_ancestor(each, remote.head)]
         if lost:
             good = max(lost, key=remote.order.index)
-            tree = {app.path: change.content for app in self.apps if (change := app.change()).content is not None}
-            marks = {change.path: change.content or b"" for change in map(self.world.mark, self.world.sites)}
-            commit = remote.join(good, {**marks, **tree})
+            said = [*map(self.world.mark, self.world.sites), *(app.change() for app in self.apps)]
+            commit = remote.join(good, changed(remote.commits[good].tree, said))
             self.world.trace.note("history is whole again", commit=commit[:8])
 
     def _blame(self, machine: Machine, *codes: Code) -> None:

@@ -9,22 +9,29 @@ from pathlib import Path
 
 import anyio
 
-from homeport.vocabulary import Happening, State
+from homeport.vocabulary import Happening, RolloutState, State
 from tests.simulation.invariants import at_rest, broken, disturbed, unsettled
 from tests.simulation.loop import run
+from tests.simulation.people import People
 from tests.simulation.roles import Node
+from tests.simulation.rollout_model import RolloutModel
+from tests.simulation.sabotage import sabotaged
 from tests.simulation.scenario import Scenario
+from tests.simulation.stories import ACTIONS, About, Wish, choose
 from tests.simulation.trace import Trace, who
-from tests.simulation.world import Sabotage, World
+from tests.simulation.world import World
 
 SETTLE_SECONDS = 900.0
 CALM_SECONDS = 40.0
+AS_IT_COMES = Wish()
 SHARED_MEMORY = Path("/dev/shm")
 """A journal's fsync costs nothing there."""
 EXPECTED = frozenset(
     {
-        *(f"action {action.__name__}" for action, _ in Scenario.ACTIONS),
-        *(f"happening {happening}" for happening in Happening if happening is not Happening.RESTATED),
+        *(f"action {action.__name__}" for action, _ in ACTIONS),
+        *(f"story of {about}" for about in About),
+        *(f"rollout {state}" for state in RolloutState),
+        *(f"happening {happening}" for happening in Happening),
         *(f"end {state}" for state in (State.INSTALLED, State.FAILED)),
     }
 )
@@ -41,45 +48,65 @@ class Outcome:
     """How often each thing came about, so that nobody takes a fleet in which nothing happens for one that works."""
 
 
-def simulate(seed: int, sabotage: Sabotage | None = None) -> Outcome:
+def simulate(seed: int, wish: Wish = AS_IT_COMES) -> Outcome:
     outcome, began = Outcome(seed), time.perf_counter()
     place = SHARED_MEMORY if SHARED_MEMORY.is_dir() else None
     temporary = tempfile.TemporaryDirectory(prefix="homeport-simulation-", dir=place)
-    with outcome.trace.listening(), temporary as folder:
-        run(lambda: _unfold(outcome, Path(folder), sabotage))
+    with outcome.trace.listening(), sabotaged(wish.sabotage), temporary as folder:
+        run(lambda: _unfold(outcome, Path(folder), wish))
     outcome.real_seconds = time.perf_counter() - began
     return outcome
 
 
-async def _unfold(outcome: Outcome, folder: Path, sabotage: Sabotage | None) -> None:
+async def _unfold(outcome: Outcome, folder: Path, wish: Wish) -> None:
     who.set("world")
     async with anyio.create_task_group() as air:
         seed = str(outcome.seed)
-        world = World(seed, random.Random(seed), outcome.trace, air, folder, sabotage)
-        scenario = Scenario(world, random.Random(f"{seed}/scenario"))
+        world = World(seed, random.Random(seed), outcome.trace, air, folder, wish.sabotage)
+        chance = random.Random(f"{seed}/scenario")
+        abouts, story = choose(chance, wish)
+        scenario = Scenario(world, chance, story, People(world))
+        models = Models(world)
         await scenario.unfold()
         scenario.heal()
-        outcome.problems = await _settle(world)
+        outcome.problems = await _settle(models)
+        if not outcome.problems and story.late is not None:
+            story.late(scenario)
+            outcome.problems = await _settle(models)
         if not outcome.problems:
-            outcome.problems = await _calm(world)
+            outcome.problems = await _calm(models)
         outcome.problems += broken(world)
         outcome.happened = _happened(world, scenario)
+        outcome.happened.update(f"story of {about}" for about in abouts)
         outcome.virtual_seconds = anyio.current_time()
         air.cancel_scope.cancel()
 
 
-async def _settle(world: World) -> list[str]:
+class Models:
+    """All that is promised of a world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rollouts = RolloutModel(world)
+        world.watchers.append(self.rollouts.committed)
+
+    def unsettled(self) -> list[str]:
+        return unsettled(self.world) or [*self.rollouts.unsettled()]
+
+
+async def _settle(models: Models) -> list[str]:
     """Waits until everything is as it must be, and stays so for a moment."""
     with anyio.move_on_after(SETTLE_SECONDS):
         still = 0
         while still < 3:
             await anyio.sleep(2.0)
-            still = 0 if unsettled(world) else still + 1
-    return unsettled(world)
+            still = 0 if models.unsettled() else still + 1
+    return models.unsettled() or await models.rollouts.miscounted()
 
 
-async def _calm(world: World) -> list[str]:
+async def _calm(models: Models) -> list[str]:
     """Restarts every role, and looks whether anything noticed that must not."""
+    world = models.world
     before = at_rest(world)
     world.trace.note("═══ every role is restarted")
     for process in world.processes:
@@ -88,7 +115,7 @@ async def _calm(world: World) -> list[str]:
         process.crash("killed at rest", down_seconds=world.chance.choice((0.1, 3.0)))
         await anyio.sleep(world.chance.choice((0.0, 0.5, 4.0)))
     await anyio.sleep(CALM_SECONDS)
-    problems = await _settle(world)
+    problems = await _settle(models)
     return problems or disturbed(before, at_rest(world))
 
 
@@ -99,6 +126,8 @@ def _happened(world: World, scenario: Scenario) -> Counter[str]:
     for site in world.sites.values():
         happened.update(f"happening {entry.happening}" for entry in site.disk.tables.history)
         happened.update(f"end {item.state}" for item in site.disk.tables.instances.values())
+    happened.update(f"rollout {row.state}" for row in world.central.disk.tables.rollouts.values())
+    happened.update({f"done: {what}": count for what, count in scenario.people.answered.items()})
     return happened
 
 
@@ -107,12 +136,12 @@ def never_happened(happened: Counter[str]) -> list[str]:
     return sorted(EXPECTED - happened.keys())
 
 
-def report(outcome: Outcome, lines: int, sabotage: Sabotage | None = None) -> list[str]:
+def report(outcome: Outcome, lines: int, wish: Wish = AS_IT_COMES) -> list[str]:
     """The verdict on a seed, the end of its story, and how to see it again."""
     if not outcome.problems:
         took = f"{outcome.virtual_seconds:.0f} virtual seconds in {outcome.real_seconds:.1f} real ones"
         return [f"✓ seed {outcome.seed}: {took}"]
-    again = f"make simulate SEED={outcome.seed}" + (f" SABOTAGE={sabotage}" if sabotage else "")
+    again = f"make simulate SEED={outcome.seed}{wish.options}"
     return [
         f"✗ seed {outcome.seed} broke {len(outcome.problems)} promises:",
         *(f"    {problem}" for problem in outcome.problems[:10]),

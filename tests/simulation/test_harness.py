@@ -9,6 +9,7 @@ import pytest
 
 from tests.simulation.loop import Stalled, run
 from tests.simulation.simulate import never_happened, report, simulate
+from tests.simulation.stories import Wish
 from tests.simulation.world import Sabotage
 
 ROOT = Path(__file__).parents[2]
@@ -42,9 +43,10 @@ def test_a_seed_tells_the_same_story_in_every_process(seed: int) -> None:
 
 @pytest.mark.parametrize("sabotage", list(Sabotage))
 def test_a_bug_put_in_on_purpose_is_found_and_can_be_seen_again(sabotage: Sabotage) -> None:
-    outcome = next((each for seed in range(SEEDS_MAX) if (each := simulate(seed, sabotage)).problems), None)
+    wish = Wish(sabotage)
+    outcome = next((each for seed in range(SEEDS_MAX) if (each := simulate(seed, wish)).problems), None)
     assert outcome is not None, f"{sabotage} was not found"
-    told = report(outcome, 30, sabotage)
+    told = report(outcome, 30, wish)
     assert told[-1].endswith(f"make simulate SEED={outcome.seed} SABOTAGE={sabotage}")
     assert len(told) > 30
 

@@ -1,26 +1,41 @@
 """One fleet: a repository, a central, sites and nodes, the cables between them, and the watch over their disks."""
 
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+import anyio
 from anyio.abc import TaskGroup
 
 from homeport.catalog.deployment import marker_path, parse_deployment
-from homeport.catalog.marker import render_marker
+from homeport.catalog.marker import read_labels, render_marker
 from homeport.core.model.deployment import Desired, digest_of_bytes
 from homeport.errors import PermanentError
 from homeport.ports import Change
-from homeport.vocabulary import DeploymentId, Digest, NodeId, SiteName, State
-from tests.simulation.git import Remote, Tree
+from homeport.vocabulary import Commit, DeploymentId, Digest, Happening, NodeId, PlacementMode, SiteName, State
+from tests.simulation.git import PERSON, Remote, Tree
 from tests.simulation.life import MachineClock
 from tests.simulation.machine import NEVER_WELL, Key, Machine, behaviour
 from tests.simulation.network import Cable
 from tests.simulation.roles import Central, Node, Process, Site
 from tests.simulation.store import Tables
 from tests.simulation.trace import Trace
+
+SETTING_SECONDS = 5.0
+"""For so long after its clock was set nobody can say what time a site went by."""
+BEGINNINGS = frozenset(
+    {
+        Happening.SCHEDULED,
+        Happening.UNPLACEABLE,
+        Happening.CHANGED,
+        Happening.SUPERSEDED_INSTALL,
+        Happening.SUPERSEDED_UPDATE,
+        Happening.UNWANTED,
+    }
+)
 
 
 class Sabotage(StrEnum):
@@ -30,6 +45,14 @@ class Sabotage(StrEnum):
     RESTART = "restart"
     FORGETFUL_SITE = "forgetful-site"
     FORGETFUL_CENTRAL = "forgetful-central"
+    HASTY_ROLLOUT = "hasty-rollout"
+    """The next wave begins whatever became of the last."""
+    CLOSED_GROUP = "closed-group"
+    """Whoever comes to the group of a rollout that is done gets nothing."""
+    TWINS = "twins"
+    """What is wanted once runs twice."""
+    DEAF_TO_DRAINS = "deaf-to-drains"
+    DEAF_TO_HOLDS = "deaf-to-holds"
 
 
 @dataclass(slots=True, eq=False)
@@ -46,14 +69,25 @@ class World:
     nodes: dict[NodeId, Node] = field(default_factory=dict)
     ever_left: set[NodeId] = field(default_factory=set)
     """Nodes that were taken out of their site at some time."""
+    drains: dict[NodeId, bool | None] = field(default_factory=dict)
+    """Whether each node is to be empty, as far as somebody was answered; None where that is not certain."""
+    doubts: Counter[NodeId] = field(default_factory=Counter)
+    """How many words about each node have had no answer."""
+    ever_drained: set[NodeId] = field(default_factory=set)
     known: dict[Digest, Desired] = field(default_factory=dict)
     """Every revision that was ever in the repository and can be read."""
+    proven: set[Digest] = field(default_factory=set)
+    """Every revision that a node of its site has ever run in good health, as that site wrote down."""
+    labels: dict[SiteName, dict[str, str]] = field(default_factory=dict)
+    watchers: list[Callable[[Commit, Tree, Tree], None]] = field(default_factory=list)
+    """See each commit, with the tree before it and its own."""
     violations: list[str] = field(default_factory=list)
     """What broke a promise while it happened; what is wrong in the end is found afterwards."""
     central: Central = field(init=False)
     _read: dict[tuple[str, bytes], Desired | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.remote.on_commit = self._committed
         self.central = Central(
             "central", self.seed, self.trace, remote=self.remote, git_cable=self.cable("git", "central")
         )
@@ -86,7 +120,7 @@ class World:
 
     def add_node(self, site: Site, name: str) -> Node:
         node_id = NodeId(name)
-        machine = Machine(name, random.Random(f"{self.seed}/machine/{name}"))
+        machine = Machine(name, self.place(site.site), random.Random(f"{self.seed}/machine/{name}"))
         machine.leaks = self.sabotage is Sabotage.ORPHAN
         machine.forgets_ids = self.sabotage is Sabotage.RESTART
         machine.on_remove = lambda key: self._removed(node_id, key)
@@ -107,18 +141,21 @@ class World:
 
     def push(self, changes: Sequence[Change], message: str) -> None:
         commit = self.remote.push(changes, message=message)
-        for change in changes:
-            site = SiteName(change.path.split("/")[1])
-            desired = None if change.content is None else self._parsed(change.content, change.path, site)
-            if desired is not None:
-                self.known[desired.revision] = desired
         self.trace.note(f"push: {message}", commit=commit[:8])
 
     def digest(self, content: bytes) -> Digest:
         return digest_of_bytes(content)
 
     def mark(self, site: SiteName) -> Change:
-        return Change(marker_path(site), render_marker(site))
+        return Change(marker_path(site), render_marker(site, self.labels.get(site)))
+
+    def labels_in_git(self, site: SiteName) -> dict[str, str]:
+        path = marker_path(site)
+        return read_labels(self.remote.tree[path], path) if path in self.remote.tree else {}
+
+    def place(self, site: SiteName) -> int:
+        """The number of a site, from 1."""
+        return list(self.sites).index(site) + 1
 
     def wanted(self, site: SiteName, tree: Tree | None = None) -> dict[DeploymentId, Desired | None]:
         """What a tree asks of a site; None for a file that cannot be read."""
@@ -129,8 +166,21 @@ class World:
                 found[DeploymentId(name.removesuffix(".yaml"))] = self._parsed(content, path, site)
         return found
 
-    def _watch(self, name: str, before: Tables, after: Tables) -> None:
+    def _committed(self, commit: Commit) -> None:
+        recorded = self.remote.commits[commit]
+        before = self.remote.commits[recorded.parents[0]].tree if recorded.parents else {}
+        for path, content in recorded.tree.items():
+            if before.get(path) != content and path.startswith("deployments/") and not path.endswith("/site.yaml"):
+                desired = self._parsed(content, path, SiteName(path.split("/")[1]))
+                if desired is not None:
+                    self.known[desired.revision] = desired
+        for watcher in self.watchers:
+            watcher(commit, before, recorded.tree)
+
+    def _watch(self, name: SiteName, before: Tables, after: Tables) -> None:
         """Invariants 2 and 4: numbers only grow, and what is unhealthy is never INSTALLED."""
+        if before.history is not after.history:
+            self._watch_holds(name, before, after)
         if before.instances is after.instances:
             return
         for key, instance in after.instances.items():
@@ -141,9 +191,22 @@ class World:
                 self.violations.append(f"{name}: {key} went back from {old} to {instance}")
             if instance.state is State.INSTALLED and instance.running_revision in self.known:
                 release = self.known[instance.running_revision].release
-                kinds = {behaviour(part.revision)[0] for part in release.components}
+                self.proven.add(instance.running_revision)
+                kinds = {behaviour(part.revision, self.place(name))[0] for part in release.components}
                 if kinds & NEVER_WELL:
                     self.violations.append(f"{name}: {key} is INSTALLED although it is {kinds}")
+
+    def _watch_holds(self, name: SiteName, before: Tables, after: Tables) -> None:
+        """While a site is held nothing new begins there; what is under way goes on, and what broke is repaired."""
+        clock = self.sites[name].clock
+        if anyio.current_time() - clock.set_at < SETTING_SECONDS:
+            return
+        lasting = [hold for hold in before.holds.get(name, ()) if clock.now() < hold.expires_at]
+        for entry in after.history[len(before.history) :] if lasting else ():
+            is_held = any(hold.deployment_id in (None, entry.deployment_id) for hold in lasting)
+            is_gone = entry.happening is Happening.UNWANTED and (name, entry.node_id) not in after.nodes
+            if is_held and entry.happening in BEGINNINGS and not (is_gone and entry.node_id):
+                self.violations.append(f"{name} is held, and {entry.deployment_id[:4]} was {entry.happening}")
 
     def _removed(self, node_id: NodeId, key: Key) -> None:
         """Invariant 3: nothing goes away because a source could not be read."""
@@ -151,20 +214,24 @@ class World:
         node = self.nodes[node_id]
         path = f"deployments/{node.site.site}/{deployment_id}.yaml"
         marker = marker_path(node.site.site)
-        seen = False
+        seen = is_lost = False
         for commit in self.remote.order:
             tree = self.remote.commits[commit].tree
             if path in tree:
-                seen = True
+                seen, is_lost = True, False
                 desired = self._parsed(tree[path], path, node.site.site)
                 names = None if desired is None else {part.name for part in desired.release.components}
+                if desired is not None and desired.placement.mode is not PlacementMode.EACH:
+                    return
                 if desired is not None and desired.placement.nodes and node_id not in desired.placement.nodes:
                     return
                 if names is not None and component not in names:
                     return
-            elif seen and marker in tree:
-                return
-        if node_id not in self.ever_left:
+            elif seen and marker not in tree:
+                is_lost = True
+            elif seen and (not is_lost or self.remote.commits[commit].author == PERSON):
+                return  # Only a person may say of a folder that was lost that it is real again.
+        if node_id not in self.ever_left | self.ever_drained:
             self.violations.append(
                 f"{node_id} removed {component} of {deployment_id}, and no commit ever asked for it"
             )

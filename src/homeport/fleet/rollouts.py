@@ -3,7 +3,7 @@ after is the loop's (`rollout_loop`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import structlog
@@ -13,7 +13,7 @@ from homeport.core.lifecycle.rollout import happening_of
 from homeport.core.model.caller import Caller
 from homeport.core.model.deployment import Hold
 from homeport.core.model.event import Deployment, Site
-from homeport.core.model.rollout import EVERYBODY, Intent, Member, Rollout, Size, Wave
+from homeport.core.model.rollout import EVERYBODY, Intent, Member, Rollout, RolloutRow, Size, Wave
 from homeport.core.reconcile.holds import by_site, hold_on, hold_text
 from homeport.core.rollout.advance import advance
 from homeport.core.rollout.waves import check_sizes, next_waves
@@ -94,6 +94,7 @@ async def prepare_rollout(request: RolloutRequest, caller: Caller, office: Offic
         resolved = await resolve(reader, replace(request.deploy, targets=targets))
         present = await present_by_site(reader, resolved)
         holds = by_site(await reader.holds())
+        created_at = _after_all(await reader.rollouts(name=resolved.name), now)
     intent = Intent(
         id=RolloutId(office.desk.ids.new()),
         name=resolved.name,
@@ -101,7 +102,7 @@ async def prepare_rollout(request: RolloutRequest, caller: Caller, office: Offic
         app_name=resolved.record.app_name,
         version=resolved.app.version,
         profile=resolved.profile.id,
-        created_at=now,
+        created_at=created_at,
         author=caller.name,
         parameters=dict(request.deploy.parameters),
         placement=request.deploy.placement,
@@ -214,6 +215,11 @@ def request_of(intent: Intent, sites: Sequence[SiteName]) -> DeployRequest:
         policy=intent.policy,
         remove_images=intent.remove_images,
     )
+
+
+def _after_all(rows: Sequence[RolloutRow], now: datetime) -> datetime:
+    """The newest rollout of a name counts, and a clock that was set back must not make it the oldest."""
+    return max([now, *(row.created_at + timedelta(milliseconds=1) for row in rows)])
 
 
 async def _group(reader: Reader, request: RolloutRequest) -> list[Site]:

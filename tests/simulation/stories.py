@@ -1,0 +1,72 @@
+"""Which stories there are. A seed chooses what its own is about: not each needs everything."""
+
+import random
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from tests.simulation import keeping, rolling
+from tests.simulation.scenario import Scenario, Story
+from tests.simulation.world import Sabotage
+
+
+class About(StrEnum):
+    ROLLOUTS = "rollouts"
+    UPKEEP = "upkeep"
+
+
+STORIES = {About.ROLLOUTS: (rolling.STORY, 0.25), About.UPKEEP: (keeping.STORY, 0.25)}
+"""Each with the share of seeds that tell of it."""
+NEEDED = {
+    Sabotage.HASTY_ROLLOUT: About.ROLLOUTS,
+    Sabotage.CLOSED_GROUP: About.ROLLOUTS,
+    Sabotage.TWINS: About.UPKEEP,
+    Sabotage.DEAF_TO_DRAINS: About.UPKEEP,
+    Sabotage.DEAF_TO_HOLDS: About.UPKEEP,
+}
+"""What a story must be about to show a bug."""
+ACTIONS = (*Scenario.ACTIONS, *(action for story, _ in STORIES.values() for action in story.actions))
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What somebody wants to see, besides what the seed chooses."""
+
+    sabotage: Sabotage | None = None
+    about: About | None = None
+
+    @property
+    def options(self) -> str:
+        """How to ask for the same again."""
+        told = {"ABOUT": self.about, "SABOTAGE": self.sabotage}
+        return "".join(f" {name}={value}" for name, value in told.items() if value is not None)
+
+
+def choose(chance: random.Random, wish: Wish) -> tuple[frozenset[About], Story]:
+    asked = {wish.about, NEEDED.get(wish.sabotage) if wish.sabotage else None}
+    drawn = {about for about, (_, share) in STORIES.items() if chance.random() < share}
+    chosen = [about for about in STORIES if about in drawn | asked]
+    return frozenset(chosen), _together([STORIES[about][0] for about in chosen])
+
+
+def _together(stories: list[Story]) -> Story:
+    """The first says how large the fleet is; what may happen adds up."""
+    if not stories:
+        return Story()
+
+    def prepare(scenario: Scenario) -> None:
+        for story in stories:
+            story.prepare(scenario)
+
+    def heal(scenario: Scenario) -> None:
+        for story in stories:
+            story.heal(scenario)
+
+    def late(scenario: Scenario) -> None:
+        for story in stories:
+            if story.late is not None:
+                story.late(scenario)
+
+    is_late = any(story.late is not None for story in stories)
+    first, actions = stories[0], [action for story in stories for action in story.actions]
+    modes = max((story.modes for story in stories), key=len)
+    return replace(first, prepare=prepare, heal=heal, actions=actions, modes=modes, late=late if is_late else None)
