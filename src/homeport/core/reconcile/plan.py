@@ -113,8 +113,8 @@ def _follow(desired: Desired, instances: list[Instance], view: View, roster: Ros
         elif not node.info.capabilities.engine and node.liveness is not Liveness.LOST:
             continue  # A machine that boots may start its node before its engine; it catches up when that answers.
         elif (wanted := wanted_of(instance, desired, view.past)) is not None:
-            yield from _keep_up(instance, wanted, node, view)
-            yield from _recover(instance, wanted, node, view, now)
+            # A secret that changed gives another order for the same revision: what failed before it is past.
+            yield from [*_keep_up(instance, wanted, node, view)] or _recover(instance, wanted, node, view, now)
     for node_id in suited.chosen:
         if node_id not in placed:
             why = f"{desired.name} {desired.app_version} is wanted here"

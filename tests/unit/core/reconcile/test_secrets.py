@@ -85,3 +85,12 @@ def test_an_order_under_way_is_superseded_by_a_newer_version() -> None:
 def test_what_failed_with_the_very_same_secrets_is_not_tried_again() -> None:
     failed = an_instance(state=State.FAILED, runs=False, failure=Failure(Code.EXITED, "no"))
     assert plan(view(using("DB"), failed, secrets={"DB": 2}, given={"DB": 2}), NOW) == ()
+
+
+def test_a_secret_that_changes_when_a_retry_is_due_gives_one_order_and_not_two() -> None:
+    failed = replace(
+        an_instance(state=State.FAILED, runs=False, failure=Failure(Code.IMAGE_PULL_FAILED, "no")), next_at=NOW
+    )
+    assert told(plan(view(using("DB"), failed, secrets={"DB": 2}, given={"DB": 1}), NOW)) == [
+        (H.SUPERSEDED_INSTALL, OrderKind.APPLY)
+    ]
