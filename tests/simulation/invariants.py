@@ -10,6 +10,7 @@ from typing import TypeVar
 from homeport.core.model.deployment import Desired
 from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Instance
+from homeport.core.secrets import SecretValue, filled, names_in, needed, secret_context
 from homeport.vocabulary import (
     UNPLACED,
     Code,
@@ -20,12 +21,13 @@ from homeport.vocabulary import (
     Liveness,
     NodeId,
     PlacementMode,
+    SiteName,
     State,
 )
 from tests.simulation.machine import behaviour
-from tests.simulation.roles import Node, Site
+from tests.simulation.roles import Node, PlainVault, Site
 from tests.simulation.store import Tables
-from tests.simulation.world import World
+from tests.simulation.world import UNCERTAIN, World
 
 K = TypeVar("K")
 
@@ -46,7 +48,41 @@ def unsettled(world: World) -> list[str]:
     for site in world.sites.values():
         found += _unsettled_site(world, site)
         found += _untold(world, site)
+    if world.central.disk.tables.values.get("indexed_commit") != world.remote.head:
+        found.append("central does not show the newest commit")
+    found += _not_gone_back(world)
+    found += _forgotten_secrets(world)
     return found
+
+
+def _forgotten_secrets(world: World) -> Iterator[str]:
+    """Central has what it was told, and each site has what central has."""
+    there = world.central.disk.tables.secrets
+    for key, value in world.secrets.items():
+        kept = None if key not in there else PlainVault().open(there[key].ciphertext, context=secret_context(*key))
+        if value != UNCERTAIN and value != (kept if kept is None else kept.decode()):
+            yield f"central was told that the secret {key} is {value}, and has {kept!r}"
+    for site in world.sites.values():
+        own = {key: each.version for key, each in there.items() if key[0] == site.site}
+        has = {key: each.version for key, each in site.disk.tables.secrets.items()}
+        if own != has:
+            yield f"{site.name} has the secrets {has}, not {own}"
+
+
+def _not_gone_back(world: World) -> Iterator[str]:
+    """What somebody was told to go back from is no longer what Git says, or Git has had something newer since."""
+    for role in (world.central, *world.sites.values()):
+        for pin in role.disk.tables.pins.values():
+            yield f"{pin.deployment_id[:4]} is still pinned at {role.name}: Git has not heard of it"
+    for deployment_id, over, begun in world.backs:
+        name = f"/{deployment_id}.yaml"
+        for commit in world.remote.order[begun - 1 :]:
+            tree = world.remote.commits[commit].tree
+            content = next((each for path, each in tree.items() if path.endswith(name)), None)
+            if content is None or world.digest(content) != over:
+                break
+        else:
+            yield f"{deployment_id[:4]} was to go back, and Git still says {over}"
 
 
 def _unsettled_site(world: World, site: Site) -> Iterator[str]:
@@ -87,8 +123,10 @@ def _unsettled_deployment(
     able = [node_id for node_id in members if (not asked or node_id in asked) and node_id not in drained]
     placed = {key[1]: item for key, item in tables.instances.items() if key[0] == desired.id}
     wanted = desired.placement.count if mode is PlacementMode.COUNT else 1
-    if len(able) < wanted and members:
+    if len(able) < wanted:
         unplaced = placed.pop(UNPLACED, None)
+        if not members:
+            return  # It waits for a node to come.
         if unplaced is None or unplaced.failure is None or unplaced.failure.code != Code.NO_ELIGIBLE_NODE:
             yield f"{desired.id[:4]} has no node, and nobody says so"
     chosen = able if mode is PlacementMode.EACH else _chosen(placed, able, wanted)
@@ -125,21 +163,28 @@ def _unsettled_instance(world: World, instance: Instance, desired: Desired, node
     if instance.revision != desired.revision and not is_back:
         yield f"{name} is at another revision, {instance.state}"
     elif instance.state is State.INSTALLED and instance.revision is not None:
-        yield from _unsettled_containers(name, world.known[instance.revision], node)
-        if is_back and (instance.failure is None or instance.failure.code not in _excuses(desired, node)):
+        yield from _unsettled_containers(world, name, world.known[instance.revision], node)
+        if is_back and (instance.failure is None or instance.failure.code not in _excuses(world, desired, node)):
             yield f"{name} was rolled back without a reason: {instance.failure}"
     elif instance.state is not State.FAILED or instance.failure is None:
         yield f"{name} is {instance.state}: {instance.step}"
     elif instance.next_at is not None:
         yield f"{name} is {instance.state} and will be tried again: {instance.failure}"
-    elif instance.failure.code not in _excuses(desired, node):
+    elif instance.failure.code not in _excuses(world, desired, node):
         yield f"{name} FAILED without a reason: {instance.failure}"
 
 
-def _unsettled_containers(name: str, desired: Desired, node: Node) -> Iterator[str]:
-    """Exactly one release runs, whole, and nothing else."""
+def _unsettled_containers(world: World, name: str, desired: Desired, node: Node) -> Iterator[str]:
+    """Exactly one release runs, whole, with the newest value of each secret, and nothing else."""
     held = {key[1]: each for key, each in node.machine.containers.items() if key[0] == desired.id}
-    parts = {part.name: part.digest for part in desired.release.components}
+    values = _secret_values(world, desired.site)
+    if not needed(desired.release) <= values.keys():
+        return  # What runs with a secret that is gone since stays as it is.
+    parts = {part.name: part.digest for part in filled(desired.release, values).components}
+    for part in desired.release.components:
+        told = {each: values[each].value for each in names_in(part.environment.values())}
+        if part.name in held and told != held[part.name].secrets:
+            yield f"{name} is INSTALLED, and its {part.name} has the secrets {held[part.name].secrets}, not {told}"
     if held.keys() != parts.keys():
         yield f"{name} is INSTALLED, and its components are {sorted(held)} instead of {sorted(parts)}"
     for component in held.keys() & parts.keys():
@@ -149,12 +194,21 @@ def _unsettled_containers(name: str, desired: Desired, node: Node) -> Iterator[s
             yield f"{name} is INSTALLED, and its {component} does not run"
 
 
-def _excuses(desired: Desired, node: Node) -> set[str]:
+def _secret_values(world: World, site: SiteName) -> dict[str, SecretValue]:
+    """As central has them."""
+    rows = [each for key, each in world.central.disk.tables.secrets.items() if key[0] == site]
+    opened = {each.name: PlainVault().open(each.ciphertext, context=secret_context(site, each.name)) for each in rows}
+    return {each.name: SecretValue(each.version, opened[each.name].decode()) for each in rows}
+
+
+def _excuses(world: World, desired: Desired, node: Node) -> set[str]:
     kinds = {behaviour(part.revision, node.machine.place)[0] for part in desired.release.components}
     found = {str(code) for kind in kinds for code in EXCUSES.get(kind, ())} | {*map(str, node.machine.misfortunes)}
     pulls = [behaviour(part.revision, node.machine.place) for part in desired.release.components]
     if sum(count for kind, count in pulls if kind == "pulls") > desired.policy.retries_max:
         found.add(str(Code.IMAGE_PULL_FAILED))
+    if not needed(desired.release) <= _secret_values(world, desired.site).keys():
+        found.add(str(Code.SECRET_MISSING))
     return found
 
 
@@ -260,6 +314,10 @@ def _went_back(world: World, site: Site) -> Iterator[str]:
                 continue
             if entry.happening is Happening.SCHEDULED and start:
                 start -= order[start - 1] == revision  # A new life on this node judges anew.
+            if revision not in order[start:] and (deployment_id, revision) in world.pinned:
+                position[node_id] = start if node_id in back else start + 1
+                back[node_id] = revision
+                continue
             if revision not in order[start:]:
                 yield f"{deployment_id[:4]} on {node_id} went back to {revision} by {entry.happening}"
                 break

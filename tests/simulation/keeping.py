@@ -5,7 +5,7 @@ from datetime import timedelta
 import anyio
 
 from homeport.core.model.deployment import Hold
-from homeport.errors import HomeportError, PermanentError
+from homeport.errors import HomeportError, NotFound, PermanentError
 from homeport.fleet.asking import SiteKeeper
 from homeport.fleet.maintenance import OwnKeeper
 from homeport.vocabulary import NodeId
@@ -117,10 +117,11 @@ class _Word:
 
 
 async def _say(keeper: OwnKeeper | SiteKeeper, word: _Word) -> None:
-    tables = (
-        word.world.nodes[word.node_id].site if isinstance(keeper, OwnKeeper) else word.world.central
-    ).disk.tables
-    node = tables.nodes[word.world.nodes[word.node_id].site.site, word.node_id]
+    site = word.world.nodes[word.node_id].site
+    tables = (site if isinstance(keeper, OwnKeeper) else word.world.central).disk.tables
+    node = tables.nodes.get((site.site, word.node_id))
+    if node is None:
+        raise NotFound(f"There is no node {word.node_id}.")
     await (keeper.drain(node, "to be cleaned") if word.is_drained else keeper.undrain(node))
 
 

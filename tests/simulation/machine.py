@@ -8,7 +8,7 @@ the second site, and well elsewhere).
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -38,6 +38,8 @@ class Running:
     tag: str
     is_running: bool = False
     exit_code: int | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    """The values that it was made with."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +70,9 @@ class Machine:
 
     def create(self, key: Key, spec: ComponentSpec) -> Running:
         self.born += 1
-        made = self.containers[key] = Running(f"{self.name}-{self.born}", spec.digest, spec.revision)
+        made = self.containers[key] = Running(
+            f"{self.name}-{self.born}", spec.digest, spec.revision, secrets=dict(spec.secret_values)
+        )
         return made
 
 

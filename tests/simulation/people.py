@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import anyio
+
 from homeport.central.parts import CentralCore
 from homeport.core.model.caller import Caller, Role
-from homeport.errors import HomeportError, PermanentError, TransientError
+from homeport.errors import HomeportError, PeerUnavailable, PermanentError, TransientError
 from homeport.site.parts import SiteCore
 from tests.simulation.roles import Process, Site
 from tests.simulation.trace import who
@@ -71,11 +73,14 @@ class People:
             who.set(process.name)
             try:
                 answer = await act(core)
+                await life.breathe()
+            except anyio.get_cancelled_exc_class():
+                refused(PeerUnavailable(f"{process.name} died over it"))
+                raise
             except (TransientError, PermanentError) as error:
                 self.world.trace.note(f"refused: {what}", why=str(error))
                 refused(error)
                 return
-            await life.breathe()
             self.world.trace.note(f"done: {what}")
             self.answered[what.split(maxsplit=1)[0]] += 1
             done(answer)

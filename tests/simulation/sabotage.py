@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
+from homeport.central import loops as central_loops
 from homeport.core.model.deployment import Desired
 from homeport.core.model.node import Node
 from homeport.core.model.rollout import Member, Rollout
@@ -51,9 +52,19 @@ def _withhold_nothing(moves: Sequence[Move], *_: object) -> tuple[Move, ...]:
     return tuple(moves)
 
 
+def _renew_nothing(*_: object) -> str:
+    return ""
+
+
+async def _settle_nothing(*_: object) -> None:
+    pass
+
+
 BUGS: dict[Sabotage, Sequence[tuple[Any, str, Any]]] = {
     Sabotage.HASTY_ROLLOUT: ((rollout_loop, "advance", _advance_blindly),),
     Sabotage.CLOSED_GROUP: ((rollout_loop, "latecomers", _welcome_nobody),),
+    Sabotage.UNWRITTEN_PINS: ((central_loops, "settle_pins", _settle_nothing),),
+    Sabotage.STALE_SECRETS: ((plan, "_renewed", _renew_nothing),),
     Sabotage.TWINS: ((plan, "place", _place_twice),),
     Sabotage.DEAF_TO_DRAINS: ((plan, "place", _place_on_drained),),
     Sabotage.DEAF_TO_HOLDS: ((plan, "without_held", _withhold_nothing),),

@@ -38,7 +38,16 @@ spec:
   deploymentProfile:
     type: compose
     components:
-{components}{placement}"""
+{components}{parameters}{placement}"""
+PARAMETERS = """\
+  parameters:
+    token:
+      value: secret://{secret}
+      targets:
+        - pointer: TOKEN
+          components: [{component}]
+"""
+SECRETS = ("password", "key")
 COMPONENT = """\
       - name: {name}
         properties:
@@ -57,8 +66,12 @@ class App:
     nodes: tuple[str, ...] = ()
     mode: str = "each"
     count: int = 1
+    secret: str = ""
+    """What its first component is given."""
     is_there: bool = True
     is_spoilt: bool = False
+    went_back: bool = False
+    """Somebody asked for what it was before, after it was last changed here."""
 
     @property
     def path(self) -> str:
@@ -76,7 +89,10 @@ class App:
         lines = "".join(f"      {key}: {value}\n" for key, value in placed.items())
         placement = f"  x-homeport-extensions:\n    placement:\n{lines}" if placed else ""
         name = f"app-{self.id[:4]}"
-        text = FILE.format(id=self.id, name=name, site=self.site, components=components, placement=placement)
+        used = PARAMETERS.format(secret=self.secret, component=next(iter(self.parts))) if self.secret else ""
+        text = FILE.format(
+            id=self.id, name=name, site=self.site, components=components, parameters=used, placement=placement
+        )
         return Change(self.path, text.encode())
 
 
@@ -99,6 +115,7 @@ class Story:
     actions: Sequence[tuple[Action, int]] = ()
     modes: Sequence[str] = ("each",)
     """How apps may be placed."""
+    uses_secrets: bool = False
     heal: Action = _nothing
     late: Action | None = None
     """What somebody wants of a fleet at rest."""
@@ -171,7 +188,7 @@ class Scenario:
         self.story.heal(self)
         lost = [Change(path, content) for path, content in self.lost.items() if path not in world.remote.tree]
         marks = [world.mark(site) for site in world.sites]
-        world.push([*lost, *marks, *(app.change() for app in self.apps)], "the last word")
+        world.push([*lost, *marks, *self._said()], "the last word")
 
     # --- wishes -----------------------------------------------------------------------------------------------
 
@@ -186,7 +203,7 @@ class Scenario:
 
     def hurry(self) -> None:
         """New revisions faster than anybody can follow."""
-        self._later(0.0, self._hurry)
+        self.later(0.0, self._hurry)
 
     async def _hurry(self) -> None:
         for app in self._some(1):
@@ -198,21 +215,21 @@ class Scenario:
 
     def delete(self) -> None:
         for app in self._some(self.chance.choice((1, 1, 2))):
-            app.is_there = False
+            app.is_there = app.went_back = False
             self.world.push([app.change()], f"delete {app.id[:4]}")
 
     def bring_back(self) -> None:
         gone = [app for app in self.apps if not app.is_there]
         if gone:
             app = self.chance.choice(gone)
-            app.is_there, app.is_spoilt = True, False
+            app.is_there, app.is_spoilt, app.went_back = True, False, False
             if self.chance.random() < 0.5:
                 self._alter(app)
             self.world.push([app.change()], f"bring back {app.id[:4]}: {app.parts}")
 
     def spoil(self) -> None:
         for app in self._some(1):
-            app.is_spoilt = True
+            app.is_spoilt, app.went_back = True, False
             self.world.push([app.change()], f"spoil {app.id[:4]}")
 
     def mend(self) -> None:
@@ -229,14 +246,18 @@ class Scenario:
         inside = {path: content for path, content in tree.items() if path.startswith(f"deployments/{site}/")}
         self.world.push([Change(path, None) for path in inside], f"the folder of {site} is lost")
         self.lost.update(inside)
-        self._undo(lambda: self.world.push(self._folder(site), f"the folder of {site} is back"))
+        self.undo(lambda: self.world.push(self._folder(site), f"the folder of {site} is back"))
 
     def _folder(self, site: SiteName) -> list[Change]:
         """What was lost, and what people have said of it since."""
         tree, start = self.world.remote.tree, f"deployments/{site}/"
         lost = {path: self.lost.pop(path) for path in [*self.lost] if path.startswith(start)}
         back = [Change(path, content) for path, content in lost.items() if path not in tree]
-        return [*back, self.world.mark(site), *(app.change() for app in self.apps if app.site == site)]
+        return [*back, self.world.mark(site), *self._said(site)]
+
+    def _said(self, site: SiteName | None = None) -> list[Change]:
+        """What people last said of the apps, unless somebody went back from that."""
+        return [app.change() for app in self.apps if site in (None, app.site) and not app.went_back]
 
     def rewrite(self) -> None:
         remote = self.world.remote
@@ -244,7 +265,7 @@ class Scenario:
         if before is None or "rewritten" in {remote.commits[each].message for each in remote.order}:
             return
         self.world.trace.note("history is rewritten", commit=remote.rewrite({})[:8])
-        self._undo(self._restore_history)
+        self.undo(self._restore_history)
 
     # --- faults -----------------------------------------------------------------------------------------------
 
@@ -252,14 +273,14 @@ class Scenario:
         (one, other), cable = self._any_cable()
         self.world.trace.note(f"cut {one}–{other}")
         cable.cut()
-        self._undo(cable.heal, f"heal {one}–{other}")
+        self.undo(cable.heal, f"heal {one}–{other}")
 
     def disturb(self) -> None:
         (one, other), cable = self._any_cable()
         cable.is_slow = self.chance.random() < 0.5
         cable.loss = self.chance.choice((0.05, 0.3, 0.6))
         self.world.trace.note(f"disturb {one}–{other}", slow=cable.is_slow, loss=cable.loss)
-        self._undo(cable.heal)
+        self.undo(cable.heal)
 
     def reset(self) -> None:
         (one, other), cable = self._any_cable()
@@ -294,14 +315,14 @@ class Scenario:
         self.world.trace.note(f"the engine of {machine.name} stops")
         machine.engine_down = True
         self._blame(machine, Code.ENGINE_UNREACHABLE)
-        self._undo(lambda: setattr(machine, "engine_down", False))
+        self.undo(lambda: setattr(machine, "engine_down", False))
 
     def stop_registry(self) -> None:
         machine = self._any_node().machine
         self.world.trace.note(f"the registry is gone for {machine.name}")
         machine.registry_down = True
         self._blame(machine, Code.IMAGE_PULL_FAILED)
-        self._undo(lambda: setattr(machine, "registry_down", False))
+        self.undo(lambda: setattr(machine, "registry_down", False))
 
     # --- people at the machines -------------------------------------------------------------------------------
 
@@ -340,7 +361,7 @@ class Scenario:
         self.world.ever_left.add(node.node_id)
         life.tasks.start_soon(unregister)
         if self.chance.random() < 0.5:
-            self._undo(lambda: self._rejoin(node), f"{node.name} is started again")
+            self.undo(lambda: self._rejoin(node), f"{node.name} is started again")
 
     def bring_in(self) -> None:
         site = self.chance.choice(list(self.world.sites.values()))
@@ -354,21 +375,27 @@ class Scenario:
         site = self.chance.choice(sorted(self.world.sites))
         app = App(DeploymentId(SeededIds(self.chance).new()), site, {name: self._tag() for name in self._names()})
         self._place(app)
+        self._entrust(app)
         self.apps.append(app)
         return app
 
     def _alter(self, app: App) -> None:
-        app.is_there, app.is_spoilt = True, False
+        app.is_there, app.is_spoilt, app.went_back = True, False, False
         names = self._names() if self.chance.random() < 0.2 else list(app.parts)
         fresh = self.chance.choice(names)
         app.parts = {name: app.parts[name] if name in app.parts and name != fresh else self._tag() for name in names}
         if self.chance.random() < 0.15:
             self._place(app)
+            self._entrust(app)
 
     def _place(self, app: App) -> None:
         app.nodes, app.mode, app.count = self._placed(app.site), self.chance.choice(self.story.modes), 1
         if app.mode == "count":
             app.count = self.chance.randint(1, 3)
+
+    def _entrust(self, app: App) -> None:
+        if self.story.uses_secrets:
+            app.secret = self.chance.choice((*SECRETS, *SECRETS, ""))
 
     def _placed(self, site: SiteName) -> tuple[str, ...]:
         names = [node.name for node in self.world.nodes.values() if node.site.site == site]
@@ -406,15 +433,15 @@ class Scenario:
 
     # --- undoing ----------------------------------------------------------------------------------------------
 
-    def _undo(self, work: Callable[[], object], told: str = "") -> None:
+    def undo(self, work: Callable[[], object], told: str = "") -> None:
         async def later() -> None:
             if told:
                 self.world.trace.note(told)
             work()
 
-        self._later(self.chance.choice((0.3, 3.0, 10.0, 25.0, 60.0)) * self.chance.random(), later)
+        self.later(self.chance.choice((0.3, 3.0, 10.0, 25.0, 60.0)) * self.chance.random(), later)
 
-    def _later(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    def later(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         scope = anyio.CancelScope()
         self.pending.append(scope)
 
@@ -436,7 +463,7 @@ class Scenario:
         lost = [each for each in remote.order if not remote.is_ancestor(each, remote.head)]
         if lost:
             good = max(lost, key=remote.order.index)
-            said = [*map(self.world.mark, self.world.sites), *(app.change() for app in self.apps)]
+            said = [*map(self.world.mark, self.world.sites), *self._said()]
             commit = remote.join(good, changed(remote.commits[good].tree, said))
             self.world.trace.note("history is whole again", commit=commit[:8])
 

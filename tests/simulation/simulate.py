@@ -23,6 +23,8 @@ from tests.simulation.world import World
 
 SETTLE_SECONDS = 900.0
 CALM_SECONDS = 40.0
+LATE_SECONDS = 15.0
+"""Within so long somebody has taken notice of a late wish."""
 AS_IT_COMES = Wish()
 SHARED_MEMORY = Path("/dev/shm")
 """A journal's fsync costs nothing there."""
@@ -72,6 +74,7 @@ async def _unfold(outcome: Outcome, folder: Path, wish: Wish) -> None:
         outcome.problems = await _settle(models)
         if not outcome.problems and story.late is not None:
             story.late(scenario)
+            await anyio.sleep(LATE_SECONDS)
             outcome.problems = await _settle(models)
         if not outcome.problems:
             outcome.problems = await _calm(models)

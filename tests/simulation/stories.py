@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tests.simulation import keeping, rolling
+from tests.simulation import going_back, keeping, rolling, secret_keeping
 from tests.simulation.scenario import Scenario, Story
 from tests.simulation.world import Sabotage
 
@@ -12,13 +12,22 @@ from tests.simulation.world import Sabotage
 class About(StrEnum):
     ROLLOUTS = "rollouts"
     UPKEEP = "upkeep"
+    GOING_BACK = "going-back"
+    SECRETS = "secrets"
 
 
-STORIES = {About.ROLLOUTS: (rolling.STORY, 0.25), About.UPKEEP: (keeping.STORY, 0.25)}
+STORIES = {
+    About.ROLLOUTS: (rolling.STORY, 0.25),
+    About.UPKEEP: (keeping.STORY, 0.25),
+    About.GOING_BACK: (going_back.STORY, 0.2),
+    About.SECRETS: (secret_keeping.STORY, 0.2),
+}
 """Each with the share of seeds that tell of it."""
 NEEDED = {
     Sabotage.HASTY_ROLLOUT: About.ROLLOUTS,
     Sabotage.CLOSED_GROUP: About.ROLLOUTS,
+    Sabotage.UNWRITTEN_PINS: About.GOING_BACK,
+    Sabotage.STALE_SECRETS: About.SECRETS,
     Sabotage.TWINS: About.UPKEEP,
     Sabotage.DEAF_TO_DRAINS: About.UPKEEP,
     Sabotage.DEAF_TO_HOLDS: About.UPKEEP,
@@ -69,4 +78,12 @@ def _together(stories: list[Story]) -> Story:
     is_late = any(story.late is not None for story in stories)
     first, actions = stories[0], [action for story in stories for action in story.actions]
     modes = max((story.modes for story in stories), key=len)
-    return replace(first, prepare=prepare, heal=heal, actions=actions, modes=modes, late=late if is_late else None)
+    return replace(
+        first,
+        prepare=prepare,
+        heal=heal,
+        actions=actions,
+        modes=modes,
+        late=late if is_late else None,
+        uses_secrets=any(story.uses_secrets for story in stories),
+    )

@@ -24,6 +24,8 @@ from tests.simulation.roles import Central, Node, Process, Site
 from tests.simulation.store import Tables
 from tests.simulation.trace import Trace
 
+UNCERTAIN = "?"
+"""In the place of a secret's value, when central died over it."""
 SETTING_SECONDS = 5.0
 """For so long after its clock was set nobody can say what time a site went by."""
 BEGINNINGS = frozenset(
@@ -51,6 +53,10 @@ class Sabotage(StrEnum):
     """Whoever comes to the group of a rollout that is done gets nothing."""
     TWINS = "twins"
     """What is wanted once runs twice."""
+    STALE_SECRETS = "stale-secrets"
+    """What uses a changed secret is not told."""
+    UNWRITTEN_PINS = "unwritten-pins"
+    """What a site went back to never reaches Git."""
     DEAF_TO_DRAINS = "deaf-to-drains"
     DEAF_TO_HOLDS = "deaf-to-holds"
 
@@ -74,6 +80,12 @@ class World:
     doubts: Counter[NodeId] = field(default_factory=Counter)
     """How many words about each node have had no answer."""
     ever_drained: set[NodeId] = field(default_factory=set)
+    secrets: dict[tuple[SiteName, str], str | None] = field(default_factory=dict)
+    """The value of each secret as central last answered; None for one that is removed."""
+    pinned: set[tuple[DeploymentId, Digest]] = field(default_factory=set)
+    """What somebody asked to go back to."""
+    backs: list[tuple[DeploymentId, Digest, int]] = field(default_factory=list)
+    """Which deployments somebody was told to go back from what, and how many commits there were by then."""
     known: dict[Digest, Desired] = field(default_factory=dict)
     """Every revision that was ever in the repository and can be read."""
     proven: set[Digest] = field(default_factory=set)
