@@ -138,7 +138,14 @@ def _rejected(base: Instance, transition: Transition) -> Digest | None:
     """What was rolled back from stays remembered until another revision is wanted."""
     if transition.happening is H.ROLLED_BACK:
         return base.revision if base.revision != transition.revision else base.rejected_revision
-    return None if transition.happening in _OTHER_REVISION else base.rejected_revision
+    is_past = transition.happening in _OTHER_REVISION and not _is_renewed(base, transition)
+    return None if is_past else base.rejected_revision
+
+
+def _is_renewed(base: Instance, transition: Transition) -> bool:
+    """A changed secret gives another order for the very release that was gone back to."""
+    is_back = base.rejected_revision is not None
+    return is_back and transition.happening in _OTHER_REVISION and transition.revision == base.revision
 
 
 def _failure(base: Instance, transition: Transition) -> Failure | None:
@@ -146,7 +153,9 @@ def _failure(base: Instance, transition: Transition) -> Failure | None:
     the failure it was rolled back for: that is why another release runs than the one wanted."""
     if transition.failure is not None:
         return transition.failure
-    if transition.happening is H.HEALTHY and base.state is State.ROLLINGBACK:
+    if _is_renewed(base, transition):
+        return base.failure
+    if transition.happening is H.HEALTHY and (base.state is State.ROLLINGBACK or base.rejected_revision is not None):
         return base.failure
     if transition.happening in (H.HEALTHY, H.REMOVED):
         return None

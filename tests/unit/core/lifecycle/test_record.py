@@ -1,8 +1,10 @@
 """A batch of transitions becomes rows, history and events; what the table refuses spoils nobody else."""
 
+from dataclasses import replace
+
 from homeport.core.lifecycle.record import record
 from homeport.core.model.instance import Failure, Transition
-from homeport.vocabulary import Actor, Code, EventKind, Generation, Happening, Incarnation, NodeId, State
+from homeport.vocabulary import Actor, Code, Digest, EventKind, Generation, Happening, Incarnation, NodeId, State
 from tests.support.builders import NOW, a_deployment, an_instance, deployment_id, revision
 
 
@@ -107,3 +109,17 @@ def test_a_failure_is_named_in_the_deployments_own_event() -> None:
         NOW,
     )
     assert recorded.events[-1].message == "app-1 at home is FAILED: port taken (CREATE_FAILED)"
+
+
+def test_a_secret_that_changes_after_going_back_does_not_bring_the_rejected_revision_again() -> None:
+    """It is one more order for the release that was gone back to; only another revision ends the rejection."""
+    failure = Failure(Code.HEALTH_CHECK_FAILED, "GET /healthz answered 500")
+    back = replace(an_instance(at="first", failure=failure), rejected_revision=revision("second"))
+
+    def after(*steps: Transition) -> tuple[Digest | None, Failure | None]:
+        (item,) = record({back.key: back}, {deployment_id(): a_deployment()}, steps, NOW).instances
+        return item.rejected_revision, item.failure
+
+    renewed, healthy = a_transition(Happening.CHANGED), a_transition(Happening.HEALTHY, actor=Actor.NODE)
+    assert after(renewed) == after(renewed, healthy) == (revision("second"), failure)
+    assert after(replace(renewed, revision=revision("third"))) == (None, None)
