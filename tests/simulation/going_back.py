@@ -55,6 +55,7 @@ def go_back_at_site(scenario: Scenario) -> None:
     async def act(core: SiteCore) -> Answered:
         target = await older_revision(core.store, core.conductor.memory, deployment_id, None)
         world.pinned.add((deployment_id, target.revision))
+        world.by_hand.add((deployment_id, target.revision))
         file = core.conductor.memory.files[deployment_id]
         await core.conductor.alter(go_back(target, reason=REASON, author=ANN.name))
         return Answered(deployment_id, file.revision)

@@ -6,6 +6,7 @@ whoever belongs to the group of one that is done has what the group has.
 """
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -132,11 +133,14 @@ class RolloutModel:
     async def miscounted(self) -> list[str]:
         """What central shows of each site of a rollout, against what the site has written down."""
         central, found = self.world.central, []
+        assert central.core is not None
         reader, git = MemoryReader(central.disk.tables), MemoryGit(self.world.remote, [])
         intents = self._intents()
         for name in sorted({intent.name for intent in intents.values()}):
-            watchfulness, now = Watchfulness(), central.clock.now()
-            survey = await look(reader, git, name, watchfulness=watchfulness, now=now)
+            sightings = deepcopy(central.core.sightings)
+            survey = await look(
+                reader, git, name, watchfulness=Watchfulness(), sightings=sightings, clock=central.clock
+            )
             for rollout_id, members in survey.members.items():
                 for member in members:
                     true = self._standing(intents[rollout_id], member.site)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 from unittest.mock import patch
 
@@ -29,9 +28,9 @@ def sabotaged(sabotage: Sabotage | None) -> Iterator[None]:
         yield
 
 
-def _advance_blindly(rollout: Rollout, members: Sequence[Member], now: datetime) -> Decision:
+def _advance_blindly(rollout: Rollout, members: Sequence[Member]) -> Decision:
     seen = [replace(each, standing=Standing.INSTALLED) if each.wave is not None else each for each in members]
-    return advance(rollout, seen, now)
+    return advance(rollout, seen)
 
 
 def _welcome_nobody(*_: object) -> dict[object, object]:
@@ -48,7 +47,7 @@ def _place_on_drained(desired: Desired, nodes: Roster, *rest: Any) -> Placed:
     return place(desired, [replace(slot.node, drain=None) for slot in nodes.slots.values()], *rest)
 
 
-def _withhold_nothing(moves: Sequence[Move], *_: object) -> tuple[Move, ...]:
+def _withhold_nothing(moves: Sequence[Move], *_: object, **__: object) -> tuple[Move, ...]:
     return tuple(moves)
 
 

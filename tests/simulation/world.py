@@ -39,6 +39,8 @@ BEGINNINGS = frozenset(
     }
 )
 
+UPDATES = frozenset({Happening.CHANGED, Happening.SUPERSEDED_INSTALL, Happening.SUPERSEDED_UPDATE})
+
 
 class Sabotage(StrEnum):
     """Bugs put in on purpose, to prove that they would be found."""
@@ -84,6 +86,8 @@ class World:
     """The value of each secret as central last answered; None for one that is removed."""
     pinned: set[tuple[DeploymentId, Digest]] = field(default_factory=set)
     """What somebody asked to go back to."""
+    by_hand: set[tuple[DeploymentId, Digest | None]] = field(default_factory=set)
+    """Those of them that were asked for at the site itself: no hold keeps them waiting."""
     backs: list[tuple[DeploymentId, Digest, int]] = field(default_factory=list)
     """Which deployments somebody was told to go back from what, and how many commits there were by then."""
     known: dict[Digest, Desired] = field(default_factory=dict)
@@ -217,7 +221,8 @@ class World:
         for entry in after.history[len(before.history) :] if lasting else ():
             is_held = any(hold.deployment_id in (None, entry.deployment_id) for hold in lasting)
             is_gone = entry.happening is Happening.UNWANTED and (name, entry.node_id) not in after.nodes
-            if is_held and entry.happening in BEGINNINGS and not (is_gone and entry.node_id):
+            is_meant = (entry.deployment_id, entry.revision) in self.by_hand and entry.happening in UPDATES
+            if is_held and entry.happening in BEGINNINGS and not (is_gone and entry.node_id) and not is_meant:
                 self.violations.append(f"{name} is held, and {entry.deployment_id[:4]} was {entry.happening}")
 
     def _removed(self, node_id: NodeId, key: Key) -> None:
