@@ -5,10 +5,13 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import PurePosixPath
 
 import anyio
 
-from homeport.errors import GitUnavailable
+from homeport.adapters.git.changes import nest
+from homeport.adapters.git.commits import signature
+from homeport.errors import GitUnavailable, InvalidInput, NotFound
 from homeport.ports import Change, TreeFile
 from homeport.vocabulary import Commit
 
@@ -113,21 +116,20 @@ class MemoryGit:
     async def fetch(self) -> Commit | None:
         await self._travel()
         tip = self._remote.head
-        self._clone[:] = [] if tip is None else [tip]
+        if tip is not None:
+            self._clone[:] = [tip]
         return tip
 
     async def head(self) -> Commit | None:
         return self._clone[0] if self._clone else None
 
     async def files(self, commit: Commit, folder: str, *, size_max: int) -> Sequence[TreeFile]:
-        tree = self._remote.commits[commit].tree
-        start = f"{folder}/" if folder else ""
+        tree, start = self._found(commit).tree, _start(folder)
         return [TreeFile(path, tree[path][: size_max + 1]) for path in sorted(tree) if path.startswith(start)]
 
     async def changed_paths(self, before: Commit | None, after: Commit, folder: str) -> Sequence[str]:
-        old: Tree = {} if before is None else self._remote.commits[before].tree
-        new = self._remote.commits[after].tree
-        start = f"{folder}/" if folder else ""
+        old: Tree = {} if before is None else self._found(before).tree
+        new, start = self._found(after).tree, _start(folder)
         return sorted(path for path in {*old, *new} if path.startswith(start) and old.get(path) != new.get(path))
 
     async def origins(self, before: Commit | None, after: Commit, folder: str) -> Mapping[str, Commit]:
@@ -139,8 +141,7 @@ class MemoryGit:
             for path in await self.changed_paths(parent, commit, folder):
                 found.setdefault(path, commit)
             commit = None if before is None else parent
-        wanted = set(await self.changed_paths(before, after, folder))
-        return {path: commit for path, commit in found.items() if path in wanted}
+        return found
 
     async def is_ancestor(self, older: Commit, newer: Commit) -> bool:
         return self._remote.is_ancestor(older, newer)
@@ -152,21 +153,28 @@ class MemoryGit:
             for _ in range(RACES_MAX):
                 base = await self.fetch()
                 tree: Tree = {} if base is None else self._remote.commits[base].tree
-                after = changed(tree, await decide(base))
+                changes = await decide(base)
+                _check(tree, changes)
+                after = changed(tree, changes)
                 if after == tree:
                     return None
                 await self._travel()
                 if self._remote.head == base:
                     parents = () if base is None else (base,)
-                    made = self._remote.add(Recorded(parents, after, message, author, self._remote.now()))
+                    made = self._remote.add(Recorded(parents, after, message, _name(author), self._remote.now()))
                     self._remote.head = made
                     self._clone[:] = [made]
                     return made
         raise GitUnavailable(f"The Git repository {self.url} moved {RACES_MAX} times while a change was made to it.")
 
     async def log(self, commit: Commit) -> tuple[str, str, datetime]:
-        recorded = self._remote.commits[commit]
+        recorded = self._found(commit)
         return recorded.message, recorded.author, recorded.at
+
+    def _found(self, commit: Commit) -> Recorded:
+        if commit not in self._remote.commits:
+            raise NotFound(f'There is no commit "{commit}".')
+        return self._remote.commits[commit]
 
     async def watch(self) -> AsyncIterator[None]:
         while True:
@@ -178,6 +186,29 @@ class MemoryGit:
     def nudge(self) -> None:
         bell, self._bell = self._bell, anyio.Event()
         bell.set()
+
+
+def _start(folder: str) -> str:
+    """What a path below the folder begins with."""
+    inside = folder.removeprefix("./").strip("/")
+    return f"{inside}/" if inside else ""
+
+
+def _check(tree: Tree, changes: Sequence[Change]) -> None:
+    """Raises InvalidInput for a path that is none, or is both a file and a folder."""
+    nest(changes)
+    gone = {change.path for change in changes if change.content is None}
+    files = tree.keys() - gone
+    folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
+    for change in changes:
+        above = {str(folder) for folder in PurePosixPath(change.path).parents}
+        if change.content is not None and (change.path in folders or above & files):
+            raise InvalidInput(f'"{change.path}" is both a file and a folder.')
+
+
+def _name(author: str) -> str:
+    """As a commit can hold it."""
+    return str(signature(author).name)
 
 
 def changed(tree: Tree, changes: Sequence[Change]) -> Tree:

@@ -61,6 +61,9 @@ class Person:
     def remove(self, path: str) -> None:
         git("rm", "--quiet", "-r", path, cwd=self.folder)
 
+    def amend(self, message: str) -> None:
+        git("commit", "--quiet", "--amend", "--message", message, cwd=self.folder)
+
     def commit(self, message: str = "by hand") -> str:
         git("add", "--all", cwd=self.folder)
         git("commit", "--quiet", "--allow-empty", "--message", message, cwd=self.folder)

@@ -1,4 +1,4 @@
-"""What every `GitSource` does, over a path, a file URL and HTTP."""
+"""What every `GitSource` does, over a path, a file URL and HTTP, and in the simulation."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ import pytest
 from homeport.errors import Conflict, InvalidInput, NotFound
 from homeport.ports import Change, GitSource, TreeFile
 from homeport.vocabulary import Commit
-from tests.conformance.git.conftest import Open, Remote
+from tests.conformance.git.conftest import REAL, Open, RealRemote, Remote, Somebody
 from tests.support.git import Person, git
 
 pytestmark = pytest.mark.anyio
@@ -50,11 +50,11 @@ async def test_a_remote_without_the_branch_has_no_newest_commit(open_one: Open) 
 async def test_the_first_commit_makes_the_branch_of_an_empty_remote(open_one: Open, remote: Remote) -> None:
     source = await open_one()
     commit = await put(source, "deployments/home/site.yaml", "site: home\n")
-    assert git("rev-parse", "main", cwd=remote.path) == commit == await source.head() == await source.fetch()
+    assert remote.tip == commit == await source.head() == await source.fetch()
     assert await contents(source, commit) == {"deployments/home/site.yaml": "site: home\n"}
 
 
-async def test_a_persons_push_is_fetched(open_one: Open, person: Person) -> None:
+async def test_a_persons_push_is_fetched(open_one: Open, person: Somebody) -> None:
     source = await open_one()
     person.write("deployments/home/a.yaml", "a\n")
     pushed = person.push()
@@ -62,6 +62,7 @@ async def test_a_persons_push_is_fetched(open_one: Open, person: Person) -> None
     assert await source.fetch() == pushed == await source.head()
 
 
+@pytest.mark.parametrize("remote", REAL, indirect=True)
 async def test_our_commit_reaches_a_person(open_one: Open, person: Person) -> None:
     await put(await open_one(), "deployments/home/a.yaml", "a\n")
     person.pull()
@@ -72,7 +73,8 @@ async def test_our_commit_reaches_a_person(open_one: Open, person: Person) -> No
     git("fsck", "--strict", cwd=person.folder)
 
 
-async def test_a_branch_other_than_main_is_followed(open_one: Open, remote: Remote, tmp_path: Path) -> None:
+@pytest.mark.parametrize("remote", REAL, indirect=True)
+async def test_a_branch_other_than_main_is_followed(open_one: Open, remote: RealRemote, tmp_path: Path) -> None:
     source = await open_one(branch="fleet/live")
     commit = await put(source, "a", "1")
     assert git("rev-parse", "fleet/live", cwd=remote.path) == commit
@@ -92,7 +94,7 @@ async def test_a_folder_vanishes_with_its_last_file(open_one: Open, remote: Remo
     source = await open_one()
     await source.commit(writing(a__b__c="1", d="2"), message="first", author="tester")
     await put(source, "a/b/c", None)
-    assert git("ls-tree", "--name-only", "main", cwd=remote.path) == "d"
+    assert remote.names == ["d"]
     last = await put(source, "d", None)
     assert await contents(source, last) == {}
 
@@ -106,7 +108,7 @@ async def test_no_changes_make_no_commit(open_one: Open) -> None:
     assert await source.fetch() == first
 
 
-async def test_to_do_nothing_is_decided_on_the_remotes_newest_commit(open_one: Open, person: Person) -> None:
+async def test_to_do_nothing_is_decided_on_the_remotes_newest_commit(open_one: Open, person: Somebody) -> None:
     source = await open_one()
     await put(source, "a", "1")
     person.pull()
@@ -115,7 +117,7 @@ async def test_to_do_nothing_is_decided_on_the_remotes_newest_commit(open_one: O
     assert await put(source, "a", "1") is not None, "the file is gone by now, so writing it is a change"
 
 
-async def test_a_refusal_is_decided_on_the_remotes_newest_commit(open_one: Open, person: Person) -> None:
+async def test_a_refusal_is_decided_on_the_remotes_newest_commit(open_one: Open, person: Somebody) -> None:
     source = await open_one()
     await put(source, "a", "1")
     person.pull()
@@ -142,7 +144,7 @@ async def test_an_error_of_the_decision_reaches_the_caller_and_changes_nothing(o
     assert await source.fetch() == first
 
 
-async def test_the_decision_is_asked_again_on_top_of_a_faster_writer(open_one: Open, person: Person) -> None:
+async def test_the_decision_is_asked_again_on_top_of_a_faster_writer(open_one: Open, person: Somebody) -> None:
     source = await open_one()
     await put(source, "a", "1")
     person.pull()
@@ -161,7 +163,7 @@ async def test_the_decision_is_asked_again_on_top_of_a_faster_writer(open_one: O
     assert heads[1] is not None and await source.is_ancestor(heads[1], Commit(str(commit)))
 
 
-@pytest.mark.parametrize("remote", ["path", "http"], indirect=True)
+@pytest.mark.parametrize("remote", ["path", "http", "simulated"], indirect=True)
 async def test_twenty_writers_with_their_own_clones_lose_no_commit(open_one: Open, remote: Remote) -> None:
     async def write(number: int) -> None:
         source = await open_one(f"clone-{number}")
@@ -170,8 +172,8 @@ async def test_twenty_writers_with_their_own_clones_lose_no_commit(open_one: Ope
     async with anyio.create_task_group() as group:
         for number in range(20):
             group.start_soon(write, number)
-    assert git("rev-list", "--count", "main", cwd=remote.path) == "20"
-    assert len(git("ls-tree", "-r", "--name-only", "main", cwd=remote.path).splitlines()) == 20
+    assert remote.commits == 20
+    assert len(remote.names) == 20
 
 
 async def test_twenty_writers_through_one_clone_lose_no_commit(open_one: Open, remote: Remote) -> None:
@@ -179,11 +181,11 @@ async def test_twenty_writers_through_one_clone_lose_no_commit(open_one: Open, r
     async with anyio.create_task_group() as group:
         for number in range(20):
             group.start_soon(put, source, f"file-{number}", str(number))
-    assert git("rev-list", "--count", "main", cwd=remote.path) == "20"
+    assert remote.commits == 20
     assert len(await contents(source, await source.head())) == 20
 
 
-@pytest.mark.parametrize("remote", ["path"], indirect=True)
+@pytest.mark.parametrize("remote", ["path", "simulated"], indirect=True)
 @pytest.mark.parametrize(
     "path",
     ["", "/etc/passwd", "../up", "a/../../b", "a//b", "a/", "./a", ".git/config", "a/.GIT/hooks/x", "git~1/x",
@@ -230,8 +232,7 @@ async def test_a_thousand_files_in_one_commit_are_like_one(open_one: Open, remot
         await commit([Change("kept/below", b"x"), *everything])
     removed = await commit([Change(path, None) for path in files])
     assert await contents(source, removed) == {"kept": "1"}
-    assert git("for-each-ref", "--format=%(refname)", cwd=remote.path) == "refs/heads/main"
-    git("fsck", "--strict", cwd=remote.path)
+    remote.check()
 
 
 async def test_files_are_those_below_the_folder_sorted_by_path(open_one: Open) -> None:
@@ -261,6 +262,7 @@ async def test_a_file_above_the_limit_has_one_byte_more_than_the_limit(open_one:
     ]
 
 
+@pytest.mark.parametrize("remote", REAL, indirect=True)
 async def test_links_are_named_but_not_followed_and_programs_are_files(open_one: Open, person: Person) -> None:
     source = await open_one()
     person.write("folder/plain", "1")
@@ -296,7 +298,7 @@ async def test_changed_paths_are_added_changed_and_removed_ones(open_one: Open) 
     assert await source.changed_paths(after, before, "d/u") == ["d/u/n"]
 
 
-async def test_a_file_that_becomes_a_folder_counts_with_what_is_in_it(open_one: Open, person: Person) -> None:
+async def test_a_file_that_becomes_a_folder_counts_with_what_is_in_it(open_one: Open, person: Somebody) -> None:
     source = await open_one()
     person.write("d/x", "1")
     before = Commit(person.push())
@@ -307,7 +309,7 @@ async def test_a_file_that_becomes_a_folder_counts_with_what_is_in_it(open_one: 
     assert await source.changed_paths(before, after, "d") == ["d/x", "d/x/y"]
 
 
-async def test_rewritten_history_is_fetched_and_is_no_descendant(open_one: Open, person: Person) -> None:
+async def test_rewritten_history_is_fetched_and_is_no_descendant(open_one: Open, person: Somebody) -> None:
     source = await open_one()
     person.write("a", "1")
     first = Commit(person.push())
@@ -317,7 +319,7 @@ async def test_rewritten_history_is_fetched_and_is_no_descendant(open_one: Open,
     assert await source.is_ancestor(first, second)
     assert await source.is_ancestor(second, second)
     assert not await source.is_ancestor(second, first)
-    git("commit", "--quiet", "--amend", "--message", "rewritten", cwd=person.folder)
+    person.amend("rewritten")
     rewritten = Commit(person.push("on top", force=True))
     assert await source.fetch() == rewritten
     assert await source.is_ancestor(first, rewritten)
@@ -338,13 +340,13 @@ async def test_a_commit_that_is_not_here_is_nobodys_ancestor_and_not_found(open_
 
 
 async def test_a_branch_that_was_deleted_is_none_and_what_was_fetched_stays(
-    open_one: Open, person: Person, remote: Remote
+    open_one: Open, person: Somebody, remote: Remote
 ) -> None:
     source = await open_one()
     person.write("a", "1")
     pushed = Commit(person.push())
     await source.fetch()
-    git("update-ref", "-d", "refs/heads/main", cwd=remote.path)
+    remote.delete_branch()
     assert await source.fetch() is None
     assert await source.head() == pushed
     assert await contents(source, pushed) == {"a": "1"}
@@ -359,11 +361,11 @@ async def test_the_log_tells_message_author_and_time(open_one: Open) -> None:
     assert abs(datetime.now(UTC) - when) < timedelta(minutes=1)
 
 
-@pytest.mark.parametrize("remote", ["path"], indirect=True)
+@pytest.mark.parametrize("remote", ["path", "simulated"], indirect=True)
 @pytest.mark.parametrize("author", ["", "  ", "<>", "...", "Zoë Ünï", "token:ci/deploy"])
 async def test_any_author_can_commit(open_one: Open, remote: Remote, author: str) -> None:
     assert await (await open_one()).commit(writing(a="1"), message="m", author=author) is not None
-    git("fsck", "--strict", cwd=remote.path)
+    remote.check()
 
 
 async def test_a_clone_is_used_again_after_a_restart(open_one: Open) -> None:
@@ -413,6 +415,7 @@ async def test_each_changed_path_has_the_commit_that_last_touched_it(open_one: O
     assert await source.origins(None, last, home) == {f"{home}/b.yaml": last}, "without a beginning, the newest alone"
 
 
+@pytest.mark.parametrize("remote", REAL, indirect=True)
 async def test_a_merge_is_the_origin_of_what_it_brings(open_one: Open, person: Person) -> None:
     source = await open_one()
     person.write("deployments/home/a.yaml", "1\n")
