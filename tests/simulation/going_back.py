@@ -12,6 +12,7 @@ from tests.simulation.people import ANN
 from tests.simulation.roles import Site
 from tests.simulation.scenario import Scenario, Story
 
+SETTLED_SECONDS = 6.0
 REASON = "it was better before"
 
 
@@ -87,9 +88,25 @@ def _pick(scenario: Scenario) -> tuple[Site, DeploymentId] | None:
     return site, deployment_id
 
 
+def prepare(scenario: Scenario) -> None:
+    """Everything changes once before long, so that there is something to go back to."""
+
+    async def alter_all() -> None:
+        for app in list(scenario.apps):
+            scenario.change(app)
+
+    scenario.later(SETTLED_SECONDS, alter_all)
+
+
+def go_back_late(scenario: Scenario) -> None:
+    scenario.chance.choice((go_back_at_central, go_back_at_site))(scenario)
+
+
 STORY = Story(
     sites=(1, 2, 2),
     nodes=(1, 2, 2),
     apps=(1, 2),
+    prepare=prepare,
+    late=go_back_late,
     actions=((go_back_at_central, 25), (go_back_at_site, 25), (Scenario.alter, 10)),
 )

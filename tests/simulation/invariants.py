@@ -73,6 +73,8 @@ def _not_gone_back(world: World) -> Iterator[str]:
     """What somebody was told to go back from is no longer what Git says, or Git has had something newer since."""
     for role in (world.central, *world.sites.values()):
         for pin in role.disk.tables.pins.values():
+            if pin.revision == pin.over:
+                continue  # Somebody went back and forth again, to what Git says.
             yield f"{pin.deployment_id[:4]} is still pinned at {role.name}: Git has not heard of it"
     for deployment_id, over, begun in world.backs:
         name = f"/{deployment_id}.yaml"
@@ -314,7 +316,7 @@ def _went_back(world: World, site: Site) -> Iterator[str]:
                 continue
             if entry.happening is Happening.SCHEDULED and start:
                 start -= order[start - 1] == revision  # A new life on this node judges anew.
-            if revision not in order[start:] and (deployment_id, revision) in world.pinned:
+            if (deployment_id, revision) in world.pinned:  # whether Git has it by now or not
                 position[node_id] = start if node_id in back else start + 1
                 back[node_id] = revision
                 continue

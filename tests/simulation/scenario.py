@@ -198,8 +198,11 @@ class Scenario:
 
     def alter(self) -> None:
         for app in self._some(self.chance.choice((1, 1, 2))):
-            self._alter(app)
-            self.world.push([app.change()], f"change {app.id[:4]}: {app.parts} {app.nodes or ''}")
+            self.change(app)
+
+    def change(self, app: App) -> None:
+        self._alter(app)
+        self.world.push([app.change()], f"change {app.id[:4]}: {app.parts} {app.nodes or ''}")
 
     def hurry(self) -> None:
         """New revisions faster than anybody can follow."""
