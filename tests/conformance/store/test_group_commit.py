@@ -1,8 +1,10 @@
 """Many writers share commits, and none can spoil another's."""
 
+import logging
 from collections.abc import Awaitable, Callable
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from homeport.adapters.store.open import open_store
@@ -254,3 +256,23 @@ async def test_a_second_writer_of_one_database_is_refused_by_name(url: str) -> N
         assert refused.value.hint
     async with open_store(url):
         pass
+
+
+async def test_readers_that_give_up_while_they_connect_leave_nothing_behind(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def read(scope: anyio.CancelScope) -> None:
+        with scope:
+            async with store.read() as reader:
+                await reader.sites()
+
+    for moments in range(12):
+        scope = anyio.CancelScope()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read, scope)
+            for _ in range(moments):
+                await anyio.lowlevel.checkpoint()
+            scope.cancel()
+    async with store.read() as reader:
+        assert await reader.sites() == []
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -65,7 +65,8 @@ class SqlStore:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Reader]:
-        with translated():
+        # A connection that is torn while it is made cannot be closed in order. The pool bounds the wait.
+        with translated(), anyio.CancelScope(shield=True):
             raw = await self._readers.connect()
         try:
             yield SqlReader(UntornConnection(raw))
