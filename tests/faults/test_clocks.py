@@ -38,12 +38,20 @@ def faked(file: Path) -> dict[str, str]:
 
 @pytest.fixture
 def restored(fleet: HostFleet) -> Iterator[None]:
-    """Whatever a test did to a clock, the roles go on with the right one."""
+    """Whatever a test did to a clock, the roles go on with the right one, and nothing of the other is left."""
+    before = _shared()
     yield
     for name in FAKED & set(fleet.roles):
         fleet.roles[name].kill()
         fleet.again(name)
     FAKED.clear()
+    for file in _shared() - before:
+        file.unlink(missing_ok=True)
+
+
+def _shared() -> set[Path]:
+    """What faketime shares between processes; one that is killed leaves its own."""
+    return set(Path("/dev/shm").glob("*faketime*"))
 
 
 @pytest.mark.parametrize(("role", "step"), ALL if IS_LONG else SHORT)
