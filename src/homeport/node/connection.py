@@ -62,6 +62,8 @@ class Connection:
         self._describe = describe
         self._chance = chance or random.Random()
         self._attempts = 0
+        self._is_told = False
+        """Whether the log has said that the site is away; once is enough."""
         self._is_dismissed = False
         self._scope: anyio.CancelScope | None = None
 
@@ -92,10 +94,9 @@ class Connection:
             if not self._is_dismissed:
                 self._status.site_problem = reason
         fields = {"site": self._settings.site_address, "error": reason}
-        if was_connected:
-            log.warning("connection to the site lost", extra=fields)
-        elif self._attempts == 0:
-            log.warning("site not reached; trying again", extra=fields)
+        if not self._is_told:
+            self._is_told = True
+            log.warning("connection to the site lost" if was_connected else "site not reached", extra=fields)
 
     async def _talk(self, stream: Stream) -> None:
         await self._send(stream, Hello(self._describe(), tuple(each.held for each in self._journal.entries.values())))
@@ -128,6 +129,7 @@ class Connection:
 
     def _welcomed(self, welcome: Welcome) -> None:
         self._attempts = 0
+        self._is_told = False
         self._status.site = welcome.site
         self._status.site_problem = None
         self._metrics.connected.set(1)

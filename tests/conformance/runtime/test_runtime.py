@@ -48,7 +48,7 @@ async def eventually_unhealthy(runtime: Runtime, workload: Workload) -> None:
 
 
 async def read_logs(runtime: Runtime, workload: Workload, expected: str) -> str:
-    """The log once it holds `expected`, or as it is after a while. A name that is asked for too early costs seconds."""
+    """The log once it holds `expected`, or as it is after a while: a name asked for too early costs seconds."""
     text = ""
     with anyio.move_on_after(30.0):
         while expected not in text:

@@ -110,7 +110,9 @@ def test_too_many_entries_are_refused() -> None:
         check_archive(archive_of([COMPOSE, *(file(f"web/{number}") for number in range(2001))], level=1))
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"no tar", mtime=0), gzip.compress(b"x" * 1024, mtime=0)[:-4]])
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", gzip.compress(b"no tar", mtime=0), gzip.compress(b"x" * 1024, mtime=0)[:-4]]
+)
 def test_what_is_no_archive_is_refused(content: bytes) -> None:
     with pytest.raises(InvalidInput):
         check_archive(content)
