@@ -43,6 +43,8 @@ MAKING_SECONDS_MAX = 5.0
 NODES_RELAY_PORT = 50152
 """Where n1 believes its site to be."""
 UNVERIFIED = ssl._create_unverified_context()
+NAME_SERVER = Path("/run/containers/networks/aardvark-dns")
+"""Podman 4 knows no other place for it."""
 CONTAINERS_CONF = """\
 [engine]
 runtime = "runc"
@@ -137,10 +139,23 @@ class OwnPodman:
 
     def close(self) -> None:
         self.run("rm", "--all", "--force", "--time", "0", check=False)
+        networks = [path.stem for path in (self.folder / "networks").glob("*.json")]
         self.run("network", "prune", "--force", check=False)
+        self._end_name_server(networks)
         unmount_below(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
         self._remove_forgotten()
+
+    def _end_name_server(self, networks: list[str]) -> None:
+        """One server of names serves every Podman of a machine, on the host of whoever needed it first. Containers that
+        were killed keep it alive; it must not outlive the host, or nobody on this machine finds a name any more."""
+        process = _number(str(NAME_SERVER / "aardvark.pid"))
+        with contextlib.suppress(OSError):
+            if process is not None and str(self.folder).encode() in Path(f"/proc/{process}/environ").read_bytes():
+                os.kill(process, signal.SIGTERM)
+                (NAME_SERVER / "aardvark.pid").unlink(missing_ok=True)
+        for name in networks:
+            (NAME_SERVER / name).unlink(missing_ok=True)
 
     def _remove_forgotten(self) -> None:
         """Podman that is killed while it makes a container forgets the namespace it had made for it. Other engines of
