@@ -147,8 +147,8 @@ class OwnPodman:
         self._remove_forgotten()
 
     def _end_name_server(self, networks: list[str]) -> None:
-        """One server of names serves every Podman of a machine, on the host of whoever needed it first. Containers that
-        were killed keep it alive; it must not outlive the host, or nobody on this machine finds a name any more."""
+        """One server of names serves every Podman of a machine, on the host of whoever needed it first. Containers
+        that were killed keep it alive; it must not outlive the host, or nobody on this machine finds a name."""
         process = _number(str(NAME_SERVER / "aardvark.pid"))
         with contextlib.suppress(OSError):
             if process is not None and str(self.folder).encode() in Path(f"/proc/{process}/environ").read_bytes():

@@ -27,7 +27,7 @@ from homeport.central.app import open_central
 from homeport.central.settings import CentralSettings
 from tests.support.running_central import write_app
 
-EXAMPLES_MAX = 8
+EXAMPLES_MAX = 6
 STREAMS = r"/(events|watch)$"
 
 
