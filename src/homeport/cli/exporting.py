@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Iterable
+from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 
 from homeport.cli.output import done
+from homeport.errors import Refused
 
 
 def export_lines(lines: Iterable[bytes], out: Path | None, what: str) -> None:
@@ -16,11 +18,16 @@ def export_lines(lines: Iterable[bytes], out: Path | None, what: str) -> None:
         for line in lines:
             click.echo(line, nl=False)
         return
+    coming = iter(lines)
+    first = list(islice(coming, 1))  # Before the file is touched: what the server refuses leaves it as it was.
     count = 0
-    with _private(out) as file:
-        for line in lines:
-            file.write(line)
-            count += 1
+    try:
+        with _private(out) as file:
+            for line in chain(first, coming):
+                file.write(line)
+                count += 1
+    except OSError as error:
+        raise Refused(f"{out} cannot be written: {error.strerror or error}.") from error
     done(f"exported {count} {what} to {out}")
 
 

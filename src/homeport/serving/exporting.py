@@ -29,13 +29,18 @@ LINES: dict[int | str, dict[str, Any]] = {
     200: {"description": "One JSON object a line.", "content": {JSON_LINES: {"schema": {"type": "string"}}}}
 }
 
-Ref = Annotated[
-    str | None, Query(max_length=200, description="Only this deployment: its id, a prefix of it, or `name@site`.")
-]
-Site = Annotated[str | None, Query(max_length=200, description="Only what happened at this site.")]
-Since = Annotated[datetime | None, Query(description="Only from this time on; without a zone it is UTC.")]
-Until = Annotated[datetime | None, Query(description="Only before this time; without a zone it is UTC.")]
-After = Annotated[int, Query(ge=0, le=2**53, description="Only behind this line: its `id`.")]
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The filters of both exports."""
+
+    deployment: Annotated[
+        str | None, Query(max_length=200, description="Only this deployment: its id, a prefix of it, or `name@site`.")
+    ] = None
+    site: Annotated[str | None, Query(max_length=200, description="Only what happened at this site.")] = None
+    since: Annotated[datetime | None, Query(description="Only from this time on; without a zone it is UTC.")] = None
+    until: Annotated[datetime | None, Query(description="Only before this time; without a zone it is UTC.")] = None
+    after: Annotated[int, Query(ge=0, le=2**53, description="Only behind this line: its `id`.")] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +71,12 @@ def exporting_router(reading: Reading) -> APIRouter:
         responses={**LINES, 404: {}, 409: {}},
     )
     async def export_history(
-        caller: Annotated[Caller, Depends(allowed("deployments.read"))],
-        *,
-        deployment: Ref = None,
-        site: Site = None,
-        since: Since = None,
-        until: Until = None,
-        after: After = 0,
+        caller: Annotated[Caller, Depends(allowed("deployments.read"))], asked: Annotated[Asked, Depends()]
     ) -> StreamingResponse:
         """In the order in which it became known here, deployments that are long gone included."""
         store = reading.of(caller)
-        wanted = await _wanted(store, deployment, site, since, until)
-        return StreamingResponse(_history(store, wanted, after), media_type=JSON_LINES)
+        wanted = await _wanted(store, asked)
+        return StreamingResponse(_history(store, wanted, asked.after), media_type=JSON_LINES)
 
     @router.get(
         "/api/v1/events/export",
@@ -87,30 +86,22 @@ def exporting_router(reading: Reading) -> APIRouter:
         responses={**LINES, 404: {}, 409: {}},
     )
     async def export_events(
-        caller: Annotated[Caller, Depends(allowed("events.read"))],
-        *,
-        deployment: Ref = None,
-        site: Site = None,
-        since: Since = None,
-        until: Until = None,
-        after: After = 0,
+        caller: Annotated[Caller, Depends(allowed("events.read"))], asked: Annotated[Asked, Depends()]
     ) -> StreamingResponse:
         """What is still in the log, oldest first; ends with what is newest now."""
         store = reading.of(caller)
-        wanted = await _wanted(store, deployment, site, since, until)
-        return StreamingResponse(_events(store, wanted, after), media_type=JSON_LINES)
+        wanted = await _wanted(store, asked)
+        return StreamingResponse(_events(store, wanted, asked.after), media_type=JSON_LINES)
 
     return router
 
 
-async def _wanted(
-    store: ReadOnly, deployment: str | None, site: str | None, since: datetime | None, until: datetime | None
-) -> Wanted:
+async def _wanted(store: ReadOnly, asked: Asked) -> Wanted:
     found = None
-    if deployment is not None:
+    if asked.deployment is not None:
         async with store.read() as reader:
-            found = (await find_deployment(reader, deployment)).id
-    return Wanted(found, site, in_utc(since), in_utc(until))
+            found = (await find_deployment(reader, asked.deployment)).id
+    return Wanted(found, asked.site, in_utc(asked.since), in_utc(asked.until))
 
 
 async def _history(store: ReadOnly, wanted: Wanted, after: int) -> AsyncIterator[bytes]:
