@@ -17,8 +17,8 @@ from homeport.ports import Beat, Hello, SiteLink, Stream
 from homeport.vocabulary import SiteName
 from tests.support.builders import a_node
 from tests.support.git import Person, bare_repository
+from tests.support.ports import free_port
 from tests.support.processes import Machine, Process, machine
-from tests.support.registry import free_port
 
 BEAT_SECONDS = 5.0
 OPENING_MAX = 20

@@ -8,8 +8,9 @@ import pytest
 
 from tests.support.images import EXAMPLES, build_images, materialise
 from tests.support.podman import remove_leftovers
+from tests.support.ports import free_port
 from tests.support.processes import Machine, machine
-from tests.support.registry import RunningRegistry, free_port, running_registry
+from tests.support.registry import RunningRegistry, running_registry
 
 TEST_APPS = Path(__file__).parent / "apps"
 

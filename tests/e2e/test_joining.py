@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.support.processes import Machine, Process
-from tests.support.registry import free_port
 from tests.support.running_central import write_app
 
 LIFETIME = 6

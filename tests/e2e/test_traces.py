@@ -12,8 +12,8 @@ from tests.support.collector import Collector, Received, collector
 from tests.support.deployment_files import deployment_file
 from tests.support.fleet import Fleet
 from tests.support.git import Person, bare_repository, git
+from tests.support.ports import free_port
 from tests.support.processes import Machine, start_up
-from tests.support.registry import free_port
 from tests.support.running_central import write_app
 
 FROM_REQUEST = [

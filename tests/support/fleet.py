@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.ports import free_port
 from tests.support.processes import Machine, Process
-from tests.support.registry import free_port
 
 
 @dataclass

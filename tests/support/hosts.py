@@ -33,8 +33,9 @@ from tests.support.git_http import GitHttpServer
 from tests.support.images import build_images, materialise
 from tests.support.inside import Inside
 from tests.support.namespaces import Host, lan
+from tests.support.ports import free_port
 from tests.support.processes import COMMAND, Machine, Process, machine
-from tests.support.registry import PROGRAM, free_port, running_registry
+from tests.support.registry import PROGRAM, running_registry
 from tests.support.relay import Relay
 
 CENTRAL_PORT, SITE_PORT, NODES_PORT, GIT_PORT = 8443, 8443, 50052, 8090

@@ -17,7 +17,7 @@ from homeport.node.settings import NodeSettings
 from homeport.site.app import SiteApp, open_site
 from homeport.site.settings import SiteSettings
 from homeport.vocabulary import NodeId, SiteName
-from tests.support.registry import free_port
+from tests.support.ports import free_port
 from tests.support.running_central import Client
 from tests.support.waiting import eventually
 

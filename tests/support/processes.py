@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.images import CONTAINERS_CONF
-from tests.support.registry import free_port
+from tests.support.ports import free_port
 
 COMMAND = Path(sys.executable).with_name("homeport")
 START_SECONDS_MAX = 30.0

@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import socket
 import subprocess
 import tempfile
 import time
@@ -13,6 +12,8 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.ports import free_port
 
 PROGRAM = "docker-registry"
 START_SECONDS_MAX = 20.0
@@ -27,31 +28,20 @@ class RunningRegistry:
         return f"oci://{self.host}/{name}"
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @contextlib.contextmanager
 def running_registry(
     *, port: int | None = None, htpasswd: str | None = None, storage: Path | None = None
 ) -> Iterator[RunningRegistry]:
     """With `htpasswd` (lines of `user:bcrypt`) the registry asks for a password."""
     with tempfile.TemporaryDirectory(prefix="homeport-registry-") as folder:
-        for _ in range(5):
-            chosen = port or free_port()
-            process = _start(Path(folder), chosen, htpasswd, storage or Path(folder) / "storage")
-            try:
-                if _await_start(process, chosen):
-                    yield RunningRegistry(f"127.0.0.1:{chosen}")
-                    return
-            finally:
-                _stop(process)
-            if port:
-                break
-        log = (Path(folder) / "log").read_text()[-2000:]
-        raise RuntimeError(f"{PROGRAM} did not start: {log}")
+        chosen = port or free_port()
+        process = _start(Path(folder), chosen, htpasswd, storage or Path(folder) / "storage")
+        try:
+            if not _await_start(process, chosen):
+                raise RuntimeError(f"{PROGRAM} did not start: {(Path(folder) / 'log').read_text()[-2000:]}")
+            yield RunningRegistry(f"127.0.0.1:{chosen}")
+        finally:
+            _stop(process)
 
 
 def _start(folder: Path, port: int, htpasswd: str | None, storage: Path) -> "subprocess.Popen[bytes]":

@@ -1,7 +1,6 @@
 """A site that does what a test tells it, and speaks the real protocol over a real socket."""
 
 import contextlib
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,12 +14,6 @@ from homeport.vocabulary import NodeId, SiteName
 from homeport.wire import nodes as convert
 from homeport.wire.v1 import nodes_pb2 as pb
 from tests.support.stubs import nodes_pb2_grpc as pb_grpc
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ScriptedSite(pb_grpc.NodesServicer):

@@ -8,7 +8,8 @@ import pytest
 from homeport.adapters.registry.oci import RESUMES_MAX, OciRegistry
 from homeport.errors import PeerUnavailable
 from homeport.ports import Artifact, Layer
-from tests.support.registry import RunningRegistry, free_port
+from tests.support.ports import free_port
+from tests.support.registry import RunningRegistry
 from tests.support.relay import Relay
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,8 @@ from homeport.ports import Runtime, Workload
 from homeport.vocabulary import Code, NodeId, Step
 from tests.conformance.runtime.conftest import IS_LONG
 from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand
-from tests.support.registry import free_port, running_registry
+from tests.support.ports import free_port
+from tests.support.registry import running_registry
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from homeport.vocabulary import Code, ProfileType
 from tests.conformance.runtime.stands import STAYS, ImageStand
 from tests.conformance.runtime.test_runtime import ids, ignore, install, observe_one, read_logs, settle
 from tests.support.engines import containerd_daemon, ctr, engine_environment
-from tests.support.registry import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

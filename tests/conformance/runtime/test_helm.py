@@ -13,7 +13,7 @@ from homeport.ports import Health, Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId, ProfileType
 from tests.conformance.runtime.stands import CHECK, STAYS, ComposeStand, HelmStand
 from tests.support.charts import deployment
-from tests.support.registry import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
 

@@ -26,8 +26,8 @@ from homeport.core.audit import first_fault
 from homeport.core.model.access import AuditResult, NewAudit
 from homeport.errors import TransientError
 from homeport.fleet.audit import Auditor
+from tests.support.ports import free_port
 from tests.support.processes import Process, machine
-from tests.support.registry import free_port
 from tests.support.running_central import Answer, Client, FakeSite, running_central, write_app
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.integration.cli.test_roles import role
-from tests.support.registry import free_port
+from tests.support.ports import free_port
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.integration.cli.test_roles import role
 from tests.support.outside import CENTRAL, DOMAIN, WFM, ForeignAuthority, node_id, site_id
-from tests.support.registry import free_port
+from tests.support.ports import free_port
 
 
 def person(home: Path) -> Callable[..., str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.conftest import Homeport
-from tests.support.registry import free_port
+from tests.support.ports import free_port
 
 STOP_SECONDS_MAX = 30.0
 

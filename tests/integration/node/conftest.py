@@ -15,7 +15,8 @@ from homeport.node.app import run_node
 from homeport.node.settings import NodeSettings
 from homeport.ports import Runtime, SiteLink
 from homeport.vocabulary import NodeId
-from tests.support.scripted_site import ScriptedSite, free_port
+from tests.support.ports import free_port
+from tests.support.scripted_site import ScriptedSite
 
 
 @dataclass

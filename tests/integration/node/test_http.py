@@ -15,7 +15,7 @@ from homeport.errors import Conflict
 from homeport.node import http as node_http
 from tests.integration.node.conftest import Bench
 from tests.support.orders import a_component, to_apply
-from tests.support.scripted_site import free_port
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
 

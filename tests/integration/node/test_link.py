@@ -13,7 +13,8 @@ from homeport.errors import PeerUnavailable
 from homeport.vocabulary import NodeId
 from tests.integration.node.conftest import Bench
 from tests.support.orders import a_component, to_apply
-from tests.support.scripted_site import ScriptedSite, free_port
+from tests.support.ports import free_port
+from tests.support.scripted_site import ScriptedSite
 
 pytestmark = pytest.mark.anyio
 

@@ -18,9 +18,9 @@ from homeport.vocabulary import Code
 from tests.integration.site.conftest import OpenSite
 from tests.support.deployment_files import deployment_file
 from tests.support.git import Person
+from tests.support.ports import free_port
 from tests.support.running_central import Client, running_central
 from tests.support.scripted_node import scripted_node
-from tests.support.scripted_site import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio

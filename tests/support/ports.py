@@ -1,0 +1,39 @@
+"""Ports for the tests' own servers that nobody else on the machine is handed in the meantime.
+
+A port that the system picks (`bind` to 0) lies in the range from which every outgoing connection takes its own, so
+another process can have it before the server that it was picked for listens. These lie below that range, and each
+worker of a parallel run has a share to itself.
+"""
+
+import itertools
+import os
+import random
+import socket
+from collections.abc import Iterator
+
+FIRST, SHARE, SHARES = 20000, 2000, 6
+"""Up to 32000; Linux hands out from 32768 on."""
+
+
+def free_port() -> int:
+    """A port of loopback on which nothing listens; never the same one twice in a row of `SHARE`."""
+    for _ in range(SHARE):
+        port = next(_candidates)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError(f"no port is free on 127.0.0.1 among {_share}")
+
+
+def share_of(worker: str | None) -> range:
+    """The ports of one worker of pytest-xdist (`gw0`, `gw1`, …), or those of a run without workers."""
+    number = int(worker.removeprefix("gw")) % (SHARES - 1) if worker else SHARES - 1
+    return range(FIRST + number * SHARE, FIRST + (number + 1) * SHARE)
+
+
+_share = share_of(os.environ.get("PYTEST_XDIST_WORKER"))
+_start = random.randrange(SHARE)
+_candidates: Iterator[int] = itertools.cycle([*_share[_start:], *_share[:_start]])
