@@ -28,7 +28,7 @@ from homeport.adapters.runtime.compose_files import (
 from homeport.adapters.runtime.compose_removal import remove_images_unused, remove_project
 from homeport.adapters.runtime.container_engine import ContainerEngine
 from homeport.adapters.runtime.engine_api import EngineApi, Json, Listed, Refusal
-from homeport.adapters.runtime.failures import create_failed, disk_full, meaningful_line
+from homeport.adapters.runtime.failures import create_failed, disk_full, is_stumble, meaningful_line
 from homeport.adapters.runtime.image_containers import ImageContainers
 from homeport.adapters.runtime.image_pull import pull_if_missing
 from homeport.adapters.runtime.observations import combine, ends, has_check, is_done, missing_services, observed
@@ -233,8 +233,11 @@ class ComposeRuntime:
             *("up", "--detach", "--remove-orphans"),
         ]
         environment = compose_environment(self._engine.environment, {**plain_environment(spec), **hidden})
+        run = partial(child.run, command, environment=environment, seconds=spec.timeout_seconds, folder=project)
         try:
-            done = await child.run(command, environment=environment, seconds=spec.timeout_seconds, folder=project)
+            done = await run()
+            if is_stumble(done.errors):
+                done = await run()
         except TimeoutError as error:
             message = f"{spec.name} was not started within {spec.timeout_seconds:.0f} s."
             raise WorkFailed(Code.TIMEOUT, message, source=spec.name) from error

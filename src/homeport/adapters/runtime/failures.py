@@ -16,6 +16,7 @@ _PORT_TAKEN = re.compile(
     r"(?:listen|bind for|Bind for)[^:]*?\S*?:(\d+)\b.*(?:address already in use|port is already allocated)"
 )
 _PROGRAM_MISSING = re.compile(r'exec: "?([^":]+)"?:.*(?:executable file not found|no such file or directory)')
+_STUMBLE = "can't get final child's PID from pipe"
 _FULL = ("no space left on device", "disk quota exceeded")
 
 
@@ -38,6 +39,11 @@ def explain(reason: str) -> str:
 
 def is_disk_full(reason: str) -> bool:
     return any(sign in reason.lower() for sign in _FULL)
+
+
+def is_stumble(reason: str) -> bool:
+    """A start that runc lost on a busy machine. It says nothing about the app, and the next start goes well."""
+    return _STUMBLE in reason
 
 
 def create_failed(component: str, reason: str) -> WorkFailed:

@@ -18,7 +18,7 @@ from homeport.adapters.runtime.compose_files import (
 from homeport.adapters.runtime.container_engine import ContainerEngine
 from homeport.adapters.runtime.custom_spec import environment_of, read_spec
 from homeport.adapters.runtime.engine_api import EngineApi, Json, Refusal
-from homeport.adapters.runtime.failures import create_failed
+from homeport.adapters.runtime.failures import create_failed, is_stumble
 from homeport.adapters.runtime.image_pull import pull_if_missing
 from homeport.adapters.runtime.probe_command import run_inside
 from homeport.adapters.runtime.probes import Histories, run_probe
@@ -74,10 +74,18 @@ class ImageContainers:
     async def _start(self, container: str) -> None:
         """One that cannot be started is taken away again: it has not run, and has nothing to tell."""
         try:
-            await self._api.start(container)
+            await self._start_surely(container)
         except Refusal:
             await self._api.remove_container(container)
             raise
+
+    async def _start_surely(self, container: str) -> None:
+        try:
+            await self._api.start(container)
+        except Refusal as refusal:
+            if not is_stumble(refusal.message):
+                raise
+            await self._api.start(container)
 
     def _content(self, workload: Workload, name: str) -> Json:
         spec, custom = workload.spec, read_spec(workload.spec, Kind.IMAGE)
