@@ -17,7 +17,7 @@ from homeport.core.model.event import Event, HistoryLine
 from homeport.fleet.overview import find_deployment
 from homeport.fleet.scope import ReadOnly
 from homeport.ports import Reader
-from homeport.serving.bodies import HistoryLineBody
+from homeport.serving.bodies.revisions import HistoryLineBody
 from homeport.serving.callers import allowed
 from homeport.serving.reading import Reading
 from homeport.serving.showing import event_body, history_body

@@ -17,7 +17,7 @@ from prometheus_client import Counter as MetricCounter
 from homeport import __version__
 from homeport.fleet.restating import DROPPED, QUEUED_AT
 from homeport.ports import Clock, DeploymentFilter, Reader, Store
-from homeport.serving.bodies import HealthBody, ReadyBody
+from homeport.serving.bodies.health import HealthBody, ReadyBody
 from homeport.serving.callers import allowed
 from homeport.vocabulary import Liveness, State
 

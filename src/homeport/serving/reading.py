@@ -21,17 +21,10 @@ from homeport.fleet.overview import (
 from homeport.fleet.scope import ReadOnly, seen_by
 from homeport.fleet.why import why
 from homeport.ports import Clock, DeploymentFilter, Store
-from homeport.serving.bodies import (
-    DeploymentBody,
-    DeploymentsBody,
-    HistoryBody,
-    NodeBody,
-    NodesBody,
-    OverviewBody,
-    SiteBody,
-    SitesBody,
-    WhyBody,
-)
+from homeport.serving.bodies.deployments import DeploymentBody, DeploymentsBody
+from homeport.serving.bodies.fleet import NodeBody, NodesBody, OverviewBody, SiteBody, SitesBody
+from homeport.serving.bodies.plans import WhyBody
+from homeport.serving.bodies.revisions import HistoryBody
 from homeport.serving.callers import allowed
 from homeport.serving.server import Stopping
 from homeport.serving.showing import deployment_body, history_body, node_body, site_body, why_body

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from homeport.core.model.deployment import Revision
 from homeport.fleet.overview import find_deployment
 from homeport.fleet.revisions import choose_pair, compare
-from homeport.serving.bodies import DiffBody, DifferenceBody, RevisionBody, RevisionsBody
+from homeport.serving.bodies.revisions import DiffBody, DifferenceBody, RevisionBody, RevisionsBody
 from homeport.serving.reading import DeploymentReader, DeploymentRef, Reading
 from homeport.vocabulary import Happening
 

@@ -6,20 +6,11 @@ from homeport.core.model.instance import Failure
 from homeport.core.model.node import Node
 from homeport.fleet.overview import DeploymentView, InstanceView, SiteView
 from homeport.fleet.why import Why
-from homeport.serving.bodies import (
-    CapabilitiesBody,
-    DecisionBody,
-    DeploymentBody,
-    EventBody,
-    FailureBody,
-    GpuBody,
-    HistoryEntryBody,
-    HoldBody,
-    InstanceBody,
-    NodeBody,
-    SiteBody,
-    WhyBody,
-)
+from homeport.serving.bodies.deployments import DeploymentBody, FailureBody, InstanceBody
+from homeport.serving.bodies.events import EventBody
+from homeport.serving.bodies.fleet import CapabilitiesBody, GpuBody, HoldBody, NodeBody, SiteBody
+from homeport.serving.bodies.plans import DecisionBody, WhyBody
+from homeport.serving.bodies.revisions import HistoryEntryBody
 
 
 def deployment_body(view: DeploymentView) -> DeploymentBody:

@@ -17,7 +17,7 @@ from homeport.errors import InvalidInput, Problem
 from homeport.fleet.overview import is_settled
 from homeport.fleet.scope import ReadOnly
 from homeport.ports import DeploymentFilter, Reader
-from homeport.serving.bodies import EventBody
+from homeport.serving.bodies.events import EventBody
 from homeport.serving.server import Stopping
 from homeport.serving.showing import event_body
 from homeport.vocabulary import DeploymentId, EventKind

@@ -11,7 +11,7 @@ from homeport.core.audit import Check
 from homeport.core.model.access import AuditEntry
 from homeport.core.model.caller import Caller
 from homeport.ports import Store
-from homeport.serving.bodies import AuditBody, AuditEntryBody, AuditVerdictBody
+from homeport.serving.bodies.audit import AuditBody, AuditEntryBody, AuditVerdictBody
 from homeport.serving.callers import allowed
 
 PAGE: Final = 500

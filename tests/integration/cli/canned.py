@@ -10,25 +10,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from homeport.serving.bodies import (
-    AppBody,
-    AppDetailBody,
-    AppsBody,
-    Body,
-    CapabilitiesBody,
+from homeport.serving.bodies.apps import AppBody, AppDetailBody, AppsBody
+from homeport.serving.bodies.base import Body, ProblemBody
+from homeport.serving.bodies.deployments import (
     Deploy,
     DeployedBody,
     DeploymentBody,
     DeploymentsBody,
-    EventBody,
     FailureBody,
-    HealthBody,
     InstanceBody,
-    NodeBody,
-    OverviewBody,
-    ProblemBody,
-    SiteBody,
 )
+from homeport.serving.bodies.events import EventBody
+from homeport.serving.bodies.fleet import CapabilitiesBody, NodeBody, OverviewBody, SiteBody
+from homeport.serving.bodies.health import HealthBody
 
 NOW = datetime.now(UTC)
 HELLO = "0e2f7c1a-6d0b-4f83-9a2e-2f6f0b8f5d11"

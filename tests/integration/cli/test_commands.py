@@ -10,14 +10,9 @@ import time
 import pytest
 import yaml
 
-from homeport.serving.bodies import (
-    AddApps,
-    AppsAddedBody,
-    HistoryBody,
-    HistoryEntryBody,
-    NodesBody,
-    SitesBody,
-)
+from homeport.serving.bodies.apps import AddApps, AppsAddedBody
+from homeport.serving.bodies.fleet import NodesBody, SitesBody
+from homeport.serving.bodies.revisions import HistoryBody, HistoryEntryBody
 from tests.integration.cli.canned import (
     HELLO,
     NOW,

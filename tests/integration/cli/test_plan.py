@@ -1,6 +1,6 @@
 """A plan reads like the storyboard: what, where, why, and what to do next."""
 
-from homeport.serving.bodies import (
+from homeport.serving.bodies.plans import (
     PlanBody,
     PlannedComponent,
     PlannedDeployment,

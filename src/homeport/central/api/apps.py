@@ -10,7 +10,7 @@ from homeport.core.model.caller import Caller
 from homeport.fleet.apps import AppQuery, add_apps, find_app, remove_app
 from homeport.fleet.versions import newest_first
 from homeport.ports import AppRecord, ComponentRecord, ProfileRecord
-from homeport.serving.bodies import (
+from homeport.serving.bodies.apps import (
     AddApps,
     AppBody,
     AppDetailBody,

@@ -24,21 +24,17 @@ from homeport.fleet.resolve import DeployRequest, Target
 from homeport.fleet.rollback import roll_back
 from homeport.fleet.rollouts import RolloutRequest, prepare_rollout, start_rollout
 from homeport.fleet.scope import seen_by
-from homeport.serving.bodies import (
-    Deploy,
-    DeployedBody,
-    GoBack,
-    PlacementBody,
+from homeport.serving.bodies.deployments import Deploy, DeployedBody, PlacementBody, PolicyWish
+from homeport.serving.bodies.plans import (
     PlanBody,
     PlannedComponent,
     PlannedDeployment,
     PlannedNode,
     PlannedParameter,
     PlannedWave,
-    PolicyWish,
     RefusedNode,
-    WentBackBody,
 )
+from homeport.serving.bodies.revisions import GoBack, WentBackBody
 from homeport.serving.callers import allowed, check_sites
 from homeport.serving.reading import DeploymentRef
 from homeport.vocabulary import NodeId, PlacementMode, SiteName

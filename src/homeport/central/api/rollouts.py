@@ -20,7 +20,8 @@ from homeport.fleet.rollout_rows import rollout_of
 from homeport.fleet.rollout_view import RolloutView, view_rollouts
 from homeport.fleet.rollouts import RolloutRequest, find_rollout, steer
 from homeport.fleet.scope import seen_by
-from homeport.serving.bodies import Body, Deploy
+from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.deployments import Deploy
 from homeport.serving.callers import allowed, check_sites
 from homeport.vocabulary import RolloutState, RolloutWord, Standing
 

@@ -25,7 +25,8 @@ from homeport.ports import (
     SecretsChanged,
     SetHold,
 )
-from homeport.serving.bodies import JoinedBody, JoinSite, LabelSite, ReportedBody, Reports, SiteBody
+from homeport.serving.bodies.fleet import LabelSite, SiteBody
+from homeport.serving.bodies.reports import JoinedBody, JoinSite, ReportedBody, Reports
 from homeport.serving.callers import allowed
 from homeport.serving.reading import SSE_RESPONSES
 from homeport.serving.server import Stopping

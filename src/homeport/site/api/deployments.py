@@ -10,7 +10,7 @@ from homeport.fleet.maintenance import go_back, older_revision
 from homeport.fleet.overview import find_deployment
 from homeport.fleet.scope import seen_by
 from homeport.ports import Store
-from homeport.serving.bodies import GoBack, WentBackBody
+from homeport.serving.bodies.revisions import GoBack, WentBackBody
 from homeport.serving.callers import allowed
 from homeport.serving.reading import DeploymentRef
 

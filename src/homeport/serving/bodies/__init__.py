@@ -1,0 +1,1 @@
+"""The HTTP bodies that central and sites share, by what they are about."""

@@ -1,0 +1,39 @@
+"""Who did what."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from homeport.serving.bodies.base import Body
+
+
+class AuditEntryBody(Body):
+    """One line of the audit trail. `hash` covers all fields and the hash before it."""
+
+    position: int
+    at: datetime
+    actor: str
+    role: str
+    address: str
+    action: str
+    target: str
+    result: Literal["done", "refused", "failed"]
+    detail: Mapping[str, Any]
+    previous: str
+    hash: str
+
+
+class AuditBody(Body):
+    entries: list[AuditEntryBody]
+
+
+class AuditVerdictBody(Body):
+    """Whether the stored trail holds, and between which marks: `POSITION:HASH`."""
+
+    ok: bool
+    fault: str | None
+    count: int
+    base: str
+    """The last entry that was forgotten, or position 0."""
+    head: str
+    """The newest entry."""

@@ -1,0 +1,20 @@
+"""What has happened."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from homeport.serving.bodies.base import Body
+
+
+class EventBody(Body):
+    """The `data:` of one server-sent event; its `event:` is `kind`, its `id:` is `id`."""
+
+    id: int
+    kind: str
+    at: datetime
+    message: str
+    site: str | None
+    deployment_id: str | None
+    node_id: str | None
+    data: Mapping[str, Any]

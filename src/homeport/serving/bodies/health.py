@@ -1,0 +1,19 @@
+"""Whether a role is well."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from homeport.serving.bodies.base import Body
+
+
+class HealthBody(Body):
+    status: Literal["ok"]
+    role: str
+    version: str
+
+
+class ReadyBody(Body):
+    status: Literal["ready", "not ready"]
+    role: str
+    checks: Mapping[str, str]
+    """Each check with `ok` or one sentence saying what is wrong."""
