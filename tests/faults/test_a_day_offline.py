@@ -20,11 +20,12 @@ from homeport.core.model.event import HistoryEntry
 from homeport.core.model.order import Order, Progress, Result
 from homeport.errors import PeerUnavailable
 from homeport.fleet.adoption import wanted_row
-from homeport.fleet.conductor import WEIGH_BYTES, Conductor
+from homeport.fleet.conductor import Conductor
 from homeport.fleet.index import Index
 from homeport.fleet.intake import Intake
 from homeport.fleet.memory import recall
 from homeport.fleet.outbox import forward
+from homeport.fleet.queueing import WEIGH_BYTES
 from homeport.fleet.restating import BATCH_MAX, DROPPED, OUTBOX_BYTES_MAX
 from homeport.fleet.snapshot import Snapshot
 from homeport.ports import DeploymentFilter, Outgoing, Reader, Store, Transaction

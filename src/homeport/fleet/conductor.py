@@ -9,44 +9,36 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import Final, TypeVar
 
 import anyio
 import structlog
 
-from homeport.core.lifecycle.node import liveness
 from homeport.core.lifecycle.record import Recorded
 from homeport.core.model.access import SecretRecord
 from homeport.core.model.event import NewEvent, Site
 from homeport.core.model.instance import Instance, Transition
-from homeport.core.model.node import Node, NodeInfo
-from homeport.core.model.order import Held, Order, Progress, Result
-from homeport.core.model.report import NodeChanged, NodeGone, Progressed, Report, Synced, SyncFailed
+from homeport.core.model.node import NodeInfo
+from homeport.core.model.order import Held, Order, Result
+from homeport.core.model.report import Progressed, Synced, SyncFailed
 from homeport.core.reconcile.deadline import overdue
 from homeport.core.reconcile.orders import Circumstances, must_hear, outcome, standing_order, unanswered
 from homeport.core.reconcile.plan import Key, Move, can_go_back, plan
 from homeport.core.secrets import SecretValue, filled, missing, needed
 from homeport.core.tracing import TraceContext
-from homeport.errors import NotFound, TransientError
 from homeport.fleet import strays
 from homeport.fleet.adoption import adoption, problem_text
 from homeport.fleet.maintenance import Decide, expire_holds
 from homeport.fleet.memory import BY_HAND, GIVEN, Memory, dump_given
 from homeport.fleet.moves import given_after, transition_of
 from homeport.fleet.patience import SPENT, dump_spent
-from homeport.fleet.record import kind_of, record_transitions
-from homeport.fleet.restating import (
-    FULL,
-    INSTANCE_BYTES,
-    OUTBOX_BYTES_MAX,
-    PROGRESS_QUEUED_MAX,
-    QUEUED_AT,
-    restate,
-)
+from homeport.fleet.progress import key_of, progress_event, step_text
+from homeport.fleet.queueing import ReportQueue
+from homeport.fleet.record import record_transitions
+from homeport.fleet.restating import OUTBOX_BYTES_MAX, PROGRESS_QUEUED_MAX, Encode
 from homeport.fleet.revisions import REVISIONS_KEPT, kept_revisions
+from homeport.fleet.roster import Roster
 from homeport.fleet.site_traces import SiteTraces
 from homeport.fleet.snapshot import Snapshot
-from homeport.fleet.tracing import TRACEPARENT
 from homeport.fleet.waits import waiting
 from homeport.ports import Clock, DesiredFile, NodeNews, Store, Transaction
 from homeport.vocabulary import (
@@ -62,17 +54,12 @@ from homeport.vocabulary import (
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
 
 # A result that leaves something to decide. HEALTHY does not, so a thousand installs cost no thousand plans.
 _NEEDS_PLAN = frozenset({Happening.GAVE_UP, Happening.REMOVED})
 
-WEIGH_BYTES: Final = 250_000
-"""How much is put into the outbox before it is weighed again, for that takes milliseconds when it is long."""
-
 SendOrder = Callable[[NodeId, Order], None]
 """Hands an order to a node's stream if there is one; never waits."""
-Encode = Callable[[Report], dict[str, object]]
 Reveal = Callable[[Collection[str]], Awaitable[Mapping[str, SecretValue]]]
 """The values of these secrets, as far as this site has them."""
 Seek = Callable[[], Awaitable[None]]
@@ -102,22 +89,17 @@ class Conductor:
         self.memory = memory
         self._store = store
         self._clock = clock
-        self._encode = encode
+        self.queue = ReportQueue(memory, store, clock, encode, bytes_max=outbox_bytes_max)
         self._send = send
-        self._stale_seconds = stale_seconds
-        self._lost_seconds = lost_seconds
+        self._roster = Roster(
+            memory, store, clock, self.queue, stale_seconds=stale_seconds, lost_seconds=lost_seconds
+        )
         self._overdue_seconds = overdue_seconds
         self._reveal = reveal
         self.traces = traces or SiteTraces(memory.site, None, clock)
         self.seek: Seek | None = None
         """Set where there is a central to ask: a secret set just before a deploy must not be missed by a moment."""
         self._lock = anyio.Lock()
-        self.outbox_grew = anyio.Event()
-        """Set whenever a report was queued; whoever waits on it puts a fresh one in its place."""
-        self._outbox_bytes_max = outbox_bytes_max
-        self._unweighed_bytes = WEIGH_BYTES
-        self._present_bytes = 0
-        """What saying everything anew took, when that last happened."""
 
     # --- what is wanted -----------------------------------------------------------------------------------
 
@@ -156,10 +138,12 @@ class Conductor:
                 await tx.set_value("applied_commit", snapshot.commit)
                 problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
                 await self._put_site(tx, now, applied=snapshot.commit, problem=problem)
-                await self._enqueue(tx, [Synced(snapshot.commit, tuple(sorted(snapshot.desired)), snapshot.problems)])
+                await self.queue.put(
+                    tx, [Synced(snapshot.commit, tuple(sorted(snapshot.desired)), snapshot.problems)]
+                )
                 await self.traces.save(tx)
 
-            await self._write(work)
+            await self.queue.commit(work)
             self.traces.saved()
             memory.applied = snapshot.commit
             memory.wanted = set(snapshot.desired) | (memory.wanted & snapshot.kept)
@@ -212,9 +196,9 @@ class Conductor:
 
             async def work(tx: Transaction) -> None:
                 await self._put_site(tx, now, problem=None)
-                await self._enqueue(tx, [Synced(applied, tuple(sorted(self.memory.wanted)))])
+                await self.queue.put(tx, [Synced(applied, tuple(sorted(self.memory.wanted)))])
 
-            await self._write(work)
+            await self.queue.commit(work)
             self.memory.complaint = None
 
     async def complain(self, message: str) -> None:
@@ -227,9 +211,9 @@ class Conductor:
             async def work(tx: Transaction) -> None:
                 await self._put_site(tx, now, problem=message)
                 await tx.append_events([NewEvent(EventKind.SITE_PROBLEM, now, message, site=self.memory.site)])
-                await self._enqueue(tx, [SyncFailed(message)])
+                await self.queue.put(tx, [SyncFailed(message)])
 
-            await self._write(work)
+            await self.queue.commit(work)
             self.memory.complaint = message
             log.warning("desired state cannot be followed", why=message)
 
@@ -238,7 +222,7 @@ class Conductor:
     async def register(self, info: NodeInfo) -> None:
         """A node says who it is. The same id again replaces what was known."""
         async with self._turn():
-            await self._register(info)
+            await self._roster.register(info)
             await self._reconcile()
 
     async def greet(self, info: NodeInfo, held: Sequence[Held]) -> None:
@@ -247,7 +231,7 @@ class Conductor:
             memory = self.memory
             highest = max((item.generation for item in held), default=Generation(0))
             memory.generation = Generation(max(memory.generation, highest))
-            await self._register(info)
+            await self._roster.register(info)
             by_deployment = {item.deployment_id: item for item in held}
             for (deployment_id, node_id), instance in sorted(memory.instances.items()):
                 if node_id != info.id:
@@ -261,60 +245,24 @@ class Conductor:
 
     def hear(self, node_id: NodeId) -> None:
         """A beat. Raises NotFound for a node that must register first."""
-        if node_id not in self.memory.nodes:
-            raise NotFound(f"node {node_id} is not registered here", hint="Register it first.")
-        self.memory.heard[node_id] = self._clock.monotonic()
-        self.memory.disbelieved.discard(node_id)
+        self._roster.hear(node_id)
 
     async def disbelieve(self, node_id: NodeId) -> None:
         """A node's identity was removed: it is not live from this moment on, until it is let in and heard again."""
         async with self._turn():
-            node = self.memory.nodes.get(node_id)
-            if node is None:
-                return
-            self.memory.disbelieved.add(node_id)
-            if node.liveness is Liveness.LIVE:
-                stale = replace(node, liveness=Liveness.STALE, last_seen=self._last_seen(node_id))
-                await self._put_node(stale, self._clock.now())
+            await self._roster.disbelieve(node_id)
 
     async def forget(self, node_id: NodeId) -> None:
         """A node leaves for good; its instances are no longer counted on."""
         async with self._turn():
-            node = self.memory.nodes.get(node_id)
-            if node is None:
-                raise NotFound(f"there is no node {node_id}", hint="List them: homeport nodes list")
-            now = self._clock.now()
-
-            async def work(tx: Transaction) -> None:
-                await tx.remove_node(self.memory.site, node_id)
-                await tx.append_events(
-                    [NewEvent(EventKind.NODE_LEFT, now, f"{node_id} left", site=node.site, node_id=node_id)]
-                )
-                await self._enqueue(tx, [NodeGone(node_id)])
-
-            await self._write(work)
-            self.memory.nodes.pop(node_id)
-            self.memory.heard.pop(node_id, None)
-            self.memory.disbelieved.discard(node_id)
-            log.info("node left", node=node_id)
+            await self._roster.forget(node_id)
             await self._reconcile()
 
     async def sweep(self) -> None:
-        """Looks how long each node has been silent, and keeps the times of hearing in the store."""
+        """What time alone decides: who is silent, which hold has ended, which order is not answered."""
         async with self._turn():
-            moment = self._clock.monotonic()
-            now = self._clock.now()
-            for node_id, heard in list(self.memory.heard.items()):
-                node = self.memory.nodes[node_id]
-                level = liveness(moment - heard, stale_seconds=self._stale_seconds, lost_seconds=self._lost_seconds)
-                if level is Liveness.LIVE and node_id in self.memory.disbelieved:
-                    level = Liveness.STALE
-                if level is not node.liveness:
-                    await self._put_node(replace(node, liveness=level, last_seen=self._last_seen(node_id)), now)
-            seen = self.seen()
-            await self._store.write(lambda tx: tx.touch_nodes(self.memory.site, seen))
-            for node_id, at in seen.items():
-                self.memory.nodes[node_id] = replace(self.memory.nodes[node_id], last_seen=at)
+            await self._roster.look()
+            now, moment = self._clock.now(), self._clock.monotonic()
             await self._alter(expire_holds)
             if given_up := list(self._unanswered(moment)):
                 await self._record(given_up, ())
@@ -372,9 +320,9 @@ class Conductor:
                 await tx.put_pin(made.went_back.pin)
                 await tx.set_value(BY_HAND, json.dumps(sorted(by_hand)))
             await tx.append_events(made.events)
-            await self._enqueue(tx, made.reports)
+            await self.queue.put(tx, made.reports)
 
-        await self._write(work)
+        await self.queue.commit(work)
         self.memory.nodes.update({node.id: node for node in made.nodes})
         self.memory.holds = self.memory.holds if made.holds is None else made.holds
         if made.went_back is not None:
@@ -389,32 +337,10 @@ class Conductor:
     async def restate(self, why: str) -> None:
         """Tells central anew how everything stands, instead of what waits to be told."""
         async with self._turn():
-            await self._restate(why)
-
-    async def _restate(self, why: str) -> None:
-        now = self._clock.now()
-        lost = await self._write(lambda tx: restate(tx, self.memory, self._encode, why=why, now=now))
-        async with self._store.read() as reader:
-            self._present_bytes = await reader.outbox_bytes()
-        self._unweighed_bytes = 0
-        log.warning("everything is told anew", why=why, reports_lost=lost.reports, since=lost.since)
-
-    async def _bound_outbox(self) -> None:
-        """Weighed between two decisions, when what is remembered is what is durable."""
-        if self._unweighed_bytes < WEIGH_BYTES:
-            return
-        try:
-            async with self._store.read() as reader:
-                waiting_bytes = await reader.outbox_bytes()
-            self._unweighed_bytes = 0
-            present_bytes = max(self._present_bytes, INSTANCE_BYTES * len(self.memory.instances))
-            if waiting_bytes > max(self._outbox_bytes_max, 2 * present_bytes):
-                await self._restate(FULL)
-        except TransientError as error:
-            log.warning("the outbox was not weighed", why=str(error))
+            await self.queue.restate(why)
 
     def seen(self) -> Mapping[NodeId, datetime]:
-        return {node_id: self._last_seen(node_id) for node_id in self.memory.heard}
+        return self._roster.seen()
 
     # --- news ---------------------------------------------------------------------------------------------
 
@@ -520,13 +446,13 @@ class Conductor:
             refused = {id(transition) for transition, _ in recorded.refused}
             await tx.drop_instances([item.key for item in recorded.instances if item.state is State.DELETED])
             await _forget(tx, [item.id for item in recorded.deployments if item.archived_at is not None])
-            await tx.set_steps({_key(item): _step_text(item.progress) for item in progressed})
-            await tx.append_events([_progress_event(item, memory) for item in progressed])
+            await tx.set_steps({key_of(item): step_text(item.progress) for item in progressed})
+            await tx.append_events([progress_event(item, memory.site) for item in progressed])
             accepted = [item for item in transitions if id(item) not in refused]
             # Progress is commentary: while central is gone for long it is the first to go, so that what matters fits.
             if progressed and await tx.outbox_size() < PROGRESS_QUEUED_MAX:
-                await self._enqueue(tx, progressed)
-            await self._enqueue(tx, accepted, contexts)
+                await self.queue.put(tx, progressed)
+            await self.queue.put(tx, accepted, contexts)
             await self.traces.save(tx)
             await tx.set_value("generation", str(memory.generation))
             await tx.set_value("incarnation", str(memory.incarnation))
@@ -537,7 +463,7 @@ class Conductor:
                 await tx.set_value(SPENT, dump_spent(spent))
             return recorded, spent
 
-        recorded, memory.patience.spent = await self._write(work)
+        recorded, memory.patience.spent = await self.queue.commit(work)
         self.traces.saved()
         memory.given = memory.given if given is None else given
         for transition, why in recorded.refused:
@@ -550,8 +476,10 @@ class Conductor:
                 memory.instances[instance.key] = instance
         memory.patience.look(recorded.instances, moment)
         for item in progressed:
-            if _key(item) in memory.instances:
-                memory.instances[_key(item)] = replace(memory.instances[_key(item)], step=_step_text(item.progress))
+            if key_of(item) in memory.instances:
+                memory.instances[key_of(item)] = replace(
+                    memory.instances[key_of(item)], step=step_text(item.progress)
+                )
         self.traces.forget((item.deployment_id for item in transitions), memory.instances)
         self._forget_finished()
 
@@ -572,36 +500,7 @@ class Conductor:
         async with self._lock:
             with anyio.CancelScope(shield=True):
                 yield
-                await self._bound_outbox()
-
-    async def _register(self, info: NodeInfo) -> None:
-        now = self._clock.now()
-        before = self.memory.nodes.get(info.id)
-        registered_at = now if before is None else before.registered_at
-        drain = None if before is None else before.drain
-        node = Node(info, self.memory.site, Liveness.LIVE, now, registered_at, drain)
-        if before is None or replace(before, last_seen=now) != node:
-            await self._put_node(node, now)
-        self.memory.heard[info.id] = self._clock.monotonic()
-        self.memory.disbelieved.discard(info.id)
-
-    async def _put_node(self, node: Node, now: datetime) -> None:
-        before = self.memory.nodes.get(node.id)
-        kind = EventKind.NODE_JOINED if before is None else EventKind.NODE_LIVENESS
-        message = f"{node.id} joined" if before is None else f"{node.id} is {node.liveness}"
-        event = NewEvent(kind, now, message, site=node.site, node_id=node.id, data={"liveness": node.liveness.value})
-
-        news = [event] if before is None or before.liveness is not node.liveness else []
-
-        async def work(tx: Transaction) -> None:
-            await tx.put_node(node)
-            await tx.append_events(news)
-            await self._enqueue(tx, [NodeChanged(node)])
-
-        await self._write(work)
-        self.memory.nodes[node.id] = node
-        if news:
-            log.info("node changed", node=node.id, liveness=node.liveness.value, engine=node.info.capabilities.engine)
+                await self.queue.keep_bounded()
 
     async def _put_site(
         self, tx: Transaction, now: datetime, *, applied: Commit | None = None, problem: str | None
@@ -611,31 +510,11 @@ class Conductor:
             replace(site, last_seen=now, applied_commit=applied or site.applied_commit, problem=problem)
         )
 
-    async def _enqueue(
-        self, tx: Transaction, reports: Sequence[Report], contexts: Mapping[int, str] | None = None
-    ) -> None:
-        """`contexts` are the traces that some of the reports belong to, by the report's `id()`."""
-        marks = {key: {TRACEPARENT: context} for key, context in (contexts or {}).items()}
-        since = {QUEUED_AT: self._clock.now().isoformat()}
-        bodies = [{**self._encode(report), **since, **marks.get(id(report), {})} for report in reports]
-        self._unweighed_bytes += sum(len(str(body)) for body in bodies)
-        await tx.enqueue(bodies)
-
-    async def _write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Only what is durable may be forwarded, so the outbox is announced after the commit."""
-        written = await self._store.write(work)
-        self.outbox_grew.set()
-        return written
-
     def _states(self) -> dict[DeploymentId, list[tuple[NodeId, State]]]:
         states: dict[DeploymentId, list[tuple[NodeId, State]]] = {}
         for (deployment_id, node_id), instance in self.memory.instances.items():
             states.setdefault(deployment_id, []).append((node_id, instance.state))
         return states
-
-    def _last_seen(self, node_id: NodeId) -> datetime:
-        silent = self._clock.monotonic() - self.memory.heard[node_id]
-        return datetime.fromtimestamp(self._clock.now().timestamp() - silent, self._clock.now().tzinfo)
 
 
 async def _forget(tx: Transaction, deployment_ids: Sequence[DeploymentId]) -> None:
@@ -650,35 +529,3 @@ def _files(snapshot: Snapshot) -> list[DesiredFile]:
         DesiredFile(key, snapshot.desired[key].path, snapshot.desired[key].revision, content)
         for key, content in snapshot.contents.items()
     ]
-
-
-def _key(item: Progressed) -> tuple[DeploymentId, NodeId]:
-    return item.progress.deployment_id, item.node_id
-
-
-def _step_text(progress: Progress) -> str:
-    """What is going on, short enough for a column: `web: pulling 61 %`."""
-    part = f"{progress.component}: " if progress.component else ""
-    if progress.bytes_total:
-        return f"{part}{progress.step} {100 * progress.bytes_done // progress.bytes_total} %"
-    return f"{part}{progress.message or progress.step}"
-
-
-def _progress_event(item: Progressed, memory: Memory) -> NewEvent:
-    progress = item.progress
-    return NewEvent(
-        kind_of(progress.step),
-        progress.at,
-        f"{item.node_id}: {_step_text(progress)}",
-        site=memory.site,
-        deployment_id=progress.deployment_id,
-        node_id=item.node_id,
-        data={
-            "step": progress.step.value,
-            "component": progress.component,
-            "message": progress.message,
-            "bytes_done": progress.bytes_done,
-            "bytes_total": progress.bytes_total,
-            "generation": progress.generation,
-        },
-    )

@@ -11,6 +11,7 @@ import structlog
 
 from homeport.errors import PeerUnavailable, TransientError
 from homeport.fleet.backoff import Backoff
+from homeport.fleet.queueing import ReportQueue
 from homeport.fleet.restating import BATCH_MAX, FORGOTTEN, one_batch
 from homeport.ports import CentralLink, Ids, Store
 from homeport.vocabulary import NodeId, SiteName
@@ -21,7 +22,7 @@ log = structlog.get_logger(__name__)
 class Announcer(Protocol):
     """What the forwarding needs of the conductor."""
 
-    outbox_grew: anyio.Event
+    queue: ReportQueue
 
     def seen(self) -> Mapping[NodeId, datetime]: ...
     async def restate(self, why: str) -> None: ...
@@ -76,7 +77,7 @@ async def forward(
             continue
         backoff.reset()
         with anyio.move_on_after(heartbeat_seconds):
-            await announcer.outbox_grew.wait()
+            await announcer.queue.grew.wait()
 
 
 async def _continue_from(durable: int, store: Store, announcer: Announcer) -> None:
@@ -97,7 +98,7 @@ async def _forward_all(
 ) -> int:
     """Returns the last sequence that central has, once nothing waits any more."""
     while True:
-        announcer.outbox_grew = anyio.Event()
+        announcer.queue.grew = anyio.Event()
         async with store.read() as reader:
             batch = one_batch(await reader.outbox(limit=BATCH_MAX))
         durable = await central.report(site, batch, epoch=epoch, seen=announcer.seen())

@@ -19,7 +19,7 @@ from homeport.core.model.identity import IdentityRecord
 from homeport.errors import Conflict, InvalidInput, NotFound, Refused, TooManyAttempts
 from homeport.fleet.enrolment import Registrar
 from homeport.fleet.register import Application, Grant
-from homeport.serving.bodies.base import Body, NodeIdText
+from homeport.serving.bodies.body import Body, NodeIdText
 from homeport.serving.callers import allowed
 
 Pem = Annotated[str, Field(min_length=1, max_length=16_384)]

@@ -13,7 +13,7 @@ from homeport.core.reconcile.holds import active
 from homeport.errors import InvalidInput, NotFound, Problem
 from homeport.fleet.overview import find_deployment, find_node, find_site
 from homeport.ports import Reader
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 from homeport.serving.bodies.fleet import HoldBody, HoldsBody, NodeBody
 from homeport.serving.callers import allowed
 from homeport.serving.reading import Reading

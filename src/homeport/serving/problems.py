@@ -28,7 +28,7 @@ from homeport.errors import (
     TransientError,
     Unauthenticated,
 )
-from homeport.serving.bodies.base import FieldProblem, ProblemBody
+from homeport.serving.bodies.problem import FieldProblem, ProblemBody
 
 PROBLEM_JSON: Final = "application/problem+json"
 REQUEST_ID: Final = "x-request-id"

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends
 
 from homeport.core.model.caller import Caller
 from homeport.fleet.rekeying import Rekeyed
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 from homeport.serving.callers import allowed
 
 

@@ -11,7 +11,7 @@ from homeport.core.model.access import ApiToken
 from homeport.core.model.caller import Caller, Role
 from homeport.fleet.tokens import NAME_LENGTH_MAX
 from homeport.serving.authentication import Gate
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 from homeport.serving.callers import allowed
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 

@@ -14,7 +14,7 @@ from homeport.core.access.roles import is_open
 from homeport.fleet.audit import Auditor
 from homeport.serving.auditing import Auditing
 from homeport.serving.authentication import Authentication, Gate, OpenRoute
-from homeport.serving.bodies.base import ProblemBody
+from homeport.serving.bodies.problem import ProblemBody
 from homeport.serving.callers import declared_action
 from homeport.serving.docs import docs_router
 from homeport.serving.guards import Guard, GuardSettings

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from homeport.serving.bodies.apps import AppBody, AppDetailBody, AppsBody
-from homeport.serving.bodies.base import Body, ProblemBody
+from homeport.serving.bodies.body import Body
 from homeport.serving.bodies.deployments import (
     Deploy,
     DeployedBody,
@@ -23,6 +23,7 @@ from homeport.serving.bodies.deployments import (
 from homeport.serving.bodies.events import EventBody
 from homeport.serving.bodies.fleet import CapabilitiesBody, NodeBody, OverviewBody, SiteBody
 from homeport.serving.bodies.health import HealthBody
+from homeport.serving.bodies.problem import ProblemBody
 
 NOW = datetime.now(UTC)
 HELLO = "0e2f7c1a-6d0b-4f83-9a2e-2f6f0b8f5d11"

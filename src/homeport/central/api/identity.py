@@ -10,7 +10,7 @@ from pydantic import Field
 from homeport.central.parts import CentralParts
 from homeport.core.model.caller import Caller
 from homeport.errors import Refused
-from homeport.serving.bodies.base import Body, NodeIdText
+from homeport.serving.bodies.body import Body, NodeIdText
 from homeport.serving.callers import allowed
 from homeport.serving.enrolling import Desk, EnrolledBody, Pem, with_etag
 

@@ -20,7 +20,7 @@ from homeport.fleet.rollout_rows import rollout_of
 from homeport.fleet.rollout_view import RolloutView, view_rollouts
 from homeport.fleet.rollouts import RolloutRequest, find_rollout, steer
 from homeport.fleet.scope import seen_by
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 from homeport.serving.bodies.deployments import Deploy
 from homeport.serving.callers import allowed, check_sites
 from homeport.vocabulary import RolloutState, RolloutWord, Standing

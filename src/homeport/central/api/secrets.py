@@ -14,7 +14,7 @@ from homeport.core.model.access import SecretRecord
 from homeport.core.model.caller import Caller, CallerKind
 from homeport.core.secrets import COUNT_MAX, NAME_PATTERN, reference
 from homeport.errors import InvalidInput, NotAuthorized, Problem
-from homeport.serving.bodies.base import Body, SiteNameText
+from homeport.serving.bodies.body import Body, SiteNameText
 from homeport.serving.callers import allowed, check_sites
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from homeport.serving.bodies.base import Body, NodeIdText, SiteNameText
+from homeport.serving.bodies.body import Body, NodeIdText, SiteNameText
 from homeport.serving.bodies.fleet import HoldBody
 
 WaveSize = Annotated[int, Field(ge=0, le=10_000_000)] | Annotated[str, StringConstraints(max_length=10)]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 
 
 class EventBody(Body):

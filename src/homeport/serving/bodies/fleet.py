@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 
 
 class HoldBody(Body):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 
 
 class HealthBody(Body):

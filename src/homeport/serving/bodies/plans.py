@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 
 
 class PlannedComponent(Body):

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 
 
 class JoinSite(Body):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 from homeport.serving.bodies.deployments import FailureBody
 
 

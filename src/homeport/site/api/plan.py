@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends
 
 from homeport.core.model.caller import Caller
 from homeport.fleet.conductor import Conductor
-from homeport.serving.bodies.base import Body
+from homeport.serving.bodies.body import Body
 from homeport.serving.callers import allowed
 from homeport.vocabulary import Happening
 
