@@ -18,8 +18,9 @@ from homeport.adapters.identity.keys import NAME_LENGTH_MAX, PrivateKey, PublicK
 from homeport.core.model.identity import CertificateView
 from homeport.errors import InvalidInput
 
-BACKDATE_SECONDS: Final = 60.0
-"""How long before now a certificate begins: the clock of its first reader may be behind."""
+BACKDATE_SECONDS: Final = 3600.0
+"""How long before now a certificate begins: the clock of its first reader may be behind. Small machines without a
+battery for theirs are by minutes, and one that is wrong by an hour was set for another summer."""
 _BACKDATE_FRACTION: Final = 0.1
 """Of a very short life only so much is given away, else it would be half over when it begins."""
 
