@@ -3,7 +3,8 @@
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from homeport.adapters.identity.tls import Credentials
+from homeport.adapters.system import SystemClock
 from homeport.central.app import CentralApp, open_central
+from homeport.central.identity import open_identity
 from homeport.central.settings import CentralSettings
 from homeport.core.identity.spiffe import client_id
 from homeport.core.model.caller import INTERNAL, Role
@@ -211,3 +214,24 @@ async def test_centrals_certificate_is_renewed_in_place_with_the_same_key(tmp_pa
         assert identity.credentials.not_after > before
         assert identity.pin == pin
         assert (await client.get("/healthz")).status == 200
+
+
+@dataclass
+class SetClock(SystemClock):
+    """A real clock that somebody has set wrongly."""
+
+    ahead: timedelta = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+def test_a_certificate_made_while_the_clock_was_ahead_is_replaced_when_it_is_right_again(tmp_path: Path) -> None:
+    clock = SetClock()
+    identity = open_identity(CentralSettings(data=tmp_path), clock)
+    clock.ahead = timedelta(days=365)
+    identity.keep_up()
+    assert identity.credentials.not_before > SystemClock().now()
+    clock.ahead = timedelta()
+    identity.keep_up()
+    assert identity.credentials.not_before < SystemClock().now() < identity.credentials.not_after

@@ -13,11 +13,13 @@ import anyio.to_thread
 
 from homeport.adapters.identity.membership import Membership, Ticket
 from homeport.adapters.identity.tls import Credentials
-from homeport.core.identity.pacing import wait_seconds
+from homeport.core.identity.pacing import due_in_seconds, retry_in_seconds
 from homeport.errors import HomeportError, PeerUnavailable, TransientError
 
 log = logging.getLogger("homeport.identity")
 
+LOOK_SECONDS_MAX: Final = 60.0
+"""How often the clock is looked at: it may be set anew, and while a laptop sleeps a long wait stands still."""
 POLL_SECONDS: Final = 2.0
 """How often a waiting machine asks whether it was approved."""
 
@@ -78,18 +80,32 @@ async def keep(
     nudge = nudge or Nudge()
     failures = 0
     while True:
-        dated, now, chance = certificate(), datetime.now(UTC), random.random()
-        seconds = wait_seconds(dated.not_before, dated.not_after, now, failures=failures, chance=chance)
-        await nudge.wait(seconds)
+        await _until_due(certificate(), nudge, failures)
         try:
             await anyio.to_thread.run_sync(renew)
         except HomeportError as error:
             failures += 1
             log.warning("certificate not renewed, will try again", extra={"identity": name, "error": str(error)})
             continue
-        failures = 0
-        log.info("certificate renewed", extra={"identity": name, "until": certificate().not_after.isoformat()})
+        renewed = certificate()
+        if datetime.now(UTC) < renewed.not_before:
+            failures += 1
+            begins = renewed.not_before.isoformat()
+            log.warning("this machine's clock is behind: set it", extra={"identity": name, "begins": begins})
+        else:
+            failures = 0
+            log.info("certificate renewed", extra={"identity": name, "until": renewed.not_after.isoformat()})
         await on_renewed()
+
+
+async def _until_due(dated: Dated, nudge: "Nudge", failures: int) -> None:
+    chance, span = random.random(), (dated.not_before, dated.not_after)
+    if failures:
+        await nudge.wait(retry_in_seconds(*span, failures=failures, chance=chance))
+        return
+    while (seconds := due_in_seconds(*span, datetime.now(UTC), chance=chance)) > 0:
+        if await nudge.wait(min(seconds, LOOK_SECONDS_MAX)):
+            return
 
 
 async def follow_bundle(
@@ -121,7 +137,9 @@ class Nudge:
     def now(self) -> None:
         self._event.set()
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> bool:
+        """Whether it was said within this time."""
         with anyio.move_on_after(seconds):
             await self._event.wait()
-        self._event = anyio.Event()
+        said, self._event = self._event.is_set(), anyio.Event()
+        return said

@@ -4,7 +4,7 @@ server at once."""
 from datetime import datetime
 from typing import Final
 
-from homeport.core.identity.renewal import renew_at
+from homeport.core.identity.renewal import is_due, renew_at
 
 SPREAD: Final = 0.1
 """Share of the lifetime over which renewals are spread, before their due time."""
@@ -13,13 +13,17 @@ RETRY_SHARE: Final = 0.05
 """A retry never waits longer than this share of the lifetime, so that short lives get enough attempts too."""
 
 
-def wait_seconds(
-    not_before: datetime, not_after: datetime, now: datetime, *, failures: int = 0, chance: float
-) -> float:
-    """`failures` counts attempts in a row that came to nothing; `chance` is between 0 and 1."""
+def due_in_seconds(not_before: datetime, not_after: datetime, now: datetime, *, chance: float) -> float:
+    """`chance` is between 0 and 1; two certificates of one age are due at different times."""
+    if is_due(not_before, not_after, now):
+        return 0.0
     lifetime = (not_after - not_before).total_seconds()
-    if failures == 0:
-        due = (renew_at(not_before, not_after) - now).total_seconds()
-        return max(0.0, due - lifetime * SPREAD * chance)
+    due = (renew_at(not_before, not_after) - now).total_seconds()
+    return max(0.0, due - lifetime * SPREAD * chance)
+
+
+def retry_in_seconds(not_before: datetime, not_after: datetime, *, failures: int, chance: float) -> float:
+    """`failures` counts attempts in a row that came to nothing."""
+    lifetime = (not_after - not_before).total_seconds()
     longest = min(RETRY_SECONDS_MAX, max(0.2, lifetime * RETRY_SHARE))
     return min(longest, 0.1 * 2.0 ** min(failures, 20)) * (0.5 + chance / 2)

@@ -80,3 +80,4 @@ def test_renewal_begins_at_half_of_the_life() -> None:
     assert renew_at(NOW, end) == NOW + timedelta(hours=12)
     assert not is_due(NOW, end, NOW + timedelta(hours=11, minutes=59))
     assert is_due(NOW, end, NOW + timedelta(hours=12))
+    assert is_due(NOW, end, NOW - timedelta(days=365)), "made with a clock that was ahead"
