@@ -10,6 +10,7 @@ import click
 from homeport.cli.ages import age
 from homeport.cli.client import Client
 from homeport.cli.exporting import export_lines
+from homeport.cli.moments import SINCE
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.output import Column, Item, Listing, done, print_data, show
 from homeport.core.audit import Check, Mark
@@ -27,10 +28,12 @@ def audit() -> None:
 @click.option("--after", type=click.IntRange(0), help="Those behind this position, instead of the newest.")
 @click.option("--actor", help="Only what this person, token or machine did.")
 @click.option("--action", help="Only this action (deployments.create) or noun (deployments).")
-@click.option("--since", metavar="TIME", help="Only from this time on, such as 2026-03-01 or 2026-03-01T12:00:00Z.")
+@SINCE
 @listed
 @pass_settings
-def list_audit(settings: Settings, /, watch: bool, limit: int, after: int | None, **only: str | None) -> None:
+def list_audit(
+    settings: Settings, /, watch: bool, limit: int, after: int | None, **only: str | datetime | None
+) -> None:
     """List the newest entries, oldest first."""
     listing = Listing(
         key="entries",

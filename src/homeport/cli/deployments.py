@@ -14,6 +14,7 @@ from homeport.cli.exporting import export_lines
 from homeport.cli.feed import Feed
 from homeport.cli.finding import find_deployment
 from homeport.cli.holding import hold_text
+from homeport.cli.moments import SINCE, UNTIL
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.output import Column, Item, Listing, done, print_data, print_facts, print_table, show
 from homeport.cli.planning import show_plan
@@ -157,11 +158,11 @@ def history(settings: Settings, /, *, deployment: str, releases: bool) -> None:
 @click.argument("deployment", required=False, shell_complete=complete_deployments)
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout.")
 @click.option("--site", help="Only what happened at this site.", shell_complete=complete_sites)
-@click.option("--since", metavar="TIME", help="Only from this time on, such as 2026-03-01 or 2026-03-01T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="Only before this time.")
+@SINCE
+@UNTIL
 @connected
 @pass_settings
-def export(settings: Settings, /, *, deployment: str | None, out: Path | None, **only: str | None) -> None:
+def export(settings: Settings, /, *, deployment: str | None, out: Path | None, **only: str | datetime | None) -> None:
     """Print every step of every deployment, or of one, as a line of JSON: when, on which node, by whom and why."""
     client = Client(settings.url)
     found = find_deployment(client, deployment)["id"] if deployment else None

@@ -1,5 +1,6 @@
 """`homeport events`: the one log of what has happened, in order."""
 
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from homeport.cli.completing import complete_deployments, complete_sites
 from homeport.cli.exporting import export_lines
 from homeport.cli.feed import Feed
 from homeport.cli.finding import find_deployment
+from homeport.cli.moments import SINCE, UNTIL
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.output import print_data
 from homeport.errors import InvalidInput
@@ -23,8 +25,8 @@ EXPORT_HELP = "Write them to this file as lines of JSON, or to stdout with -."
 @click.option("--site", help="Only this site's.", shell_complete=complete_sites)
 @click.option("--deployment", help="Only this deployment's.", shell_complete=complete_deployments)
 @click.option("--export", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help=EXPORT_HELP)
-@click.option("--since", metavar="TIME", help="With --export: only from this time on, such as 2026-03-01T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="With --export: only before this time.")
+@SINCE
+@UNTIL
 @connected
 @formatted
 @pass_settings
@@ -37,7 +39,7 @@ def events(
     site: str | None,
     deployment: str | None,
     export: Path | None,
-    **times: str | None,
+    **times: datetime | None,
 ) -> None:
     """Print what has happened, follow it, or export it."""
     client = Client(settings.url)

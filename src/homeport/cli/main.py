@@ -11,6 +11,7 @@ from typing import Final
 
 import click
 
+from homeport import __version__
 from homeport.cli.exits import Exit, exit_for
 from homeport.cli.lazy import LazyGroup
 from homeport.cli.options import Settings, connected, formatted
@@ -50,6 +51,7 @@ COMMANDS: Final = MappingProxyType(
 @click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @connected
 @formatted
+@click.version_option(__version__, message="homeport %(version)s", help="Print the version and exit.")
 @click.option("--debug", is_flag=True, envvar="HOMEPORT_DEBUG", help="Show the stack trace of an unexpected error.")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:

@@ -4,9 +4,8 @@ Over the API of a running server, or with --data straight on the folder of one t
 has to come from somewhere before a server may be reached from outside.
 """
 
-import re
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -14,6 +13,7 @@ import click
 
 from homeport.cli.ages import age
 from homeport.cli.client import Client, Json
+from homeport.cli.moments import Moment
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.output import Column, Item, Listing, done, print_data, show
 from homeport.errors import Refused
@@ -26,27 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-_UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 DATABASES: Final = ("central.db", "central/central.db", "site.db")
 """Where a role's folder has its database; `homeport up` has central's one folder below."""
-
-
-class Lifetime(click.ParamType[datetime]):
-    """30m, 12h, 90d, 4w from now, or a date."""
-
-    name = "TIME"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        if isinstance(value, datetime):
-            return value
-        found = re.fullmatch(r"(\d{1,5})([mhdw])", str(value))
-        if found:
-            return datetime.now(UTC) + timedelta(seconds=int(found[1]) * _UNITS[found[2]])
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f'"{value}" is neither a time span such as 90d nor a date such as 2030-01-31', param, ctx)
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def offline(command: Decorated) -> Decorated:
@@ -70,7 +51,7 @@ def tokens() -> None:
 @click.option("--name", required=True, help="Whose it is; it signs what they do.")
 @click.option("--role", type=click.Choice(["viewer", "operator", "admin"]), required=True, help="What they may do.")
 @click.option("--site", "sites", multiple=True, help="Limit it to this site; may be repeated.")
-@click.option("--expires", type=Lifetime(), help="When it ends: 90d, 12h or a date [never].")
+@click.option("--expires", type=Moment("ahead"), help="When it ends: 90d, 12h or a date [never].")
 @offline
 @connected
 @formatted

@@ -6,7 +6,7 @@ import json
 import logging
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import pytest
@@ -19,6 +19,7 @@ from homeport.cli.diagnosis import check_python, judge_disk
 from homeport.cli.exits import Exit, exit_for
 from homeport.cli.finding import version_order
 from homeport.cli.logs import EnduringHandler, JsonFormatter, TextFormatter
+from homeport.cli.moments import Moment
 from homeport.cli.node import parse_labels
 from homeport.cli.parameters import typed_parameters
 from homeport.cli.progress import Line
@@ -285,3 +286,29 @@ def test_a_role_says_nothing_where_the_disk_is_full_and_runs() -> None:
     tell("node is up", by=full)
     with pytest.raises(BrokenPipeError):
         tell("node is up", by=gone)
+
+
+@pytest.mark.parametrize(
+    ("span", "text", "expected"),
+    [
+        ("ago", "2026-03-01", "2026-03-01T00:00:00+00:00"),
+        ("ago", "2026-03-01T12:00:00+02:00", "2026-03-01T12:00:00+02:00"),
+        ("ahead", "2030-01-31T08:00:00Z", "2030-01-31T08:00:00+00:00"),
+    ],
+)
+def test_a_time_is_read_as_it_stands_and_without_a_zone_as_utc(
+    span: Literal["ago", "ahead"], text: str, expected: str
+) -> None:
+    assert Moment(span).convert(text, None, None).isoformat() == expected
+
+
+def test_a_span_leads_back_or_ahead() -> None:
+    now = datetime.now(UTC)
+    assert abs(now - timedelta(hours=2) - Moment("ago").convert("2h", None, None)) < timedelta(minutes=1)
+    assert abs(now + timedelta(weeks=4) - Moment("ahead").convert("4w", None, None)) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("text", ["nonsense", "", "999999d", "2026-13-01", "-2h"])
+def test_what_is_no_time_is_told_what_is(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="neither a span of time such as 90d nor a date"):
+        Moment("ago").convert(text, None, None)
