@@ -75,6 +75,8 @@ class NodeSettings:
     health_failures: int = 3
     """Consecutive failures of a health check after which a release has failed."""
     health_spacing_seconds: float = 1.0
+    steady_seconds: float = 2.0
+    """How long a component without a health check has to run before it is believed."""
     """Least time between two failures that count, so that a slow start is not taken for a broken one."""
     leave_on_stop: bool = False
     """Unregister at a graceful stop, for machines that do not come back. Off by default: a node that restarts, be

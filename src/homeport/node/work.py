@@ -192,20 +192,26 @@ class Work:
     async def _check(self, generation: Generation, workload: Workload, checks: list[checking.Checks]) -> None:
         """Asks until the component is healthy or has failed; the caller limits the time, and reads `checks[0]`."""
         name = workload.spec.name
-        rules = checking.CheckRules(self._settings.health_failures, self._settings.health_spacing_seconds)
+        rules = checking.CheckRules(
+            self._settings.health_failures, self._settings.health_spacing_seconds, self._settings.steady_seconds
+        )
         started = self._clock.monotonic()
         polls = 0
         while True:
             health = await self._runtime.health(workload)
             seen = () if health.healthy else await self._runtime.observe(workload.deployment_id)
             containers = [each for part in seen if part.component == name for each in part.containers]
-            now = self._clock.monotonic()
+            now = checking.Now(self._clock.monotonic(), self._clock.now())
             checks[0], verdict = checking.judge(checks[0], health, containers, now, rules, component=name)
             if verdict.failure is not None:
                 raise WorkFailed(Code(verdict.failure.code), verdict.failure.message, source=name)
             if verdict.healthy:
                 self.tell(
-                    generation, workload.deployment_id, Step.HEALTHY, name, f"healthy after {now - started:.1f} s"
+                    generation,
+                    workload.deployment_id,
+                    Step.HEALTHY,
+                    name,
+                    f"healthy after {now.monotonic - started:.1f} s",
                 )
                 return
             message = checks[0].message or f"waiting for {name} to be healthy"

@@ -35,7 +35,7 @@ from homeport.ports.node_link import (
     Welcome,
 )
 from homeport.ports.registry import Artifact, Charts, ChartVerdict, Layer, Registry
-from homeport.ports.runtime import Container, Health, Observation, OnProgress, Runtime, Workload
+from homeport.ports.runtime import Container, Health, Observation, OnProgress, Run, Runtime, Workload
 from homeport.ports.store import (
     AppRecord,
     ComponentRecord,
@@ -91,6 +91,7 @@ __all__ = [
     "RemoveNode",
     "Request",
     "RollBack",
+    "Run",
     "Runtime",
     "SecretsChanged",
     "SetHold",

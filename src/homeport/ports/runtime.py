@@ -1,7 +1,7 @@
 """What runs components on a node."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -31,7 +31,6 @@ class Container:
     running: bool
     exit_code: int | None = None
     started_at: str = ""
-    has_health_check: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,22 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """From one start of a container or process to its end."""
+
+    id: str
+    started_at: str
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """`healthy` None means: not known yet, ask again."""
 
     healthy: bool | None
     message: str = ""
+    runs: frozenset[Run] = field(default=frozenset(), compare=False)
+    """For which no check speaks: that they run is all that is known. One that goes on is good; one that begins anew
+    again and again is a crash that its engine covers up."""
 
 
 class Runtime(Protocol):
@@ -85,7 +95,7 @@ class Runtime(Protocol):
         ...
 
     async def health(self, workload: Workload) -> Health:
-        """Runs the component's health checks once. Without any, running is healthy."""
+        """Runs the component's health checks once. Without any, running is healthy, and `runs` says what runs."""
         ...
 
     def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]: ...

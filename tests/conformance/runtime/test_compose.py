@@ -43,6 +43,8 @@ async def test_a_stopped_container_is_started_again_not_replaced(
     workload = await compose_stand.runs(GREETING="hello")
     await install(compose_runtime, workload)
     before = await ids(compose_runtime, compose_stand)
+    first_run = (await compose_runtime.health(workload)).runs
+    assert {run.id for run in first_run} == set(before.values())
     compose_stand.engine("kill", *before.values())
     (stopped,) = await compose_runtime.observe(compose_stand.deployment_id)
     assert not stopped.is_running
@@ -51,6 +53,8 @@ async def test_a_stopped_container_is_started_again_not_replaced(
     (running,) = await compose_runtime.observe(compose_stand.deployment_id)
     assert running.is_running
     assert await ids(compose_runtime, compose_stand) == before
+    second_run = (await compose_runtime.health(workload)).runs
+    assert second_run.isdisjoint(first_run), "nobody would notice a container that its engine restarts"
 
 
 async def test_a_container_removed_by_hand_is_missed_and_comes_back_alone(

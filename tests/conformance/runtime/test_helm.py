@@ -107,8 +107,6 @@ async def test_a_load_balancer_publishes_and_a_probe_over_http_is_asked(
     assert await settle(helm_runtime, workload) == Health(True)
     answer = await ask(TcpAddress("127.0.0.1", port), "GET", "/")
     assert answer.body == b"published\n"
-    (observation,) = await helm_runtime.observe(helm_stand.deployment_id)
-    assert observation.containers[0].has_health_check
 
 
 async def test_settings_and_secrets_reach_variables_and_files(helm_runtime: Runtime, helm_stand: HelmStand) -> None:

@@ -68,5 +68,6 @@ def bench(tmp_path: Path) -> Bench:
         reconnect_first_seconds=0.05,
         reconnect_max_seconds=0.2,
         health_spacing_seconds=0.05,
+        steady_seconds=0.1,
     )
     return Bench(ScriptedSite(), port, settings)

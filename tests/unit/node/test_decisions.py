@@ -1,6 +1,7 @@
 """What a node decides, without a machine: which orders it takes, when a component is healthy, what to repair."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,7 +13,7 @@ from homeport.core.node.orders import Verdict, judge
 from homeport.node import checking
 from homeport.node.drift import drift, runs
 from homeport.node.records import dump_order, dump_result, load_order, load_result
-from homeport.ports import Container, Health, Observation
+from homeport.ports import Container, Health, Observation, Run
 from homeport.vocabulary import Code
 from tests.support.builders import NOW
 from tests.support.orders import a_component, a_release, to_apply, to_remove
@@ -81,21 +82,57 @@ def test_orders_and_results_survive_the_journal_unchanged(order: Order) -> None:
 # --- health ---
 
 RULES = checking.CheckRules(failures_max=3, spacing_seconds=1.0)
-UP = Container("1", "web-1", running=True, has_health_check=True)
+UP = Container("1", "web-1", running=True)
+MORNING = datetime(2026, 1, 1, 8, tzinfo=UTC)
 
 
 def watch(*polls: tuple[float, bool | None], container: Container = UP) -> checking.Verdict:
     checks, verdict = checking.Checks(), checking.Verdict()
     for now, healthy in polls:
         checks, verdict = checking.judge(
-            checks, Health(healthy, "GET / answered 500"), [container], now, RULES, component="web"
+            checks, Health(healthy, "GET / answered 500"), [container], at(now), RULES, component="web"
         )
     return verdict
+
+
+def at(seconds: float) -> checking.Now:
+    return checking.Now(seconds, MORNING + timedelta(seconds=seconds))
+
+
+def believed_at(*polls: tuple[float, str]) -> list[float]:
+    """When a component without a check was believed, of polls that tell when it had started."""
+    checks, when = checking.Checks(), []
+    for now, started_at in polls:
+        health = Health(True, runs=frozenset({Run("1", started_at)}))
+        checks, verdict = checking.judge(checks, health, [UP], at(now), RULES, component="web")
+        if verdict.healthy:
+            when.append(now)
+    return when
 
 
 def test_a_success_is_believed_at_once() -> None:
     assert watch((0, True)).healthy
     assert watch((0, False), (5, False), (6, True)).healthy
+
+
+def test_without_a_check_a_run_is_believed_when_it_goes_on() -> None:
+    assert believed_at((0, "?"), (1, "?"), (1.9, "?"), (2, "?")) == [2]
+
+
+def test_a_crash_that_the_engine_covers_up_is_never_believed() -> None:
+    assert believed_at(*((second / 2, f"start {second}") for second in range(40))) == []
+    assert believed_at((0, "a"), (1.5, "a"), (2, "b"), (3.5, "b"), (4, "b")) == [4]
+
+
+def test_what_has_run_for_long_is_not_made_to_wait() -> None:
+    """As engines write it: with nanoseconds, or in another zone."""
+    assert believed_at((0, "2025-12-31T08:00:00.123456789Z")) == [0]
+    assert believed_at((0, "2026-01-01T09:59:50+02:00")) == [0]
+    assert believed_at((0, "2026-01-01T07:59:59Z"), (1, "2026-01-01T07:59:59Z")) == [1]
+
+
+def test_a_clock_that_was_set_back_delays_no_longer_than_a_new_start() -> None:
+    assert believed_at((0, "2027-01-01T00:00:00Z"), (2, "2027-01-01T00:00:00Z")) == [2]
 
 
 def test_three_failures_in_a_row_have_failed_and_say_why() -> None:

@@ -31,7 +31,15 @@ from homeport.adapters.runtime.engine_api import EngineApi, Json, Listed, Refusa
 from homeport.adapters.runtime.failures import create_failed, disk_full, is_stumble, meaningful_line
 from homeport.adapters.runtime.image_containers import ImageContainers
 from homeport.adapters.runtime.image_pull import pull_if_missing
-from homeport.adapters.runtime.observations import combine, ends, has_check, is_done, missing_services, observed
+from homeport.adapters.runtime.observations import (
+    combine,
+    ends,
+    has_check,
+    is_done,
+    missing_services,
+    observed,
+    unchecked,
+)
 from homeport.adapters.runtime.tool_environment import compose_environment, steers_the_tool
 from homeport.core.secrets import masked, plain_environment, secret_environment
 from homeport.errors import EngineUnavailable, InvalidInput, WorkFailed
@@ -125,7 +133,7 @@ class ComposeRuntime:
         await at_once(partial(self._check, verdicts), listed)
         verdict = combine([(container.name, verdicts[container.id]) for container in listed])
         if verdict.healthy and workload.spec.type is ProfileType.CUSTOM:
-            return await self._images.probe(workload.spec, listed[0].id)
+            return await self._images.probe(workload.spec, listed[0].id) or verdict
         return verdict
 
     async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
@@ -185,7 +193,7 @@ class ComposeRuntime:
         elif ends(container):
             verdicts[container.id] = Health(None, "it has not ended yet")
         elif not has_check(inspected):
-            verdicts[container.id] = Health(True)
+            verdicts[container.id] = unchecked(container.id, inspected)
         else:
             verdicts[container.id] = await self._engine.check(self._api, container.id, inspected)
 

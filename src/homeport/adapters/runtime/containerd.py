@@ -44,7 +44,7 @@ from homeport.adapters.runtime.tail import last_lines
 from homeport.core.model.custom import CommandProbe, CustomSpec, Kind, Mount
 from homeport.core.secrets import masked, secret_environment, secret_files
 from homeport.errors import WorkFailed
-from homeport.ports import Container, Health, Observation, OnProgress, Workload
+from homeport.ports import Container, Health, Observation, OnProgress, Run, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, NodeId, ProfileType, Step
 
 
@@ -130,7 +130,7 @@ class ContainerdRuntime:
         if not found[0].is_running:
             return Health(False, _why_not_running(found[0]))
         if custom.probe is None:
-            return Health(True)
+            return Health(True, runs=frozenset({Run(found[0].id, found[0].created_at)}))
         seconds = custom.rules.timeout_seconds
         if isinstance(custom.probe, CommandProbe):
             check = partial(self._tasks.execute, found[0].id, custom.probe.command, seconds=seconds)

@@ -162,6 +162,6 @@ def read_status(component: str, release: str, output: str) -> Observation:
     description = str(info.get("description") or "")
     runs = info.get("status") == "deployed"
     started = str(info.get("last_deployed") or "")
-    container = Container(id=release, name=release, running=runs, started_at=started, has_health_check=True)
+    container = Container(id=release, name=release, running=runs, started_at=started)
     digest = Digest(description) if description.startswith("sha256:") else None
     return Observation(component, digest, (container,))

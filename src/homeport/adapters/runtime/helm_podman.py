@@ -32,7 +32,7 @@ from homeport.adapters.runtime.kube_kinds import explain_refused, read_manifests
 from homeport.adapters.runtime.kube_play import KubePlay, PodSeen
 from homeport.adapters.runtime.kube_pods import LABEL_CHECKS, LABEL_CONTAINERS, LABEL_POD, KubePod, make_pods
 from homeport.adapters.runtime.kube_services import service_notes
-from homeport.adapters.runtime.observations import combine, observed
+from homeport.adapters.runtime.observations import combine, observed, unchecked
 from homeport.core.secrets import masked
 from homeport.errors import InvalidInput, WorkFailed
 from homeport.failpoints import Point, passing
@@ -177,8 +177,7 @@ class HelmOnPodman:
         self, component: str, listed: Sequence[Listed], inspected: Mapping[str, Json | None]
     ) -> Observation:
         seen = observed(component, listed, inspected)
-        checked = {name for container in listed for name in _checks_of(container)}
-        containers = [replace(each, has_health_check=each.name in checked) for each in seen.containers]
+        containers = [*seen.containers]
         containers += [Container(id="", name=name, running=False) for name in _missing(listed)]
         return replace(seen, containers=tuple(sorted(containers, key=lambda container: container.name)))
 
@@ -190,7 +189,7 @@ class HelmOnPodman:
         elif not container.running:
             verdicts[container.id] = Health(False, f"it ended with exit code {inspected['State'].get('ExitCode')}")
         elif probe is None:
-            verdicts[container.id] = Health(True)
+            verdicts[container.id] = unchecked(container.id, inspected)
         else:
             verdicts[container.id] = await self._checks.check(container.id, inspected, probe)
 

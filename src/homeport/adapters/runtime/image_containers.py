@@ -58,12 +58,12 @@ class ImageContainers:
         except Refusal as refusal:
             raise create_failed(spec.name, masked(refusal.message, spec.secret_values.values())) from refusal
 
-    async def probe(self, spec: ComponentSpec, container: str) -> Health:
-        """The description's own check, run now if it is due. Not left to the engine: Podman's API cannot take a
-        command whose words have spaces, and runs no check by itself."""
+    async def probe(self, spec: ComponentSpec, container: str) -> Health | None:
+        """The description's own check, if it has one, run now if it is due. Not left to the engine: Podman's API
+        cannot take a command whose words have spaces, and runs no check by itself."""
         custom = read_spec(spec, Kind.IMAGE)
         if custom.probe is None:
-            return Health(True)
+            return None
         seconds = custom.rules.timeout_seconds
         if isinstance(custom.probe, CommandProbe):
             check = partial(run_inside, self._api, container, custom.probe.command, seconds)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from homeport.adapters.runtime.compose_files import LABEL_DIGEST, LABEL_ENDS, LABEL_SERVICES
 from homeport.adapters.runtime.engine_api import Json, Listed
-from homeport.ports import Container, Health, Observation
+from homeport.ports import Container, Health, Observation, Run
 from homeport.vocabulary import Digest
 
 LABEL_SERVICE = "com.docker.compose.service"
@@ -65,7 +65,12 @@ def combine(verdicts: Sequence[tuple[str, Health]]) -> Health:
         for name, health in sorted(verdicts, key=lambda verdict: verdict[0]):
             if health.healthy is wanted:
                 return Health(wanted, f"{name}: {health.message}" if health.message else f"{name} is not healthy yet")
-    return Health(True)
+    return Health(True, runs=frozenset().union(*(health.runs for _, health in verdicts)))
+
+
+def unchecked(container: str, inspected: Json) -> Health:
+    """Of one that runs and has no check."""
+    return Health(True, runs=frozenset({Run(container, inspected["State"].get("StartedAt", ""))}))
 
 
 def _container(listed: Listed, inspected: Json | None) -> Container:
@@ -78,5 +83,4 @@ def _container(listed: Listed, inspected: Json | None) -> Container:
         running=listed.running,
         exit_code=None if listed.running or state.get("Paused") else state.get("ExitCode"),
         started_at=state.get("StartedAt", ""),
-        has_health_check=has_check(inspected),
     )

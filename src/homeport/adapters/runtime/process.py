@@ -27,7 +27,7 @@ from homeport.core.model.custom import Kind
 from homeport.core.secrets import masked, secret_environment, secret_files
 from homeport.errors import WorkFailed
 from homeport.failpoints import Point, passing
-from homeport.ports import Container, Health, Observation, OnProgress, Workload
+from homeport.ports import Container, Health, Observation, OnProgress, Run, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
 
 LOG_BYTES_MAX = 10 * 1024 * 1024
@@ -95,7 +95,7 @@ class ProcessRuntime:
             code = "unknown" if program.exit_code is None else program.exit_code
             return Health(False, f"{spec.name} ended with exit code {code}")
         if process.probe is None:
-            return Health(True)
+            return Health(True, runs=frozenset({Run(program.id, program.started_at)}))
         check = partial(
             run_probe,
             process.probe,
