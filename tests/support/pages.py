@@ -119,7 +119,9 @@ that it cannot place on any node counts only while nothing is placed.
 ## Rules that Margo leaves open
 
 - *When is it reported?* Every step and every stage within a step, at once, through an outbox that survives restarts.
-- *What is INSTALLED?* Running **and** healthy: every container runs and every health check has passed.
+- *What is INSTALLED?* Running **and** healthy: every container runs and every health check has passed. What has none
+  must have run for two seconds without being started anew: a program that cannot work often ends at once, and
+  `restart: always` hides it.
 - *What deletes?* Only the absence of a file from a verified commit, one that has the site's marker. A repository
   that cannot be reached, has no such branch or lacks the marker deletes nothing.
 - *What is tried again?* Every failure that trying again can help, up to the policy's `retries` (3), each wait twice

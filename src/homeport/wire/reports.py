@@ -3,6 +3,7 @@
 The encoded form lives in the site's outbox across upgrades, so fields are added, never changed in meaning.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -26,6 +27,7 @@ from homeport.core.model.report import (
 )
 from homeport.errors import InvalidInput, Problem
 from homeport.vocabulary import (
+    NODE_ID_PATTERN,
     Actor,
     Commit,
     DeploymentId,
@@ -198,7 +200,7 @@ def _read_node(body: Json) -> Node:
         ),
     )
     info = NodeInfo(
-        id=NodeId(_text(body["id"])),
+        id=_node_id(body["id"]),
         hostname=_text(body["hostname"]),
         capabilities=capabilities,
         labels={_text(key): _text(value) for key, value in body["labels"].items()},
@@ -345,6 +347,13 @@ def _text(value: object) -> str:
     return value
 
 
+def _node_id(value: object) -> NodeId:
+    """Of a node that is there, or was: only what could not be placed has none."""
+    if not re.fullmatch(NODE_ID_PATTERN, _text(value)):
+        raise ValueError(f"{value!r} is not a node's id")
+    return NodeId(_text(value))
+
+
 def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{value!r} is not a whole number")
@@ -393,5 +402,5 @@ _READERS: Final[Mapping[str, Callable[[Json], Report]]] = {
     "holds-changed": lambda body: HoldsChanged(tuple(_read_hold(item) for item in body["holds"])),
     "restating": _read_restating,
     "restated": _read_restated,
-    "node-gone": lambda body: NodeGone(NodeId(_text(body["node_id"]))),
+    "node-gone": lambda body: NodeGone(_node_id(body["node_id"])),
 }
