@@ -1,11 +1,13 @@
 """What the commands send and what they print, against real HTTP."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -199,9 +201,19 @@ def test_events_end_with_the_newest_unless_followed(homeport: Homeport, canned: 
     assert homeport("events", "--site", "elsewhere").stdout == ""
 
 
-def test_a_watch_prints_again_what_has_changed_and_ends_well_on_ctrl_c(canned: Canned) -> None:
-    command = [sys.executable, "-m", "homeport.cli", "--url", canned.url, "deployments", "list", "-w", "-o", "json"]
+@contextlib.contextmanager
+def started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """A command that goes on until it is told to end; whatever a test makes of it, it ends with the test."""
+    command = [sys.executable, "-m", "homeport.cli", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_watch_prints_again_what_has_changed_and_ends_well_on_ctrl_c(canned: Canned) -> None:
+    with started("--url", canned.url, "deployments", "list", "-w", "-o", "json") as process:
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
         canned.deployments = [deployment("UPDATING")]
@@ -215,8 +227,7 @@ def test_a_watch_prints_again_what_has_changed_and_ends_well_on_ctrl_c(canned: C
 def test_a_followed_stream_goes_on_after_the_connection_was_lost(canned: Canned) -> None:
     """The canned server ends each stream when told to stop; the command resumes after the last id it has seen."""
     canned.events = [progress(1, "pulling")]
-    command = [sys.executable, "-m", "homeport.cli", "--url", canned.url, "events", "-f", "-o", "json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started("--url", canned.url, "events", "-f", "-o", "json") as process:
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())
         canned.answers["GET /healthz"] = lambda _: (503, b"")
