@@ -30,7 +30,7 @@ from homeport.core.model.report import (
 )
 from homeport.core.reconcile.plan import short
 from homeport.fleet.maintenance import hold_event
-from homeport.fleet.record import kind_of
+from homeport.fleet.progress import progress_event
 from homeport.fleet.restating import restated_event
 from homeport.ports import DeploymentFilter, Transaction
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, State, Step
@@ -206,24 +206,8 @@ class Batch:
         if instance is not None and tells and instance.generation == progress.generation:
             self.instances[key] = replace(instance, step=progress.message, updated_at=progress.at)
         row = self.deployments[progress.deployment_id]
-        self.events.append(
-            NewEvent(
-                kind_of(progress.step),
-                progress.at,
-                f"{row.name} on {report.node_id}: {progress.message}",
-                site=self.site.name,
-                deployment_id=row.id,
-                node_id=report.node_id,
-                data={
-                    "step": progress.step.value,
-                    "component": progress.component,
-                    "message": progress.message,
-                    "generation": progress.generation,
-                    "bytes_done": progress.bytes_done,
-                    "bytes_total": progress.bytes_total,
-                },
-            )
-        )
+        message = f"{row.name} on {report.node_id}: {progress.message}"
+        self.events.append(progress_event(report, self.site.name, message))
 
     def _pinned(self, pin: Pin) -> None:
         why = self._not_ours(pin.deployment_id)

@@ -447,7 +447,12 @@ class Conductor:
             await tx.drop_instances([item.key for item in recorded.instances if item.state is State.DELETED])
             await _forget(tx, [item.id for item in recorded.deployments if item.archived_at is not None])
             await tx.set_steps({key_of(item): step_text(item.progress) for item in progressed})
-            await tx.append_events([progress_event(item, memory.site) for item in progressed])
+            await tx.append_events(
+                [
+                    progress_event(item, memory.site, f"{item.node_id}: {step_text(item.progress)}")
+                    for item in progressed
+                ]
+            )
             accepted = [item for item in transitions if id(item) not in refused]
             # Progress is commentary: while central is gone for long it is the first to go, so that what matters fits.
             if progressed and await tx.outbox_size() < PROGRESS_QUEUED_MAX:

@@ -20,12 +20,13 @@ def step_text(progress: Progress) -> str:
     return f"{part}{progress.message or progress.step}"
 
 
-def progress_event(item: Progressed, site: SiteName) -> NewEvent:
+def progress_event(item: Progressed, site: SiteName, message: str) -> NewEvent:
+    """The same at a site and at central, but for the words: each says what its readers do not see beside it."""
     progress = item.progress
     return NewEvent(
         kind_of(progress.step),
         progress.at,
-        f"{item.node_id}: {step_text(progress)}",
+        message,
         site=site,
         deployment_id=progress.deployment_id,
         node_id=item.node_id,

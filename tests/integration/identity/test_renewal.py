@@ -3,6 +3,7 @@
 import ssl
 from base64 import b64encode
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from homeport.adapters.identity.contexts import presented_chain
 from homeport.adapters.identity.files import PRIVATE, write_whole
+from homeport.adapters.identity.keeping import keep, nothing_more
 from homeport.adapters.identity.keys import key_pem
 from homeport.adapters.identity.tls import Credentials, pinned_context
 from homeport.core.model.identity import Peer
@@ -253,3 +255,36 @@ async def test_a_pin_may_name_an_authority_that_the_server_sends_along(
 def test_a_pin_of_another_form_is_refused(pin: str) -> None:
     with pytest.raises(InvalidInput, match="pin is not of the form"):
         pinned_context(pin)
+
+
+@dataclass
+class Renewed:
+    """A certificate that somebody renews: each time it begins so long after the clock of this machine."""
+
+    begins_after: timedelta
+    then_after: timedelta
+    times: int = 0
+
+    @property
+    def not_before(self) -> datetime:
+        return datetime.now(UTC) + (self.then_after if self.times else self.begins_after)
+
+    @property
+    def not_after(self) -> datetime:
+        return self.not_before + timedelta(days=1)
+
+    def renew(self) -> None:
+        self.times += 1
+
+    async def kept_for(self, seconds: float) -> int:
+        with anyio.move_on_after(seconds):
+            await keep(lambda: self, self.renew, nothing_more, name="n1")
+        return self.times
+
+
+async def test_a_certificate_from_a_clock_that_was_ahead_is_renewed_at_once_and_once() -> None:
+    assert await Renewed(timedelta(days=365), -timedelta(hours=1)).kept_for(0.5) == 1
+
+
+async def test_a_machine_whose_clock_is_behind_asks_again_and_again_and_does_not_spin() -> None:
+    assert 2 <= await Renewed(timedelta(hours=2), timedelta(hours=2)).kept_for(1.5) <= 8
