@@ -1,9 +1,9 @@
 # The commands of this repository. Each prepares what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults engines check bench simulate install docs
+.PHONY: help demo test faults engines check bench simulate install generate docs screenshots
 
 help:           ## Show this list.
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo:           ## A running fleet of one with an app in it; ONCE=1 checks it, cleans up and exits.
 	@scripts/setup
@@ -29,14 +29,23 @@ bench:          ## Measure start-up, memory and push to INSTALLED beside the num
 	@scripts/setup --test
 	@.venv/bin/python scripts/bench
 
-simulate:       ## Simulate faults in a whole fleet: SEEDS=1000 tries so many, SEED=42 tells one of them.
+simulate:       ## Simulate faults in a whole fleet: FRESH=1000 tries so many new stories, SEED=42 tells one.
 	@scripts/setup --dev
-	@.venv/bin/python scripts/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(if $(ABOUT),--about $(ABOUT)) $(if $(SABOTAGE),--sabotage $(SABOTAGE))
+	@.venv/bin/python scripts/simulate $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),150) --fresh $(or $(FRESH),50)) $(if $(ABOUT),--about $(ABOUT)) $(if $(SABOTAGE),--sabotage $(SABOTAGE))
 
 install:        ## Install the homeport command into .venv and say how to use it.
 	@scripts/setup
 	@echo "  homeport is at $(CURDIR)/.venv/bin/homeport"
 	@echo "  Try:  .venv/bin/homeport doctor     or put it on your path:  export PATH=\"$(CURDIR)/.venv/bin:\$$PATH\""
+
+generate:       ## Generate stubs, types and validators from the .proto files and the API, for Python and TypeScript.
+	@scripts/setup --dev
+	@scripts/generate-wire
+	@PYTHONPATH=src .venv/bin/python scripts/generate-typescript
+
+screenshots:    ## Pictures of every page of the dashboard, light and dark, wide and narrow, into web/screenshots.
+	@scripts/setup --test
+	@.venv/bin/python scripts/screenshots
 
 docs:           ## Generate the reference pages that are compared by a test.
 	@scripts/setup --dev

@@ -4,21 +4,36 @@ HomeportError
 ├── TransientError           try again, after .retry_after_seconds
 │   ├── GitUnavailable         the deployments repository cannot be reached, or refuses the push
 │   ├── PeerUnavailable        another role cannot be reached
+│   │   └── PeerIncompatible     it is too many releases older or newer; a person must upgrade one of the two
 │   ├── EngineUnavailable      the container engine does not answer
+│   ├── LeaseLost              another process has taken over this work
+│   ├── QueueFull              too much work waits already; .retry_after_seconds
+│   ├── StorageFull            a disk or a quota is full; retried when there is space
+│   │   └── QuotaExceeded        our own limit is reached, though the disk may have space
+│   ├── StorageReadOnly        a disk refuses writes
 │   └── TooManyAttempts        too many wrong tokens: .retry_after_seconds says how long to wait
 ├── PermanentError           a person or a new commit must change something; shown, not retried
 │   ├── InvalidInput           .problems: each with field, message and, for YAML, file and line
+│   │   └── DigestMismatch       content that arrived is not what its digest says
 │   ├── NotFound
-│   ├── Conflict               the thing exists already, or a name means two things
+│   ├── Conflict               the thing exists already, or a name is ambiguous
+│   │   ├── UploadBusy           another request is adding to this upload
+│   │   └── OffsetMismatch       an upload continues at .expected, not where this part begins
 │   ├── TooLarge
-│   ├── Refused                not allowed as things are configured
-│   │   ├── Unauthenticated      nobody knows who asks: no token, or one that is not valid
-│   │   └── NotAuthorized        it is known who asks, and it is not theirs to ask: .target
+│   ├── Refused                not allowed by the configuration
+│   │   ├── Unauthenticated      no token, or an invalid one
+│   │   ├── NotAuthorized        the caller is authenticated, but lacks the right: .target
+│   │   └── FetchDirectly        a site cannot fetch this content; its node may try by itself
+│   ├── NoNodeFits             no node can run it: the message says what each of them lacks
+│   ├── UnknownKind            an older role does not know this kind of message
+│   ├── BadAnswer              the reply of another role cannot be read; upgrade one of the two
 │   └── WorkFailed             .code: a component could not be installed or removed
 └── InvariantViolated        our bug: end the role, keep the evidence
     └── IllegalTransition      no row of the lifecycle table allows it; nothing has changed
 """
 
+import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,7 +42,7 @@ from homeport.vocabulary import Code
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with an input: which field, what is wrong with it, and where it stands."""
+    """One problem of an input: the field, what is wrong with it, and its file and line."""
 
     field: str
     message: str
@@ -44,9 +59,9 @@ class HomeportError(Exception):
 
     code = "error"
     hint: str | None = None
-    """What the reader can do about it, as one sentence; None where the message already says so."""
+    """What the reader can do, as one sentence; None where the message already says so."""
     is_recorded = False
-    """Whether the audit trail has it already, from whoever raised it."""
+    """Whether it was already recorded in the audit trail where it was raised."""
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
         super().__init__(message or self.__doc__ or self.code)
@@ -73,10 +88,53 @@ class PeerUnavailable(TransientError):
     code = "peer-unavailable"
 
 
+class PeerIncompatible(PeerUnavailable):
+    """The other side is too many releases older or newer."""
+
+    code = "version-skew"
+    retry_after_seconds = 60.0
+
+
 class EngineUnavailable(TransientError):
     """The container engine does not answer."""
 
     code = "engine-unavailable"
+
+
+class LeaseLost(TransientError):
+    """Another process has taken over this work."""
+
+    code = "lease-lost"
+
+
+class QueueFull(TransientError):
+    """Too much work waits already."""
+
+    code = "queue-full"
+    hint = "Try again when some of it is done."
+
+
+class StorageFull(TransientError):
+    """A disk is full."""
+
+    code = "storage-full"
+    hint = "Free some space; no restart is needed."
+    retry_after_seconds = 30.0
+
+
+class QuotaExceeded(StorageFull):
+    """The quota is used up."""
+
+    code = "quota-exceeded"
+    hint = "Delete what is not needed any more, or raise the quota."
+
+
+class StorageReadOnly(TransientError):
+    """A disk is read-only."""
+
+    code = "storage-read-only"
+    hint = "Mount it for writing, or look at what its errors are; no restart is needed."
+    retry_after_seconds = 30.0
 
 
 class TooManyAttempts(TransientError):
@@ -107,6 +165,18 @@ class InvalidInput(PermanentError):
         super().__init__(message or "; ".join(str(problem) for problem in self.problems) or None, hint=hint)
 
 
+class NotPlaceable(InvalidInput):
+    """No device can take the deployment."""
+
+    code = "not-placeable"
+
+
+class DigestMismatch(InvalidInput):
+    """The content does not match its digest."""
+
+    code = "digest-mismatch"
+
+
 class NotFound(PermanentError):
     """There is no such thing."""
 
@@ -117,6 +187,22 @@ class Conflict(PermanentError):
     """It conflicts with what is there."""
 
     code = "conflict"
+
+
+class UploadBusy(Conflict):
+    """Another request is adding to this upload."""
+
+    code = "upload-busy"
+
+
+class OffsetMismatch(Conflict):
+    """The part does not begin where the upload ends."""
+
+    code = "offset-mismatch"
+
+    def __init__(self, *, given: int, expected: int) -> None:
+        super().__init__(f"The upload has {expected} bytes, and the part that was sent begins at {given}.")
+        self.expected = expected
 
 
 class TooLarge(PermanentError):
@@ -145,7 +231,32 @@ class NotAuthorized(Refused):
     def __init__(self, message: str | None = None, *, target: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.target = target
-        """What they wanted to touch, for the audit trail."""
+        """What the caller tried to access, for the audit trail."""
+
+
+class FetchDirectly(Refused):
+    """The site cannot fetch this content for its nodes."""
+
+    code = "fetch-directly"
+
+
+class NoNodeFits(PermanentError):
+    """No node can run it."""
+
+    code = "no-node-fits"
+
+
+class UnknownKind(PermanentError):
+    """The other side does not know this kind of message."""
+
+    code = "unknown-kind"
+
+
+class BadAnswer(PermanentError):
+    """Another role answered what cannot be read."""
+
+    code = "bad-answer"
+    hint = "Compare the versions in  homeport sites show  and upgrade the older side."
 
 
 class WorkFailed(PermanentError):
@@ -168,3 +279,10 @@ class IllegalTransition(InvariantViolated):
     """The lifecycle table has no such row."""
 
     code = "illegal-transition"
+
+
+def system_reason(error: OSError) -> str:
+    """What the operating system says, without what Python adds to it ("error while attempting to bind on …")."""
+    if error.errno is None or isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    return os.strerror(error.errno)

@@ -1,9 +1,9 @@
-"""Places where a test may pull the plug: before and after every durable write, and between the steps on a node.
+"""Failpoints: places where a test may kill the process: around every durable write, and between the steps on a node.
 
-`HOMEPORT_FAILPOINT=name` or `name:nth` makes the process kill itself, as by `kill -9`, when it passes that place for
-the nth time (ADR 0020). The settings of a role read the variable once; unset, passing costs one comparison.
+`HOMEPORT_FAILPOINT=name` or `name:nth` makes the process kill itself, as by `kill -9`, when it passes that failpoint
+for the nth time (ADR 0020). The settings of a role read the variable once; unset, passing costs one comparison.
 
-`Point` is the whole list. A test walks it, so that a place without a proof of what happens there cannot be added.
+`Point` is the complete list. A test walks it, so that no failpoint can be added without a test.
 """
 
 import os
@@ -19,34 +19,54 @@ VARIABLE: Final = "HOMEPORT_FAILPOINT"
 
 class Point(StrEnum):
     STORE_BEFORE_COMMIT = "store-before-commit"
-    """Works of several callers are in the transaction; nobody was answered."""
+    """Work of several callers is in the transaction; none was answered."""
     STORE_AFTER_COMMIT = "store-after-commit"
-    """All of it is durable; nobody was answered."""
+    """All of it is durable; no caller was answered."""
+    LEASE_TAKEN = "lease-taken"
+    """This replica of central has taken a lease and not begun the work; the other replicas wait."""
     GIT_BEFORE_COMMIT = "git-before-commit"
-    """A change of desired state was decided; no object of it exists."""
+    """A change of desired state was decided; no Git object of it exists."""
     GIT_BEFORE_PUSH = "git-before-push"
     """The commit is in our clone, and the remote knows nothing."""
     GIT_AFTER_PUSH = "git-after-push"
-    """The remote has it; nobody here has taken note."""
+    """The remote has it; nothing is recorded here."""
     FILE_BEFORE_REPLACE = "file-before-replace"
-    """A key, certificate or membership is whole in its draft, and the old file still in place."""
+    """A key, certificate or membership is written to a temporary file, and the old file still in place."""
     FILE_AFTER_REPLACE = "file-after-replace"
     JOURNAL_BEFORE_COMMIT = "journal-before-commit"
     JOURNAL_AFTER_COMMIT = "journal-after-commit"
     """An order is durable and nothing done, or a result is durable and not sent."""
     COMPONENT_BEFORE_PLACE = "component-before-place"
-    """A fetched component is unpacked beside its place."""
+    """A pulled component is unpacked next to its destination."""
     COMPONENT_AFTER_PLACE = "component-after-place"
     RUNTIME_AFTER_PULL = "runtime-after-pull"
-    """Everything was fetched; what runs is untouched."""
+    """Everything was pulled; what runs is untouched."""
     RUNTIME_AFTER_STOP = "runtime-after-stop"
-    """The old release is gone, the new one not made."""
+    """The old release is gone, the new one not created."""
     RUNTIME_AFTER_CREATE = "runtime-after-create"
-    """The new release was made; nobody has looked whether it still runs."""
+    """The new release was created; whether it still runs was not checked."""
     RUNTIME_BEFORE_HEALTH = "runtime-before-health"
-    """It runs; it was not asked whether it is well."""
+    """It runs; its health was not checked."""
     RUNTIME_AFTER_REMOVE = "runtime-after-remove"
-    """A component is gone; the journal says that it should go."""
+    """A component is removed; the journal still has the order to remove it."""
+    JOB_AFTER_START = "job-after-start"
+    """A job runs; its site was not told."""
+    JOB_AFTER_END = "job-after-end"
+    """A job has ended; its result is not in the journal."""
+    TASK_BEFORE_ADMISSION = "task-before-admission"
+    """An inference task has its place in the queue; nothing of it is durable."""
+    TASK_AFTER_ADMISSION = "task-after-admission"
+    """It is durable; its client has no answer."""
+    TASK_AFTER_START = "task-after-start"
+    """It is known to have started; its client has seen no token."""
+    TASK_BEFORE_END = "task-before-end"
+    """Its stream has ended; how is not durable."""
+    PIPELINE_BEFORE_STORE = "pipeline-before-store"
+    """What follows in a run was decided, after a step has ended; nothing of it is stored."""
+    PIPELINE_AFTER_STORE = "pipeline-after-store"
+    """It is stored; nothing of it has begun."""
+    PIPELINE_STEP_BEGUN = "pipeline-step-begun"
+    """A step's work has begun elsewhere: its job is submitted, its request sent. Nothing more is known of it here."""
 
 
 class _Trap:
@@ -68,10 +88,10 @@ _trap: _Trap | None = None
 
 
 def arm(wanted: str | None) -> None:
-    """Called by each role at its start with what its settings say; None, as always outside of tests, is no trap.
+    """Called by each role at start with its setting; None, as always outside of tests, arms nothing.
 
     Arming twice is arming once: the roles of one process count together. Raises InvalidInput."""
-    global _trap  # noqa: PLW0603 - a process dies as a whole
+    global _trap  # noqa: PLW0603 - one process, one failpoint
     if _trap is None or wanted != _trap.wanted:
         _trap = None if not wanted else _Trap(wanted)
 

@@ -1,6 +1,6 @@
-"""The words of Homeport. A word means one thing in code, API, CLI, events and docs, and it is defined here.
+"""The terms of Homeport. A term means one thing in code, API, CLI, events and docs, and it is defined here.
 
-This module imports nothing of ours, so that every layer can speak the same language.
+This module imports nothing of ours, so that every layer can use the same terms.
 """
 
 from enum import StrEnum
@@ -11,6 +11,10 @@ AppId = NewType("AppId", str)
 DeploymentId = NewType("DeploymentId", str)
 """UUID; equals the name of the deployment's file in Git."""
 RolloutId = NewType("RolloutId", str)
+JobId = NewType("JobId", str)
+"""Given by whoever submits the job, or made by the role that takes it; unique within a site."""
+RunId = NewType("RunId", str)
+"""UUID of one run of a pipeline."""
 SiteName = NewType("SiteName", str)
 """A site's name never changes: it is its folder in Git and its Margo deviceId."""
 NodeId = NewType("NodeId", str)
@@ -24,16 +28,16 @@ Incarnation = NewType("Incarnation", int)
 """Which life of an instance. A file that returns after DELETED begins a new one."""
 
 UNPLACED: Final = NodeId("")
-"""Stands for "no node" in an instance that its site could not place."""
+"""No node: the id in an instance that its site could not place."""
 
 SITE_NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
 NODE_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 ID_PREFIX_LENGTH_MIN: Final = 4
-"""A shorter beginning of an id is more likely a name that was typed wrong."""
+"""A shorter prefix of an id is more likely a mistyped name."""
 
 
 class State(StrEnum):
-    """Where one instance of a deployment stands; `core.lifecycle.deployment` has the table."""
+    """The state of one instance of a deployment; `core.lifecycle.deployment` has the table."""
 
     PENDING = "PENDING"
     INSTALLING = "INSTALLING"
@@ -45,7 +49,7 @@ class State(StrEnum):
     DELETED = "DELETED"
 
 
-class Happening(StrEnum):
+class Trigger(StrEnum):
     """What moves an instance from one state to another."""
 
     SCHEDULED = "scheduled"
@@ -61,11 +65,11 @@ class Happening(StrEnum):
     UNWANTED = "unwanted"
     REMOVED = "removed"
     RESTATED = "restated"
-    """No step: how an instance stands, told anew by its site. It is in central's history only."""
+    """Not a step: the state of an instance after a resync of its site. Only in central's history."""
 
 
 class Actor(StrEnum):
-    """Who may make a thing happen."""
+    """Who may cause an event of a state machine."""
 
     SITE = "site"
     NODE = "node"
@@ -75,11 +79,13 @@ class Actor(StrEnum):
 
 
 class Liveness(StrEnum):
-    """How long a node has been silent, in words."""
+    """How long a node has sent no heartbeat, in words."""
 
     LIVE = "live"
     STALE = "stale"
     LOST = "lost"
+    UNKNOWN = "unknown"
+    """Its site is unreachable, so its liveness is unknown; never reported by a site itself."""
 
 
 class ProfileType(StrEnum):
@@ -91,7 +97,7 @@ class ProfileType(StrEnum):
 
 
 class PlacementMode(StrEnum):
-    """How many of the nodes that suit a deployment get an instance."""
+    """How many of the eligible nodes get an instance."""
 
     EACH = "each"
     ONE = "one"
@@ -99,57 +105,131 @@ class PlacementMode(StrEnum):
 
 
 class RolloutState(StrEnum):
-    """Where a rollout stands; `core.lifecycle.rollout` has the table."""
+    """The state of a rollout; `core.lifecycle.rollout` has the table."""
 
     RUNNING = "running"
     PAUSED = "paused"
     STOPPED = "stopped"
-    """Too many of its sites failed. A person resumes or aborts it."""
+    """Too many of its sites failed. An operator resumes or aborts it."""
     DONE = "done"
     ABORTED = "aborted"
     SUPERSEDED = "superseded"
 
 
-class RolloutHappening(StrEnum):
+class RolloutTrigger(StrEnum):
     """What moves a rollout from one state to another."""
 
     PAUSED = "paused"
     RESUMED = "resumed"
     ABORTED = "aborted"
     BROKE = "broke"
-    """More sites are bad than its threshold allows."""
+    """More sites failed than its threshold allows."""
     REACHED_ALL = "reached-all"
     SUPERSEDED = "superseded"
 
 
-class RolloutWord(StrEnum):
-    """What the operator wants of a rollout, as its file in Git says."""
+class RolloutCommand(StrEnum):
+    """The operator's command to a rollout, as in its file in Git."""
 
     RUNNING = "running"
     PAUSED = "paused"
     ABORTED = "aborted"
 
 
-class Standing(StrEnum):
-    """What has become of a rollout at one of its sites."""
+class RolloutSiteStatus(StrEnum):
+    """The state of a rollout at one of its sites."""
 
     WAITING = "waiting"
     """Its wave has not begun."""
     PENDING = "pending"
     INSTALLED = "installed"
     FAILED = "failed"
-    """Failed for good, or rolled back."""
+    """Failed permanently, or rolled back."""
     OFFLINE = "offline"
-    """Not heard of for a while; its file waits for it in Git."""
+    """Has not connected for a while; its file waits in Git."""
     HELD = "held"
-    """Somebody wants nothing changed there for now; its file waits for the end of that in Git."""
+    """On hold by an operator; its file waits in Git until the hold ends."""
     LEFT = "left"
-    """Deleted there, or overtaken by a newer deployment: no longer this rollout's affair."""
+    """Deleted there, or superseded by a newer deployment: no longer part of this rollout."""
+
+
+class JobState(StrEnum):
+    """The state of a job; `core.jobs.lifecycle` has the table."""
+
+    PENDING = "PENDING"
+    ASSIGNED = "ASSIGNED"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class JobTrigger(StrEnum):
+    """What moves a job from one state to another."""
+
+    ASSIGNED = "assigned"
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    GAVE_UP = "gave-up"
+    """It failed, and is not retried."""
+    RETRIED = "retried"
+    """An attempt failed, and another one follows."""
+    CANCELLED = "cancelled"
+
+
+class RunState(StrEnum):
+    """The state of a run of a pipeline; `core.pipelines.lifecycle` has the table."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+
+class RunTrigger(StrEnum):
+    """What moves a run of a pipeline from one state to another."""
+
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class StepState(StrEnum):
+    """The state of a step of a run, and of one of its items; `core.pipelines.lifecycle` has the table."""
+
+    WAITING = "WAITING"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    SKIPPED = "SKIPPED"
+    CANCELLED = "CANCELLED"
+
+
+class StepTrigger(StrEnum):
+    """What moves a step, or one of its items, from one state to another."""
+
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    RETRIED = "retried"
+    """An attempt failed, and another one follows."""
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
 
 
 class OrderKind(StrEnum):
     APPLY = "apply"
     REMOVE = "remove"
+
+
+class OnUnhealthy(StrEnum):
+    """What a node does with a component that becomes unhealthy after it was installed."""
+
+    RESTART = "restart"
+    REPORT = "report"
+    """Only report it."""
 
 
 class Step(StrEnum):
@@ -159,20 +239,97 @@ class Step(StrEnum):
     FETCHING = "fetching"
     PULLING = "pulling"
     CREATING = "creating"
+    CONFIGURING = "configuring"
+    """Variables, files and secrets are prepared; a part of creating, as the next one."""
+    NETWORKING = "networking"
     STARTING = "starting"
     CHECKING = "checking"
     HEALTHY = "healthy"
     STOPPING = "stopping"
     REMOVED = "removed"
     DRIFTED = "drifted"
-    """Something no longer runs as it was left: the node has seen it and is about to repair it."""
+    """A component no longer runs as installed: the node is about to repair it."""
     RESTORED = "restored"
     WAITING = "waiting"
-    """Nothing happens until the next attempt; said by the site."""
+    """Waiting for the next attempt; set by the site."""
+
+
+class NoticeCode(StrEnum):
+    """What a node reports to its site apart from the results of orders, or a site detects about a node."""
+
+    MESSAGE_REFUSED = "message-refused"
+    """It received a message that it cannot read or does not know."""
+    ROW_SET_ASIDE = "journal-row-set-aside"
+    """A row of its journal is corrupt; it is set aside, and the site sends the order again."""
+    ORPHANS_REMOVED = "orphans-removed"
+    """Containers of a node that no longer exists were found on its engine."""
+    ORPHANS_KEPT = "orphans-kept"
+    TWIN = "twin"
+    """Two machines connect under the id of one node."""
+    VERSION_SKEW = "version-skew"
+    """It is more than one release older or newer than its site."""
+
+
+class Feature(StrEnum):
+    """What a role supports beyond the first release, as sent in its hello."""
+
+    NOTICE = "notice"
+    """A site: notices of what a node did or refused without an order."""
+    ORPHANS = "orphans"
+    """A site: workloads on a node's engine that are not in its journal."""
+    REFUSALS = "refusals"
+    """A node: the notice that its site could not read one of its messages."""
+    LOGS = "logs"
+    """A site: log lines of a node."""
+    STORED_LOGS = "stored-logs"
+    """A site: numbered log lines of a node's buffer, which it stores and acknowledges."""
+    TELEMETRY = "telemetry"
+    """A site: measurements of a node."""
+    REPLICAS = "replicas"
+    """A site: the inference engines that a node has handed over."""
+    SETTINGS = "settings"
+    """A node: settings that change while it runs."""
+    REPLIES = "replies"
+    """Central and sites: a reply to any request, by the id that the request carries."""
+
+
+class SubjectKind(StrEnum):
+    """What an event is about."""
+
+    APP = "app"
+    DEPLOYMENT = "deployment"
+    ROLLOUT = "rollout"
+    SITE = "site"
+    NODE = "node"
+    TOKEN = "token"
+    IDENTITY = "identity"
+    JOB = "job"
+    TASK = "task"
+    POOL = "pool"
+    PIPELINE = "pipeline"
+
+
+class LogStream(StrEnum):
+    """Parts of the one log with their own retention, so that many events of one kind do not displace the few of
+    another."""
+
+    FLEET = "fleet"
+    JOBS = "jobs"
+    TASKS = "tasks"
 
 
 class EventKind(StrEnum):
-    """Names of the events in the one log; the SSE `event:` field carries them unchanged."""
+    """Names of the events in the one log; the SSE `event:` field carries them unchanged.
+
+    A kind that another version has written is kept: it is not a member, but has a value like one."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> "EventKind | None":
+        if not isinstance(value, str):
+            return None
+        unknown = str.__new__(cls, value)
+        unknown._name_, unknown._value_ = value, value
+        return unknown
 
     APP_ADDED = "app.added"
     APP_REMOVED = "app.removed"
@@ -189,8 +346,13 @@ class EventKind(StrEnum):
     HOLD_LIFTED = "hold.lifted"
     INSTANCE_STATE = "instance.state"
     INSTANCE_STALE = "instance.stale"
+    INSTANCE_UNHEALTHY = "instance.unhealthy"
+    """An installed release is unhealthy, or stopped and cannot be started again. Its state stays INSTALLED."""
+    INSTANCE_HEALTHY = "instance.healthy"
+    REPORT_SET_ASIDE = "report.set-aside"
     SITE_JOINED = "site.joined"
     SITE_LABELLED = "site.labelled"
+    SITE_REMOVED = "site.removed"
     SITE_SYNCED = "site.synced"
     SITE_PROBLEM = "site.problem"
     SITE_RESTATED = "site.restated"
@@ -199,11 +361,22 @@ class EventKind(StrEnum):
     NODE_LEFT = "node.left"
     NODE_DRAINED = "node.drained"
     NODE_UNDRAINED = "node.undrained"
+    NODE_SETTINGS = "node.settings"
+    """An operator has changed settings of a node while it runs."""
+    NODE_NOTICE = "node.notice"
+    """Something a node did or refused without an order; `data.code` says what."""
     ROLLOUT_STATE = "rollout.state"
+    JOB_STATE = "job.state"
+    PIPELINE_STATE = "pipeline.state"
+    PIPELINE_STEP = "pipeline.step"
+    PIPELINE_SAVED = "pipeline.saved"
+    PIPELINE_REMOVED = "pipeline.removed"
+    PIPELINE_SKIPPED = "pipeline.skipped"
+    """A time of a schedule came, and no run began."""
 
 
 class Code(StrEnum):
-    """Why work on a node failed, stable from the node to the CLI."""
+    """Why work on a node failed; the same code from the node to the CLI."""
 
     COMPONENT_FETCH_FAILED = "COMPONENT_FETCH_FAILED"
     IMAGE_PULL_FAILED = "IMAGE_PULL_FAILED"
@@ -215,9 +388,19 @@ class Code(StrEnum):
     ENGINE_UNREACHABLE = "ENGINE_UNREACHABLE"
     UNSUPPORTED_TYPE = "UNSUPPORTED_TYPE"
     UNSUPPORTED_KIND = "UNSUPPORTED_KIND"
-    """A chart holds something that only Kubernetes could run, and the node has none."""
+    """A chart contains something that only Kubernetes can run, and the node has none."""
+    NOT_ALLOWED = "NOT_ALLOWED"
+    """A component requires something of the machine that the node's owner has not permitted (`--allow`)."""
+    PREFLIGHT_FAILED = "PREFLIGHT_FAILED"
+    """The machine lacks what an inference engine needs; the message names it, and how to get it."""
     REMOVE_FAILED = "REMOVE_FAILED"
     NODE_OFFLINE = "NODE_OFFLINE"
     NO_ELIGIBLE_NODE = "NO_ELIGIBLE_NODE"
     SECRET_MISSING = "SECRET_MISSING"
+    INVALID_ORDER = "INVALID_ORDER"
+    """The node cannot read its order."""
+    UNKNOWN_KIND = "UNKNOWN_KIND"
+    """The node has no handler for this kind of work: it is of another version, or was started without it."""
+    NODE_CRASHED = "NODE_CRASHED"
+    """The node was killed repeatedly while it carried out the order."""
     INTERNAL = "INTERNAL"

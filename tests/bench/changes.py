@@ -4,7 +4,6 @@ is Homeport, not an engine.
 
 import tempfile
 import time
-import urllib.request
 import uuid
 from pathlib import Path
 
@@ -43,7 +42,7 @@ def _push(host: Machine, person: Person, keys: list[str], *, version: str) -> fl
 
 def _all_installed(host: Machine, count: int, version: str) -> bool:
     """Asked seldom and for counts first, so that looking costs little of what is measured."""
-    with urllib.request.urlopen(f"{host.url}/api/v1/sites/home", timeout=30) as answer:
+    with host.at(host.url).open("/api/v1/sites/home") as answer:
         if f'"INSTALLED":{count}' not in answer.read().decode().replace(" ", ""):
             return False
     rows = host.json("deployments", "list")["deployments"]

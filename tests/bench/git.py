@@ -16,9 +16,10 @@ from anyio import to_thread
 from homeport.adapters.git import Repository, create_bare, open_repository
 from homeport.adapters.git.changes import nest
 from homeport.adapters.git.clone import open_clone
-from homeport.adapters.git.commits import write_commit
+from homeport.adapters.git.commits import signature, write_commit
 from homeport.ports import Change
 from homeport.vocabulary import Commit
+from tests.support.proposals import saying
 
 FILE = (
     b"apiVersion: margo.org\nkind: ApplicationDeployment\n"
@@ -27,7 +28,7 @@ FILE = (
 
 
 async def _write(source: Repository, changes: Sequence[Change]) -> Commit:
-    commit = await source.commit(_always(changes), message="bench", author="bench")
+    commit = await source.commit(saying("bench", _always(changes)), author="bench")
     assert commit is not None
     return commit
 
@@ -98,7 +99,7 @@ def _always(changes: Sequence[Change]) -> Callable[[Commit | None], Awaitable[Se
 
 
 def _build(clone: Path, base: Commit, changes: Sequence[Change]) -> None:
-    write_commit(open_clone(clone), base=base, changes=nest(changes), message="only built", author="bench")
+    write_commit(open_clone(clone), base=base, changes=nest(changes), message="only built", author=signature("bench"))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import threading
 import time
-import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,10 +19,11 @@ import psutil
 
 from tests.support.deployment_files import deployment_file
 from tests.support.fleet import Fleet
+from tests.support.forks import COMMAND
 from tests.support.git import Person, bare_repository
 from tests.support.images import EXAMPLES, build_images, materialise, podman_environment
 from tests.support.podman import podman, remove_leftovers
-from tests.support.processes import COMMAND, Machine, machine, start_up
+from tests.support.processes import Machine, Process, machine, start_up
 from tests.support.registry import running_registry
 
 Numbers = dict[str, float]
@@ -63,6 +63,48 @@ def start_of_up() -> Numbers:
         started = time.perf_counter()
         start_up(host, runtime="null")
         return {"first start": fresh, "second start": time.perf_counter() - started, "memory MB": memory}
+
+
+def idle_up(seconds: float = 20.0) -> Numbers:
+    """Memory (PSS, MB) and CPU (% of a core) of all three roles in one process, with one app installed."""
+    with tempfile.TemporaryDirectory() as folder, machine(Path(folder) / "host") as host:
+        process = start_up(host, runtime="null")
+        await_site(host)
+        person = Person(str(own_repository(host)), Path(folder) / "person")
+        _pushes(host, person, 1, lambda _: deployment_file(name="app"))
+        time.sleep(5)
+        before = _cpu(process.popen.pid)
+        time.sleep(seconds)
+        return {
+            "memory MB": _pss(process.popen.pid),
+            "CPU %": 100 * (_cpu(process.popen.pid) - before) / seconds,
+        }
+
+
+def churn_of_up(rounds: int = 25, deployments: int = 20) -> Numbers:
+    """How much `homeport up` grows (MB) for each thousand changes of deployments, after a fifth of them."""
+    with tempfile.TemporaryDirectory() as folder, machine(Path(folder) / "host") as host:
+        process = start_up(host, runtime="null")
+        await_site(host)
+        person = Person(str(own_repository(host)), Path(folder) / "person")
+        sizes = []
+        for number in range(rounds):
+            person.pull()
+            for each in range(deployments):
+                path, text = deployment_file(name=f"app-{each}")
+                person.write(path, text.replace("1.0.0", f"1.0.{number}"))
+            commit = person.push()
+            host.wait_for(lambda: _has_settled(host, commit, deployments), seconds=60)  # noqa: B023
+            sizes.append(_pss(process.popen.pid))
+        warm = rounds // 5
+        changes = (rounds - 1 - warm) * deployments
+        return {"MB per 1,000 changes": 1000 * (sizes[-1] - sizes[warm]) / changes}
+
+
+def _has_settled(host: Machine, commit: str, count: int) -> bool:
+    has_commit = any(site["applied_commit"] == commit for site in host.json("sites", "list")["sites"])
+    states = [each["state"] for each in host.json("deployments", "list")["deployments"]]
+    return has_commit and states == ["INSTALLED"] * count
 
 
 def idle(seconds: float = 15.0) -> Numbers:
@@ -119,7 +161,7 @@ def push_to_installed_podman(repetitions: int = 10) -> Numbers:
                 taken, composed, ran = [], [], []
                 for number in range(repetitions):  # in turns, so that a noisy moment meets all three alike
                     taken += _pushes(host, person, 1, lambda _, number=number: file(number))  # type: ignore[misc]
-                    composed.append(_compose_up(compose, f"{prefix}-{number}"))
+                    composed.append(compose_up(compose, f"{prefix}-{number}"))
                     ran.append(_podman_run(image))
         finally:
             remove_leftovers(prefix)
@@ -140,7 +182,7 @@ def _pushes(host: Machine, person: Person, count: int, file: Callable[[int], tup
         person.pull()
         person.write(path, text)
         person.commit()
-        with _installed(host.url, Path(path).stem) as arrived:
+        with _installed(host.at(host.url), Path(path).stem) as arrived:
             subprocess.run(
                 ["git", "push", "--quiet", "origin", "HEAD:main"], cwd=person.folder, check=True, capture_output=True
             )
@@ -150,10 +192,10 @@ def _pushes(host: Machine, person: Person, count: int, file: Callable[[int], tup
 
 
 @contextmanager
-def _installed(url: str, deployment_id: str) -> Iterator[Callable[[], float]]:
+def _installed(central: Process, deployment_id: str) -> Iterator[Callable[[], float]]:
     """Listens to central's events before the push; gives the moment at which INSTALLED was read."""
-    last = json.load(urllib.request.urlopen(f"{url}/api/v1/overview", timeout=10))["last_event_id"]
-    stream = urllib.request.urlopen(f"{url}/api/v1/events?after={last}", timeout=60)
+    last = central.get("/api/v1/overview")["last_event_id"]
+    stream = central.open(f"/api/v1/events?after={last}")
     moment: list[float] = []
 
     def listen() -> None:
@@ -178,7 +220,7 @@ def _installed(url: str, deployment_id: str) -> Iterator[Callable[[], float]]:
         stream.close()
 
 
-def _compose_up(compose: Path, project: str) -> float:
+def compose_up(compose: Path, project: str) -> float:
     tool = [str(Path(COMMAND).with_name("podman-compose")), "--project-name", project, "--file", str(compose)]
     started = time.perf_counter()
     subprocess.run([*tool, "up", "-d"], check=True, capture_output=True, env=podman_environment())

@@ -4,6 +4,7 @@ import contextlib
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -13,7 +14,8 @@ import psutil
 from homeport.adapters.link.grpc_node import GrpcSiteLink
 from homeport.catalog.deployment import marker_path
 from homeport.catalog.marker import render_marker
-from homeport.ports import Beat, Hello, SiteLink, Stream
+from homeport.core.telemetry.metrics import METRICS
+from homeport.ports import Beat, Hello, Sample, SiteLink, Stream, Telemetry
 from homeport.vocabulary import SiteName
 from tests.support.builders import a_node
 from tests.support.git import Person, bare_repository
@@ -27,14 +29,16 @@ OPENING_MAX = 20
 Numbers = dict[str, float]
 
 
-def beating_nodes(count: int = 300, *, seconds: float = 20.0) -> Numbers:
-    """The share of a core that `count` connected nodes cost their site, also as it would be for 1,000."""
+def beating_nodes(count: int = 300, *, seconds: float = 20.0, apps: int | None = None) -> Numbers:
+    """The share of a core that `count` connected nodes cost their site, also as it would be for 1,000. With `apps`,
+    each measures itself and so many containers every five seconds."""
     with tempfile.TemporaryDirectory() as folder, machine(Path(folder)) as host:
         port = free_port()
-        process = psutil.Process(_site(host, Path(folder), port).popen.pid)
+        started = _site(host, Path(folder), port)
+        process = psutil.Process(started.popen.pid)
         time.sleep(3)
         idle_memory, idle_cpu = _megabytes(process), _cpu_share(process, 5.0)
-        share, memory = anyio.run(_measure, process, port, count, seconds)
+        share, memory = anyio.run(_measure, process, started.keys, port, count, seconds, apps)
         return {
             "idle MB": idle_memory,
             "idle CPU %": 100 * idle_cpu,
@@ -57,13 +61,15 @@ def _site(host: Machine, folder: Path, port: int) -> Process:
     return process
 
 
-async def _measure(process: psutil.Process, port: int, count: int, seconds: float) -> tuple[float, float]:
-    link, opening = GrpcSiteLink("127.0.0.1", port), anyio.Semaphore(OPENING_MAX)
+async def _measure(
+    process: psutil.Process, keys: Path, port: int, count: int, seconds: float, apps: int | None
+) -> tuple[float, float]:
+    link, opening = GrpcSiteLink("127.0.0.1", port, local_keys=keys), anyio.Semaphore(OPENING_MAX)
     async with contextlib.AsyncExitStack() as stack:
         tasks = await stack.enter_async_context(anyio.create_task_group())
         connected: list[int] = []
         for number in range(count):
-            tasks.start_soon(_simulate, link, number, opening, connected)
+            tasks.start_soon(_simulate, link, number, opening, connected, apps)
         while len(connected) < count:  # noqa: ASYNC110
             await anyio.sleep(0.1)
         await anyio.sleep(BEAT_SECONDS)
@@ -73,14 +79,27 @@ async def _measure(process: psutil.Process, port: int, count: int, seconds: floa
     return share, memory
 
 
-async def _simulate(link: SiteLink, number: int, opening: anyio.Semaphore, connected: list[int]) -> None:
+async def _simulate(
+    link: SiteLink, number: int, opening: anyio.Semaphore, connected: list[int], apps: int | None
+) -> None:
     async with _opened(link, opening) as stream:
         await stream.send(Hello(a_node(f"node-{number}").info, ()))
         await anext(aiter(stream))
         connected.append(number)
         while True:
             await anyio.sleep(BEAT_SECONDS)
-            await stream.send(Beat())
+            measured = None if apps is None else Telemetry(datetime.now(UTC), _samples(number, apps))
+            await stream.send(measured or Beat())  # Measurements say as much as a heartbeat.
+
+
+def _samples(number: int, apps: int) -> tuple[Sample, ...]:
+    """As a node sends them: the metrics of a machine without GPU and sensors, two for each container."""
+    own = [name for name, metric in METRICS.items() if not metric.labels]
+    values = [Sample(name, number + time.monotonic() % 100) for name in own]
+    for app in range(apps):
+        labels = {"deployment": f"deployment-{app}", "component": "web", "container": f"hp-{number}-{app}-web-1"}
+        values += [Sample("container_cpu_percent", app * 1.5, labels), Sample("container_memory_bytes", 5e7, labels)]
+    return tuple(values)
 
 
 @contextlib.asynccontextmanager

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from homeport.core.model.deployment import Desired
 from homeport.core.model.node import Node
-from homeport.core.placement.choose import place
-from homeport.core.placement.roster import Roster, need_of
+from homeport.core.placement.roster import Roster
+from homeport.core.reconcile.demand import place_deployment as place
+from homeport.core.reconcile.demand import resources_of
 from tests.support.builders import NOW, a_desired, a_node
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,7 +41,7 @@ def measure() -> dict[str, float]:
     placements, explained = {}, 0
     for desired in wanted:
         placed = place(desired, roster, {}, NOW)
-        need = need_of(desired)
+        need = resources_of(desired)
         for node_id in placed.chosen:
             roster.take(node_id, need)
         placements[desired.id] = placed.chosen

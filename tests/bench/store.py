@@ -21,11 +21,11 @@ from homeport.vocabulary import (
     Digest,
     EventKind,
     Generation,
-    Happening,
     Incarnation,
     NodeId,
     SiteName,
     State,
+    Trigger,
 )
 
 _REVISION = Digest("sha256:" + "0" * 64)
@@ -95,7 +95,7 @@ def _entry(instance: Instance) -> HistoryEntry:
         incarnation=instance.incarnation,
         before=State.INSTALLING,
         after=State.INSTALLED,
-        happening=Happening.HEALTHY,
+        trigger=Trigger.HEALTHY,
         actor=Actor.NODE,
         reason="all components are healthy",
         at=instance.updated_at,
@@ -111,5 +111,5 @@ def _event(instance: Instance) -> NewEvent:
         site=SiteName("home"),
         deployment_id=instance.deployment_id,
         node_id=instance.node_id,
-        data={"before": "INSTALLING", "after": "INSTALLED", "happening": "healthy"},
+        data={"before": "INSTALLING", "after": "INSTALLED", "trigger": "healthy"},
     )

@@ -6,18 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.images import EXAMPLES, build_images, materialise
+from tests.support.images import build_images
 from tests.support.podman import remove_leftovers
 from tests.support.ports import free_port
 from tests.support.processes import Machine, machine
 from tests.support.registry import RunningRegistry, running_registry
-
-TEST_APPS = Path(__file__).parent / "apps"
+from tests.support.stage import publish_apps, shared_stage
 
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[RunningRegistry]:
     """With the images of the examples in it."""
+    stage = shared_stage()
+    if stage is not None:
+        yield stage.registry
+        return
     with running_registry() as running:
         build_images(running.host)
         yield running
@@ -26,14 +29,8 @@ def registry() -> Iterator[RunningRegistry]:
 @pytest.fixture(scope="session")
 def apps(registry: RunningRegistry, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The example apps and those of the tests, pointed at the registry; their components are in it."""
-    folder = materialise(EXAMPLES / "apps", registry.host, tmp_path_factory.mktemp("apps"))
-    materialise(TEST_APPS, registry.host, folder)
-    with machine(tmp_path_factory.mktemp("packer")) as packer:
-        for description in sorted(folder.rglob("margo.yaml")):
-            version = description.parent
-            name = version.parent.name
-            packer.homeport("apps", "push", str(version), f"oci://{registry.host}/packages/{name}")
-    return folder
+    stage = shared_stage()
+    return publish_apps(registry, tmp_path_factory.mktemp("apps")) if stage is None else Path(stage.apps)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import threading
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from tests.support.fleet import Fleet
 from tests.support.git import Person, bare_repository, git
 from tests.support.git_http import serve_git
 from tests.support.podman import container_ids, containers
-from tests.support.processes import STOP_SECONDS_MAX, Machine
+from tests.support.processes import STOP_SECONDS_MAX, Machine, Process
 
 
 @pytest.fixture
@@ -107,12 +106,8 @@ def test_twenty_clients_deploy_at_once_and_no_commit_is_lost(
 
     def deploy(number: int) -> None:
         body = {"app_name": "quiet", "version": "1.0.0", "name": f"quiet-{number}", "sites": [{"site_id": "north"}]}
-        request = urllib.request.Request(
-            f"{host.url}/api/v1/deployments",
-            data=json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        with host.at(host.url).open("/api/v1/deployments", data=data, headers=headers) as answer:
             answers[number] = (answer.status, json.load(answer))
 
     threads = [threading.Thread(target=deploy, args=(number,)) for number in range(20)]
@@ -139,22 +134,21 @@ def test_the_event_stream_resumes_without_a_gap_across_a_restart(host: Machine, 
     fleet.node("n1", "north")
     host.homeport("apps", "add", str(apps))
     host.homeport("deploy", "quiet@1.0.0", "--site", "north", "--wait")
-    first = read_events(host.url, after=0, until="INSTALLED")
+    first = read_events(host.at(host.url), after=0, until="INSTALLED")
     fleet.roles["central"].stop()
     fleet.again("central")
     host.homeport("deploy", "quiet@1.1.0", "--site", "north", "--wait")
-    second = read_events(host.url, after=first[-1]["id"], until="INSTALLED")
-    whole = read_events(host.url, after=0, until="INSTALLED", times=2)
+    second = read_events(host.at(host.url), after=first[-1]["id"], until="INSTALLED")
+    whole = read_events(host.at(host.url), after=0, until="INSTALLED", times=2)
     seen = [event["id"] for event in first + second]
     assert seen == [event["id"] for event in whole]
     assert seen == sorted(set(seen))
 
 
-def read_events(url: str, *, after: int, until: str, times: int = 1) -> list[dict[str, Any]]:
+def read_events(central: Process, *, after: int, until: str, times: int = 1) -> list[dict[str, Any]]:
     """Reads the stream until a deployment has reached a state so many times."""
-    request = urllib.request.Request(f"{url}/api/v1/events", headers={"Last-Event-ID": str(after)})
     events: list[dict[str, Any]] = []
-    with urllib.request.urlopen(request, timeout=20) as stream:
+    with central.open("/api/v1/events", headers={"Last-Event-ID": str(after)}) as stream:
         for line in stream:
             if not line.startswith(b"data:"):
                 continue

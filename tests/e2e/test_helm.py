@@ -8,7 +8,7 @@ from tests.support.processes import Machine, start_up
 
 
 def fetch(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as answer:
         return str(answer.read().decode())
 
 

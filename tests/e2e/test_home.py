@@ -4,18 +4,22 @@ import json
 import urllib.request
 from pathlib import Path
 
+import pytest
+
+from tests.support import forks
 from tests.support.podman import container_ids, containers, podman
 from tests.support.processes import STOP_SECONDS_MAX, Machine, start_up
 
 
 def fetch(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60) as answer:
         return str(answer.read().decode())
 
 
 def test_a_newcomer_gets_from_nothing_to_a_container_that_answers(
-    host: Machine, apps: Path, node_prefix: str, port: int
+    host: Machine, apps: Path, node_prefix: str, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(forks.VARIABLE, forks.NONE)  # The installed command and nothing of ours.
     up = start_up(host, node=f"{node_prefix}-laptop")
     host.homeport("apps", "add", str(apps))
     shown = host.homeport(

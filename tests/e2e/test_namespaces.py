@@ -107,7 +107,7 @@ def _end_workloads(folder: Path) -> None:
     keepers = [
         process
         for process in psutil.process_iter(["cmdline"])
-        if any("process_keeper.py" in word for word in process.info["cmdline"] or ())
+        if any("program_keeper.py" in word for word in process.info["cmdline"] or ())
         and str(folder) in str(process.info["cmdline"])
     ]
     for keeper in keepers:

@@ -1,6 +1,5 @@
 """Nodes come and go, as their site and central see it."""
 
-import urllib.request
 from pathlib import Path
 
 import psutil
@@ -49,7 +48,7 @@ def test_capabilities_are_what_the_machine_says(host: Machine) -> None:
 
 def test_one_process_shows_the_metrics_of_all_its_roles(host: Machine) -> None:
     up = start_up(host, runtime="null", node="laptop")
-    with urllib.request.urlopen(f"{up.url}/metrics", timeout=5) as answer:
+    with up.open("/metrics") as answer:
         text = answer.read().decode()
     assert 'homeport_info{role="central"' in text
     assert "homeport_node_connected 1.0" in text

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forks import COMMAND
 from tests.support.podman import podman
 from tests.support.ports import free_port
-from tests.support.processes import COMMAND, Machine, start_up
+from tests.support.processes import Machine, start_up
 
 ROOT = Path(__file__).resolve().parents[2]
 

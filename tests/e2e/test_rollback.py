@@ -70,7 +70,7 @@ def test_what_cannot_be_pulled_is_tried_again_and_then_rolled_back_while_the_old
     assert "IMAGE_PULL_FAILED" in done.stderr
     assert "attempt 2 of 2" in done.stdout
     assert [each["Id"] for each in containers(deployment=deployment["id"])] == before, "it was never touched"
-    happenings = [entry["happening"] for entry in host.json("deployments", "history", "fickle@home")["history"]]
+    happenings = [entry["trigger"] for entry in host.json("deployments", "history", "fickle@home")["history"]]
     assert happenings[-6:] == ["changed", "gave-up", "retried-update", "gave-up", "rolled-back", "healthy"]
 
     failed = host.command("deploy", "fickle@1.1.0", "--site", "home", "--no-rollback", "--retries", "0", "--wait")

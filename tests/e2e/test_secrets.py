@@ -16,9 +16,10 @@ import pytest
 
 from tests.support.deployment_files import deployment_file
 from tests.support.fleet import Fleet
+from tests.support.forks import COMMAND
 from tests.support.git import Person, bare_repository
 from tests.support.podman import container_ids, containers, podman
-from tests.support.processes import COMMAND, Machine
+from tests.support.processes import Machine
 
 PATHS = (
     "/api/v1/secrets",
@@ -82,11 +83,11 @@ def packed(repository: Path) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def answers(*urls: str) -> Iterator[str]:
+def answers(host: Machine, *urls: str) -> Iterator[str]:
     for url in urls:
         for path in PATHS:
             try:
-                with urllib.request.urlopen(url + path, timeout=10) as answer:
+                with host.at(url).open(path) as answer:
                     yield answer.read().decode()
             except urllib.error.HTTPError as error:
                 yield error.read().decode()
@@ -180,7 +181,7 @@ def test_a_secret_is_in_the_container_and_nowhere_else(
     printed += [used.stderr, host.homeport("secrets", "list"), host.homeport("secrets", "list", "-o", "json")]
     printed += [host.homeport("deployments", "show", "guarded@north", "-o", "yaml"), host.homeport("events")]
     printed += [host.homeport("nodes", "show", f"{node_prefix}-n1"), packed(remote)]
-    printed += list(answers(*(role.url for role in fleet.roles.values())))
+    printed += list(answers(host, *(role.url for role in fleet.roles.values())))
     printed.append(podman("inspect", renewed, "--format", "{{json .Config.Labels}}"))
     for value in (first, second, licence):
         assert leaks(tmp_path, value) == []

@@ -15,20 +15,21 @@ import pytest
 
 from homeport.adapters.git.repository import open_repository
 from homeport.adapters.store.open import open_store
+from homeport.adapters.system import RandomIds
 from homeport.core.model.deployment import Desired
 from homeport.core.model.event import HistoryEntry
 from homeport.core.model.order import Order, Progress, Result
 from homeport.errors import PeerUnavailable
-from homeport.fleet.adoption import wanted_row
-from homeport.fleet.conductor import Conductor
-from homeport.fleet.index import Index
-from homeport.fleet.intake import Intake
-from homeport.fleet.memory import recall
-from homeport.fleet.outbox import forward
-from homeport.fleet.queueing import WEIGH_BYTES
-from homeport.fleet.restating import BATCH_MAX, DROPPED, OUTBOX_BYTES_MAX
-from homeport.fleet.snapshot import Snapshot
-from homeport.ports import DeploymentFilter, Outgoing, Reader, Store, Transaction
+from homeport.fleet.central.index import Index
+from homeport.fleet.central.reports.intake import Intake
+from homeport.fleet.shared.adoption import wanted_row
+from homeport.fleet.shared.snapshot import Snapshot
+from homeport.fleet.site.conductor import Conductor
+from homeport.fleet.site.outbox import forward
+from homeport.fleet.site.report_queue import WEIGH_BYTES
+from homeport.fleet.site.resync import BATCH_MAX, DROPPED, OUTBOX_BYTES_MAX
+from homeport.fleet.site.state import load_state
+from homeport.ports import DeploymentFilter, Joined, Lineage, Outgoing, Reader, Store, Transaction
 from homeport.vocabulary import Commit, DeploymentId, EventKind, NodeId, OrderKind, SiteName, State, Step
 from homeport.wire.reports import encode
 from tests.faults.conftest import IS_LONG
@@ -62,9 +63,11 @@ class Line:
         self.is_cut = True
         self.calls = 0
 
-    async def join(self, site: SiteName, *, epoch: str, software_version: str) -> int:
+    async def join(
+        self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
+    ) -> Joined:
         self._reach()
-        return await self.intake.join(site, epoch=epoch, software_version=software_version)
+        return await self.intake.join(site, epoch=epoch, software_version=software_version, lineage=lineage)
 
     async def report(
         self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
@@ -97,6 +100,7 @@ class Fleet:
         commit = Commit(f"{self.commits:040x}")
         contents = {key: item.revision.encode() for key, item in changed.items()}
         await self.conductor.adopt(Snapshot(commit, self.desired, contents, frozenset(), ()), author="Pat")
+        await self.conductor.planner.plan()
         await self.obey()
 
     def _changed(self, number: int) -> Desired:
@@ -131,8 +135,9 @@ class Fleet:
     async def beat(self, *, without: str = "") -> None:
         for name in NODES:
             if name != without:
-                self.conductor.hear(NodeId(name))
+                self.conductor.heartbeat(NodeId(name))
         await self.conductor.sweep()
+        await self.conductor.planner.plan()
 
     async def waiting_bytes(self) -> int:
         async with self.site.read() as reader:
@@ -144,7 +149,7 @@ class Fleet:
         with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._forward)
-                await eventually(self._is_empty, seconds=60)
+                await eventually(self._is_empty)
                 tasks.cancel_scope.cancel()
         return anyio.current_time() - began
 
@@ -159,6 +164,8 @@ class Fleet:
             self.conductor,
             site=HOME,
             epoch="one",
+            lineage=Lineage(("first",), 0),
+            ids=RandomIds(),
             software_version="1",
             heartbeat_seconds=0.05,
         )
@@ -169,7 +176,7 @@ async def fleet(tmp_path: Path, *, outbox_bytes_max: int = OUTBOX_BYTES_MAX) -> 
     clock, orders = JumpingClock(), list[tuple[NodeId, Order]]()
     async with open_store(str(tmp_path / "site.db")) as site, open_store(str(tmp_path / "central.db")) as central:
         async with site.read() as reader:
-            memory = await recall(reader, HOME, clock.now(), clock.monotonic())
+            memory = await load_state(reader, HOME, clock.now(), clock.monotonic())
         conductor = Conductor(
             memory,
             site,

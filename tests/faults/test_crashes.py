@@ -33,13 +33,21 @@ POINTS = {
 }
 FRESH = (Point.COMPONENT_BEFORE_PLACE, Point.COMPONENT_AFTER_PLACE)
 """Passed only by what was never fetched before."""
+REPLICAS = (Point.LEASE_TAKEN,)
+"""Passed only by one of several centrals; test_replicas kills it there and elsewhere."""
 JOINING = (Point.FILE_BEFORE_REPLACE, Point.FILE_AFTER_REPLACE)
 """Identities are written when a machine joins; a test of its own walks every file of it."""
+JOBS = (Point.JOB_AFTER_START, Point.JOB_AFTER_END)
+"""Passed by jobs; `integration/jobs/test_crashes` walks them."""
+TASKS = (Point.TASK_BEFORE_ADMISSION, Point.TASK_AFTER_ADMISSION, Point.TASK_AFTER_START, Point.TASK_BEFORE_END)
+"""Passed by inference tasks; `e2e/test_inference` walks them."""
+PIPELINES = (Point.PIPELINE_BEFORE_STORE, Point.PIPELINE_AFTER_STORE, Point.PIPELINE_STEP_BEGUN)
+"""Passed by runs of pipelines; `integration/pipelines/test_crashes` walks them."""
 PASSAGES = (1, 2, 3) if IS_LONG else (1,)
 
 
 def test_the_walk_leaves_out_no_point() -> None:
-    assert set(JOINING).union(*POINTS.values()) == set(Point)
+    assert {*JOINING, *REPLICAS, *JOBS, *TASKS, *PIPELINES}.union(*POINTS.values()) == set(Point)
 
 
 @pytest.mark.parametrize("nth", PASSAGES)
@@ -76,7 +84,7 @@ def test_a_kill_at_every_step_loses_nothing_and_doubles_nothing(fleet: HostFleet
     _all_settled(fleet)
     assert fleet.podman.ids(witness) == {before}, "a restart of a role restarts nothing"
     for each in fleet.ask("GET", "/deployments")["deployments"]:
-        told = [(line["happening"], line["revision"], line["at"]) for line in fleet.history(each["id"])]
+        told = [(line["trigger"], line["revision"], line["at"]) for line in fleet.history(each["id"])]
         assert all(one != two for one, two in itertools.pairwise(told)), f"told twice: {told}"
 
 

@@ -3,7 +3,6 @@ code, no role ends of it, and the next revision is installed once there is space
 
 import contextlib
 import shutil
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,39 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.disks import filled, small_disk
 from tests.support.hosts import SITE_PORT, UNVERIFIED, HostFleet, join_arguments
 
-SMALL_MEGABYTES = 8
-PAGE_BYTES = 4096
 SITE_MEGABYTES = 40
 """Of a site: its database, and its copies of the repository."""
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, megabytes: int = SMALL_MEGABYTES) -> Iterator[Path]:
-    """A disk of its own for one folder; also unmounted when somebody still uses it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@contextlib.contextmanager
-def filled(disk: Path) -> Iterator[None]:
-    """Nothing is free meanwhile."""
-    ballast = disk / "ballast"
-    try:
-        with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while file.write(bytes(PAGE_BYTES)):
-                pass
-        for log in disk.glob("*.log"):  # the rest of its last page is not free either
-            with log.open("ab") as file:
-                file.write(b" " * (-file.tell() % PAGE_BYTES))
-        yield
-    finally:
-        ballast.unlink()
 
 
 @pytest.fixture
@@ -137,13 +108,13 @@ def test_a_full_disk_under_a_site_and_under_the_logs_ends_no_role(fleet: HostFle
             fleet.deploy("witness", mood="wanted")
             fleet.podman.run("rm", "--force", "--time", "0", *fleet.podman.ids(repaired))
             fleet.wait(lambda: fleet.podman.ids(repaired), what="the node to repair alone")
-            fleet.wait(lambda: "No space left on device" in _readiness(fleet), what="the site to say what is wrong")
+            fleet.wait(lambda: "is full; nothing was written" in _readiness(fleet), what="the site to say so")
             assert fleet.podman.ids(key) == before, "an order that cannot be written down is not given"
             assert all(role.popen.poll() is None for role in fleet.roles.values())
         fleet.wait(lambda: fleet.podman.ids(key) not in (set(), before), what="the update", seconds=60)
         fleet.settled(key, seconds=60)
         for name in ("n1", "north"):
-            assert "the log could not be written" in (logs / f"{name}.log").read_text()
+            assert "log write failed" in (logs / f"{name}.log").read_text()
 
 
 def _readiness(fleet: HostFleet) -> str:
@@ -152,7 +123,7 @@ def _readiness(fleet: HostFleet) -> str:
     def ask() -> str:
         address = f"https://{fleet.hosts['north'].address}:{SITE_PORT}/readyz"
         try:
-            with urllib.request.urlopen(address, timeout=10, context=UNVERIFIED) as answer:
+            with urllib.request.urlopen(address, timeout=60, context=UNVERIFIED) as answer:
                 return str(answer.read(), "utf-8")
         except urllib.error.HTTPError as error:
             with error:

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from homeport.core.audit import Ends, Mark, append, first_fault, link
-from homeport.core.folding import Folds
+from homeport.core.audit.chain import Ends, Mark, append, first_fault, link
+from homeport.core.audit.throttle import AuditThrottle
 from homeport.core.model.access import AuditEntry, AuditResult, NewAudit
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
@@ -97,7 +97,7 @@ def test_folding_loses_no_attempt_and_never_a_change(
     refusals: list[tuple[int, str, AuditResult]], kinds_max: int
 ) -> None:
     start = datetime(2026, 1, 1, tzinfo=UTC)
-    folds, written, now = Folds(window_seconds=20, kinds_max=kinds_max), list[NewAudit](), start
+    folds, written, now = AuditThrottle(window_seconds=20, kinds_max=kinds_max), list[NewAudit](), start
     for seconds, address, result in refusals:
         now += timedelta(seconds=seconds)
         entry = NewAudit(now, "x", "", address, "nodes.remove", "n", result)

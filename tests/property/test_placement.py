@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from homeport.core.model.deployment import Desired
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
-from homeport.core.placement.choose import LOST_GRACE_SECONDS, Placed, place
-from homeport.core.placement.roster import Roster, need_of
+from homeport.core.placement.choose import LOST_GRACE_SECONDS, Placed
+from homeport.core.placement.roster import Roster
+from homeport.core.reconcile.demand import place_deployment as place
+from homeport.core.reconcile.demand import reserved, resources_of
 from homeport.vocabulary import Liveness, NodeId
 from tests.support.builders import NOW, a_desired, a_node, an_instance
 
@@ -54,8 +56,8 @@ def test_no_node_is_given_more_than_it_has(nodes: list[Node], wanted: list[Desir
     taken: Counter[NodeId] = Counter()
     for desired in wanted:
         for node_id in place(desired, roster, {}, NOW).chosen:
-            roster.take(node_id, need_of(desired))
-            taken[node_id] += int(need_of(desired).memory_bytes)
+            roster.take(node_id, resources_of(desired))
+            taken[node_id] += int(resources_of(desired).memory_bytes)
     assert all(taken[node.id] <= node.info.capabilities.memory_bytes for node in nodes)
 
 
@@ -71,7 +73,7 @@ def test_everybody_is_chosen_or_told_why_not(nodes: list[Node], desired: Desired
 def test_what_was_placed_stays_when_asked_again(nodes: list[Node], desired: Desired) -> None:
     first = place(desired, nodes, {}, NOW)
     held = running(first, desired)
-    roster = Roster(nodes).carry(held.values(), {desired.id: desired})
+    roster = Roster(nodes).reserve(reserved(held.values(), {desired.id: desired}))
     again = place(desired, roster, held, NOW)
     assert set(first.chosen) <= set(again.chosen)
 
@@ -83,7 +85,7 @@ def test_a_drain_moves_only_what_stands_on_the_drained_node(
     held = running(place(desired, nodes, {}, NOW), desired)
     emptied = data.draw(st.sampled_from([node.id for node in nodes]))
     after = [replace(node, drain="new disk") if node.id == emptied else node for node in nodes]
-    roster = Roster(after).carry(held.values(), {desired.id: desired})
+    roster = Roster(after).reserve(reserved(held.values(), {desired.id: desired}))
     placed = place(desired, roster, held, NOW)
     assert emptied not in placed.chosen
     assert held.keys() - {emptied} <= set(placed.chosen)

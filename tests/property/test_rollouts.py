@@ -7,24 +7,32 @@ from hypothesis import strategies as st
 
 from homeport.catalog.rollout import parse_rollout, render_rollout, with_sites
 from homeport.core.model.rollout import Intent, Member, Rollout, Size, Wave
-from homeport.core.rollout.advance import Move, advance
+from homeport.core.rollout.advance import RolloutMove, advance
 from homeport.core.rollout.waves import check_sizes
-from homeport.vocabulary import Commit, RolloutId, RolloutState, SiteName, Standing
+from homeport.vocabulary import Commit, RolloutId, RolloutSiteStatus, RolloutState, SiteName
 from tests.support.builders import NOW
 
 ID = RolloutId("c0ffee00-5eed-4000-8000-00decade0000")
 SIZES = st.lists(
     st.builds(Size, st.integers(1, 40)) | st.builds(Size, st.integers(1, 99), st.just(True)), max_size=5
 ).map(lambda sizes: [*sizes, Size(100, True)]).filter(lambda sizes: not list(check_sizes(sizes)))  # fmt: skip
-ANSWERS = st.sampled_from([Standing.INSTALLED, Standing.OFFLINE, Standing.HELD, Standing.FAILED, Standing.LEFT])
+ANSWERS = st.sampled_from(
+    [
+        RolloutSiteStatus.INSTALLED,
+        RolloutSiteStatus.OFFLINE,
+        RolloutSiteStatus.HELD,
+        RolloutSiteStatus.FAILED,
+        RolloutSiteStatus.LEFT,
+    ]
+)
 
-ABSENT = {Standing.OFFLINE, Standing.HELD}
+ABSENT = {RolloutSiteStatus.OFFLINE, RolloutSiteStatus.HELD}
 
 
 @settings(deadline=None)
 @given(sizes=SIZES, answers=st.lists(ANSWERS, min_size=1, max_size=40), threshold=st.integers(1, 100))
 def test_a_rollout_ends_and_nobody_is_in_two_waves(
-    sizes: list[Size], answers: list[Standing], threshold: int
+    sizes: list[Size], answers: list[RolloutSiteStatus], threshold: int
 ) -> None:
     sites = {SiteName(f"site-{number:02}"): answer for number, answer in enumerate(answers)}
     intent = Intent(
@@ -36,7 +44,7 @@ def test_a_rollout_ends_and_nobody_is_in_two_waves(
     seen: list[SiteName] = []
     decision = advance(rollout, _members(rollout.intent, sites))
     for _ in range(len(sites) + len(sizes) + 2):
-        if decision.move is not Move.GIVE:
+        if decision.move is not RolloutMove.GIVE:
             break
         assert not set(decision.sites) & set(seen)
         seen += decision.sites
@@ -46,24 +54,24 @@ def test_a_rollout_ends_and_nobody_is_in_two_waves(
         rollout = replace(rollout, intent=intent)
         assert parse_rollout(render_rollout(intent), f"rollouts/{ID}.yaml") == intent
         decision = advance(rollout, _members(intent, sites))
-    assert decision.move is not Move.GIVE, "it never ends"
+    assert decision.move is not RolloutMove.GIVE, "it never ends"
     reachable = [site for site, answer in sites.items() if answer not in ABSENT]
     assert [site for site in seen if site in reachable] == reachable[: len([s for s in seen if s in reachable])]
-    if decision.move is Move.FINISH:
+    if decision.move is RolloutMove.FINISH:
         assert set(seen) == set(sites)
-    elif decision.move is Move.WAIT:
+    elif decision.move is RolloutMove.WAIT:
         assert ABSENT & set(answers)
 
 
-def _members(intent: Intent, sites: dict[SiteName, Standing]) -> list[Member]:
+def _members(intent: Intent, sites: dict[SiteName, RolloutSiteStatus]) -> list[Member]:
     in_wave = {site: number for number, wave in enumerate(intent.waves) for site in wave.sites or ()}
     return [
         Member(
             site,
-            answer if site in in_wave else Standing.WAITING,
+            answer if site in in_wave else RolloutSiteStatus.WAITING,
             in_wave.get(site),
-            is_reachable=answer is not Standing.OFFLINE,
-            is_held=answer is Standing.HELD,
+            is_reachable=answer is not RolloutSiteStatus.OFFLINE,
+            is_held=answer is RolloutSiteStatus.HELD,
         )
         for site, answer in sites.items()
     ]

@@ -8,23 +8,23 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from homeport.core.model.deployment import ComponentSpec, Hold, Release
-from homeport.core.model.instance import Failure, Instance, Transition
+from homeport.core.model.instance import Failure, Instance, Transition, Unhealthy
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
-from homeport.core.model.order import Held, Order, Progress, Result
+from homeport.core.model.order import Held, Order, Progress, Rejection, Result
 from homeport.core.model.report import (
     FileProblem,
     HoldsChanged,
+    InstanceSnapshot,
     NodeChanged,
     NodeGone,
     Progressed,
     Report,
-    Restated,
-    Restating,
+    Resync,
     Synced,
     SyncFailed,
 )
 from homeport.errors import InvalidInput
-from homeport.ports import Acknowledged, Beat, Farewell, FromNode, Hello, News, ToNode, Welcome
+from homeport.ports import Acknowledged, Beat, Farewell, FromNode, Hello, News, Notice, ToNode, Unreadable, Welcome
 from homeport.vocabulary import (
     NODE_ID_PATTERN,
     Actor,
@@ -32,23 +32,28 @@ from homeport.vocabulary import (
     DeploymentId,
     Digest,
     Generation,
-    Happening,
     Incarnation,
     Liveness,
     NodeId,
+    NoticeCode,
+    OnUnhealthy,
     OrderKind,
     ProfileType,
     SiteName,
     State,
     Step,
+    Trigger,
 )
 from homeport.wire import nodes as convert
 from homeport.wire import reports
 from homeport.wire.v1 import nodes_pb2 as pb
 
 texts = st.text(max_size=20)
+printable = st.text(st.characters(codec="utf-8").filter(str.isprintable), max_size=20)
+"""What a node may say about itself."""
 names = st.text(min_size=1, max_size=20)
 numbers = st.integers(0, 2**53)
+generations = st.integers(1, 2**53).map(Generation)
 times = st.integers(0, 2**41).map(lambda ms: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms))
 maps = st.dictionaries(names, texts, max_size=3)
 failures = st.builds(Failure, code=texts, message=texts, source=texts)
@@ -58,16 +63,23 @@ capabilities = st.builds(
     memory_bytes=numbers,
     disk_bytes=numbers,
     disk_free_bytes=numbers,
-    os=texts,
-    architecture=texts,
-    engine=texts,
-    engine_version=texts,
+    os=printable,
+    architecture=printable,
+    engine=printable,
+    engine_version=printable,
     profile_types=st.lists(st.sampled_from(ProfileType), max_size=3).map(tuple),
-    gpus=st.lists(st.builds(Gpu, model=texts, manufacturer=texts, memory_bytes=numbers), max_size=2).map(tuple),
+    gpus=st.lists(st.builds(Gpu, model=printable, manufacturer=printable, memory_bytes=numbers), max_size=2).map(
+        tuple
+    ),
 )
 node_names = st.from_regex(NODE_ID_PATTERN, fullmatch=True).map(lambda name: NodeId(name.strip()))
 infos = st.builds(
-    NodeInfo, id=node_names, hostname=texts, capabilities=capabilities, labels=maps, software_version=texts
+    NodeInfo,
+    id=node_names,
+    hostname=printable,
+    capabilities=capabilities,
+    labels=st.dictionaries(printable.filter(bool), printable, max_size=3),
+    software_version=printable,
 )
 components = st.builds(
     ComponentSpec,
@@ -88,30 +100,38 @@ releases = st.builds(
     app_version=texts,
     components=st.lists(components, max_size=3).map(tuple),
 )
+rejections = st.none() | st.builds(Rejection, revision=names.map(Digest), failure=st.none() | failures)
 orders = st.builds(
-    Order,
-    generation=numbers.map(Generation),
-    deployment_id=names.map(DeploymentId),
-    kind=st.sampled_from(OrderKind),
-    release=st.none() | releases,
+    lambda release, **rest: (
+        Order(deployment_id=release.deployment_id, kind=OrderKind.APPLY, release=release, **rest)
+        if rest.pop("applies")
+        else Order(deployment_id=release.deployment_id, kind=OrderKind.REMOVE, release=None, **rest)
+    ),
+    release=releases,
+    applies=st.booleans(),
+    generation=generations,
     remove_images=st.booleans(),
+    remove_data_of=texts,
     reason=texts,
+    on_unhealthy=st.sampled_from(OnUnhealthy),
+    rejection=rejections,
 )
 progresses = st.builds(
     Progress,
     deployment_id=names.map(DeploymentId),
-    generation=numbers.map(Generation),
+    generation=generations,
     step=st.sampled_from(Step),
     component=texts,
     message=texts,
     at=times,
     bytes_done=numbers,
     bytes_total=numbers,
+    healthy=st.none() | st.booleans(),
 )
 results = st.builds(
     Result,
     deployment_id=names.map(DeploymentId),
-    generation=numbers.map(Generation),
+    generation=generations,
     kind=st.sampled_from(OrderKind),
     succeeded=st.booleans(),
     at=times,
@@ -123,15 +143,19 @@ results = st.builds(
 helds = st.builds(
     Held,
     deployment_id=names.map(DeploymentId),
-    generation=numbers.map(Generation),
+    generation=generations,
     kind=st.sampled_from(OrderKind),
     revision=st.none() | names.map(Digest),
     done=st.booleans(),
+    unhealthy=st.none() | st.builds(Unhealthy, since=times, why=texts.filter(bool)),
+    good_revision=st.none() | names.map(Digest),
+    rejection=rejections,
 )
 from_node = (
     st.builds(Hello, info=infos, held=st.lists(helds, max_size=3).map(tuple))
     | st.just(Beat())
     | st.builds(News, sequence=numbers, news=progresses | results)
+    | st.builds(Notice, code=st.sampled_from(NoticeCode), message=texts)
 )
 to_node = (
     st.builds(Welcome, site=names.map(SiteName), heartbeat_seconds=st.floats(0, 1e6))
@@ -152,7 +176,7 @@ transitions = st.builds(
     deployment_id=names.map(DeploymentId),
     node_id=texts.map(NodeId),
     incarnation=numbers.map(Incarnation),
-    happening=st.sampled_from(Happening),
+    trigger=st.sampled_from(Trigger),
     actor=st.sampled_from(Actor),
     reason=texts,
     at=times,
@@ -192,6 +216,7 @@ instances = st.builds(
     updated_at=times,
     rejected_revision=st.none() | names.map(Digest),
     next_at=st.none() | times,
+    unhealthy=st.none() | st.builds(Unhealthy, since=times, why=texts),
 )
 all_reports = (
     transitions
@@ -207,14 +232,21 @@ all_reports = (
     | st.builds(NodeGone, node_id=node_names)
     | st.builds(HoldsChanged, holds=st.lists(holds, max_size=3).map(tuple))
     | st.builds(
-        Restating,
+        Resync,
         why=texts,
         nodes=st.lists(names.map(NodeId), max_size=3).map(tuple),
         instances=st.lists(st.tuples(names.map(DeploymentId), texts.map(NodeId)), max_size=3).map(tuple),
         reports_lost=numbers,
         since=st.none() | times,
     )
-    | st.builds(Restated, instance=instances, steps_lost=numbers, since=st.none() | times)
+    | st.builds(
+        InstanceSnapshot,
+        instance=instances,
+        steps_lost=numbers,
+        since=st.none() | times,
+        reason=texts,
+        replaces=st.booleans(),
+    )
 )
 
 
@@ -235,7 +267,7 @@ def test_a_report_survives_the_outbox(report: Report) -> None:
     assert reports.decode(json.loads(json.dumps(reports.encode(report)))) == report
 
 
-ADDED_LATER = frozenset({"next_at"})
+ADDED_LATER = frozenset({"next_at", "healthy", "unhealthy", "remark", "replaces"})
 """A report that an older site has queued lacks these, and is good all the same."""
 
 
@@ -263,9 +295,9 @@ def test_a_node_that_left_has_a_name(name: object) -> None:
 
 def test_an_empty_message_is_refused() -> None:
     with pytest.raises(InvalidInput):
-        convert.from_node_from_proto(pb.FromNode())
-    with pytest.raises(InvalidInput):
-        convert.to_node_from_proto(pb.ToNode())
+        convert.node_info_from_proto(pb.Node())
+    assert isinstance(convert.from_node_from_proto(pb.FromNode()), Unreadable)
+    assert isinstance(convert.to_node_from_proto(pb.ToNode()), Unreadable)
 
 
 def test_a_node_without_id_or_capabilities_is_refused_by_name() -> None:

@@ -11,8 +11,8 @@ import anyio
 
 from homeport.adapters.git.changes import nest
 from homeport.adapters.git.commits import signature
-from homeport.errors import GitUnavailable, InvalidInput, NotFound
-from homeport.ports import Change, TreeFile
+from homeport.errors import GitUnavailable, InvalidInput, NotFound, PermanentError
+from homeport.ports import Change, Decide, TreeFile
 from homeport.vocabulary import Commit
 
 Tree = Mapping[str, bytes]
@@ -143,25 +143,41 @@ class MemoryGit:
             commit = None if before is None else parent
         return found
 
+    async def contents(self, commit: Commit, path: str, *, size_max: int) -> Sequence[bytes]:
+        found: list[bytes] = []
+        at: Commit | None = commit
+        while at is not None:
+            content = self._found(at).tree.get(path)
+            if content is not None and (not found or found[-1] != content) and len(content) <= size_max:
+                found.append(content)
+            parents = self._remote.commits[at].parents
+            at = parents[0] if parents else None
+        return found
+
     async def is_ancestor(self, older: Commit, newer: Commit) -> bool:
         return self._remote.is_ancestor(older, newer)
 
-    async def commit(
-        self, decide: Callable[[Commit | None], Awaitable[Sequence[Change]]], *, message: str, author: str
-    ) -> Commit | None:
+    async def commit(self, decide: Decide, *, author: str) -> Commit | None:
         async with self._turn:
             for _ in range(RACES_MAX):
                 base = await self.fetch()
                 tree: Tree = {} if base is None else self._remote.commits[base].tree
-                changes = await decide(base)
-                _check(tree, changes)
-                after = changed(tree, changes)
+                try:
+                    proposal = await decide(base)
+                except PermanentError:
+                    if await self.fetch() == base:
+                        raise
+                    continue
+                _check(tree, proposal.changes)
+                after = changed(tree, proposal.changes)
                 if after == tree:
                     return None
                 await self._travel()
                 if self._remote.head == base:
                     parents = () if base is None else (base,)
-                    made = self._remote.add(Recorded(parents, after, message, _name(author), self._remote.now()))
+                    made = self._remote.add(
+                        Recorded(parents, after, proposal.message, _name(author), self._remote.now())
+                    )
                     self._remote.head = made
                     self._clone[:] = [made]
                     return made

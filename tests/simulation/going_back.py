@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from homeport.central.parts import CentralCore
-from homeport.fleet.maintenance import go_back, older_revision
-from homeport.fleet.rollback import choose, roll_back
+from homeport.fleet.central.rollback import choose, roll_back
+from homeport.fleet.site.maintenance import older_revision, roll_back_to
 from homeport.site.parts import SiteCore
-from homeport.vocabulary import DeploymentId, Digest, Happening
+from homeport.vocabulary import DeploymentId, Digest, Trigger
 from tests.simulation.people import ANN
 from tests.simulation.roles import Site
 from tests.simulation.scenario import Scenario, Story
@@ -22,6 +22,7 @@ class Answered:
 
     deployment_id: DeploymentId
     over: Digest
+    to: Digest
 
 
 def go_back_at_central(scenario: Scenario) -> None:
@@ -31,10 +32,12 @@ def go_back_at_central(scenario: Scenario) -> None:
     deployment_id, world = picked[1], scenario.world
 
     async def act(core: CentralCore) -> Answered | None:
-        row, target = await choose(deployment_id, None, core.desk)
+        row, target = await choose(deployment_id, None, core.git_writer)
         world.pinned.add((row.id, target.revision))
-        went = await roll_back(row.id, target.revision, reason=REASON, caller=ANN, desk=core.desk, clock=core.clock)
-        return Answered(row.id, row.revision) if went.commit is None else None
+        went = await roll_back(
+            row.id, target.revision, reason=REASON, caller=ANN, git_writer=core.git_writer, clock=core.clock
+        )
+        return Answered(row.id, row.revision, target.revision) if went.commit is None else None
 
     scenario.people.at_central(
         f"go-back-at-central with {deployment_id[:4]}", act, lambda answer: _promise(scenario, answer)
@@ -58,8 +61,8 @@ def go_back_at_site(scenario: Scenario) -> None:
         world.pinned.add((deployment_id, target.revision))
         world.by_hand.add((deployment_id, target.revision))
         file = core.conductor.memory.files[deployment_id]
-        await core.conductor.alter(go_back(target, reason=REASON, author=ANN.name))
-        return Answered(deployment_id, file.revision)
+        await core.conductor.alter(roll_back_to(target, reason=REASON, author=ANN.name))
+        return Answered(deployment_id, file.revision, target.revision)
 
     scenario.people.at_site(
         site, f"go-back-at-site with {deployment_id[:4]}", act, lambda answer: _promise(scenario, answer)
@@ -67,7 +70,11 @@ def go_back_at_site(scenario: Scenario) -> None:
 
 
 def _promise(scenario: Scenario, answer: Answered | None) -> None:
-    if answer is not None:
+    if answer is None:
+        return
+    # Who goes back twice has meant the second; to what Git says already, nothing has to reach Git.
+    scenario.world.backs[:] = [each for each in scenario.world.backs if each[0] != answer.deployment_id]
+    if answer.to != answer.over:
         scenario.world.backs.append((answer.deployment_id, answer.over, len(scenario.world.remote.order)))
 
 
@@ -76,7 +83,7 @@ def _pick(scenario: Scenario) -> tuple[Site, DeploymentId] | None:
     fitting = []
     for site in scenario.world.sites.values():
         history = site.disk.tables.history
-        healthy = {(each.deployment_id, each.revision) for each in history if each.happening is Happening.HEALTHY}
+        healthy = {(each.deployment_id, each.revision) for each in history if each.trigger is Trigger.HEALTHY}
         good = Counter(key for key, _ in healthy)
         fitting += [(site, key) for key in sorted(site.disk.tables.desired) if good[key] > 1]
     if not fitting:

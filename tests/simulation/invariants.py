@@ -17,12 +17,12 @@ from homeport.vocabulary import (
     DeploymentId,
     Digest,
     EventKind,
-    Happening,
     Liveness,
     NodeId,
     PlacementMode,
     SiteName,
     State,
+    Trigger,
 )
 from tests.simulation.machine import behaviour
 from tests.simulation.roles import Node, PlainVault, Site
@@ -37,6 +37,9 @@ EXCUSES = {
     "gone": {Code.IMAGE_PULL_FAILED},
 }
 """Which failures each kind of image explains. What fails only for a while is none of them: it is tried again."""
+
+BREAKING = EXCUSES["sick"] | EXCUSES["exits"]
+"""Failures of an update that has replaced what ran."""
 
 
 # --- what must become true: asked again and again until it is -----------------------------------------------------
@@ -75,6 +78,8 @@ def _not_gone_back(world: World) -> Iterator[str]:
         for pin in role.disk.tables.pins.values():
             if pin.revision == pin.over:
                 continue  # Somebody went back and forth again, to what Git says.
+            if _is_unreadable(world, pin.deployment_id):
+                continue  # It stays as it is until its file can be read again.
             yield f"{pin.deployment_id[:4]} is still pinned at {role.name}: Git has not heard of it"
     for deployment_id, over, begun in world.backs:
         name = f"/{deployment_id}.yaml"
@@ -85,6 +90,11 @@ def _not_gone_back(world: World) -> Iterator[str]:
                 break
         else:
             yield f"{deployment_id[:4]} was to go back, and Git still says {over}"
+
+
+def _is_unreadable(world: World, deployment_id: DeploymentId) -> bool:
+    wanted = (world.wanted(site) for site in world.sites)
+    return any(deployment_id in each and each[deployment_id] is None for each in wanted)
 
 
 def _unsettled_site(world: World, site: Site) -> Iterator[str]:
@@ -126,36 +136,75 @@ def _unsettled_deployment(
     placed = {key[1]: item for key, item in tables.instances.items() if key[0] == desired.id}
     wanted = desired.placement.count if mode is PlacementMode.COUNT else 1
     if len(able) < wanted:
-        unplaced = placed.pop(UNPLACED, None)
         if not members:
             return  # It waits for a node to come.
-        if unplaced is None or unplaced.failure is None or unplaced.failure.code != Code.NO_ELIGIBLE_NODE:
+        if not any(_has_no_node(item) for item in placed.values()):
             yield f"{desired.id[:4]} has no node, and nobody says so"
+        placed.pop(UNPLACED, None)
     chosen = able if mode is PlacementMode.EACH else _chosen(placed, able, wanted)
     if mode is not PlacementMode.EACH and len(chosen) < min(wanted, len(able)):
         yield f"{desired.id[:4]} is wanted on {wanted} of {len(able)} nodes and is on {sorted(placed)}"
-    for node_id in placed.keys() - set(chosen):
+    staying = _staying(placed, desired, able, 0 if mode is PlacementMode.EACH else wanted)
+    for node_id in placed.keys() - set(chosen) - staying:
         yield f"{_name((desired.id, node_id))} is not placed there and is {placed[node_id].state}"
     for node_id in chosen:
         instance = placed.get(node_id)
         if instance is None:
             yield f"{_name((desired.id, node_id))} is missing"
+        elif node_id not in able and instance.revision is not None:
+            # It stays until something healthy takes its place: whatever release it is, it runs whole.
+            name = _name(instance.key)
+            yield from _unsettled_containers(world, name, world.known[instance.revision], members[node_id])
         else:
             yield from _unsettled_instance(world, instance, desired, members[node_id])
+    yield from _unsettled_stay(world, desired, {node_id: placed[node_id] for node_id in staying}, members)
     for node_id, node in members.items():
-        if node_id not in chosen and any(key[0] == desired.id for key in node.machine.containers):
+        here = any(key[0] == desired.id for key in node.machine.containers)
+        if here and node_id not in {*chosen, *staying}:
             yield f"{node.name} has an orphan of {desired.id[:4]}, which is placed elsewhere"
 
 
+def _unsettled_stay(
+    world: World, desired: Desired, staying: Mapping[NodeId, Instance], members: Mapping[NodeId, Node]
+) -> Iterator[str]:
+    """What stays where it may not be runs as it did."""
+    for node_id, item in staying.items():
+        assert item.running_revision is not None, "what does not run does not stay"
+        runs = world.known[item.running_revision]
+        yield from _unsettled_containers(world, _name((desired.id, node_id)), runs, members[node_id])
+
+
 def _chosen(placed: Mapping[NodeId, Instance], able: Sequence[NodeId], wanted: int) -> list[NodeId]:
-    """Where something that is wanted a few times may be: on so many nodes that can take it. What it moves away from
-    stays for as long as there is nothing healthy in its place."""
+    """Where something that is wanted a few times may be: on so many nodes that can take it."""
     here = [node_id for node_id in able if node_id in placed]
     well = [node_id for node_id in here if placed[node_id].state is State.INSTALLED]
-    lacking = min(wanted, len(able)) - len(well)
-    others = [node_id for node_id in placed if node_id not in here and placed[node_id].state is State.INSTALLED]
     unwell = [node_id for node_id in here if node_id not in well]
-    return [*well[:wanted], *unwell[: max(0, wanted - len(well))], *others[: max(0, lacking)]]
+    return [*well[:wanted], *unwell[: max(0, wanted - len(well))]]
+
+
+def _staying(placed: Mapping[NodeId, Instance], desired: Desired, able: Sequence[NodeId], wanted: int) -> set[NodeId]:
+    """Where it may not be and stays all the same, for too few are healthy where it may. `wanted` is 0 for each."""
+    well = sum(node_id in placed and _is_well(placed[node_id], desired) for node_id in able)
+    others = sorted(
+        (node_id for node_id, item in placed.items() if node_id not in able and _stays(item)),
+        key=lambda node_id: (not _is_well(placed[node_id], desired), node_id),
+    )
+    return set(others[: wanted - well] if wanted > well else others if not wanted and not well else ())
+
+
+def _stays(item: Instance) -> bool:
+    """A release that runs stays, also one that failed where it is for good: nothing better is to be had."""
+    is_over = item.state is State.FAILED and item.next_at is None
+    return item.running_revision is not None and (item.state is State.INSTALLED or is_over)
+
+
+def _is_well(item: Instance, desired: Desired) -> bool:
+    return item.state is State.INSTALLED and desired.revision in (item.revision, item.rejected_revision)
+
+
+def _has_no_node(item: Instance) -> bool:
+    """Whether it says itself that no node can take what is wanted."""
+    return item.failure is not None and item.failure.code == Code.NO_ELIGIBLE_NODE
 
 
 def _unsettled_instance(world: World, instance: Instance, desired: Desired, node: Node) -> Iterator[str]:
@@ -166,6 +215,7 @@ def _unsettled_instance(world: World, instance: Instance, desired: Desired, node
         yield f"{name} is at another revision, {instance.state}"
     elif instance.state is State.INSTALLED and instance.revision is not None:
         yield from _unsettled_containers(world, name, world.known[instance.revision], node)
+        yield from _unspoken(world, instance, world.known[instance.revision], node)
         if is_back and (instance.failure is None or instance.failure.code not in _excuses(world, desired, node)):
             yield f"{name} was rolled back without a reason: {instance.failure}"
     elif instance.state is not State.FAILED or instance.failure is None:
@@ -187,13 +237,38 @@ def _unsettled_containers(world: World, name: str, desired: Desired, node: Node)
         told = {each: values[each].value for each in names_in(part.environment.values())}
         if part.name in held and told != held[part.name].secrets:
             yield f"{name} is INSTALLED, and its {part.name} has the secrets {held[part.name].secrets}, not {told}"
-    if held.keys() != parts.keys():
+    withered = {part.name for part in desired.release.components if part.revision in node.machine.withered}
+    if held.keys() != parts.keys() - (withered - held.keys()):
         yield f"{name} is INSTALLED, and its components are {sorted(held)} instead of {sorted(parts)}"
     for component in held.keys() & parts.keys():
         if held[component].digest != parts[component]:
-            yield f"{name} is INSTALLED, and its {component} is of another release"
+            if component not in withered:  # Somebody replaced it by hand, and its own image is nowhere any more.
+                yield f"{name} is INSTALLED, and its {component} is of another release"
         elif not held[component].is_running:
             yield f"{name} is INSTALLED, and its {component} does not run"
+
+
+def _unspoken(world: World, instance: Instance, desired: Desired, node: Node) -> Iterator[str]:
+    """INSTALLED is true now: what is not healthy any more says so, and what is healthy again does not."""
+    machine, name = node.machine, _name(instance.key)
+    unwell = [
+        part.name
+        for part in desired.release.components
+        if (desired.id, part.name) in machine.ill
+        or (desired.id, part.name) not in machine.containers
+        or (part.revision in machine.withered and _is_replaced(world, desired, part.name, node))
+    ]
+    if unwell and instance.unhealthy is None:
+        yield f"{name} is INSTALLED and not healthy ({', '.join(unwell)}), and nobody says so"
+    if not unwell and instance.unhealthy is not None:
+        yield f"{name} is said to be unhealthy and is not: {instance.unhealthy.why}"
+
+
+def _is_replaced(world: World, desired: Desired, component: str, node: Node) -> bool:
+    """Whether a container of another specification stands in its place."""
+    parts = filled(desired.release, _secret_values(world, desired.site)).components
+    wanted = next(part.digest for part in parts if part.name == component)
+    return node.machine.containers[desired.id, component].digest != wanted
 
 
 def _secret_values(world: World, site: SiteName) -> dict[str, SecretValue]:
@@ -207,8 +282,9 @@ def _excuses(world: World, desired: Desired, node: Node) -> set[str]:
     kinds = {behaviour(part.revision, node.machine.place)[0] for part in desired.release.components}
     found = {str(code) for kind in kinds for code in EXCUSES.get(kind, ())} | {*map(str, node.machine.misfortunes)}
     pulls = [behaviour(part.revision, node.machine.place) for part in desired.release.components]
-    if sum(count for kind, count in pulls if kind == "pulls") > desired.policy.retries_max:
-        found.add(str(Code.IMAGE_PULL_FAILED))
+    failing = sum(count for kind, count in pulls if kind == "pulls")
+    if failing > (0 if node.machine.misfortunes else desired.policy.retries_max):
+        found.add(str(Code.IMAGE_PULL_FAILED))  # Attempts that met with another misfortune are spent as well.
     if not needed(desired.release) <= _secret_values(world, desired.site).keys():
         found.add(str(Code.SECRET_MISSING))
     return found
@@ -227,12 +303,14 @@ def _untold(world: World, site: Site) -> Iterator[str]:
         {key[1]: node.liveness for key, node in there.nodes.items() if key[0] == site.site},
     )
     unread = {deployment_id for deployment_id, desired in world.wanted(site.site).items() if desired is None}
-    yield from _different("deployments", _rows(here, site, unread), _rows(there, site, unread))
+    ours, theirs = _rows(here, site, unread), _rows(there, site, unread)
+    never_read = unread - ours.keys()  # Central may have looked while the file could be read, and its site not.
+    yield from _different("deployments", ours, {key: row for key, row in theirs.items() if key not in never_read})
     yield from _different(
         "instances",
-        {key: _essence(each) for key, each in here.instances.items()},
+        {key: _comparable(each) for key, each in here.instances.items()},
         {
-            key: _essence(each)
+            key: _comparable(each)
             for key, each in there.instances.items()
             if key[0] in own and each.state is not State.DELETED
         },
@@ -254,8 +332,9 @@ def _rows(tables: Tables, site: Site, unread: Set[DeploymentId]) -> dict[Deploym
     }
 
 
-def _essence(item: Instance) -> tuple[object, ...]:
-    return item.state, item.incarnation, item.generation, item.revision, item.running_revision, item.failure
+def _comparable(item: Instance) -> tuple[object, ...]:
+    order = item.incarnation, item.generation
+    return item.state, *order, item.revision, item.running_revision, item.failure, item.unhealthy is not None
 
 
 # --- what must never have happened: asked once, in the end --------------------------------------------------------
@@ -267,8 +346,11 @@ def broken(world: World) -> list[str]:
         found += process.screams
     for site in world.sites.values():
         found += _refused(site.name, site.disk.tables)
+        if site.site in world.restored:
+            continue  # Its own history does not tell of the time that it has forgotten.
         found += _retold(world, site)
         found += _went_back(world, site)
+        found += _broke_before_made(world, site)
     found += _refused("central", world.central.disk.tables)
     return found
 
@@ -306,25 +388,93 @@ def _went_back(world: World, site: Site) -> Iterator[str]:
         order = _revisions(world, site, deployment_id)
         position: dict[NodeId, int] = {}
         back: dict[NodeId, Digest] = {}
-        for entry in entries:
+        renewed = _renewed(entries)
+        for number, entry in enumerate(entries):
             node_id, revision, start = entry.node_id, entry.revision, position.get(entry.node_id, 0)
-            if entry.happening is Happening.ROLLED_BACK and revision is not None and back.get(node_id) != revision:
+            if number in renewed and revision is not None:
+                back[node_id] = revision
+            if entry.trigger is Trigger.ROLLED_BACK and revision is not None and back.get(node_id) != revision:
                 back[node_id] = revision
                 # What was rolled back comes again only when Git has had another one in between.
                 position[node_id] = start = start + 1
             if revision is None or revision == back.get(node_id):
                 continue
-            if entry.happening is Happening.SCHEDULED and start:
+            if entry.trigger is Trigger.SCHEDULED and start:
                 start -= order[start - 1] == revision  # A new life on this node judges anew.
             if (deployment_id, revision) in world.pinned:  # whether Git has it by now or not
                 position[node_id] = start if node_id in back else start + 1
                 back[node_id] = revision
                 continue
+            was_sent_back = (deployment_id, back.get(node_id)) in world.pinned
+            if (
+                was_sent_back
+                and revision not in order[start:]
+                and _was_put_back(world, site, deployment_id, revision)
+            ):
+                back[node_id] = revision
+                continue
             if revision not in order[start:]:
-                yield f"{deployment_id[:4]} on {node_id} went back to {revision} by {entry.happening}"
+                yield f"{deployment_id[:4]} on {node_id} went back to {revision} by {entry.trigger}"
                 break
             position[node_id] = order.index(revision, start)
             back.pop(node_id, None)
+
+
+def _was_put_back(world: World, site: Site, deployment_id: DeploymentId, revision: Digest) -> bool:
+    """Whether its file came back with this content after it had been gone: any newer commit of a file ends what
+    somebody sent back by hand, also one that says the same again."""
+    path = f"deployments/{site.site}/{deployment_id}.yaml"
+    files = [world.remote.commits[commit].tree.get(path) for commit in world.remote.order]
+    first = next((number for number, content in enumerate(files) if content is not None), 0)
+    pairs = zip(files[first:], files[first + 1 :], strict=False)
+    return any(before is None and after and world.digest(after) == revision for before, after in pairs)
+
+
+def _renewed(entries: Sequence[HistoryEntry]) -> set[int]:
+    """Where what ran was applied again with a newer secret, after no node could take what was wanted instead."""
+    found: set[int] = set()
+    at: dict[NodeId, Digest | None] = {}
+    runs: dict[NodeId, Digest | None] = {}
+    refused: set[NodeId] = set()
+    for number, entry in enumerate(entries):
+        node_id = entry.node_id
+        at[node_id] = entry.revision or at.get(node_id)
+        if entry.trigger is Trigger.SUPERSEDED_UPDATE and node_id in refused and at[node_id] == runs.get(node_id):
+            found.add(number)
+        if entry.trigger is Trigger.HEALTHY:
+            runs[node_id] = at[node_id]
+        is_refusal = entry.failure is not None and entry.failure.code == Code.NO_ELIGIBLE_NODE
+        (refused.add if is_refusal else refused.discard)(node_id)
+    return found
+
+
+def _broke_before_made(world: World, site: Site) -> Iterator[str]:
+    """While its file is there, what runs on a node is taken away only when it is healthy on another, or when as many
+    as are wanted go on running without it: fewer may be wanted while no node can take what is wanted."""
+    for deployment_id, entries in _histories(site.disk.tables).items():
+        states: dict[NodeId, State] = {}
+        runs: dict[NodeId, bool] = {}
+        for entry in entries:
+            node_id = entry.node_id
+            if entry.trigger is Trigger.UNWANTED and node_id in runs and _was_the_last(states, node_id, entry):
+                enough = world.enough.get(entry, 0)
+                # One that an update has broken takes the place of one that is broken as well.
+                others = [is_whole for other, is_whole in runs.items() if other != node_id]
+                if not enough or sum(is_whole or not runs[node_id] for is_whole in others) < enough:
+                    yield f"{deployment_id[:4]} was taken from {node_id} before it ran elsewhere: {entry.reason}"
+            states[node_id] = entry.after
+            if entry.trigger is Trigger.HEALTHY and entry.after is State.INSTALLED:
+                runs[node_id] = True
+            elif entry.after in (State.DELETING, State.DELETED):
+                runs.pop(node_id, None)
+            elif node_id in runs and entry.failure is not None and entry.failure.code in BREAKING:
+                runs[node_id] = False
+
+
+def _was_the_last(states: Mapping[NodeId, State], node_id: NodeId, entry: HistoryEntry) -> bool:
+    if entry.reason in ("its file was removed from Git", "its node was removed from the site"):
+        return False
+    return not any(state is State.INSTALLED for other, state in states.items() if other != node_id)
 
 
 def _revisions(world: World, site: Site, deployment_id: DeploymentId) -> list[Digest]:
@@ -343,12 +493,13 @@ def _revisions(world: World, site: Site, deployment_id: DeploymentId) -> list[Di
 
 
 def at_rest(world: World) -> dict[tuple[str, DeploymentId, str], str]:
-    """The containers of everything that is INSTALLED."""
+    """The containers of everything that is INSTALLED and healthy."""
     found = {}
     for node in world.nodes.values():
         for key, held in node.machine.containers.items():
             instance = node.site.disk.tables.instances.get((key[0], node.node_id))
-            if instance is not None and instance.state is State.INSTALLED:
+            is_restarted = key in node.machine.ill
+            if instance is not None and instance.state is State.INSTALLED and not is_restarted:
                 found[node.name, key[0], key[1]] = held.id
     return found
 

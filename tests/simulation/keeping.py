@@ -6,8 +6,8 @@ import anyio
 
 from homeport.core.model.deployment import Hold
 from homeport.errors import HomeportError, NotFound, PermanentError
-from homeport.fleet.asking import SiteKeeper
-from homeport.fleet.maintenance import OwnKeeper
+from homeport.fleet.central.sites.commands import SiteKeeper
+from homeport.fleet.site.maintenance import OwnKeeper
 from homeport.vocabulary import NodeId
 from tests.simulation.people import ANN
 from tests.simulation.roles import Site
@@ -39,7 +39,7 @@ def hold(scenario: Scenario) -> None:
     else:
         now = scenario.world.central.clock.now()
         asked = Hold(site.site, deployment_id, "not now", ANN.name, now, now + timedelta(seconds=seconds))
-        scenario.people.at_central(what, lambda core: SiteKeeper(core.store, core.calls, core.clock).hold(asked))
+        scenario.people.at_central(what, lambda core: SiteKeeper(core.store, core.questions, core.clock).hold(asked))
 
 
 def release(scenario: Scenario) -> None:
@@ -91,7 +91,7 @@ def _drain(scenario: Scenario, is_drained: bool) -> None:
     else:
         scenario.people.at_central(
             what,
-            lambda core: _say(SiteKeeper(core.store, core.calls, core.clock), word),
+            lambda core: _say(SiteKeeper(core.store, core.questions, core.clock), word),
             word.done,
             word.refused,
         )

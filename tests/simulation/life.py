@@ -34,6 +34,8 @@ class Fuse:
 
     writes: int
     side: Side
+    is_gentle: bool = False
+    """Asked to end, as a service manager does, instead of killed: what it does at its end still has its effect."""
 
 
 @dataclass(slots=True, eq=False)
@@ -103,7 +105,10 @@ class Life:
         if fuse is None or fuse.side is not side:
             return
         fuse.writes -= 1
-        if fuse.writes <= 0:
+        if fuse.writes <= 0 and fuse.is_gentle:
+            self.fuse = None
+            self.scope.cancel()
+        elif fuse.writes <= 0:
             self.die(f"killed {side} a write")
 
 

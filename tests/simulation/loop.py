@@ -11,7 +11,8 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
+from unittest.mock import patch
 
 import anyio
 from anyio._backends import _asyncio as backend
@@ -74,7 +75,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 def run(main: Callable[[], Awaitable[T]]) -> T:
     """Runs `main` in virtual time."""
-    with _scopes_in_order(), _no_collection():
+    with _scopes_in_order(), _no_threads(), _no_collection():
         return anyio.run(main, backend_options={"loop_factory": VirtualLoop})
 
 
@@ -85,10 +86,23 @@ def insist_on_one_order() -> None:
 
 
 @contextmanager
+def _no_threads() -> Iterator[None]:
+    """When a thread is done is a matter of real time: whoever wants one has not been given `in_thread`."""
+
+    async def refuse(work: Callable[..., object], *_: object, **__: object) -> NoReturn:
+        raise AssertionError(f"{work} wants a real thread in virtual time")
+
+    with patch.object(backend.AsyncIOBackend, "run_sync_in_worker_thread", staticmethod(refuse)):
+        yield
+
+
+@contextmanager
 def _no_collection() -> Iterator[None]:
     """When garbage is collected depends on all that the process did before, and what is collected may still act:
-    an abandoned generator runs its last lines then."""
+    an abandoned generator runs its last lines then. What is left is not looked at again: that took a quarter of the
+    time of each story."""
     gc.collect()
+    gc.freeze()
     gc.disable()
     try:
         yield

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 import anyio
 
 from homeport.core.model.deployment import ComponentSpec
+from homeport.core.model.health import CheckResult, CheckRules, HealthSample, Run, RunState
 from homeport.errors import EngineUnavailable, WorkFailed
-from homeport.ports import Container, Health, Observation, OnProgress, Workload
+from homeport.ports import Container, IsDue, Observation, OnProgress, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
 from tests.simulation.life import Life
 
 Key = tuple[DeploymentId, str]
+CHECK = CheckRules(interval_seconds=1.0, retries=2)
 NEVER_WELL = frozenset({"sick", "exits", "gone"})
 
 
@@ -42,6 +44,16 @@ class Running:
     """The values that it was made with."""
 
 
+@dataclass(slots=True)
+class Attempt:
+    """Of a job."""
+
+    began: float
+    seconds: float
+    exit_code: int
+    is_stopped: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class Machine:
     name: str
@@ -54,9 +66,21 @@ class Machine:
     images: set[str] = field(default_factory=set)
     engine_down: bool = False
     registry_down: bool = False
+    keeps_checking: bool = False
+    """Whether its components have a check of their own; without one, what runs is healthy."""
+    ill: set[Key] = field(default_factory=set)
+    """Components whose check fails, whatever is done to them."""
+    ever_ill: set[Key] = field(default_factory=set)
+    """Those that were so at some time: they may have been restarted."""
+    withered: set[str] = field(default_factory=set)
+    """Tags that can no longer be pulled."""
     misfortunes: set[Code] = field(default_factory=set)
     """Ways to fail that somebody has brought upon this machine at some time."""
     attempts: Counter[tuple[Key, str]] = field(default_factory=Counter)
+    runs_jobs: bool = False
+    attempts_of_jobs: dict[str, Attempt] = field(default_factory=dict)
+    starts: Counter[str] = field(default_factory=Counter)
+    """How often each attempt of a job was started."""
     born: int = 0
     leaks: bool = False
     """Sabotage: says that it has removed what it has not."""
@@ -67,6 +91,9 @@ class Machine:
         for each in self.containers.values():
             if each.is_running:
                 each.is_running, each.exit_code = False, 137
+        for attempt in self.attempts_of_jobs.values():
+            if anyio.current_time() - attempt.began < attempt.seconds:
+                attempt.is_stopped = True
 
     def create(self, key: Key, spec: ComponentSpec) -> Running:
         self.born += 1
@@ -87,7 +114,7 @@ class MachineRuntime:
         self._machine = machine
 
     async def start(self) -> None:
-        await self._reach()
+        await self.reach()
         if self._machine.forgets_ids:
             for held in self._machine.containers.values():
                 self._machine.born += 1
@@ -97,26 +124,31 @@ class MachineRuntime:
         pass
 
     async def version(self) -> str:
-        await self._reach()
+        await self.reach()
         return "1"
 
     async def prepare(self, workload: Workload, on_progress: OnProgress) -> None:
-        await self._reach()
+        await self.reach()
         machine, spec = self._machine, workload.spec
         on_progress(Step.PULLING, f"pulling {spec.revision}", 0, 0)
         kind, count = behaviour(spec.revision, machine.place)
         image = f"{spec.repository}:{spec.revision}"
         if image in machine.images:
             return
-        await self._do(machine.chance.uniform(0.05, 2.0))
+        await self.do(machine.chance.uniform(0.05, 2.0))
         machine.attempts[(workload.deployment_id, spec.name), spec.revision] += 1
         tried = machine.attempts[(workload.deployment_id, spec.name), spec.revision]
-        if machine.registry_down or kind == "gone" or (kind == "pulls" and tried <= count):
+        if (
+            machine.registry_down
+            or kind == "gone"
+            or spec.revision in machine.withered
+            or (kind == "pulls" and tried <= count)
+        ):
             raise WorkFailed(Code.IMAGE_PULL_FAILED, f"{image} cannot be pulled", source=spec.name)
         machine.images.add(image)
 
     async def apply(self, workload: Workload, on_progress: OnProgress) -> None:
-        await self._reach()
+        await self.reach()
         machine, spec, key = self._machine, workload.spec, (workload.deployment_id, workload.spec.name)
         held = machine.containers.get(key)
         same = held is not None and held.digest == spec.digest
@@ -126,14 +158,14 @@ class MachineRuntime:
             raise WorkFailed(Code.IMAGE_PULL_FAILED, f"{spec.revision} is not here", source=spec.name)
         on_progress(Step.CREATING, f"creating {spec.name}", 0, 0)
         if held is not None and not same:
-            await self._do(machine.chance.uniform(0.05, 1.0), lambda: machine.containers.pop(key, None))
+            await self.do(machine.chance.uniform(0.05, 1.0), lambda: machine.containers.pop(key, None))
         if not same:
-            await self._do(machine.chance.uniform(0.02, 0.3), lambda: machine.create(key, spec))
+            await self.do(machine.chance.uniform(0.02, 0.3), lambda: machine.create(key, spec))
         slow = 20.0 if behaviour(spec.revision, machine.place)[0] == "slow" else 0.0
-        await self._do(slow + machine.chance.uniform(0.02, 0.3), lambda: self._start(key))
+        await self.do(slow + machine.chance.uniform(0.02, 0.3), lambda: self._start(key))
 
     async def observe(self, deployment_id: DeploymentId) -> Sequence[Observation]:
-        await self._reach()
+        await self.reach()
         found = sorted((key[1], held) for key, held in self._machine.containers.items() if key[0] == deployment_id)
         return [
             Observation(
@@ -144,30 +176,39 @@ class MachineRuntime:
             for name, held in found
         ]
 
-    async def health(self, workload: Workload) -> Health:
-        await self._reach()
-        held = self._machine.containers.get((workload.deployment_id, workload.spec.name))
-        if held is None or not held.is_running:
-            return Health(False, f"{workload.spec.name} does not run")
-        kind, _ = behaviour(held.tag, self._machine.place)
-        return Health(False, "GET /healthz answered 500") if kind == "sick" else Health(True)
+    async def sample_health(self, workload: Workload, is_due: IsDue) -> Sequence[HealthSample]:
+        await self.reach()
+        name = workload.spec.name
+        held = self._machine.containers.get((workload.deployment_id, name))
+        if held is None:
+            return ()
+        run = Run(held.id)
+        if not held.is_running:
+            return (HealthSample(name, run, RunState.STOPPED, exit_code=held.exit_code),)
+        is_sick = behaviour(held.tag, self._machine.place)[0] == "sick"
+        is_sick |= (workload.deployment_id, name) in self._machine.ill
+        if not is_sick and not self._machine.keeps_checking:
+            return (HealthSample(name, run, RunState.READY),)
+        answer = CheckResult(False, "GET /healthz answered 500") if is_sick else CheckResult(True)
+        result = answer if is_due(run, CHECK) else None
+        return (HealthSample(name, run, rules=CHECK, result=result),)
 
     async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
-        await self._reach()
+        await self.reach()
         yield b""
 
     async def remove(self, deployment_id: DeploymentId, component: str, *, remove_images: bool) -> None:
-        await self._reach()
+        await self.reach()
         machine, key = self._machine, (deployment_id, component)
         held = machine.containers.get(key)
         if held is None:
             return
         kind, count = behaviour(held.tag, machine.place)
-        await self._do(machine.chance.uniform(0.05, 1.5))
+        await self.do(machine.chance.uniform(0.05, 1.5))
         machine.attempts[key, f"remove {held.tag}"] += 1
         if kind == "sticky" and machine.attempts[key, f"remove {held.tag}"] <= count:
             raise WorkFailed(Code.REMOVE_FAILED, f"{component} is busy", source=component)
-        await self._do(0.01, lambda: self._take_away(key))
+        await self.do(0.01, lambda: self._take_away(key))
 
     def _take_away(self, key: Key) -> None:
         self._machine.on_remove(key)
@@ -182,7 +223,7 @@ class MachineRuntime:
         if behaviour(held.tag, self._machine.place)[0] == "exits":
             held.is_running, held.exit_code = False, 1
 
-    async def _do(self, seconds: float, effect: Callable[[], object] = lambda: None) -> None:
+    async def do(self, seconds: float, effect: Callable[[], object] = lambda: None) -> None:
         """Takes its time, then has its effect. Cut off in between, the engine may have had it all the same."""
         try:
             await anyio.sleep(seconds)
@@ -193,7 +234,7 @@ class MachineRuntime:
         await self._life.breathe()
         effect()
 
-    async def _reach(self) -> None:
+    async def reach(self) -> None:
         await self._life.breathe()
         await anyio.lowlevel.checkpoint()
         if self._machine.engine_down:

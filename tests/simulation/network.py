@@ -16,8 +16,18 @@ import anyio
 from anyio.abc import TaskGroup
 
 from homeport.core.secrets import SecretsThere
-from homeport.errors import GitUnavailable, HomeportError, NotFound, PeerUnavailable
-from homeport.ports import CentralLink, FromCentral, FromNode, NodeReception, Outgoing, Stream, ToNode
+from homeport.errors import GitUnavailable, HomeportError, NotFound, PeerUnavailable, Refused
+from homeport.ports import (
+    CentralLink,
+    FromCentral,
+    FromNode,
+    Joined,
+    Lineage,
+    NodeReception,
+    Outgoing,
+    Stream,
+    ToNode,
+)
 from homeport.vocabulary import NodeId, SiteName
 from tests.simulation.life import Life
 
@@ -238,8 +248,12 @@ class CallLink:
         self._find_central = find_central
         self._air = air
 
-    async def join(self, site: SiteName, *, epoch: str, software_version: str) -> int:
-        return await self._call(lambda link: link.join(site, epoch=epoch, software_version=software_version))
+    async def join(
+        self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
+    ) -> Joined:
+        return await self._call(
+            lambda link: link.join(site, epoch=epoch, software_version=software_version, lineage=lineage)
+        )
 
     async def report(
         self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
@@ -248,6 +262,9 @@ class CallLink:
 
     async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
         return await self._call(lambda link: link.secrets(site, known=known))
+
+    async def call(self, site: SiteName, topic: str, body: bytes) -> bytes:
+        return await self._call(lambda link: link.call(site, topic, body))
 
     async def answer(self, site: SiteName, question: str, answer: Mapping[str, Any]) -> None:
         await self._call(lambda link: link.answer(site, question, answer))
@@ -286,6 +303,8 @@ class CallLink:
         await self._life.breathe()
         if not answer.is_there.is_set():
             raise PeerUnavailable("central did not answer in time")
+        if isinstance(answer.error, PeerUnavailable | Refused):
+            raise answer.error
         if answer.error is not None:
             raise PeerUnavailable(str(answer.error)) from answer.error
         return answer.value  # type: ignore[return-value]

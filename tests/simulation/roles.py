@@ -12,18 +12,24 @@ from pathlib import Path
 import anyio
 from anyio.abc import TaskGroup
 
-from homeport.central.link import DirectLink
+from homeport.adapters.bus.inprocess import InProcessBus
+from homeport.adapters.leases.inprocess import InProcessLeases
+from homeport.central.capabilities import CAPABILITIES, COMMIT_READERS
 from homeport.central.loops import run_core_loops as run_central_loops
 from homeport.central.parts import CentralCore
 from homeport.central.parts import Contact as CentralContact
 from homeport.central.settings import CentralSettings
+from homeport.central.site_link import DirectLink
+from homeport.core.jobs.job import JOB
 from homeport.core.model.node import Capabilities
 from homeport.errors import InvalidInput
-from homeport.fleet.calls import Calls
-from homeport.fleet.index import Index
-from homeport.fleet.intake import Intake
-from homeport.fleet.questions import Questions
-from homeport.fleet.secrets import Secrets
+from homeport.fleet.central.index import Index
+from homeport.fleet.central.reports.intake import Intake
+from homeport.fleet.central.secrets import Secrets
+from homeport.fleet.central.sites.messages import SiteMessages
+from homeport.fleet.central.sites.queries import SiteQueries
+from homeport.fleet.central.sites.tunnels import SiteTunnels
+from homeport.fleet.shared.overview import Reachability
 from homeport.node.app import Surroundings, run_node
 from homeport.node.settings import NodeSettings
 from homeport.site.contact import Contact as SiteContact
@@ -33,6 +39,7 @@ from homeport.site.settings import SiteSettings
 from homeport.site.wiring import wire
 from homeport.vocabulary import Commit, NodeId, ProfileType, SiteName
 from tests.simulation.git import MemoryGit, Remote
+from tests.simulation.job_machine import JobMachineRuntime
 from tests.simulation.life import Life, MachineClock, SeededIds
 from tests.simulation.machine import Machine, MachineRuntime
 from tests.simulation.network import Cable, CallLink, StreamLink
@@ -78,6 +85,13 @@ class Process(ABC):
         if self.life is not None:
             self.life.power_cut = power_cut
             self.life.die(why)
+
+    def terminate(self, why: str, *, down_seconds: float = 0.5) -> None:
+        """Ends it as a service manager would: what it does at its end still has its effect."""
+        self.down_seconds = down_seconds
+        if self.life is not None:
+            self.trace.note(f"† {why}")
+            self.life.scope.cancel()
 
     def wake(self) -> None:
         """Starts it at once if it is down."""
@@ -145,12 +159,19 @@ class Central(StoreProcess):
     async def run(self, life: Life) -> None:
         store, git = self.store(life), self.git(life)
         ids = SeededIds(life.chance)
-        index, calls = Index(store, git, self.clock, in_thread=life.thinking), Calls()
+        index = Index(store, git, self.clock, in_thread=life.thinking, readers=COMMIT_READERS)
+        bus, settings = InProcessBus(), CentralSettings(data=Path("/nowhere"))
+        calls = SiteMessages(bus)
         self.core = core = CentralCore(
-            settings=CentralSettings(data=Path("/nowhere")),
+            settings=settings,
+            reachability=Reachability(settings.site_silence_seconds),
+            sweep_seconds=settings.sweep_seconds,
             clock=self.clock,
             ids=ids,
-            questions=Questions(calls, ids),
+            bus=bus,
+            leases=InProcessLeases(self.clock, holder=ids.new()),
+            questions=SiteQueries(calls, ids, bus),
+            tunnels=SiteTunnels(bus),
             tracer=None,
             in_thread=life.thinking,
             store=store,
@@ -161,6 +182,7 @@ class Central(StoreProcess):
             contact=CentralContact(),
             secrets=Secrets(store, PlainVault(), self.clock, calls),
         )
+        core.brought.extend(each.part(core) for each in CAPABILITIES)
         life.door = DirectLink(core)
         await run_central_loops(core)
 
@@ -172,19 +194,22 @@ class Site(StoreProcess):
     central_cable: Cable
     air: TaskGroup
     core: SiteCore | None = None
+    runs_jobs: bool = False
 
     async def run(self, life: Life) -> None:
         store = self.store(life)
         settings = SiteSettings(name=self.site, data=Path("/nowhere"), git_url="memory://deployments")
+        ids = SeededIds(life.chance)
         link = CallLink(life, self.central_cable, lambda: self.central.life, self.air)
         wired = await wire(
             settings,
             store=store,
             clock=self.clock,
-            ids=SeededIds(life.chance),
+            ids=ids,
             vault=PlainVault(),
             central=link,
             chance=life.chance,
+            in_thread=life.thinking,
         )
         self.core = core = SiteCore(
             settings=settings,
@@ -197,12 +222,16 @@ class Site(StoreProcess):
             contact=SiteContact(),
             central=link,
             epoch=wired.epoch,
+            lineage=wired.lineage,
+            ids=ids,
             secrets=wired.secrets,
             registrar=None,
             chance=life.chance,
             in_thread=life.thinking,
+            brought=[part for part in wired.brought if self.runs_jobs and JOB in part.works],
         )
         life.door = wired.reception
+        wired.conductor.planner.inline_max = 0  # Every plan is made beside everything else that happens.
         await run_site_loops(core)
 
 
@@ -218,12 +247,19 @@ class Node(Process):
 
     async def run(self, life: Life) -> None:
         self.is_member = True
-        settings = NodeSettings(data=self.data, node_id=self.node_id, hostname=self.name, http_address=None)
+        settings = NodeSettings(
+            data=self.data, node_id=self.node_id, hostname=self.name, http_address=None, telemetry_seconds=0.0
+        )
+        machine = self.machine
         surroundings = Surroundings(
-            clock=self.clock, chance=life.chance, in_thread=life.in_thread, discover=_discover
+            clock=self.clock,
+            chance=life.chance,
+            in_thread=life.in_thread,
+            discover=_discover_podman if machine.runs_jobs else _discover,
         )
         link = StreamLink(life, self.cable, lambda: self.site.life)
-        await run_node(settings, link, MachineRuntime(life, self.machine), surroundings=surroundings)
+        runtime = JobMachineRuntime(life, machine, self.clock) if machine.runs_jobs else MachineRuntime(life, machine)
+        await run_node(settings, link, runtime, surroundings=surroundings)
 
 
 def _discover(
@@ -240,6 +276,13 @@ def _discover(
         engine_version=engine_version,
         profile_types=profile_types,
     )
+
+
+def _discover_podman(
+    data: Path, *, engine: str, engine_version: str, profile_types: tuple[ProfileType, ...]
+) -> Capabilities:
+    """Jobs in containers are given to engines that are known to run them."""
+    return _discover(data, engine="podman", engine_version=engine_version, profile_types=profile_types)
 
 
 def _make_forgetful(store: MemoryStore, chance: random.Random) -> None:

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 from homeport.catalog.rollout import intent_of
 from homeport.core.model.rollout import EVERYBODY, Size
-from homeport.core.selectors import parse_selector
-from homeport.fleet.apps import AppQuery
-from homeport.fleet.deploy import delete, deploy
-from homeport.fleet.labels import label_site
-from homeport.fleet.resolve import DeployRequest, Target
-from homeport.fleet.rollouts import RolloutRequest, start_rollout, steer
-from homeport.vocabulary import RolloutState, RolloutWord, SiteName
+from homeport.core.values.selectors import parse_selector
+from homeport.fleet.central.apps import AppQuery
+from homeport.fleet.central.deploy import delete, deploy
+from homeport.fleet.central.labels import label_site
+from homeport.fleet.central.resolve import DeployRequest, Target
+from homeport.rollouts.start import RolloutRequest, start_rollout, steer
+from homeport.vocabulary import RolloutCommand, RolloutState, SiteName
 from tests.simulation.catalog import APP, BY_HAND, CATEGORY, ROLLED_OUT, catalog
 from tests.simulation.people import ANN
 from tests.simulation.scenario import Scenario, Story
@@ -46,7 +46,7 @@ def begin_rollout(scenario: Scenario) -> None:
     )
     waves = ",".join(map(str, request.waves))
     what = f"begin a rollout of {version} to {selector or '-'} {','.join(named)} in {waves}"
-    scenario.people.at_central(what, lambda core: start_rollout(request, ANN, core.office))
+    scenario.people.at_central(what, lambda core: start_rollout(request, ANN, core))
 
 
 def steer_rollout(scenario: Scenario) -> None:
@@ -54,9 +54,11 @@ def steer_rollout(scenario: Scenario) -> None:
     if not rollouts:
         return
     rollout_id = chance.choice(list(rollouts))
-    word = chance.choice((RolloutWord.RUNNING, RolloutWord.RUNNING, RolloutWord.PAUSED, RolloutWord.ABORTED))
+    word = chance.choice(
+        (RolloutCommand.RUNNING, RolloutCommand.RUNNING, RolloutCommand.PAUSED, RolloutCommand.ABORTED)
+    )
     what = f"{word} for rollout {rollout_id[:4]}"
-    scenario.people.at_central(what, lambda core: steer(rollout_id, word, ANN, core.office))
+    scenario.people.at_central(what, lambda core: steer(rollout_id, word, ANN, core))
 
 
 def relabel(scenario: Scenario) -> None:
@@ -71,7 +73,7 @@ def relabel(scenario: Scenario) -> None:
     changes = {"ring": labels.get("ring")}
     scenario.people.at_central(
         f"label {site}: {labels}",
-        lambda core: label_site(site, changes, ANN, core.desk),
+        lambda core: label_site(site, changes, ANN, core.git_writer),
         lambda _: world.labels.update({site: labels}),
     )
 
@@ -96,12 +98,12 @@ def deploy_one(scenario: Scenario) -> None:
     site = scenario.chance.choice(sorted(scenario.world.sites))
     version = scenario.chance.choice(BY_HAND)
     request = DeployRequest((Target(site),), app=AppQuery(CATEGORY, APP, version))
-    scenario.people.at_central(f"deploy {version} at {site}", lambda core: deploy(request, ANN, core.desk))
+    scenario.people.at_central(f"deploy {version} at {site}", lambda core: deploy(request, ANN, core.git_writer))
 
 
 def delete_one(scenario: Scenario) -> None:
     site: SiteName = scenario.chance.choice(sorted(scenario.world.sites))
-    scenario.people.at_central(f"delete {APP} at {site}", lambda core: delete(f"{APP}@{site}", ANN, core.desk))
+    scenario.people.at_central(f"delete {APP} at {site}", lambda core: delete(f"{APP}@{site}", ANN, core.git_writer))
 
 
 def _labels(scenario: Scenario) -> dict[str, str]:

@@ -14,21 +14,31 @@ import anyio
 
 from homeport.catalog.rollout import intent_of, parse_rollout
 from homeport.core.model.deployment import Desired
+from homeport.core.model.event import Event
 from homeport.core.model.rollout import Intent, RolloutRow
-from homeport.fleet.overview import Watchfulness
-from homeport.fleet.rollout_survey import look
-from homeport.vocabulary import Commit, Happening, RolloutId, RolloutState, RolloutWord, SiteName, Standing, State
+from homeport.fleet.shared.overview import Reachability
+from homeport.rollouts.survey import look
+from homeport.vocabulary import (
+    Commit,
+    EventKind,
+    RolloutCommand,
+    RolloutId,
+    RolloutSiteStatus,
+    RolloutState,
+    SiteName,
+    State,
+    Trigger,
+)
 from tests.simulation.git import MemoryGit, Tree
 from tests.simulation.store import MemoryReader, Tables
 from tests.simulation.world import World
 
 FOLDER = "rollouts/"
-BAD = frozenset({Happening.GAVE_UP, Happening.UNPLACEABLE, Happening.ROLLED_BACK})
+BAD = frozenset({Trigger.GAVE_UP, Trigger.UNPLACEABLE, Trigger.ROLLED_BACK})
 STATES = {
-    RolloutWord.RUNNING: {RolloutState.RUNNING, RolloutState.STOPPED, RolloutState.DONE, RolloutState.SUPERSEDED},
-    # A word that crossed with the end of its rollout changes nothing.
-    RolloutWord.PAUSED: {RolloutState.PAUSED, RolloutState.STOPPED, RolloutState.DONE, RolloutState.SUPERSEDED},
-    RolloutWord.ABORTED: {RolloutState.ABORTED, RolloutState.SUPERSEDED},
+    RolloutCommand.RUNNING: {RolloutState.RUNNING, RolloutState.STOPPED, RolloutState.DONE, RolloutState.SUPERSEDED},
+    RolloutCommand.PAUSED: {RolloutState.PAUSED, RolloutState.STOPPED, RolloutState.SUPERSEDED},
+    RolloutCommand.ABORTED: {RolloutState.ABORTED, RolloutState.SUPERSEDED},
 }
 REQUEST_SECONDS = 30.0
 GIVING = frozenset({RolloutState.RUNNING, RolloutState.DONE})
@@ -63,7 +73,7 @@ class RolloutModel:
         given = after.given - before.given
         if before.given - after.given:
             complain(f"{name} took {sorted(before.given - after.given)} back")
-        if given and before.word is not RolloutWord.RUNNING:
+        if given and before.word is not RolloutCommand.RUNNING:
             complain(f"{name} was given to {sorted(given)} although its word is {before.word}")
         if given and row is not None and row.state not in GIVING:
             complain(f"{name} was given to {sorted(given)} although it is {row.state}")
@@ -139,7 +149,7 @@ class RolloutModel:
         for name in sorted({intent.name for intent in intents.values()}):
             sightings = deepcopy(central.core.sightings)
             survey = await look(
-                reader, git, name, watchfulness=Watchfulness(), sightings=sightings, clock=central.clock
+                reader, git, name, reachability=Reachability(), sightings=sightings, clock=central.clock
             )
             for rollout_id, members in survey.members.items():
                 for member in members:
@@ -150,16 +160,17 @@ class RolloutModel:
                         )
         return found
 
-    def _standing(self, intent: Intent, site: SiteName) -> Standing | None:
+    def _standing(self, intent: Intent, site: SiteName) -> RolloutSiteStatus | None:
         """None where the model has no opinion."""
         desired = self._ours(intent, site, self.world.remote.tree)
         if desired is None or desired.rollout_id != intent.id or site not in intent.given:
             return None
         items = [item for key, item in self.world.sites[site].disk.tables.instances.items() if key[0] == desired.id]
         if any(item.state is State.FAILED or item.rejected_revision == desired.revision for item in items):
-            return Standing.FAILED
-        if items and all(item.running_revision == desired.revision for item in items):
-            return Standing.INSTALLED
+            return RolloutSiteStatus.FAILED
+        is_well = all(item.running_revision == desired.revision and item.unhealthy is None for item in items)
+        if items and is_well:
+            return RolloutSiteStatus.INSTALLED
         return None
 
     # --- reading --------------------------------------------------------------------------------------------
@@ -199,10 +210,19 @@ class RolloutModel:
     def _is_empty(self, site: SiteName) -> bool:
         return not any(key[0] == site for key in self.world.sites[site].disk.tables.nodes)
 
+    def _turned_ill(self, event: Event, intent: Intent) -> bool:
+        """What is healthy no more has failed in its rollout as well."""
+        if event.event.kind is not EventKind.INSTANCE_UNHEALTHY:
+            return False
+        versions = {each.app_version for each in self.world.known.values() if each.id == event.event.deployment_id}
+        return intent.version in versions
+
     def _failed(self, intent: Intent) -> bool:
         for site in intent.given:
             for entry in self.world.sites[site].disk.tables.history:
                 known = None if entry.revision is None else self.world.known.get(entry.revision)
-                if entry.happening in BAD and known is not None and known.app_version == intent.version:
+                if entry.trigger in BAD and known is not None and known.app_version == intent.version:
                     return True
+            if any(self._turned_ill(event, intent) for event in self.world.sites[site].disk.tables.events):
+                return True
         return False

@@ -10,13 +10,19 @@ from homeport.central import loops as central_loops
 from homeport.core.model.deployment import Desired
 from homeport.core.model.node import Node
 from homeport.core.model.rollout import Member, Rollout
-from homeport.core.placement.choose import Placed, place
+from homeport.core.node.watch import Seen
+from homeport.core.placement.choose import Placed
 from homeport.core.placement.roster import Roster
 from homeport.core.reconcile import plan
+from homeport.core.reconcile.demand import place_deployment as place
 from homeport.core.reconcile.plan import Move
 from homeport.core.rollout.advance import Decision, advance
-from homeport.fleet import rollout_loop
-from homeport.vocabulary import PlacementMode, Standing
+from homeport.fleet.shared import snapshot
+from homeport.fleet.site import moves
+from homeport.jobs.site.board import JobBoard
+from homeport.node.watch import health, repair
+from homeport.rollouts import loop
+from homeport.vocabulary import PlacementMode, RolloutSiteStatus
 from tests.simulation.world import Sabotage
 
 
@@ -29,7 +35,9 @@ def sabotaged(sabotage: Sabotage | None) -> Iterator[None]:
 
 
 def _advance_blindly(rollout: Rollout, members: Sequence[Member]) -> Decision:
-    seen = [replace(each, standing=Standing.INSTALLED) if each.wave is not None else each for each in members]
+    seen = [
+        replace(each, standing=RolloutSiteStatus.INSTALLED) if each.wave is not None else each for each in members
+    ]
     return advance(rollout, seen)
 
 
@@ -59,12 +67,42 @@ async def _settle_nothing(*_: object) -> None:
     pass
 
 
+def _any_marker(*_: object) -> None:
+    pass
+
+
+def _forget_misnamed(*_: object) -> None:
+    pass
+
+
+def _see_nothing(*_: object) -> dict[str, Seen]:
+    return {}
+
+
+def _say_nothing(*_: object, **__: object) -> Seen:
+    return Seen(None)
+
+
+def _the_same(number: int) -> int:
+    return number - 1
+
+
+async def _send_nothing(*_: object) -> None:
+    pass
+
+
 BUGS: dict[Sabotage, Sequence[tuple[Any, str, Any]]] = {
-    Sabotage.HASTY_ROLLOUT: ((rollout_loop, "advance", _advance_blindly),),
-    Sabotage.CLOSED_GROUP: ((rollout_loop, "latecomers", _welcome_nobody),),
+    Sabotage.HASTY_ROLLOUT: ((loop, "advance", _advance_blindly),),
+    Sabotage.CLOSED_GROUP: ((loop, "latecomers", _welcome_nobody),),
     Sabotage.UNWRITTEN_PINS: ((central_loops, "settle_pins", _settle_nothing),),
     Sabotage.STALE_SECRETS: ((plan, "_renewed", _renew_nothing),),
-    Sabotage.TWINS: ((plan, "place", _place_twice),),
-    Sabotage.DEAF_TO_DRAINS: ((plan, "place", _place_on_drained),),
+    Sabotage.TWINS: ((plan, "place_deployment", _place_twice),),
+    Sabotage.DEAF_TO_DRAINS: ((plan, "place_deployment", _place_on_drained),),
     Sabotage.DEAF_TO_HOLDS: ((plan, "without_held", _withhold_nothing),),
+    Sabotage.FOREIGN_MARKER: ((snapshot, "check_marker", _any_marker),),
+    Sabotage.BLIND_TO_HEALTH: ((health.HealthWatch, "look", _see_nothing),),
+    Sabotage.SILENT_REPAIRS: ((repair.Keeper, "_seen_broken", _say_nothing),),
+    Sabotage.UNSENT_JOBS: ((JobBoard, "connected", _send_nothing),),
+    Sabotage.STUCK_GENERATION: ((moves, "Generation", _the_same),),
+    Sabotage.RENAMED_IS_GONE: ((snapshot._Reading, "misnamed", _forget_misnamed),),
 }

@@ -5,11 +5,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import count
 from typing import ClassVar
 
 import anyio
 
 from homeport.catalog.deployment import deployment_path
+from homeport.catalog.marker import render_marker
 from homeport.errors import HomeportError
 from homeport.ports import Change
 from homeport.vocabulary import Code, DeploymentId, SiteName
@@ -19,8 +21,9 @@ from tests.simulation.machine import Machine
 from tests.simulation.network import Cable
 from tests.simulation.people import People
 from tests.simulation.roles import Node, Process
+from tests.simulation.store import Tables
 from tests.simulation.trace import who
-from tests.simulation.world import World
+from tests.simulation.world import RENAMED, Sabotage, World, is_file_of_deployment, renamed
 
 NAMES = ("harbour", "pier", "quay", "dock", "jetty")
 KINDS = ("ok",) * 12 + ("pulls.1", "pulls.2", "sick", "exits", "slow", "sticky.1", "gone")
@@ -133,6 +136,8 @@ class Scenario:
     """What is still to come of its own; healing takes its place."""
     taken: Counter[str] = field(default_factory=Counter)
     """How often each action was taken."""
+    copies: dict[SiteName, Tables] = field(default_factory=dict)
+    """Backups that somebody made of the databases of sites."""
     lost: dict[str, bytes] = field(default_factory=dict)
     """What was in the folders that are lost."""
     ACTIONS: ClassVar[Sequence[tuple[Action, int]]] = ()
@@ -187,6 +192,7 @@ class Scenario:
         self._restore_history()
         self.story.heal(self)
         lost = [Change(path, content) for path, content in self.lost.items() if path not in world.remote.tree]
+        lost += [Change(path, None) for path in world.remote.tree if path.endswith(RENAMED)]
         marks = [world.mark(site) for site in world.sites]
         world.push([*lost, *marks, *self._said()], "the last word")
 
@@ -243,11 +249,28 @@ class Scenario:
                 return
 
     def unmark(self) -> None:
-        """The folder of a site looks as if nothing was wanted there, but nobody says that it is real."""
+        """The folder of a site looks as if nothing was wanted there, but nobody says that it is real: it is gone,
+        or another site's folder has taken its place, or all files in it have other names."""
         site = self.chance.choice(sorted(self.world.sites))
-        tree = self.world.remote.tree
+        tree, marker = self.world.remote.tree, self.world.mark(site).path
         inside = {path: content for path, content in tree.items() if path.startswith(f"deployments/{site}/")}
-        self.world.push([Change(path, None) for path in inside], f"the folder of {site} is lost")
+        # Drawn from what is there, so that older seeds tell what they told; a bug on purpose needs its own way.
+        way = {Sabotage.FOREIGN_MARKER: 1, Sabotage.RENAMED_IS_GONE: 2}
+        sabotage = self.world.sabotage
+        match way[sabotage] if sabotage in way else len(self.world.remote.order) % 3:
+            case 1:
+                self.world.push(
+                    [*(Change(path, None) for path in inside), Change(marker, render_marker(SiteName("elsewhere")))],
+                    f"the folder of {site} is another's",
+                )
+            case 2:
+                named = {path: content for path, content in inside.items() if is_file_of_deployment(path)}
+                changes = [Change(path, None) for path in named]
+                changes += [Change(renamed(path), content) for path, content in named.items()]
+                self.world.push(changes, f"the files of {site} are renamed")
+                inside = named
+            case _:
+                self.world.push([Change(path, None) for path in inside], f"the folder of {site} is lost")
         self.lost.update(inside)
         self.undo(lambda: self.world.push(self._folder(site), f"the folder of {site} is back"))
 
@@ -256,6 +279,7 @@ class Scenario:
         tree, start = self.world.remote.tree, f"deployments/{site}/"
         lost = {path: self.lost.pop(path) for path in [*self.lost] if path.startswith(start)}
         back = [Change(path, content) for path, content in lost.items() if path not in tree]
+        back += [Change(path, None) for path in tree if path.startswith(start) and path.endswith(RENAMED)]
         return [*back, self.world.mark(site), *self._said(site)]
 
     def _said(self, site: SiteName | None = None) -> list[Change]:
@@ -291,23 +315,23 @@ class Scenario:
         cable.reset()
 
     def kill(self) -> None:
-        self._any_process().crash("killed", down_seconds=self._down())
+        self.any_process().crash("killed", down_seconds=self.down())
 
     def kill_at_a_write(self) -> None:
-        process = self._any_process()
+        process = self.any_process()
         if process.life is not None:
             fuse = Fuse(self.chance.randint(1, 12), self.chance.choice((Side.BEFORE, Side.AFTER)))
             self.world.trace.note(f"{process.name} will be killed {fuse.side} write {fuse.writes}")
-            process.life.fuse, process.down_seconds = fuse, self._down()
+            process.life.fuse, process.down_seconds = fuse, self.down()
 
     def cut_power(self) -> None:
         node = self._any_node()
-        node.crash("lost power", down_seconds=self._down(), power_cut=True)
+        node.crash("lost power", down_seconds=self.down(), power_cut=True)
         node.machine.cut_power()
         self._blame(node.machine, Code.EXITED)
 
     def set_clock(self) -> None:
-        process = self._any_process()
+        process = self.any_process()
         step = self.chance.choice((-86_400, -3600, -7, 7, 3600, 86_400, 31_536_000))
         self.world.trace.note(f"the clock of {process.name} steps by {step} s")
         process.clock.offset += timedelta(seconds=step)
@@ -376,11 +400,17 @@ class Scenario:
 
     def _new(self) -> App:
         site = self.chance.choice(sorted(self.world.sites))
-        app = App(DeploymentId(SeededIds(self.chance).new()), site, {name: self._tag() for name in self._names()})
+        app = App(self._new_id(), site, {name: self._tag() for name in self._names()})
         self._place(app)
         self._entrust(app)
         self.apps.append(app)
         return app
+
+    def _new_id(self) -> DeploymentId:
+        """Names are made of the first letters of an id, and a site takes no two of one name."""
+        names = {app.id[:4] for app in self.apps}
+        found = (DeploymentId(SeededIds(self.chance).new()) for _ in count())
+        return next(each for each in found if each[:4] not in names)
 
     def _alter(self, app: App) -> None:
         app.is_there, app.is_spoilt, app.went_back = True, False, False
@@ -420,7 +450,7 @@ class Scenario:
     def _any_cable(self) -> tuple[tuple[str, str], Cable]:
         return self.chance.choice(list(self.world.cables.items()))
 
-    def _any_process(self) -> Process:
+    def any_process(self) -> Process:
         kind = self.chance.random()
         if kind < 0.2:
             return self.world.central
@@ -431,7 +461,7 @@ class Scenario:
     def _any_node(self) -> Node:
         return self.chance.choice(list(self.world.nodes.values()))
 
-    def _down(self) -> float:
+    def down(self) -> float:
         return self.chance.choice((0.1, 1.0, 5.0, 20.0, 45.0)) * self.chance.random()
 
     # --- undoing ----------------------------------------------------------------------------------------------

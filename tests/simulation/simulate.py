@@ -9,8 +9,10 @@ from pathlib import Path
 
 import anyio
 
-from homeport.vocabulary import Happening, RolloutState, State
+from homeport.core.jobs.job import ENDED
+from homeport.vocabulary import RolloutState, State, Trigger
 from tests.simulation.invariants import at_rest, broken, disturbed, unsettled
+from tests.simulation.jobbing import broken_jobs, outcomes, unsettled_jobs
 from tests.simulation.loop import run
 from tests.simulation.people import People
 from tests.simulation.roles import Node
@@ -23,6 +25,9 @@ from tests.simulation.world import World
 
 SETTLE_SECONDS = 900.0
 CALM_SECONDS = 40.0
+LOOK_SECONDS = 2.0
+QUIET_SECONDS = 14.0
+"""For so long everything must be as it should before it counts as settled: longer than two rounds of any loop."""
 LATE_SECONDS = 15.0
 """Within so long somebody has taken notice of a late wish."""
 AS_IT_COMES = Wish()
@@ -36,7 +41,8 @@ EXPECTED = frozenset(
         *(f"story of {about}" for about in About),
         *(f"rollout {state}" for state in RolloutState if state not in LASTING),
         # Only a site that was cut off for very long says anew how it stands.
-        *(f"happening {happening}" for happening in Happening if happening is not Happening.RESTATED),
+        *(f"happening {trigger}" for trigger in Trigger if trigger is not Trigger.RESTATED),
+        *(f"job {state}" for state in ENDED),
         *(f"end {state}" for state in (State.INSTALLED, State.FAILED)),
     }
 )
@@ -81,7 +87,7 @@ async def _unfold(outcome: Outcome, folder: Path, wish: Wish) -> None:
             outcome.problems = await _settle(models)
         if not outcome.problems:
             outcome.problems = await _calm(models)
-        outcome.problems += broken(world)
+        outcome.problems += [*broken(world), *broken_jobs(world)]
         outcome.happened = _happened(world, scenario)
         outcome.happened.update(f"story of {about}" for about in abouts)
         outcome.virtual_seconds = anyio.current_time()
@@ -97,16 +103,16 @@ class Models:
         world.watchers.append(self.rollouts.committed)
 
     def unsettled(self) -> list[str]:
-        return unsettled(self.world) or [*self.rollouts.unsettled()]
+        return unsettled(self.world) or [*self.rollouts.unsettled(), *unsettled_jobs(self.world)]
 
 
 async def _settle(models: Models) -> list[str]:
     """Waits until everything is as it must be, and stays so for a moment."""
     with anyio.move_on_after(SETTLE_SECONDS):
-        still = 0
-        while still < 3:
-            await anyio.sleep(2.0)
-            still = 0 if models.unsettled() else still + 1
+        quiet = 0.0
+        while quiet < QUIET_SECONDS:
+            await anyio.sleep(LOOK_SECONDS)
+            quiet = 0.0 if models.unsettled() else quiet + LOOK_SECONDS
     return models.unsettled() or await models.rollouts.miscounted()
 
 
@@ -130,9 +136,10 @@ def _happened(world: World, scenario: Scenario) -> Counter[str]:
     for process in world.processes:
         happened[f"lives of a {type(process).__name__.lower()}"] += process.lives
     for site in world.sites.values():
-        happened.update(f"happening {entry.happening}" for entry in site.disk.tables.history)
+        happened.update(f"happening {entry.trigger}" for entry in site.disk.tables.history)
         happened.update(f"end {item.state}" for item in site.disk.tables.instances.values())
     happened.update(f"rollout {row.state}" for row in world.central.disk.tables.rollouts.values())
+    happened.update(outcomes(world.central))
     happened.update({f"done: {what}": count for what, count in scenario.people.answered.items()})
     return happened
 

@@ -5,6 +5,7 @@ snapshots for readers, numbers without gaps, times in UTC and data that went thr
 calls its hooks, where a simulation lets roles die.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -15,29 +16,64 @@ from typing import Any, TypeVar, cast
 import anyio
 
 from homeport.adapters.store.columns import from_json, storable, to_json, utc
-from homeport.core.audit import Ends, Mark, append
+from homeport.core.audit.chain import Ends, Mark, append
+from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState, Usage, fair_share, kept_of
+from homeport.core.jobs.job import ENDED, Job, JobFile
+from homeport.core.margo.records import ManifestArtifact, ManifestRecord, MargoDevice, StatusRecord
 from homeport.core.model.access import ApiToken, AuditEntry, NewAudit, SecretRecord
 from homeport.core.model.deployment import Hold, Pin, Revision
-from homeport.core.model.event import Deployment, Event, HistoryEntry, HistoryLine, NewEvent, Site
-from homeport.core.model.identity import IdentityRecord, JoinToken, Standing
-from homeport.core.model.instance import Instance
+from homeport.core.model.event import Deployment, Event, HistoryEntry, HistoryLine, NewEvent, Site, Subject
+from homeport.core.model.identity import IdentityRecord, IdentityStatus, JoinToken
+from homeport.core.model.instance import Instance, Unhealthy
+from homeport.core.model.lease import Lease
 from homeport.core.model.node import Node
 from homeport.core.model.rollout import RolloutRow
+from homeport.core.pipelines.lifecycle import RUN_ENDED
+from homeport.core.pipelines.model import Definition, ItemKey, ItemResult, Run
+from homeport.core.telemetry.heartbeats import Interval
+from homeport.core.telemetry.records import TelemetryKey, TelemetryRow
 from homeport.errors import Conflict
 from homeport.ports import (
+    APPS,
+    ROLLOUTS,
+    TOKENS,
+    WHOLE,
+    AppFilter,
     AppRecord,
     ComponentRecord,
+    Counts,
+    Cut,
     DeploymentFilter,
     DesiredFile,
+    Item,
+    JobReport,
+    Listing,
     Outgoing,
+    Page,
     ProfileRecord,
     Reader,
+    RolloutFilter,
+    SetAside,
+    TokenFilter,
     Transaction,
+    Where,
 )
-from homeport.vocabulary import AppId, DeploymentId, Digest, NodeId, RolloutId, RolloutState, SiteName
+from homeport.vocabulary import (
+    AppId,
+    DeploymentId,
+    Digest,
+    JobId,
+    LogStream,
+    NodeId,
+    RolloutId,
+    RolloutState,
+    RunId,
+    SiteName,
+)
+from tests.simulation.lists import find_counts, find_page
 
 T = TypeVar("T")
-Versioned = Deployment | Instance | RolloutRow
+Versioned = Definition | Deployment | Instance | Job | RolloutRow | Run
 
 Hook = Callable[[], Awaitable[None]]
 """Called around a commit. One that raises ends the write there: before the commit nothing of it is kept."""
@@ -72,12 +108,28 @@ class Tables:
     secrets: dict[tuple[SiteName, str], SecretRecord] = field(default_factory=dict)
     revisions: dict[tuple[DeploymentId, Digest], Revision] = field(default_factory=dict)
     pins: dict[DeploymentId, Pin] = field(default_factory=dict)
+    aside: dict[tuple[SiteName, str, int], SetAside] = field(default_factory=dict)
     holds: dict[SiteName, list[Hold]] = field(default_factory=dict)
     rollouts: dict[RolloutId, RolloutRow] = field(default_factory=dict)
+    jobs: dict[tuple[SiteName, JobId], Job] = field(default_factory=dict)
+    job_files: dict[tuple[SiteName, JobId, str], bytes] = field(default_factory=dict)
+    job_reports: dict[int, JobReport] = field(default_factory=dict)
+    pipeline_runs: dict[RunId, Run] = field(default_factory=dict)
+    pipeline_results: dict[tuple[RunId, str, int], ItemResult] = field(default_factory=dict)
+    pipelines: dict[str, Definition] = field(default_factory=dict)
     desired: dict[DeploymentId, DesiredFile] = field(default_factory=dict)
     outbox: list[Outgoing] = field(default_factory=list)
+    margo_manifests: dict[SiteName, ManifestRecord] = field(default_factory=dict)
+    margo_artifacts: dict[tuple[SiteName, Digest], ManifestArtifact] = field(default_factory=dict)
+    margo_devices: dict[tuple[SiteName, str], MargoDevice] = field(default_factory=dict)
+    margo_statuses: dict[tuple[SiteName, DeploymentId, str], StatusRecord] = field(default_factory=dict)
+    tasks: dict[str, StoredTask] = field(default_factory=dict)
+    artifacts: dict[str, StoredArtifact] = field(default_factory=dict)
+    usage: dict[tuple[str, str, str], Usage] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    telemetry: dict[tuple[SiteName, NodeId, int, datetime], TelemetryRow] = field(default_factory=dict)
+    heartbeats: dict[tuple[SiteName, NodeId, datetime], Interval] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -89,17 +141,19 @@ class MemoryReader:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
+    async def page(self, listing: Listing[Item, Where], where: Where, cut: Cut) -> Page[Item]:
+        return find_page(self._tables, listing.name, where, cut)
+
+    async def counts(self, listing: Listing[Any, Where], where: Where, by: Sequence[str] = ()) -> Counts:
+        return find_counts(self._tables, listing.name, where, by)
+
+    async def _all(self, listing: Listing[Item, Where], where: Where) -> Sequence[Item]:
+        return (await self.page(listing, where, WHOLE)).items
+
     async def apps(
         self, *, category: str | None = None, app_name: str | None = None, version: str | None = None
     ) -> Sequence[AppRecord]:
-        wanted = {"category": category, "app_name": app_name, "version": version}
-        given = {name: value for name, value in wanted.items() if value is not None}
-        found = [
-            app
-            for app in self._tables.apps.values()
-            if all(getattr(app, name) == value for name, value in given.items())
-        ]
-        return sorted(found, key=lambda app: (app.category, app.app_name, app.version))
+        return await self._all(APPS, AppFilter(category=category, app_name=app_name, version=version))
 
     async def app(self, app_id: AppId) -> AppRecord | None:
         return self._tables.apps.get(app_id)
@@ -121,6 +175,11 @@ class MemoryReader:
     async def nodes(self, site: SiteName | None = None) -> Sequence[Node]:
         nodes = self._tables.nodes
         return [nodes[key] for key in sorted(nodes) if site is None or key[0] == site]
+
+    async def peer_protocols(self) -> Sequence[tuple[str, int, int]]:
+        sites = Counter(("site", site.protocol.version) for site in await self.sites())
+        nodes = Counter(("node", node.info.protocol.version) for node in await self.nodes())
+        return [(*key, count) for found in (sites, nodes) for key, count in sorted(found.items())]
 
     async def nodes_called(self, node_id: NodeId) -> Sequence[Node]:
         return [node for node in await self.nodes() if node.id == node_id]
@@ -161,11 +220,15 @@ class MemoryReader:
         found = [each for each in lines if each.id > after and deployment_id in (None, each.entry.deployment_id)]
         return found[:limit]
 
-    async def events(self, *, after: int, limit: int, deployment_id: DeploymentId | None = None) -> Sequence[Event]:
+    async def events(
+        self, *, after: int, limit: int, deployment_id: DeploymentId | None = None, subject: Subject | None = None
+    ) -> Sequence[Event]:
         found = [
             each
             for each in self._tables.events
-            if each.id > after and deployment_id in (None, each.event.deployment_id)
+            if each.id > after
+            and deployment_id in (None, each.event.deployment_id)
+            and subject in (None, each.event.subject)
         ]
         return found[:limit]
 
@@ -173,12 +236,12 @@ class MemoryReader:
         return self._tables.counts.get("events", 0)
 
     async def tokens(self) -> Sequence[ApiToken]:
-        return sorted(self._tables.tokens.values(), key=lambda each: each.created_at)
+        return await self._all(TOKENS, TokenFilter())
 
     async def token(self, token_id: str) -> ApiToken | None:
         return self._tables.tokens.get(token_id)
 
-    async def identities(self, standing: Standing | None = None) -> Sequence[IdentityRecord]:
+    async def identities(self, standing: IdentityStatus | None = None) -> Sequence[IdentityRecord]:
         rows = self._tables.identities
         return [rows[key] for key in sorted(rows) if standing in (None, rows[key].standing)]
 
@@ -191,25 +254,8 @@ class MemoryReader:
     async def join_token(self, token_id: str) -> JoinToken | None:
         return self._tables.join_tokens.get(token_id)
 
-    async def audit(
-        self,
-        *,
-        after: int,
-        limit: int,
-        actor: str | None = None,
-        action: str | None = None,
-        since: datetime | None = None,
-        newest: bool = False,
-    ) -> Sequence[AuditEntry]:
-        found = [
-            each
-            for each in self._tables.audit
-            if each.position > after
-            and actor in (None, each.entry.actor)
-            and (action is None or f"{each.entry.action}.".startswith(f"{action}."))
-            and (since is None or each.entry.at >= since)
-        ]
-        return found[-limit:] if newest else found[:limit]
+    async def audit(self, *, after: int, limit: int) -> Sequence[AuditEntry]:
+        return [each for each in self._tables.audit if each.position > after][:limit]
 
     async def last_audit(self) -> AuditEntry | None:
         return self._tables.audit[-1] if self._tables.audit else None
@@ -229,8 +275,65 @@ class MemoryReader:
         found = [each for key, each in self._tables.revisions.items() if key[0] == deployment_id]
         return sorted(sorted(found, key=lambda each: each.revision), key=lambda each: each.at, reverse=True)
 
-    async def pins(self) -> Sequence[Pin]:
-        return [self._tables.pins[key] for key in sorted(self._tables.pins)]
+    async def revision_contents(self, wanted: Mapping[DeploymentId, Digest]) -> Mapping[DeploymentId, bytes]:
+        stored = self._tables.revisions
+        return {key: stored[key, digest].content for key, digest in wanted.items() if (key, digest) in stored}
+
+    async def telemetry(
+        self, site: SiteName, node_id: NodeId, resolution_seconds: int, *, start: datetime, end: datetime
+    ) -> Sequence[TelemetryRow]:
+        wanted = site, node_id, resolution_seconds
+        keys = sorted(key for key in self._tables.telemetry if key[:3] == wanted and start <= key[3] < end)
+        return [self._tables.telemetry[key] for key in keys]
+
+    async def telemetry_keys(
+        self, site: SiteName, resolution_seconds: int, *, start: datetime
+    ) -> Sequence[TelemetryKey]:
+        return [
+            TelemetryKey(node_id, at)
+            for place, node_id, resolution, at in self._tables.telemetry
+            if (place, resolution) == (site, resolution_seconds) and at >= start
+        ]
+
+    async def heartbeats(
+        self, site: SiteName, node_id: NodeId, *, start: datetime, end: datetime, limit: int
+    ) -> Sequence[Interval]:
+        keys = sorted((key for key in self._tables.heartbeats if key[:2] == (site, node_id)), reverse=True)
+        found = [self._tables.heartbeats[key] for key in keys]
+        return [each for each in found if each.start < end and (each.end is None or each.end > start)][:limit]
+
+    async def open_heartbeats(self, site: SiteName) -> Sequence[Interval]:
+        return [each for key, each in self._tables.heartbeats.items() if key[0] == site and each.end is None]
+
+    async def set_aside(self, site: SiteName | None = None) -> Sequence[SetAside]:
+        return [each for each in self._tables.aside.values() if site in (None, each.site)]
+
+    async def task(self, task_id: str) -> StoredTask | None:
+        return self._tables.tasks.get(task_id)
+
+    async def tasks(self, task_ids: Sequence[str]) -> Sequence[StoredTask]:
+        return [self._tables.tasks[each] for each in task_ids if each in self._tables.tasks]
+
+    async def unfinished_tasks(self) -> Sequence[StoredTask]:
+        found = [each for each in self._tables.tasks.values() if each.state is not TaskState.ENDED]
+        return sorted(found, key=lambda each: (each.at, each.id))
+
+    async def artifact(self, artifact_id: str) -> StoredArtifact | None:
+        return self._tables.artifacts.get(artifact_id)
+
+    async def artifacts(self, owner: str | None, *, limit: int) -> Sequence[StoredArtifact]:
+        found = [each for each in self._tables.artifacts.values() if owner is None or each.owner in ("", owner)]
+        return sorted(found, key=lambda each: (-each.created_ms, each.id))[:limit]
+
+    async def usage(self, since_day: str) -> Sequence[Usage]:
+        return [each for key, each in sorted(self._tables.usage.items()) if each.day >= since_day]
+
+    async def versions_kept(self, deployment_ids: Sequence[DeploymentId]) -> Mapping[Digest, str]:
+        return {key[1]: each.app_version for key, each in self._tables.revisions.items() if key[0] in deployment_ids}
+
+    async def pins(self, deployment_ids: Sequence[DeploymentId] | None = None) -> Sequence[Pin]:
+        pins = self._tables.pins
+        return [pins[key] for key in sorted(pins) if deployment_ids is None or key in deployment_ids]
 
     async def holds(self, site: SiteName | None = None) -> Sequence[Hold]:
         found = [each for name in sorted(self._tables.holds) for each in self._tables.holds[name]]
@@ -240,15 +343,62 @@ class MemoryReader:
     async def rollouts(
         self, states: Collection[RolloutState] | None = None, *, name: str | None = None
     ) -> Sequence[RolloutRow]:
-        found = [
-            row
-            for row in self._tables.rollouts.values()
-            if (states is None or row.state in states) and name in (None, row.name)
-        ]
-        return sorted(found, key=lambda row: (row.created_at, row.id), reverse=True)
+        wanted = None if states is None else frozenset(states)
+        return await self._all(ROLLOUTS, RolloutFilter(states=wanted, name=name))
 
     async def rollout(self, rollout_id: RolloutId) -> RolloutRow | None:
         return self._tables.rollouts.get(rollout_id)
+
+    async def margo_manifests_of(self, sites: Sequence[SiteName]) -> Sequence[ManifestRecord]:
+        found = self._tables.margo_manifests
+        return [found[site] for site in sorted(sites) if site in found]
+
+    async def margo_artifact(self, site: SiteName, digest: Digest) -> ManifestArtifact | None:
+        return self._tables.margo_artifacts.get((site, digest))
+
+    async def margo_devices(self, site: SiteName) -> Sequence[MargoDevice]:
+        devices = self._tables.margo_devices
+        return [devices[key] for key in sorted(devices) if key[0] == site]
+
+    async def margo_devices_of(self, sites: Sequence[SiteName]) -> Sequence[MargoDevice]:
+        return [each for each in self._tables.margo_devices.values() if each.site in sites]
+
+    async def margo_statuses(
+        self, site: SiteName, deployment_id: DeploymentId | None = None
+    ) -> Sequence[StatusRecord]:
+        found = self._tables.margo_statuses
+        return [found[key] for key in sorted(found) if key[0] == site and deployment_id in (None, key[1])]
+
+    async def jobs(self, keys: Sequence[tuple[SiteName, JobId]]) -> Sequence[Job]:
+        return [self._tables.jobs[key] for key in keys if key in self._tables.jobs]
+
+    async def jobs_called(self, prefix: str, *, limit: int = 10) -> Sequence[Job]:
+        found = [job for job in self._tables.jobs.values() if job.id.startswith(prefix)]
+        return sorted(found, key=lambda job: (job.id, job.site))[:limit]
+
+    async def job_file(self, job: Job, path: str) -> bytes | None:
+        return self._tables.job_files.get((job.site, job.id, path))
+
+    async def job_reports(self, *, after: int, limit: int) -> Sequence[JobReport]:
+        reports = self._tables.job_reports
+        return [reports[position] for position in sorted(reports) if position > after][:limit]
+
+    async def pipeline_run(self, run_id: RunId) -> Run | None:
+        return self._tables.pipeline_runs.get(run_id)
+
+    async def pipeline_runs_called(self, prefix: str, *, limit: int = 10) -> Sequence[Run]:
+        found = [run for run in self._tables.pipeline_runs.values() if run.id.startswith(prefix)]
+        return sorted(found, key=lambda run: run.id)[:limit]
+
+    async def pipeline_results(self, run: Run) -> Mapping[ItemKey, ItemResult]:
+        return {key[1:]: each for key, each in self._tables.pipeline_results.items() if key[0] == run.id}
+
+    async def pipeline(self, name: str) -> Definition | None:
+        return self._tables.pipelines.get(name)
+
+    async def scheduled_pipelines(self) -> Sequence[Definition]:
+        found = [(each.next_at, each.name, each) for each in self._tables.pipelines.values() if each.next_at]
+        return [each for _, _, each in sorted(found)]
 
     async def desired_files(self) -> Sequence[DesiredFile]:
         return [self._tables.desired[key] for key in sorted(self._tables.desired)]
@@ -310,6 +460,14 @@ class MemoryTransaction(MemoryReader):
     async def put_site(self, site: Site) -> None:
         self._own("sites")[site.name] = kept(site)
 
+    async def remove_site(self, name: SiteName) -> None:
+        self._own("sites").pop(name, None)
+
+    async def touch_sites(self, names: Sequence[SiteName], at: datetime) -> None:
+        for name in names:
+            if name in self._tables.sites:
+                self._own("sites")[name] = replace(self._tables.sites[name], last_seen=utc(at), silent_since=None)
+
     async def put_node(self, node: Node) -> None:
         self._own("nodes")[node.site, node.id] = kept(node)
 
@@ -335,11 +493,104 @@ class MemoryTransaction(MemoryReader):
             self._guard(begins if row.version == 1 else _is_next(stored, row), "instances")
             self._own("instances")[row.key] = kept(row)
 
+    async def put_margo_manifests(self, records: Sequence[ManifestRecord]) -> None:
+        for record in records:
+            stored = self._tables.margo_manifests.get(record.site)
+            if stored is None or record.version > stored.version:
+                self._own("margo_manifests")[record.site] = kept(record)
+
+    async def put_margo_artifacts(self, artifacts: Sequence[ManifestArtifact]) -> None:
+        for each in artifacts:
+            self._own("margo_artifacts")[each.site, each.digest] = kept(each)
+
+    async def drop_margo_artifacts(self, before: Mapping[SiteName, int]) -> None:
+        rows = self._own("margo_artifacts")
+        for key in [key for key, each in rows.items() if each.version < before.get(key[0], 0)]:
+            del rows[key]
+
+    async def put_margo_device(self, device: MargoDevice) -> None:
+        self._own("margo_devices")[device.site, device.id] = kept(device)
+
+    async def drop_margo_devices(self, site: SiteName, ids: Sequence[str]) -> None:
+        for each in ids:
+            self._own("margo_devices").pop((site, each), None)
+
+    async def put_margo_status(self, status: StatusRecord) -> None:
+        self._own("margo_statuses")[status.site, status.deployment_id, status.device_id] = kept(status)
+
+    async def drop_margo_client(self, site: SiteName) -> None:
+        for name in ("margo_devices", "margo_statuses", "margo_artifacts"):
+            rows = self._own(name)
+            for key in [key for key in rows if key[0] == site]:
+                del rows[key]
+
     async def put_rollouts(self, rollouts: Sequence[RolloutRow]) -> None:
         for row in rollouts:
             stored = self._tables.rollouts.get(row.id)
             self._guard(stored is None if row.version == 1 else _is_next(stored, row), "rollouts")
             self._own("rollouts")[row.id] = kept(row)
+
+    async def put_jobs(self, jobs: Sequence[Job]) -> None:
+        for row in jobs:
+            stored = self._tables.jobs.get(row.key)
+            self._guard(stored is None if row.version == 1 else _is_next(stored, row), "jobs")
+            self._own("jobs")[row.key] = kept(row)
+
+    async def put_pipeline_runs(self, runs: Sequence[Run]) -> None:
+        for row in runs:
+            stored = self._tables.pipeline_runs.get(row.id)
+            self._guard(stored is None if row.version == 1 else _is_next(stored, row), "pipeline_runs")
+            self._own("pipeline_runs")[row.id] = kept(row)
+
+    async def put_pipeline_results(self, run_id: RunId, results: Mapping[ItemKey, ItemResult]) -> None:
+        self._own("pipeline_results").update({(run_id, *key): kept(each) for key, each in results.items()})
+
+    async def trim_pipeline_runs(self, *, keep: int, before: datetime) -> int:
+        ended = [run for run in self._tables.pipeline_runs.values() if run.state in RUN_ENDED]
+        newest = sorted(ended, key=lambda run: (-run.finished_at.timestamp(), run.id))  # type: ignore[union-attr]
+        gone = {run.id for run in newest[keep:]} | {run.id for run in ended if run.finished_at < before}  # type: ignore[operator]
+        for run_id in gone:
+            del self._own("pipeline_runs")[run_id]
+            for key in [key for key in self._tables.pipeline_results if key[0] == run_id]:
+                del self._own("pipeline_results")[key]
+        return len(gone)
+
+    async def put_pipelines(self, definitions: Sequence[Definition]) -> None:
+        for row in definitions:
+            stored = self._tables.pipelines.get(row.name)
+            self._guard(stored is None if row.version == 1 else _is_next(stored, row), "pipelines")
+            self._own("pipelines")[row.name] = kept(row)
+
+    async def set_pipeline_due(self, definition: Definition, next_at: datetime | None) -> None:
+        stored = self._tables.pipelines.get(definition.name)
+        if stored is not None and stored.version == definition.version:
+            self._own("pipelines")[definition.name] = replace(stored, next_at=next_at)
+
+    async def remove_pipeline(self, name: str) -> None:
+        self._own("pipelines").pop(name, None)
+
+    async def put_job_files(self, job: Job, files: Sequence[JobFile]) -> None:
+        owned = self._own("job_files")
+        for key in [key for key in owned if key[:2] == job.key]:
+            del owned[key]
+        owned.update({(*job.key, storable(file.path)): file.content for file in files})
+
+    async def trim_jobs(self, *, keep: int, before: datetime) -> int:
+        ended = [job for job in self._tables.jobs.values() if job.state in ENDED and job.finished_at is not None]
+        newest = sorted(ended, key=lambda job: (-job.finished_at.timestamp(), job.site, job.id))  # type: ignore[union-attr]
+        gone = {job.key for job in newest[keep:]} | {job.key for job in ended if job.finished_at < before}  # type: ignore[operator]
+        for key in gone:
+            del self._own("jobs")[key]
+            for file in [file for file in self._tables.job_files if file[:2] == key]:
+                del self._own("job_files")[file]
+        return len(gone)
+
+    async def add_job_reports(self, reports: Sequence[JobReport]) -> None:
+        self._own("job_reports").update({each.position: each for each in reports})
+
+    async def drop_job_reports(self, up_to_position: int) -> None:
+        for position in [each for each in self._tables.job_reports if each <= up_to_position]:
+            del self._own("job_reports")[position]
 
     def _guard(self, is_right: bool, table: str) -> None:
         if not is_right:
@@ -352,6 +603,12 @@ class MemoryTransaction(MemoryReader):
                 rows = self._own("instances")
                 rows[key] = replace(rows[key], step=storable(step))
 
+    async def set_health(self, observed: Mapping[tuple[DeploymentId, NodeId], Unhealthy | None]) -> None:
+        for key, unhealthy in observed.items():
+            if key in self._tables.instances:
+                rows = self._own("instances")
+                rows[key] = replace(rows[key], unhealthy=kept(unhealthy))
+
     async def drop_instances(self, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:
         for key in keys:
             self._own("instances").pop(key, None)
@@ -363,14 +620,27 @@ class MemoryTransaction(MemoryReader):
         for event in [kept(each) for each in events]:
             self._own("events").append(Event(self._next("events"), event))
 
-    async def trim_events(self, keep: int) -> None:
-        del self._own("events")[: -max(keep, 1)]
+    async def trim_events(self, stream: LogStream, *, keep: int, before: datetime | None = None) -> None:
+        events = [each for each in self._tables.events if each.event.subject.stream is stream]
+        cut = events[-keep - 1].id if len(events) > max(keep, 0) else 0
+        if before is not None:
+            young = next((each.id for each in events if each.event.at >= before), None)
+            cut = max(cut, self._tables.counts.get("events", 0) if young is None else young - 1)
+        left = [each for each in self._tables.events if each.id > cut or each.event.subject.stream is not stream]
+        self._own("events")[:] = left
+
+    async def lease(self, name: str) -> Lease | None:
+        return None
 
     async def put_token(self, token: ApiToken) -> None:
         self._own("tokens")[token.id] = kept(token)
 
     async def put_identity(self, record: IdentityRecord) -> None:
         self._own("identities")[record.spiffe_id] = kept(record)
+
+    async def drop_identities(self, spiffe_ids: Sequence[str]) -> None:
+        for spiffe_id in spiffe_ids:
+            self._own("identities").pop(spiffe_id, None)
 
     async def put_join_token(self, token: JoinToken) -> None:
         self._own("join_tokens")[token.id] = kept(token)
@@ -412,6 +682,79 @@ class MemoryTransaction(MemoryReader):
         rows = self._own("revisions")
         for key in [key for key in rows if key[0] in deployment_ids]:
             del rows[key]
+
+    async def put_telemetry(self, rows: Sequence[TelemetryRow]) -> None:
+        keys = ((row.site, row.node_id, row.resolution_seconds, row.start) for row in rows)
+        self._own("telemetry").update(zip(keys, rows, strict=True))
+
+    async def trim_telemetry(self, resolution_seconds: int, *, before: datetime, bytes_max: int) -> tuple[int, int]:
+        own = self._own("telemetry")
+        rows = sorted((row for key, row in own.items() if key[2] == resolution_seconds), key=lambda row: row.start)
+        left = [row for row in rows if row.start >= before]
+        while sum(len(row.content) for row in left) > bytes_max:
+            left = [row for row in left if row.start > left[0].start]
+        for row in rows:
+            if row not in left:
+                del own[row.site, row.node_id, resolution_seconds, row.start]
+        return len(left), sum(len(row.content) for row in left)
+
+    async def put_heartbeats(self, site: SiteName, intervals: Sequence[Interval]) -> None:
+        self._own("heartbeats").update({(site, each.node_id, each.start): each for each in intervals})
+
+    async def trim_heartbeats(self, *, before: datetime) -> None:
+        own = self._own("heartbeats")
+        for key in [key for key, each in own.items() if each.end is not None and each.end < before]:
+            del own[key]
+
+    async def put_aside(self, reports: Sequence[SetAside]) -> None:
+        self._own("aside").update({(each.site, each.epoch, each.sequence): kept(each) for each in reports})
+
+    async def drop_aside(self, reports: Sequence[SetAside]) -> None:
+        for each in reports:
+            self._own("aside").pop((each.site, each.epoch, each.sequence), None)
+
+    async def put_tasks(self, tasks: Sequence[StoredTask]) -> None:
+        self._own("tasks").update({each.id: kept(each) for each in tasks})
+
+    async def start_tasks(self, task_ids: Sequence[str]) -> None:
+        stored = self._own("tasks")
+        for task_id in task_ids:
+            if task_id in stored and stored[task_id].state is TaskState.QUEUED:
+                stored[task_id] = replace(stored[task_id], state=TaskState.STARTED)
+
+    async def trim_tasks(self, *, keep: int) -> None:
+        stored = self._own("tasks")
+        ended = [each for each in stored.values() if each.state is TaskState.ENDED]
+        for each in sorted(sorted(ended, key=lambda each: each.id), key=lambda each: each.at, reverse=True)[keep:]:
+            del stored[each.id]
+
+    async def put_artifacts(self, artifacts: Sequence[StoredArtifact]) -> None:
+        for each in artifacts:
+            self._own("artifacts").setdefault(each.id, kept(each))
+
+    async def trim_artifacts(self, *, keep: int, bytes_max: int) -> None:
+        stored = self._own("artifacts")
+        owned: dict[str, list[tuple[str, int]]] = {}
+        for each in sorted(stored.values(), key=lambda each: (-each.created_ms, each.id)):
+            owned.setdefault(each.owner, []).append((each.id, len(to_json(each.document))))
+        count_share = fair_share(map(len, owned.values()), keep)
+        bytes_share = fair_share((sum(size for _, size in of) for of in owned.values()), bytes_max)
+        for of in owned.values():
+            kept = kept_of((size for _, size in of), count_share=count_share, bytes_share=bytes_share)
+            for artifact_id, _ in of[kept:]:
+                del stored[artifact_id]
+
+    async def add_usage(self, usage: Sequence[Usage]) -> None:
+        stored = self._own("usage")
+        for each in usage:
+            key = (each.caller, each.day, each.model)
+            old = stored.get(key, Usage(*key))
+            stored[key] = replace(
+                each,
+                requests=old.requests + each.requests,
+                tokens_in=old.tokens_in + each.tokens_in,
+                tokens_out=old.tokens_out + each.tokens_out,
+            )
 
     async def put_pin(self, pin: Pin) -> None:
         self._own("pins")[pin.deployment_id] = kept(pin)
@@ -489,9 +832,10 @@ class MemoryStore:
         await anyio.lowlevel.checkpoint()
         yield MemoryReader(self.disk.tables)
 
-    async def wait_for_event(self, after: int) -> None:
+    async def wait_for_event(self, after: int) -> int:
         while self.disk.tables.counts.get("events", 0) <= after:
             await self._moved.wait()
+        return self.disk.tables.counts.get("events", 0)
 
 
 def kept(value: T) -> T:

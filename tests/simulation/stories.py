@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tests.simulation import going_back, keeping, rolling, secret_keeping
+from tests.simulation import going_back, jobbing, keeping, restoring, rolling, secret_keeping, wearing
 from tests.simulation.scenario import Scenario, Story
 from tests.simulation.world import Sabotage
 
@@ -14,6 +14,9 @@ class About(StrEnum):
     UPKEEP = "upkeep"
     GOING_BACK = "going-back"
     SECRETS = "secrets"
+    RESTORES = "restores"
+    WEAR = "wear"
+    JOBS = "jobs"
 
 
 STORIES = {
@@ -21,6 +24,9 @@ STORIES = {
     About.UPKEEP: (keeping.STORY, 0.25),
     About.GOING_BACK: (going_back.STORY, 0.2),
     About.SECRETS: (secret_keeping.STORY, 0.2),
+    About.RESTORES: (restoring.STORY, 0.2),
+    About.WEAR: (wearing.STORY, 0.2),
+    About.JOBS: (jobbing.STORY, 0.2),
 }
 """Each with the share of seeds that tell of it."""
 NEEDED = {
@@ -31,6 +37,9 @@ NEEDED = {
     Sabotage.TWINS: About.UPKEEP,
     Sabotage.DEAF_TO_DRAINS: About.UPKEEP,
     Sabotage.DEAF_TO_HOLDS: About.UPKEEP,
+    Sabotage.BLIND_TO_HEALTH: About.WEAR,
+    Sabotage.SILENT_REPAIRS: About.WEAR,
+    Sabotage.UNSENT_JOBS: About.JOBS,
 }
 """What a story must be about to show a bug."""
 ACTIONS = (*Scenario.ACTIONS, *(action for story, _ in STORIES.values() for action in story.actions))
@@ -52,7 +61,15 @@ class Wish:
 
 def choose(chance: random.Random, wish: Wish) -> tuple[frozenset[About], Story]:
     asked = {wish.about, NEEDED.get(wish.sabotage) if wish.sabotage else None}
-    drawn = {about for about, (_, share) in STORIES.items() if chance.random() < share}
+    # A chance of its own for what came later, so that seeds which found something tell the same story as before.
+    chances = {
+        About.RESTORES: random.Random(repr(chance.getstate())),
+        About.WEAR: wearing.chance_of(chance.getstate()),
+        About.JOBS: jobbing.chance_of(chance.getstate()),
+    }
+    drawn = {about for about, (_, share) in STORIES.items() if chances.get(about, chance).random() < share}
+    if wish.sabotage is not None:
+        drawn -= {About.WEAR, About.JOBS}  # The recorded seeds of the others are older than they are.
     chosen = [about for about in STORIES if about in drawn | asked]
     return frozenset(chosen), _together([STORIES[about][0] for about in chosen])
 

@@ -2,13 +2,14 @@
 
 import hashlib
 import logging
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
 import anyio
-import structlog
+
+from homeport.log import fields_of
 
 who: ContextVar[str] = ContextVar("who", default="world")
 """Whose code is running."""
@@ -40,12 +41,6 @@ class Trace:
         """Afterwards logs go where they went before: there is no virtual time any more to tell them in."""
         logger = logging.getLogger("homeport")
         before = logger.handlers, logger.level, logger.propagate
-        configured = structlog.get_config() if structlog.is_configured() else None
-        structlog.configure(
-            processors=[self._from_structlog],
-            wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-            cache_logger_on_first_use=False,
-        )
         logger.handlers, logger.propagate = [_Handler(self)], False
         logger.setLevel(logging.INFO)
         try:
@@ -53,26 +48,17 @@ class Trace:
         finally:
             logger.handlers, logger.propagate = before[0], before[2]
             logger.setLevel(before[1])
-            structlog.reset_defaults()
-            if configured is not None:
-                structlog.configure(**configured)
-
-    def _from_structlog(self, _logger: Any, _method: str, event: MutableMapping[str, Any]) -> Any:
-        text = event.pop("event")
-        if text not in _QUIET:
-            self.note(text, **event)
-        raise structlog.DropEvent
 
 
 class _Handler(logging.Handler):
-    _known = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "taskName"}
-
     def __init__(self, trace: Trace) -> None:
         super().__init__()
         self._trace = trace
 
     def emit(self, record: logging.LogRecord) -> None:
-        fields = {name: value for name, value in record.__dict__.items() if name not in self._known}
+        if record.getMessage() in _QUIET:
+            return
+        fields = fields_of(record)
         if record.exc_info is not None:
             fields["error"] = repr(record.exc_info[1])
         self._trace.note(record.getMessage(), **fields)

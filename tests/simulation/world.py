@@ -6,16 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import TaskGroup
 
 from homeport.catalog.deployment import marker_path, parse_deployment
 from homeport.catalog.marker import read_labels, render_marker
+from homeport.core.jobs.job import ENDED
 from homeport.core.model.deployment import Desired, digest_of_bytes
+from homeport.core.model.event import HistoryEntry
 from homeport.errors import PermanentError
 from homeport.ports import Change
-from homeport.vocabulary import Commit, DeploymentId, Digest, Happening, NodeId, PlacementMode, SiteName, State
+from homeport.vocabulary import Commit, DeploymentId, Digest, NodeId, PlacementMode, SiteName, State, Trigger
 from tests.simulation.git import PERSON, Remote, Tree
 from tests.simulation.life import MachineClock
 from tests.simulation.machine import NEVER_WELL, Key, Machine, behaviour
@@ -24,22 +27,42 @@ from tests.simulation.roles import Central, Node, Process, Site
 from tests.simulation.store import Tables
 from tests.simulation.trace import Trace
 
+if TYPE_CHECKING:
+    from tests.simulation.jobbing import Promised
+
 UNCERTAIN = "?"
 """In the place of a secret's value, when central died over it."""
 SETTING_SECONDS = 5.0
 """For so long after its clock was set nobody can say what time a site went by."""
 BEGINNINGS = frozenset(
     {
-        Happening.SCHEDULED,
-        Happening.UNPLACEABLE,
-        Happening.CHANGED,
-        Happening.SUPERSEDED_INSTALL,
-        Happening.SUPERSEDED_UPDATE,
-        Happening.UNWANTED,
+        Trigger.SCHEDULED,
+        Trigger.UNPLACEABLE,
+        Trigger.CHANGED,
+        Trigger.SUPERSEDED_INSTALL,
+        Trigger.SUPERSEDED_UPDATE,
+        Trigger.UNWANTED,
     }
 )
 
-UPDATES = frozenset({Happening.CHANGED, Happening.SUPERSEDED_INSTALL, Happening.SUPERSEDED_UPDATE})
+UPDATES = frozenset({Trigger.CHANGED, Trigger.SUPERSEDED_INSTALL, Trigger.SUPERSEDED_UPDATE})
+
+
+RENAMED: Final = ".yml"
+"""How a deployment's file ends that somebody has renamed."""
+
+
+def is_file_of_deployment(path: str) -> bool:
+    return path.startswith("deployments/") and path.endswith(".yaml") and not path.endswith("/site.yaml")
+
+
+def renamed(path: str) -> str:
+    return path.removesuffix(".yaml") + RENAMED
+
+
+def is_marked(site: SiteName, tree: Tree) -> bool:
+    """Whether the folder says of itself that it is this site's."""
+    return tree.get(marker_path(site), b"").startswith(f"site: {site}\n".encode())
 
 
 class Sabotage(StrEnum):
@@ -61,6 +84,18 @@ class Sabotage(StrEnum):
     """What a site went back to never reaches Git."""
     DEAF_TO_DRAINS = "deaf-to-drains"
     DEAF_TO_HOLDS = "deaf-to-holds"
+    FOREIGN_MARKER = "foreign-marker"
+    """Any marker makes a folder real."""
+    RENAMED_IS_GONE = "renamed-is-gone"
+    """A file that is called otherwise counts as removed."""
+    BLIND_TO_HEALTH = "blind-to-health"
+    """Nobody looks at the health of what is installed."""
+    SILENT_REPAIRS = "silent-repairs"
+    """A repair that fails is told to nobody."""
+    UNSENT_JOBS = "unsent-jobs"
+    """A node that comes back is not sent the jobs that it lacks."""
+    STUCK_GENERATION = "stuck-generation"
+    """A new order has the number of the one before."""
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +117,8 @@ class World:
     doubts: Counter[NodeId] = field(default_factory=Counter)
     """How many words about each node have had no answer."""
     ever_drained: set[NodeId] = field(default_factory=set)
+    restored: set[SiteName] = field(default_factory=set)
+    """Sites whose database was lost or put back from an older copy: their own history has a gap."""
     secrets: dict[tuple[SiteName, str], str | None] = field(default_factory=dict)
     """The value of each secret as central last answered; None for one that is removed."""
     pinned: set[tuple[DeploymentId, Digest]] = field(default_factory=set)
@@ -94,7 +131,12 @@ class World:
     """Every revision that was ever in the repository and can be read."""
     proven: set[Digest] = field(default_factory=set)
     """Every revision that a node of its site has ever run in good health, as that site wrote down."""
+    enough: dict[HistoryEntry, int] = field(default_factory=dict)
+    """How many instances were wanted when one of them was taken away; 0 where it is wanted on each node."""
     labels: dict[SiteName, dict[str, str]] = field(default_factory=dict)
+    has_jobs: bool = False
+    jobs: "list[Promised]" = field(default_factory=list)
+    """Jobs that somebody was told are durable."""
     watchers: list[Callable[[Commit, Tree, Tree], None]] = field(default_factory=list)
     """See each commit, with the tree before it and its own."""
     violations: list[str] = field(default_factory=list)
@@ -107,6 +149,7 @@ class World:
         self.central = Central(
             "central", self.seed, self.trace, remote=self.remote, git_cable=self.cable("git", "central")
         )
+        self.central.watch = lambda before, after: self._watch_jobs("central", before, after)
         self.central.forgets_writes = self.sabotage is Sabotage.FORGETFUL_CENTRAL
 
     @property
@@ -139,6 +182,7 @@ class World:
         machine = Machine(name, self.place(site.site), random.Random(f"{self.seed}/machine/{name}"))
         machine.leaks = self.sabotage is Sabotage.ORPHAN
         machine.forgets_ids = self.sabotage is Sabotage.RESTART
+        machine.runs_jobs = self.has_jobs
         machine.on_remove = lambda key: self._removed(node_id, key)
         node = self.nodes[node_id] = Node(
             name,
@@ -178,7 +222,11 @@ class World:
         found: dict[DeploymentId, Desired | None] = {}
         for path, content in (self.remote.tree if tree is None else tree).items():
             folder, _, name = path.rpartition("/")
-            if folder == f"deployments/{site}" and name != "site.yaml":
+            if folder != f"deployments/{site}" or name == "site.yaml":
+                continue
+            if name.endswith(RENAMED):
+                found.setdefault(DeploymentId(name.removesuffix(RENAMED)), None)
+            else:
                 found[DeploymentId(name.removesuffix(".yaml"))] = self._parsed(content, path, site)
         return found
 
@@ -195,8 +243,10 @@ class World:
 
     def _watch(self, name: SiteName, before: Tables, after: Tables) -> None:
         """Invariants 2 and 4: numbers only grow, and what is unhealthy is never INSTALLED."""
+        self._watch_jobs(name, before, after)
         if before.history is not after.history:
             self._watch_holds(name, before, after)
+            self._watch_counts(before, after)
         if before.instances is after.instances:
             return
         for key, instance in after.instances.items():
@@ -212,6 +262,15 @@ class World:
                 if kinds & NEVER_WELL:
                     self.violations.append(f"{name}: {key} is INSTALLED although it is {kinds}")
 
+    def _watch_jobs(self, name: str, before: Tables, after: Tables) -> None:
+        """A result stays what it is."""
+        if before.jobs is after.jobs:
+            return
+        for key, job in after.jobs.items():
+            old = before.jobs.get(key)
+            if old is not None and old is not job and old.state in ENDED:
+                self.violations.append(f"{name}: job {job.id[:4]} was {old.state} and became {job.state}")
+
     def _watch_holds(self, name: SiteName, before: Tables, after: Tables) -> None:
         """While a site is held nothing new begins there; what is under way goes on, and what broke is repaired."""
         clock = self.sites[name].clock
@@ -220,17 +279,26 @@ class World:
         lasting = [hold for hold in before.holds.get(name, ()) if clock.now() < hold.expires_at]
         for entry in after.history[len(before.history) :] if lasting else ():
             is_held = any(hold.deployment_id in (None, entry.deployment_id) for hold in lasting)
-            is_gone = entry.happening is Happening.UNWANTED and (name, entry.node_id) not in after.nodes
-            is_meant = (entry.deployment_id, entry.revision) in self.by_hand and entry.happening in UPDATES
-            if is_held and entry.happening in BEGINNINGS and not (is_gone and entry.node_id) and not is_meant:
-                self.violations.append(f"{name} is held, and {entry.deployment_id[:4]} was {entry.happening}")
+            is_gone = entry.trigger is Trigger.UNWANTED and (name, entry.node_id) not in after.nodes
+            is_meant = (entry.deployment_id, entry.revision) in self.by_hand and entry.trigger in UPDATES
+            if is_held and entry.trigger in BEGINNINGS and not (is_gone and entry.node_id) and not is_meant:
+                self.violations.append(f"{name} is held, and {entry.deployment_id[:4]} was {entry.trigger}")
+
+    def _watch_counts(self, before: Tables, after: Tables) -> None:
+        for entry in after.history[len(before.history) :]:
+            row = after.deployments.get(entry.deployment_id)
+            wanted = None if row is None else self.known.get(row.revision)
+            if entry.trigger is Trigger.UNWANTED and wanted is not None:
+                counts = {PlacementMode.EACH: 0, PlacementMode.COUNT: wanted.placement.count}
+                self.enough[entry] = counts.get(wanted.placement.mode, 1)
 
     def _removed(self, node_id: NodeId, key: Key) -> None:
         """Invariant 3: nothing goes away because a source could not be read."""
         deployment_id, component = key
         node = self.nodes[node_id]
+        if key in node.machine.ever_ill:
+            return  # It was restarted.
         path = f"deployments/{node.site.site}/{deployment_id}.yaml"
-        marker = marker_path(node.site.site)
         seen = is_lost = False
         for commit in self.remote.order:
             tree = self.remote.commits[commit].tree
@@ -244,7 +312,7 @@ class World:
                     return
                 if names is not None and component not in names:
                     return
-            elif seen and marker not in tree:
+            elif seen and (not is_marked(node.site.site, tree) or renamed(path) in tree):
                 is_lost = True
             elif seen and (not is_lost or self.remote.commits[commit].author == PERSON):
                 return  # Only a person may say of a folder that was lost that it is real again.

@@ -9,7 +9,7 @@ from homeport.core.model.deployment import ComponentSpec, Desired, Placement, Re
 from homeport.core.model.event import Deployment
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Capabilities, Node, NodeInfo
-from homeport.core.selectors import parse_selector
+from homeport.core.values.selectors import parse_selector
 from homeport.vocabulary import (
     Commit,
     DeploymentId,

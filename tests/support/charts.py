@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from homeport.adapters.runtime.helm_chart import CONFIG_TYPE, CONTENT_TYPE
+from homeport.adapters.runtime.helm.chart import CONFIG_TYPE, CONTENT_TYPE
 from homeport.core.archive import pack_archive
 from homeport.ports import Artifact, Layer
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.adapters.runtime.compose_files import ARTIFACT_TYPE
+from homeport.adapters.runtime.compose.files import ARTIFACT_TYPE
 from homeport.ports import Artifact, Layer
 
 CONTAINERS_CONF = Path(__file__).parents[2] / "scripts" / "containers.conf"
@@ -71,12 +71,12 @@ def tag_again(reference: str, tag: str) -> None:
     name, _, old = rest.rpartition(":")
     kind = "application/vnd.oci.image.manifest.v1+json"
     asked = urllib.request.Request(f"http://{host}/v2/{name}/manifests/{old}", headers={"Accept": kind})
-    with urllib.request.urlopen(asked, timeout=10) as answer:
+    with urllib.request.urlopen(asked, timeout=60) as answer:
         content, given = answer.read(), answer.headers["Content-Type"]
     put = urllib.request.Request(
         f"http://{host}/v2/{name}/manifests/{tag}", data=content, headers={"Content-Type": given}, method="PUT"
     )
-    with urllib.request.urlopen(put, timeout=10):
+    with urllib.request.urlopen(put, timeout=60):
         pass
 
 
@@ -88,16 +88,17 @@ def podman(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def compose_artifact(compose_yaml: str) -> Artifact:
-    """A Margo compose component: one directory with compose.yaml, as tar+gzip."""
+def compose_artifact(compose_yaml: str, **files: str) -> Artifact:
+    """A Margo compose component: one directory with compose.yaml and more files, as tar+gzip."""
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as tar:
         directory = tarfile.TarInfo("component")
         directory.type, directory.mode = tarfile.DIRTYPE, 0o755
         tar.addfile(directory)
-        file = tarfile.TarInfo("component/compose.yaml")
-        file.size = len(compose_yaml.encode())
-        tar.addfile(file, io.BytesIO(compose_yaml.encode()))
+        for name, content in {"compose.yaml": compose_yaml, **files}.items():
+            file = tarfile.TarInfo(f"component/{name}")
+            file.size = len(content.encode())
+            tar.addfile(file, io.BytesIO(content.encode()))
     annotations = {"org.margo.component.type": "compose", "org.margo.component.version": "1.0.0"}
     return Artifact(ARTIFACT_TYPE, (Layer(LAYER_TYPE, packed.getvalue(), annotations),))
 

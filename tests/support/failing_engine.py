@@ -3,6 +3,7 @@
 async with failing_engine(path, deployment) as engine:
     engine.dies_at = "/stop"          # whoever asks for this is hung up on
     engine.refuses = "/containers"    # whoever asks for this hears 500 and the sentence
+    engine.refusals = 1               # so many times; without end if not set
 """
 
 import contextlib
@@ -15,8 +16,8 @@ from typing import Any
 import anyio
 import anyio.abc
 
-from homeport.adapters.runtime.compose_files import LABEL_COMPONENT, LABEL_DEPLOYMENT, LABEL_DIGEST, LABEL_NODE
-from homeport.adapters.runtime.kube_pods import LABEL_CONTAINERS
+from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DEPLOYMENT, LABEL_DIGEST, LABEL_NODE
+from homeport.adapters.runtime.helm.kube_pods import LABEL_CONTAINERS
 from homeport.vocabulary import DeploymentId
 
 REFUSAL = "the storage is locked by another program"
@@ -27,6 +28,7 @@ class FailingEngine:
     def __init__(self, deployment_id: DeploymentId) -> None:
         self.dies_at: str | None = None
         self.refuses: str | None = None
+        self.refusals: float = float("inf")
         self._labels = {
             LABEL_DEPLOYMENT: deployment_id, LABEL_COMPONENT: "web", LABEL_NODE: "n1", LABEL_DIGEST: "sha256:0",
             LABEL_CONTAINERS: "pod/web,pod/db",
@@ -41,7 +43,8 @@ class FailingEngine:
         request = (await connection.receive()).split(b" ", 2)[1].decode()
         if self.dies_at is not None and self.dies_at in request:
             return
-        is_refused = self.refuses is not None and self.refuses in request
+        is_refused = self.refuses is not None and self.refuses in request and self.refusals > 0
+        self.refusals -= is_refused
         body = json.dumps({"message": REFUSAL} if is_refused else self._answer(request)).encode()
         status = b"500 Internal Server Error" if is_refused else b"200 OK"
         await connection.send(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))

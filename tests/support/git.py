@@ -50,6 +50,10 @@ class Person:
         if git("ls-remote", "origin", f"refs/heads/{self.branch}", cwd=self.folder):
             git("reset", "--quiet", "--hard", f"origin/{self.branch}", cwd=self.folder)
 
+    def remote(self, url: str | Path) -> None:
+        """Where this repository is from now on."""
+        git("remote", "set-url", "origin", str(url), cwd=self.folder)
+
     def write(self, path: str, text: str) -> None:
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)

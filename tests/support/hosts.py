@@ -21,28 +21,32 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.support.engines import unmount_below
+from tests.support.forks import HomeportProcess
 from tests.support.git import Person, bare_repository
 from tests.support.git_http import GitHttpServer
 from tests.support.images import build_images, materialise
 from tests.support.inside import Inside
 from tests.support.namespaces import Host, lan
 from tests.support.ports import free_port
-from tests.support.processes import COMMAND, Machine, Process, machine
+from tests.support.processes import Machine, Process, machine
 from tests.support.registry import PROGRAM, running_registry
 from tests.support.relay import Relay
 
 CENTRAL_PORT, SITE_PORT, NODES_PORT, GIT_PORT = 8443, 8443, 50052, 8090
-MAKING_SECONDS_MAX = 5.0
-"""How long an engine may take from a container's network to its first process."""
+MAKING_SECONDS_MAX = 20.0
+"""How long an engine may take from a container's network to its first process, or from its last one to the end of the
+network, on a busy machine."""
 NODES_RELAY_PORT = 50152
 """Where n1 believes its site to be."""
+Network = Callable[[Sequence[str]], AbstractContextManager[dict[str, Host]]]
+"""How hosts are connected: `lan`, or `natted`."""
 UNVERIFIED = ssl._create_unverified_context()
 NAME_SERVER = Path("/run/containers/networks/aardvark-dns")
 """Podman 4 knows no other place for it."""
@@ -161,10 +165,11 @@ class OwnPodman:
     def _remove_forgotten(self) -> None:
         """Podman that is killed while it makes a container forgets the namespace it had made for it. Other engines of
         this machine have empty ones too, but only for a moment."""
-        found = _empty_namespaces() - self._not_ours
-        if found:
-            time.sleep(MAKING_SECONDS_MAX)
-        for name in found & _empty_namespaces():
+        found, deadline = _empty_namespaces() - self._not_ours, time.monotonic() + MAKING_SECONDS_MAX
+        while found and time.monotonic() < deadline:
+            time.sleep(0.5)
+            found &= _empty_namespaces()
+        for name in found:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
 
@@ -200,6 +205,8 @@ class HostFleet:
     commands: dict[str, tuple[str, ...]] = field(default_factory=dict)
     roles: dict[str, Process] = field(default_factory=dict)
     token: str = ""
+    site_token: str = ""
+    """For the site's own API."""
 
     # --- roles ------------------------------------------------------------------------------------------------
 
@@ -236,12 +243,13 @@ class HostFleet:
         host = self.machines[name]
         log = log or host.folder / f"{name}-{len(host.running)}.log"
         with log.open("ab") as out:
-            popen = subprocess.Popen(
-                [*host.prefix, *before, str(COMMAND), *self.commands[name]],
+            popen = HomeportProcess(
+                self.commands[name],
+                prefix=(*host.prefix, *before),
                 env=host.clean_environment() | dict(environment or {}),
                 stdout=out, stderr=out, start_new_session=True,
             )  # fmt: skip
-        process = Process(name, popen, log, "")
+        process = Process(name, popen, log, "", host.folder / "state" / "homeport")
         host.running.append(process)
         self.roles[name] = process
         return process
@@ -262,7 +270,7 @@ class HostFleet:
 
     # --- asking central ---------------------------------------------------------------------------------------
 
-    def ask(self, method: str, path: str, body: Any = None, *, seconds: float = 30.0) -> Any:
+    def ask(self, method: str, path: str, body: Any = None, *, seconds: float = 90.0) -> Any:
         """One request to central from its own host; raises OSError where it does not answer."""
         address = self.hosts["central"].address
         request = urllib.request.Request(
@@ -297,7 +305,7 @@ class HostFleet:
     def history(self, key: str) -> list[dict[str, Any]]:
         return list(self.ask("GET", f"/deployments/{key}/history")["history"])
 
-    def await_event(self, key: str, words: str, *, seconds: float = 30.0) -> dict[str, Any]:
+    def await_event(self, key: str, words: str, *, seconds: float = 90.0) -> dict[str, Any]:
         """Follows a deployment's events from the first until one has these words in its message."""
         request = urllib.request.Request(
             f"https://{self.hosts['central'].address}:{CENTRAL_PORT}/api/v1/deployments/{key}/events",
@@ -329,7 +337,7 @@ class HostFleet:
             what="everything to be deleted", seconds=60,
         )  # fmt: skip
 
-    def wait(self, look: Callable[[], Any], *, seconds: float = 30.0, what: str = "") -> Any:
+    def wait(self, look: Callable[[], Any], *, seconds: float = 90.0, what: str = "") -> Any:
         deadline = time.monotonic() + seconds
         seen: Any = None
         while time.monotonic() < deadline:
@@ -340,7 +348,7 @@ class HostFleet:
             time.sleep(0.1)
         raise AssertionError(f"waited {seconds} s in vain for {what or 'it'}; last seen {seen!r}\n{self.logs()}")
 
-    def settled(self, key: str, *, seconds: float = 30.0) -> None:
+    def settled(self, key: str, *, seconds: float = 90.0) -> None:
         """Until what is wanted now is installed: an update that nobody has begun yet is INSTALLED too."""
         self.wait(lambda: _is_settled(self.deployment(key)), seconds=seconds, what=f"{key} to be installed")
 
@@ -358,10 +366,18 @@ def _is_settled(deployment: Mapping[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def host_fleet(folder: Path, stock: Stock) -> Iterator[HostFleet]:
+def host_fleet(
+    folder: Path,
+    stock: Stock,
+    *,
+    network: Network = lan,
+    node_options: tuple[str, ...] = (),
+    registry_port: int | None = None,
+) -> Iterator[HostFleet]:
+    """`registry_port` for the registry of central's own."""
     names = ["central", "north", "n1"]
     with ExitStack() as stack:
-        hosts = stack.enter_context(lan(names))
+        hosts = stack.enter_context(network(names))
         podman = OwnPodman(hosts["n1"])
         stack.callback(podman.close)
         inside = {name: Inside(host) for name, host in hosts.items()}
@@ -382,13 +398,16 @@ def host_fleet(folder: Path, stock: Stock) -> Iterator[HostFleet]:
             Relay(hosts["n1"], stock.port, (central_address, stock.port)),
             Relay(hosts["n1"], NODES_RELAY_PORT, (hosts["north"].address, NODES_PORT)),
         )
-        for relay in relays:
+        # Content of central's own registry comes through the site.
+        content = Relay(hosts["n1"], SITE_PORT, (hosts["north"].address, SITE_PORT))
+        for relay in relays if registry_port is None else (*relays, content):
             relay.start()
             stack.callback(relay.stop)
         fleet = HostFleet(folder, hosts, machines, podman, git, repository, stock, inside, *relays)
-        _start_central(fleet)
+        own = () if registry_port is None else ("--registry", f"{central_address}:{registry_port}")
+        _start_central(fleet, *own)
         _join_site(fleet)
-        _join_node(fleet)
+        _join_node(fleet, *node_options)
         yield fleet
 
 
@@ -417,23 +436,24 @@ def admin(fleet: HostFleet, name: str) -> str:
     return str(made["token"])
 
 
-def _start_central(fleet: HostFleet) -> None:
+def _start_central(fleet: HostFleet, *options: str) -> None:
     address = fleet.hosts["central"].address
     fleet.token = admin(fleet, "central")
     central = fleet.start(
         "central", "central", "--git", fleet.git.url("deployments.git"), "--http", f"{address}:{CENTRAL_PORT}",
-        "--poll", "1",
+        "--poll", "1", *options,
     )  # fmt: skip
     host = fleet.machines["central"]
     pin = host.wait_for(lambda: re.search(r"--pin (sha256:[0-9a-f]{64})", central.log.read_text()))[1]
     host.url = f"https://{address}:{CENTRAL_PORT}"
     host.homeport("login", host.url, "--token", fleet.token, "--pin", pin)
-    host.homeport("apps", "add", str(fleet.stock.apps))
+    if fleet.stock.apps.is_dir():
+        host.homeport("apps", "add", str(fleet.stock.apps))
 
 
 def _join_site(fleet: HostFleet) -> None:
     address = fleet.hosts["north"].address
-    admin(fleet, "north")
+    fleet.site_token = admin(fleet, "north")
     printed = shlex.split(fleet.machines["central"].homeport("sites", "join-command", "north"))
     fleet.start(
         "north", *printed[1:], "--http", f"{address}:{SITE_PORT}", "--grpc", f"{address}:{NODES_PORT}", "--poll", "1"
@@ -448,8 +468,9 @@ def join_arguments(fleet: HostFleet, node: str) -> tuple[str, ...]:
     return (*printed[1:], "--id", node)
 
 
-def _join_node(fleet: HostFleet) -> None:
-    fleet.start("n1", *join_arguments(fleet, "n1"), "--runtime", "podman", "--http", f"127.0.0.1:{free_port()}")
+def _join_node(fleet: HostFleet, *options: str) -> None:
+    own = ("--runtime", "podman", "--http", f"127.0.0.1:{free_port()}", *options)
+    fleet.start("n1", *join_arguments(fleet, "n1"), *own)
     fleet.wait(lambda: [each for each in fleet.ask("GET", "/nodes")["nodes"] if each["liveness"] == "live"])
 
 

@@ -1,6 +1,6 @@
 """A fleet that joins as people do, in one process over real TLS sockets: central, a site, nodes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +9,18 @@ from typing import Any
 import aiohttp
 import anyio
 
+from homeport.capability.site import SiteCapability
 from homeport.central.app import CentralApp, open_central
 from homeport.central.settings import CentralSettings
-from homeport.node.app import open_default_link, open_default_runtime, run_node
-from homeport.node.identity import open_identity
+from homeport.node.app import open_default_runtime, run_node
+from homeport.node.link.identity import open_identity
+from homeport.node.process import open_default_link, open_default_tunnel
 from homeport.node.settings import NodeSettings
 from homeport.site.app import SiteApp, open_site
+from homeport.site.capabilities import CAPABILITIES
 from homeport.site.settings import SiteSettings
 from homeport.vocabulary import NodeId, SiteName
+from tests.support.local import local_key
 from tests.support.ports import free_port
 from tests.support.running_central import Client
 from tests.support.waiting import eventually
@@ -63,16 +67,18 @@ class Fleet:
         return SiteSettings(name=SiteName(name), **given)
 
     @asynccontextmanager
-    async def site(self, name: str = "north", **options: Any) -> AsyncIterator["JoinedSite"]:
+    async def site(
+        self, name: str = "north", *, capabilities: Sequence[SiteCapability] = CAPABILITIES, **options: Any
+    ) -> AsyncIterator["JoinedSite"]:
         """Joins with a fresh token unless it has joined before or the options say otherwise."""
         if "pin" not in options and not (self.folder / name / "identity" / "membership.json").exists():
             ticket = await self.site_ticket(name)
             options = {"pin": ticket["pin"], "join_token": ticket["token"], **options}
-        async with open_site(self.site_settings(name, **options)) as app:
+        async with open_site(self.site_settings(name, **options), capabilities=capabilities) as app:
             identity = app.parts.identity
             assert identity is not None
             connector = aiohttp.TCPConnector(ssl=identity.server.client_context(present=False))
-            async with aiohttp.ClientSession(connector=connector) as session:
+            async with aiohttp.ClientSession(connector=connector, headers=local_key(app)) as session:
                 yield JoinedSite(app, Client(f"https://127.0.0.1:{app.http_port}", session))
 
     def node_settings(self, name: str, ticket: dict[str, Any] | None, address: str, **options: Any) -> NodeSettings:
@@ -119,7 +125,8 @@ async def running_node(settings: NodeSettings) -> AsyncIterator[None]:
     async with anyio.create_task_group() as tasks:
 
         async def run() -> None:
-            await run_node(settings, link, runtime, identity=identity)
+            dial = open_default_tunnel(settings, identity)
+            await run_node(settings, link, runtime, identity=identity, dial_site=dial)
 
         tasks.start_soon(run)
         try:
@@ -133,6 +140,6 @@ async def running_fleet(folder: Path, **settings: Any) -> AsyncIterator[Fleet]:
     given: dict[str, Any] = {"http_address": ("127.0.0.1", 0), "grpc_address": None, "tls": True, **settings}
     async with open_central(CentralSettings(data=folder / "central", **given)) as central:
         connector = aiohttp.TCPConnector(ssl=central.parts.identity.credentials.client_context(present=False))
-        async with aiohttp.ClientSession(connector=connector) as session:
+        async with aiohttp.ClientSession(connector=connector, headers=local_key(central)) as session:
             client = Client(f"https://127.0.0.1:{central.http_port}", session)
             yield Fleet(folder, central, client, session)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 
-from homeport.node.app import serve_node
+from homeport.node.process import serve_node
 from homeport.node.settings import NodeSettings
 
 

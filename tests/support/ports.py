@@ -11,7 +11,7 @@ import random
 import socket
 from collections.abc import Iterator
 
-FIRST, SHARE, SHARES = 20000, 2000, 6
+FIRST, SHARE, SHARES = 20000, 1700, 7
 """Up to 32000; Linux hands out from 32768 on."""
 
 
@@ -28,12 +28,14 @@ def free_port() -> int:
     raise RuntimeError(f"no port is free on 127.0.0.1 among {_share}")
 
 
-def share_of(worker: str | None) -> range:
-    """The ports of one worker of pytest-xdist (`gw0`, `gw1`, …), or those of a run without workers."""
-    number = int(worker.removeprefix("gw")) % (SHARES - 1) if worker else SHARES - 1
+def share_of(worker: str | None, lane: str | None = None) -> range:
+    """The ports of one worker of pytest-xdist (`gw0`, `gw1`, …), or those of a run without workers. `scripts/test`
+    runs two lanes at once, each with workers of these names."""
+    half = (SHARES - 1) // 2
+    number = int(worker.removeprefix("gw")) % half + half * (lane == "waiting") if worker else SHARES - 1
     return range(FIRST + number * SHARE, FIRST + (number + 1) * SHARE)
 
 
-_share = share_of(os.environ.get("PYTEST_XDIST_WORKER"))
+_share = share_of(os.environ.get("PYTEST_XDIST_WORKER"), os.environ.get("HOMEPORT_TEST_LANE"))
 _start = random.randrange(SHARE)
 _candidates: Iterator[int] = itertools.cycle([*_share[_start:], *_share[:_start]])

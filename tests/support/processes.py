@@ -1,4 +1,4 @@
-"""Homeport as a user runs it: real processes of the installed command, on ports of their own, cleaned up by id."""
+"""Homeport as a user runs it: processes of the command, on ports of their own, cleaned up by id."""
 
 import contextlib
 import json
@@ -6,7 +6,6 @@ import os
 import signal
 import ssl
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,10 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from homeport.adapters.local_access import Kind, find
+from tests.support.forks import HomeportProcess, run_homeport
 from tests.support.images import CONTAINERS_CONF
 from tests.support.ports import free_port
 
-COMMAND = Path(sys.executable).with_name("homeport")
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 5.0
 UNVERIFIED = ssl._create_unverified_context()
@@ -33,9 +33,23 @@ class Process:
     popen: "subprocess.Popen[bytes]"
     log: Path
     url: str
+    keys: Path
+    """Where it leaves its local keys."""
+
+    @property
+    def local_key(self) -> dict[str, str]:
+        """What a command of the user who started it sends."""
+        found = find(self.keys, int(self.url.rpartition(":")[2]), Kind.PERSON)
+        return {} if found is None else {"Authorization": f"Bearer {found.key}"}
+
+    def open(self, path: str, **options: Any) -> Any:
+        """Asks as the user who started it; `options` are those of a urllib Request."""
+        headers = {**self.local_key, **options.pop("headers", {})}
+        request = urllib.request.Request(self.url + path, headers=headers, **options)
+        return urllib.request.urlopen(request, timeout=60, context=UNVERIFIED)
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.url + path, timeout=10, context=UNVERIFIED) as answer:
+        with self.open(path) as answer:
             return json.load(answer)
 
     def wait_ready(self) -> None:
@@ -90,14 +104,7 @@ class Machine:
     def command(self, *arguments: str, url: str | None = None) -> "subprocess.CompletedProcess[str]":
         """One `homeport` command, as a person in a terminal that cannot draw."""
         environment = {**self.clean_environment(), "HOMEPORT_URL": url or self.url}
-        return subprocess.run(
-            [*self.prefix, str(COMMAND), *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        return run_homeport(arguments, prefix=self.prefix, environment=environment)
 
     def homeport(self, *arguments: str, url: str | None = None) -> str:
         """A command that has to work; returns what it printed."""
@@ -110,7 +117,11 @@ class Machine:
     def json(self, *arguments: str, url: str | None = None) -> Any:
         return json.loads(self.homeport(*arguments, "-o", "json", url=url))
 
-    def wait_for(self, look: Callable[[], Any], *, seconds: float = 30.0) -> Any:
+    def at(self, url: str) -> Process:
+        """The running role that answers there."""
+        return next(each for each in reversed(self.running) if each.url == url and each.popen.poll() is None)
+
+    def wait_for(self, look: Callable[[], Any], *, seconds: float = 90.0) -> Any:
         """Looks again until the answer is truthy, and returns it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
@@ -125,14 +136,15 @@ class Machine:
         log = self.folder / f"{name}.log"
         port = http or _port_of(arguments)
         with log.open("ab") as out:
-            popen = subprocess.Popen(
-                [*self.prefix, str(COMMAND), *arguments],
+            popen = HomeportProcess(
+                arguments,
+                prefix=self.prefix,
                 env=self.clean_environment(),
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
             )
-        process = Process(name, popen, log, f"{scheme}://127.0.0.1:{port}")
+        process = Process(name, popen, log, f"{scheme}://127.0.0.1:{port}", self.folder / "state" / "homeport")
         self.running.append(process)
         return process
 
@@ -147,12 +159,13 @@ class Machine:
                 process.kill()
 
     def clean_environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", "PYTHONPATH") if name in os.environ}
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         return {
             **kept,
             "HOME": str(home),
+            "XDG_STATE_HOME": str(self.folder / "state"),
             "CONTAINERS_CONF": str(CONTAINERS_CONF),
             "NO_COLOR": "1",
             **self.environment,

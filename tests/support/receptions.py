@@ -9,12 +9,12 @@ import anyio
 
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import SystemClock
-from homeport.fleet.conductor import Conductor
-from homeport.fleet.doorkeeper import Doorkeeper
-from homeport.fleet.memory import recall
-from homeport.fleet.sessions import Sessions
+from homeport.fleet.site.conductor import Conductor
+from homeport.fleet.site.node_streams import Sessions
+from homeport.fleet.site.state import load_state
+from homeport.identity.node_authorization import NodeAuthorization
 from homeport.ports import Store
-from homeport.site.reception import Reception
+from homeport.site.node_reception import Reception
 from homeport.vocabulary import SiteName
 from homeport.wire.reports import encode
 from tests.support.identities import Accepted
@@ -34,7 +34,7 @@ async def front_desk(folder: Path, site: str = "home") -> AsyncIterator[FrontDes
     clock, policy = SystemClock(), Accepted()
     async with open_store(f"sqlite:///{folder}/desk-{site}.db") as store:
         async with store.read() as reader:
-            memory = await recall(reader, SiteName(site), clock.now(), clock.monotonic())
+            memory = await load_state(reader, SiteName(site), clock.now(), clock.monotonic())
         sessions = Sessions(SiteName(site), heartbeat_seconds=5.0)
         conductor = Conductor(
             memory,
@@ -45,9 +45,10 @@ async def front_desk(folder: Path, site: str = "home") -> AsyncIterator[FrontDes
             stale_seconds=15.0,
             lost_seconds=30.0,
         )
-        door = Doorkeeper(SiteName(site), clock, refusal=policy.refusal)
-        reception = Reception(conductor, sessions, heartbeat_seconds=5.0, door=door)
+        door = NodeAuthorization(SiteName(site), clock, refusal=policy.refusal)
+        reception = Reception(conductor, sessions, heartbeat_seconds=5.0, authorization=door)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(sessions.digest_news, conductor.take)
+            tasks.start_soon(sessions.record_news, conductor.take)
+            tasks.start_soon(conductor.planner.run)
             yield FrontDesk(reception, sessions, conductor, store, policy)
             tasks.cancel_scope.cancel()

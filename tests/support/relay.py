@@ -30,15 +30,16 @@ RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Relay:
-    def __init__(self, host: Host | None, port: int, target: tuple[str, int]) -> None:
-        """Without a host it stands on this machine's own loopback."""
+    def __init__(self, host: Host | None, port: int, target: tuple[str, int], *, address: str = "127.0.0.1") -> None:
+        """Without a host it stands on this machine's own loopback; `address` is another one of its host."""
+        self.address = address
         self.host = host
         self.port = port
         self.target = target
         self.delay_seconds = 0.0
         self.cut_after_bytes: int | None = None
         self.cut_every_bytes: int | None = None
-        self.carried = 0
+        self.reserved = 0
         self.cuts = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=f"relay-{port}")
@@ -69,7 +70,7 @@ class Relay:
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
-        server = await asyncio.start_server(accept, "127.0.0.1", self.port)
+        server = await asyncio.start_server(accept, self.address, self.port)
         self._ready.set()
         await self._ending.wait()
         server.close()
@@ -106,7 +107,7 @@ class Relay:
                 writer.write(chunk)
                 await writer.drain()
                 if counts:
-                    self.carried += len(chunk)
+                    self.reserved += len(chunk)
                     await self._cut_if_due(writer)
 
         async def take() -> None:
@@ -119,10 +120,10 @@ class Relay:
         await asyncio.gather(take(), deliver())
 
     async def _cut_if_due(self, writer: asyncio.StreamWriter) -> None:
-        if self.cut_after_bytes is None or self.carried < self.cut_after_bytes:
+        if self.cut_after_bytes is None or self.reserved < self.cut_after_bytes:
             return
         again = self.cut_every_bytes
-        self.cut_after_bytes = None if again is None else self.carried + again
+        self.cut_after_bytes = None if again is None else self.reserved + again
         self.cuts += 1
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(READ_SECONDS_MAX):

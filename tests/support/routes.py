@@ -1,18 +1,22 @@
-"""Which routes of a web application declare no action of the table of roles."""
+"""Every route of a web application, however it was added: framework routes, plain ones and mounted applications."""
+
+from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute, iter_route_contexts
+from starlette.routing import BaseRoute
 
-from homeport.core.access.roles import ACTIONS
-from homeport.serving.callers import declared_action
+from homeport.core.access.actions import ActionTable
+from homeport.serving.middleware.authorization import Authorization
 
 
-def undeclared(app: FastAPI) -> list[str]:
-    found = []
-    for context in iter_route_contexts(app.routes):
-        route = context.original_route
-        if isinstance(route, APIRoute):
-            found.append((route.path, declared_action(route.dependant)))
+def table_of(app: FastAPI) -> ActionTable:
+    kinds: dict[object, Any] = {each.cls: each for each in app.user_middleware}
+    table = kinds[Authorization].kwargs["table"]
+    assert isinstance(table, ActionTable)
+    return table
+
+
+def routes_of(app: FastAPI) -> list[BaseRoute]:
+    found = list(app.routes)
     assert len(found) > 10, "the routes of the application were not found"
-    assert {action for _, action in found if action is not None} <= set(ACTIONS)
-    return [path for path, action in found if action is None]
+    return found

@@ -1,16 +1,18 @@
 """A real central on loopback, with a client that speaks to it, a registry to add apps from and a site to be."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from homeport.capability.central import CentralCapability
 from homeport.central.app import CentralApp, open_central
+from homeport.central.capabilities import CAPABILITIES
 from homeport.central.settings import CentralSettings
 from homeport.core.model.instance import Failure, Transition
 from homeport.core.model.node import Capabilities, Node, NodeInfo
@@ -20,14 +22,15 @@ from homeport.vocabulary import (
     DeploymentId,
     Digest,
     Generation,
-    Happening,
     Incarnation,
     Liveness,
     NodeId,
     ProfileType,
     SiteName,
+    Trigger,
 )
 from homeport.wire.reports import encode
+from tests.support.local import local_key
 from tests.support.waiting import eventually
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -114,8 +117,11 @@ class Client:
 
     url: str
     session: aiohttp.ClientSession
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent with every call, beside those of the session."""
 
     async def call(self, method: str, path: str, **options: Any) -> Answer:
+        options["headers"] = {**self.headers, **options.get("headers", {})}
         async with self.session.request(method, self.url + path, **options) as answer:
             text = await answer.read()
             kind = answer.headers.get("content-type", "")
@@ -138,7 +144,7 @@ class Client:
         wanted = {"app_name": app, "sites": [{"site_id": site} for site in sites or ("home",)], **body}
         return await self.post("/api/v1/deployments", wanted)
 
-    async def events(self, path: str = "/api/v1/events", **headers: str) -> AsyncIterator["Sent"]:
+    async def events(self, path: str = "/api/v1/events", **headers: str) -> AsyncGenerator["Sent", None]:
         """Server-sent events, as a client that knows nothing of us reads them."""
         async with self.session.get(
             self.url + path, headers=headers, timeout=aiohttp.ClientTimeout(total=30)
@@ -194,7 +200,7 @@ class FakeSite:
 
 def transition(
     deployment_id: str,
-    happening: Happening,
+    trigger: Trigger,
     *,
     node: str = "node-a",
     revision: str | None = None,
@@ -202,14 +208,14 @@ def transition(
     generation: int = 1,
     failure: Failure | None = None,
 ) -> Transition:
-    by_node = happening in (Happening.HEALTHY, Happening.GAVE_UP, Happening.REMOVED)
+    by_node = trigger in (Trigger.HEALTHY, Trigger.GAVE_UP, Trigger.REMOVED)
     return Transition(
         deployment_id=DeploymentId(deployment_id),
         node_id=NodeId(node),
         incarnation=Incarnation(incarnation),
-        happening=happening,
+        trigger=trigger,
         actor=Actor.NODE if by_node else Actor.SITE,
-        reason=f"it {happening}",
+        reason=f"it {trigger}",
         at=AT,
         generation=Generation(generation),
         revision=None if revision is None else Digest(revision),
@@ -243,7 +249,17 @@ async def indexed(client: Client, commit: str) -> None:
 
 
 @asynccontextmanager
-async def running_central(data: Path, **settings: Any) -> AsyncIterator[tuple[CentralApp, Client]]:
+async def running_central(
+    data: Path,
+    *,
+    is_local: bool = True,
+    capabilities: Sequence[CentralCapability] = CAPABILITIES,
+    **settings: Any,
+) -> AsyncIterator[tuple[CentralApp, Client]]:
+    """With `is_local` its client is the user who started it, and nobody otherwise."""
     given: dict[str, Any] = {"http_address": ("127.0.0.1", 0), "grpc_address": None, **settings}
-    async with open_central(CentralSettings(data=data, **given)) as central, aiohttp.ClientSession() as session:
+    async with (
+        open_central(CentralSettings(data=data, **given), capabilities=capabilities) as central,
+        aiohttp.ClientSession(headers=local_key(central) if is_local else {}) as session,
+    ):
         yield central, Client(f"http://127.0.0.1:{central.http_port}", session)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import anyio
@@ -9,7 +10,20 @@ import anyio
 from homeport.core.model.instance import Failure
 from homeport.core.model.node import NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
-from homeport.ports import Acknowledged, Beat, Farewell, Hello, News, SiteLink, Stream, Welcome
+from homeport.core.model.protocol import OWN, PeerProtocol
+from homeport.ports import (
+    Acknowledged,
+    Beat,
+    Farewell,
+    FromNode,
+    Hello,
+    News,
+    Orphans,
+    Owned,
+    SiteLink,
+    Stream,
+    Welcome,
+)
 from homeport.vocabulary import OrderKind, Step
 from tests.support.builders import a_node
 
@@ -33,6 +47,7 @@ class ScriptedNode:
         self.orders: list[Order] = []
         self.held: dict[str, Held] = {}
         self.acknowledged = 0
+        self.orphans: tuple[Owned, ...] = ()
         self.welcomed = anyio.Event()
         self.dismissed = anyio.Event()
 
@@ -49,6 +64,8 @@ class ScriptedNode:
                     self.acknowledged = message.sequence
                 case Farewell():
                     self.dismissed.set()
+                case Orphans():
+                    self.orphans += message.items
 
     async def finish(self, order: Order) -> None:
         now = datetime.now(UTC)
@@ -71,7 +88,7 @@ class ScriptedNode:
         self.held[order.deployment_id] = Held(order.deployment_id, order.generation, order.kind, revision, done=True)
         await self._stream.send(News(self._sequence, result))
 
-    async def say(self, news: News) -> None:
+    async def say(self, news: FromNode) -> None:
         await self._stream.send(news)
 
     async def beat(self) -> None:
@@ -86,13 +103,18 @@ async def scripted_node(
     answer: Answer = obeys,
     held: tuple[Held, ...] = (),
     labels: Mapping[str, str] | None = None,
+    boot_id: str = "",
+    hostname: str | None = None,
+    protocol: PeerProtocol = OWN,
 ) -> AsyncIterator[ScriptedNode]:
-    info = a_node(name, labels=labels).info
+    info = replace(a_node(name, labels=labels).info, protocol=protocol)
+    if hostname is not None:
+        info = replace(info, hostname=hostname)
     async with link.connect() as stream, anyio.create_task_group() as tasks:
         node = ScriptedNode(stream, info, answer)
-        await stream.send(Hello(info, held))
+        await stream.send(Hello(info, held, boot_id))
         tasks.start_soon(node.run)
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await node.welcomed.wait()
         yield node
         tasks.cancel_scope.cancel()

@@ -9,7 +9,8 @@ import anyio
 import grpc.aio
 
 from homeport.core.model.order import Order, Progress, Result
-from homeport.ports import Acknowledged, Beat, Farewell, Hello, News, ToNode, Welcome
+from homeport.core.model.protocol import OWN
+from homeport.ports import Acknowledged, Beat, Farewell, Found, Hello, News, Notice, ToNode, Welcome
 from homeport.vocabulary import NodeId, SiteName
 from homeport.wire import nodes as convert
 from homeport.wire.v1 import nodes_pb2 as pb
@@ -19,7 +20,12 @@ from tests.support.stubs import nodes_pb2_grpc as pb_grpc
 class ScriptedSite(pb_grpc.NodesServicer):
     def __init__(self, *, heartbeat_seconds: float = 5.0) -> None:
         self.heartbeat_seconds = heartbeat_seconds
+        self.protocol = OWN
         self.acknowledges = True
+        self.hangs_up = False
+        """Whether it ends each stream right after its welcome."""
+        self.notices: list[Notice] = []
+        self.found: list[Found] = []
         self.hellos: list[Hello] = []
         self.news: list[News] = []
         self.beats = 0
@@ -33,7 +39,13 @@ class ScriptedSite(pb_grpc.NodesServicer):
                 case Hello() as hello:
                     self.hellos.append(hello)
                     self._contexts.append(context)
-                    await self.send(Welcome(SiteName("home"), self.heartbeat_seconds))
+                    await self.send(Welcome(SiteName("home"), self.heartbeat_seconds, self.protocol))
+                    if self.hangs_up:
+                        return
+                case Notice() as notice:
+                    self.notices.append(notice)
+                case Found() as found:
+                    self.found.append(found)
                 case Beat():
                     self.beats += 1
                 case News() as news:
@@ -71,7 +83,7 @@ class ScriptedSite(pb_grpc.NodesServicer):
     def steps(self, generation: int) -> list[str]:
         return [each.step.value for each in self.progress if each.generation == generation]
 
-    async def until(self, is_true: Callable[[], object], *, seconds: float = 8.0) -> None:
+    async def until(self, is_true: Callable[[], object], *, seconds: float = 60.0) -> None:
         with anyio.fail_after(seconds):
             while not is_true():  # noqa: ASYNC110
                 await anyio.sleep(0.01)

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 
 
-async def eventually(look: Callable[[], object], *, seconds: float = 15.0, what: str = "") -> Any:
+async def eventually(look: Callable[[], object], *, seconds: float = 90.0, what: str = "") -> Any:
     """Looks again until the answer is truthy, and returns it. `look` may be async."""
     seen: object = None
     with anyio.move_on_after(seconds):

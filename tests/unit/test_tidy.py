@@ -8,9 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "homeport"
-GENERATED = PACKAGE / "wire" / "v1"
+GENERATED = frozenset({PACKAGE / "wire" / "v1", PACKAGE / "wire" / "orchion" / "v1"})
 
-SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if GENERATED not in path.parents)
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if not GENERATED & {*path.parents})
 CORE = sorted((PACKAGE / "core").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 
@@ -46,7 +46,15 @@ IMPURE_MODULES = frozenset(
 )
 IMPURE_CALLS = frozenset({"datetime.now", "datetime.utcnow", "date.today", "open", "input", "print"})
 NAMES_THAT_SAY_NOTHING = frozenset({"utils", "util", "helpers", "helper", "manager", "common", "base", "misc"})
-ENTRY_POINTS = frozenset({"homeport.cli.main", "homeport.cli.__main__", "homeport.adapters.store.migrations.env"})
+ENTRY_POINTS = frozenset(
+    {
+        "homeport.cli.main",
+        "homeport.cli.__main__",
+        "homeport.central.push_check",  # a hook of git
+        "homeport.adapters.store.migrations.env",
+        "homeport.adapters.runtime.podman.resolve_project",
+    }
+)
 """Modules that are started by name and imported by nobody."""
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|root|home/\w+|Users)/\w")
 LEFTOVERS = re.compile(r"\b(FIX" + r"ME|TO" + r"DO|X" + r"XX|HA" + r"CK)\b")
@@ -123,7 +131,8 @@ def test_no_text_names_somebodys_machine() -> None:
 
 
 def test_names_say_something() -> None:
-    assert not [shown(path) for path in SOURCES if NAMES_THAT_SAY_NOTHING & {path.stem, *path.parts}]
+    parts = {path: {path.stem, *path.relative_to(ROOT).parts} for path in SOURCES}
+    assert not [shown(path) for path, each in parts.items() if NAMES_THAT_SAY_NOTHING & each]
 
 
 def test_our_own_package_is_not_imported_inside_functions() -> None:
@@ -143,7 +152,7 @@ def test_our_own_package_is_not_imported_inside_functions() -> None:
 def test_no_module_is_imported_by_nobody() -> None:
     """Migrations are found by their place; a fake is for those who test against its port."""
     used = {name for path in SOURCES for node in ast.walk(parsed(path)) for name in imported_modules(node)}
-    used |= {target.partition(":")[0] for target in lazily_loaded()}
+    used |= {target.partition(":")[0] for target in lazily_loaded()} | {*late_services()}
     modules = {module_of(path) for path in SOURCES if parsed(path).body and path.stem != "__init__"}
     revisions = {name for name in modules if ".migrations.versions." in name or name.endswith(".fake")}
     assert sorted(modules - used - ENTRY_POINTS - revisions) == []
@@ -156,6 +165,14 @@ def imported_modules(node: ast.AST) -> Iterator[str]:
     elif isinstance(node, ast.ImportFrom) and node.module:
         yield node.module
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def late_services() -> Iterator[str]:
+    """Modules of gRPC services, which capabilities name."""
+    for path in SOURCES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "late_service":
+                yield str(ast.literal_eval(node.args[0]))
 
 
 def lazily_loaded() -> Iterator[str]:

@@ -23,8 +23,8 @@ class RandomIds:
 
 
 def room_for_connections() -> int:
-    """How many connections may be open before other files are in want. Each is an open file, and many systems give
-    a process only 1,024 until it asks for more."""
+    """How many connections may be open before files run out. Each is an open file, and many systems limit a process
+    to 1,024 until it raises the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, FILES_WANTED)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,9 +1,8 @@
-"""Seals secrets with AES-256-GCM under a key in a file that only its owner can read.
+"""Encrypts secrets with AES-256-GCM under a key in a file that only its owner can read.
 
-The key file holds keys by number; new values are sealed with the newest, old ones still open until the older keys are
-forgotten, so that a key can be changed without a moment in which something cannot be read. A sealed value begins with
-the number of its key and a random nonce. The context is authenticated with it: a row copied over another's does not
-open.
+The key file holds numbered keys; new values are sealed with the newest, old ones can be opened until the older keys
+are deleted, so that a key can be changed while everything stays readable. A sealed value begins with the number of
+its key and a random nonce. The context is authenticated with it: a row copied over another cannot be opened.
 """
 
 import json
@@ -19,7 +18,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from homeport.adapters.identity.files import sync_folder
 from homeport.errors import InvalidInput, PermanentError, TransientError
 
-KEY_FILE: Final = Path("identity") / "vault.key"
+KEY_NAME: Final = "vault.key"
+KEY_FILE: Final = Path("identity") / KEY_NAME
 """Below a role's data folder."""
 _FORMAT: Final = b"\x01"
 _KEY_BYTES: Final = 32
@@ -33,19 +33,22 @@ class FileVault:
     def __init__(self, path: Path, keys: dict[int, bytes]) -> None:
         self._path = path
         self._keys = keys
+        self._mark = _look(path)
         self._forgotten: dict[int, bytes] = {}
-        """No longer on the disk; for what a reader took from the store just before."""
+        """Deleted from the disk, but needed for values that were read from the store just before."""
 
     @property
     def key_number(self) -> int:
         return max(self._keys)
 
     def seal(self, plain: bytes, *, context: str) -> bytes:
+        self._take_changes()
         head = _FORMAT + self.key_number.to_bytes(4, "big") + secrets.token_bytes(_NONCE_BYTES)
         cipher = AESGCM(self._keys[self.key_number])
         return head + cipher.encrypt(head[-_NONCE_BYTES:], plain, _authenticated(head, context))
 
     def open(self, sealed: bytes, *, context: str) -> bytes:
+        self._take_changes()
         head, body = sealed[:_HEAD], sealed[_HEAD:]
         number = int.from_bytes(head[1:5], "big")
         key = self._keys.get(number) or self._forgotten.get(number)
@@ -57,8 +60,9 @@ class FileVault:
             raise InvalidInput("This was not sealed here, or not for this place.") from error
 
     def rotate(self) -> int:
-        """Adds a key and seals with it from now on. What is sealed with older ones still opens; seal it anew."""
-        # On the disk before anything is sealed with it: else a crash would take what was.
+        """Adds a key and seals with it from now on. Older keys still open; seal those values again."""
+        self._take_changes()
+        # On disk before anything is sealed with it: a crash must not lose it.
         self._replace({**self._keys, self.key_number + 1: secrets.token_bytes(_KEY_BYTES)})
         return self.key_number
 
@@ -76,11 +80,23 @@ class FileVault:
                 f"The key of the vault, {self._path}, cannot be written: {error.strerror}.",
                 hint="Make room, or the folder writable, and try again; every secret can still be read.",
             ) from error
-        self._keys = keys
+        self._keys, self._mark = keys, _look(self._path)
+
+    def _take_changes(self) -> None:
+        """Loads a key change of another process: sealing with a deleted key would lose the value."""
+        mark = _look(self._path)
+        if mark is None or mark == self._mark:
+            return
+        try:
+            keys = _read(self._path)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise TransientError(f"The key of the vault, {self._path}, cannot be read: {error!r}.") from error
+        self._forgotten.update({number: key for number, key in self._keys.items() if number not in keys})
+        self._keys, self._mark = keys, mark
 
 
 def open_vault(path: Path) -> FileVault:
-    """Makes the key at the first call. Raises PermanentError for a key file that cannot be used."""
+    """Creates the key at the first call. Raises PermanentError for an unusable key file."""
     try:
         if not path.exists():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,6 +109,15 @@ def open_vault(path: Path) -> FileVault:
             f"The key of the vault, {path}, cannot be used: {type(error).__name__}.",
             hint="Put it back from a backup; without it the secrets sealed with it must be set again.",
         ) from error
+
+
+def _look(path: Path) -> tuple[int, int] | None:
+    """Changes when the file is replaced; None where it is gone, which keeps the keys in memory."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _authenticated(head: bytes, context: str) -> bytes:
@@ -109,7 +134,7 @@ def _read(path: Path) -> dict[int, bytes]:
 
 
 def _write(path: Path, keys: dict[int, bytes]) -> None:
-    """Whole or not at all, and never readable by others, not even for a moment."""
+    """Atomic, and never readable by others, not even for a moment."""
     content = json.dumps({"keys": {str(number): b64encode(key).decode() for number, key in keys.items()}})
     beginning = path.with_name(f"{path.name}.{os.getpid()}.new")
     beginning.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""A deployment file (Margo ApplicationDeployment): read by sites, written by central.
+"""A deployment file (Margo ApplicationDeployment): parsed by sites, written by central.
 
-What is Margo's stands in Margo's fields, so that any Margo device can read the file. What only Homeport knows
-(which app of the catalog, which nodes, which rollout) is in `spec.x-homeport-extensions`, and a file without it,
-pushed by hand or by another fleet manager, is as good.
+Margo's data is in Margo's fields, so that any Margo device can read the file. What only Homeport knows
+(the app of the catalog, nodes, rollout) is in `spec.x-homeport-extensions`; a file without it, pushed by hand or by
+another fleet manager, is valid too.
 """
 
 import json
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from homeport.catalog.containment import contained
 from homeport.catalog.deployment_checks import check_deployment
 from homeport.catalog.description import extensions_of
 from homeport.catalog.documents import Quoted, dump, load
@@ -19,8 +20,8 @@ from homeport.catalog.references import takes_variables
 from homeport.core.custom import ENVIRONMENT_NAME
 from homeport.core.model.app import App, Component, Parameter, Profile, Value
 from homeport.core.model.deployment import (
+    DEFAULT_POLICY,
     ON_EACH_NODE,
-    USUAL_POLICY,
     ComponentSpec,
     Desired,
     Placement,
@@ -30,15 +31,16 @@ from homeport.core.model.deployment import (
 )
 from homeport.core.parameters import as_value
 from homeport.core.secrets import referenced
-from homeport.errors import InvalidInput, TooLarge
+from homeport.errors import InvalidInput
 from homeport.vocabulary import DeploymentId, Digest, ProfileType, RolloutId, SiteName
 
 NAMESPACE: Final = "homeport"
 TIMEOUT_SECONDS: Final = 300.0
-"""How long a component may take to become healthy when its description does not say."""
+"""How long a component may take to become healthy when its description sets no timeout."""
 MARKER_NAME: Final = "site.yaml"
 
 
+@contained
 def parse_deployment(content: bytes, path: str, site: SiteName) -> Desired:
     """Raises TooLarge, or InvalidInput with all problems, each with field, file and line."""
     document = load(content, path)
@@ -58,12 +60,14 @@ def render_deployment(
     profile: Profile,
     values: Mapping[str, Value],
     placement: Placement = ON_EACH_NODE,
-    policy: Policy = USUAL_POLICY,
+    policy: Policy = DEFAULT_POLICY,
     rollout_id: RolloutId | None = None,
     remove_images: bool = False,
+    restart: str = "",
     namespace: str = NAMESPACE,
+    device: str | None = None,
 ) -> bytes:
-    """`values` are those that `check_values` returned: complete, and judged by the app's rules."""
+    """`values` are those that `check_values` returned: complete, and validated by the app's rules."""
     template = Template(
         app,
         app_name,
@@ -72,13 +76,15 @@ def render_deployment(
         rollout_id,
         policy=policy,
         remove_images=remove_images,
+        restart=restart,
         namespace=namespace,
+        client=None if device is None else site,
     )
-    return template.render(deployment_id=deployment_id, site=site, name=name, placement=placement)
+    return template.render(deployment_id=deployment_id, site=site, name=name, placement=placement, device=device)
 
 
 class Template:
-    """What the files of one rollout have in common, written once: ten thousand sites differ in a few lines."""
+    """The common part of a rollout's files, rendered once: ten thousand sites differ in a few lines."""
 
     def __init__(
         self,
@@ -88,20 +94,27 @@ class Template:
         values: Mapping[str, Value],
         rollout_id: RolloutId | None = None,
         *,
-        policy: Policy = USUAL_POLICY,
+        policy: Policy = DEFAULT_POLICY,
         remove_images: bool = False,
+        restart: str = "",
         namespace: str = NAMESPACE,
+        client: SiteName | None = None,
     ) -> None:
+        """`client` is given where the files are for a device of a Margo client, which is not called like its site."""
         ours: dict[str, Any] = {
             "app": {"category": app.category, "name": app_name, "version": Quoted(app.version)},
             "profile": profile.id,
         }
+        if client is not None:
+            ours["client"] = str(client)
         if rollout_id:
             ours["rollout"] = rollout_id
         if rules := render_policy(policy):
             ours["policy"] = rules
         if remove_images:
             ours["removal"] = {"images": True}
+        if restart:
+            ours["restart"] = Quoted(restart)
         spec = {
             "applicationId": app.margo_id,
             "deploymentProfile": _profile(profile),
@@ -112,39 +125,48 @@ class Template:
         self._spec = dump({"spec": spec})
 
     def render(
-        self, *, deployment_id: DeploymentId, site: SiteName, name: str, placement: Placement = ON_EACH_NODE
+        self,
+        *,
+        deployment_id: DeploymentId,
+        site: SiteName,
+        name: str,
+        placement: Placement = ON_EACH_NODE,
+        device: str | None = None,
     ) -> bytes:
-        metadata = {"name": name, "namespace": self._namespace, "deviceId": str(site)}
+        metadata = {"name": name, "namespace": self._namespace, "deviceId": device or str(site)}
         content = dump({"id": str(deployment_id), "metadata": metadata}) + self._spec
         if where := render_placement(placement):
-            # Our extension ends the file, so that which nodes are meant can be added to it as text.
+            # Our extension is last in the file, so that the nodes can be appended to it as text.
             lines = dump({"placement": where}).splitlines(keepends=True)
             content += b"".join(b"    " + line for line in lines)
         return content
 
 
 def asks_the_same(one: Desired, other: Desired) -> bool:
-    """Whether two files ask for the same, whichever rollout wrote them and however they are laid out."""
-    return _essence(one) == _essence(other)
+    """Whether two files request the same, regardless of the rollout that wrote them, their layout, and the number of
+    retries and restarts."""
+    return _comparable(one) == _comparable(other)
+
+
+def moved(like: Desired, site: SiteName, deployment_id: DeploymentId, revision: Digest) -> Desired:
+    """The parsed content of a file that differs from that of `like` only in id and site."""
+    return replace(
+        like,
+        id=deployment_id,
+        site=site,
+        path=deployment_path(site, deployment_id),
+        revision=revision,
+        release=replace(like.release, deployment_id=deployment_id, revision=revision),
+    )
 
 
 def deployment_path(site: SiteName, deployment_id: DeploymentId) -> str:
-    """Where the file stands in the deployments repository."""
+    """Path of the file in the deployments repository."""
     return f"deployments/{site}/{deployment_id}.yaml"
 
 
 def marker_path(site: SiteName) -> str:
     return f"deployments/{site}/{MARKER_NAME}"
-
-
-def is_marker(content: bytes, site: SiteName) -> bool:
-    """Whether the content of `site.yaml` names this site. A broken or foreign marker is no marker."""
-    try:
-        document = load(content, MARKER_NAME)
-    except (InvalidInput, TooLarge):
-        return False
-    # A site may be called 7 or `on`, and a person may have written that without quotes.
-    return isinstance(document.data, dict) and site in (document.data.get("site"), document.texts.get(("site",)))
 
 
 def timeout_seconds(text: str) -> float:
@@ -154,7 +176,7 @@ def timeout_seconds(text: str) -> float:
 
 
 def as_environment(value: Value) -> str:
-    """A value as an environment variable holds it."""
+    """A value formatted for an environment variable."""
     if isinstance(value, tuple):
         return ",".join(as_environment(item) for item in value)
     if isinstance(value, bool):
@@ -163,7 +185,7 @@ def as_environment(value: Value) -> str:
 
 
 def as_chart_value(value: Value) -> str:
-    """A value as a chart is given it: JSON, for there 5 is not "5". The name of a secret stays as it is."""
+    """A value formatted for a chart: JSON, where 5 is not "5". A secret reference stays as it is."""
     if referenced(value) is not None:
         return str(value)
     return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
@@ -176,7 +198,8 @@ def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Diges
     parameters: Mapping[str, Any] = spec.get("parameters") or {}
     version = app.get("version") or profile["components"][0]["properties"]["revision"]
     kind = ProfileType(profile["type"])
-    components = tuple(_specification(each, kind, parameters) for each in profile["components"])
+    restart = ours.get("restart") or ""
+    components = tuple(_specification(each, kind, parameters, restart) for each in profile["components"])
     return Desired(
         id=DeploymentId(data["id"]),
         site=site,
@@ -197,10 +220,15 @@ def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Diges
         revision=revision,
         path=path,
         remove_images=(ours.get("removal") or {}).get("images") is True,
+        retry=ours.get("retry") or "",
+        restart=restart,
+        device=None if metadata["deviceId"] == site else metadata["deviceId"],
     )
 
 
-def _specification(data: Mapping[str, Any], kind: ProfileType, parameters: Mapping[str, Any]) -> ComponentSpec:
+def _specification(
+    data: Mapping[str, Any], kind: ProfileType, parameters: Mapping[str, Any], restart: str
+) -> ComponentSpec:
     name, properties = data["name"], data["properties"]
     timeout = properties.get("timeout")
     written = as_chart_value if kind is ProfileType.HELM else as_environment
@@ -217,14 +245,15 @@ def _specification(data: Mapping[str, Any], kind: ProfileType, parameters: Mappi
         },
         wait=properties.get("wait", True),
         timeout_seconds=timeout_seconds(timeout) if timeout else TIMEOUT_SECONDS,
-        extensions=extensions_of(data),
+        # No runtime reads this marker: it changes the digest, so that the component is replaced by itself.
+        extensions=extensions_of(data) | ({"x-homeport-restart": restart} if restart else {}),
     )
 
 
-def _essence(desired: Desired) -> Desired:
+def _comparable(desired: Desired) -> Desired:
     nothing = Digest("")
     release = replace(desired.release, revision=nothing)
-    return replace(desired, release=release, revision=nothing, rollout_id=None, path="")
+    return replace(desired, release=release, revision=nothing, rollout_id=None, path="", retry="")
 
 
 def _profile(profile: Profile) -> dict[str, Any]:
@@ -261,8 +290,8 @@ def _parameters(app: App, profile: Profile, values: Mapping[str, Value]) -> dict
 
 
 def _targets(parameter: Parameter, profile: Profile) -> list[dict[str, Any]]:
-    """Those that reach this profile. A pointer that cannot be an environment variable is meant for the helm
-    profile of the same app, when both have a component of that name."""
+    """The targets in this profile. A pointer that cannot be an environment variable is meant for the helm profile of
+    the same app, when both have a component of that name."""
     known = {component.name for component in profile.components}
     variables = {each.name for each in profile.components if takes_variables(profile.type, each)}
     return [

@@ -1,11 +1,11 @@
-"""What can be wrong with a deployment file, beyond being no YAML."""
+"""Validation of a deployment file, beyond YAML syntax."""
 
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from homeport.catalog.description import extensions_of
-from homeport.catalog.documents import Document
-from homeport.catalog.extension import check_extension
+from homeport.catalog.documents import Document, Location
+from homeport.catalog.extension import OURS, TEXT_LENGTH_MAX, check_extension
 from homeport.catalog.references import check_custom, takes_variables
 from homeport.catalog.structure import check_structure
 from homeport.core.custom import ENVIRONMENT_NAME
@@ -18,12 +18,13 @@ SCHEMA: Final = "application-deployment"
 
 
 def check_deployment(document: Document, site: SiteName) -> list[Problem]:
-    """Every problem of the first kind that has any: what it is, its structure, then what its parts say."""
+    """Every problem of the first kind that has any: document type, structure, then references between parts."""
     return (
         _check_envelope(document)
         or check_structure(document, SCHEMA)
         or [
             *_check_identity(document, site),
+            *_check_lengths(document),
             *_check_components(document),
             *_check_targets(document),
             *check_extension(document),
@@ -55,11 +56,27 @@ def _check_identity(document: Document, site: SiteName) -> list[Problem]:
     if data["id"] != name:
         message = f'is "{data["id"]}", but the file is called {name}.yaml; the two must be the same.'
         problems.append(document.problem(("id",), message))
-    device = data["metadata"]["deviceId"]
-    if device != site:
+    device, ours = data["metadata"]["deviceId"], data["spec"].get(OURS) or {}
+    # A device of a Margo client has an id of its own; the file then says whose client it is for.
+    if device != site and not (isinstance(ours, dict) and ours.get("client") == site):
         message = f'is "{device}", but the file is in the folder of site "{site}"; the two must be the same.'
         problems.append(document.problem(("metadata", "deviceId"), message))
     return problems
+
+
+def _check_lengths(document: Document) -> list[Problem]:
+    """Lengths are limited because names go into indexes, labels and messages."""
+    metadata, profile = document.data["metadata"], document.data["spec"]["deploymentProfile"]
+    names: list[tuple[Location, str]] = [(("metadata", key), metadata[key]) for key in ("name", "namespace")]
+    for position, each in enumerate(profile["components"]):
+        place = ("spec", "deploymentProfile", "components", position)
+        names += [((*place, "name"), each["name"])]
+        names += [((*place, "properties", "revision"), each["properties"]["revision"])]
+    return [
+        document.problem(location, f"has {len(text)} characters; at most {TEXT_LENGTH_MAX} are read.")
+        for location, text in names
+        if len(text) > TEXT_LENGTH_MAX
+    ]
 
 
 def _components(document: Document) -> list[Component]:

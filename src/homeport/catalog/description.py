@@ -1,13 +1,14 @@
 """A Margo application description (`margo.yaml`), from bytes to an App.
 
-First the structure is judged by the schema, then what the parts say of each other. All problems are collected:
-somebody who repairs a file wants to see them at once.
+First the structure is validated by the schema, then the references between parts. All problems are collected, so
+that the author of a file sees them at once.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from homeport.catalog.containment import contained
 from homeport.catalog.documents import Document, load
 from homeport.catalog.references import check_references
 from homeport.catalog.structure import check_structure, unknown_fields
@@ -28,6 +29,7 @@ class Description:
     descriptor: Mapping[str, Any]
 
 
+@contained
 def parse_description(content: bytes, path: str, *, category: str = "") -> Description:
     """Raises TooLarge, or InvalidInput with all problems, each with field, file and line."""
     document = load(content, path)
@@ -43,7 +45,7 @@ def parse_description(content: bytes, path: str, *, category: str = "") -> Descr
 
 
 def app_of(descriptor: Mapping[str, Any], *, category: str = "") -> App:
-    """The App in a descriptor that has been checked before."""
+    """The App of a descriptor that was validated before."""
     metadata = descriptor["metadata"]
     configuration = descriptor.get("configuration") or {}
     return App(
@@ -70,10 +72,13 @@ def extensions_of(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_envelope(document: Document) -> list[Problem]:
-    """A file of another kind would earn dozens of complaints; one that says what it is, is enough."""
+    """A file of another kind would produce dozens of problems; one that names its kind is enough."""
     data = document.data
     if not isinstance(data, dict):
         return [document.problem((), "is not a Margo application description: it must be a mapping (name: value).")]
+    if "services" in data and "deploymentProfiles" not in data:
+        message = "makes this a compose file. Deploy it as it is:  homeport deploy ./compose.yaml ."
+        return [document.problem(("services",), message)]
     if "spec" in data and "deploymentProfiles" not in data:
         return [document.problem(("spec",), "makes this a deployment; a Margo application description is expected.")]
     if "kind" not in data:

@@ -1,28 +1,42 @@
-"""`spec.x-homeport-extensions` of a deployment file: which app of the catalog it is, where in its site it goes,
-and what the site does when it does not work.
+"""`spec.x-homeport-extensions` of a deployment file: the app of the catalog, the placement within the site, and the
+policy for failures.
 
     placement: {mode: each|one|count, count: 2, nodes: [pi-1, pi-2], selector: "gpu,zone=a"}
-    policy: {retries: 3, backoff: 5s, rollback: true, deadline: 1h}
+    policy: {retries: 3, backoff: 5s, rollback: true, deadline: 1h, onUnhealthy: restart|report}
     removal: {images: true}
+    retry, restart: who requested it last
 
-The extension is ours, so a mistake in it is one, whereas foreign ones are none of our business.
+The extension is ours, so mistakes in it are reported; extensions of other vendors are ignored.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from homeport.catalog.documents import Document
-from homeport.core.durations import duration_text, seconds_of
-from homeport.core.model.deployment import Placement, Policy
-from homeport.core.parameters import listing, matches, suggest
-from homeport.core.selectors import parse_selector
+from homeport.core.model.deployment import (
+    DEFAULT_POLICY,
+    ON_EACH_NODE,
+    Placement,
+    PlacementOverrides,
+    Policy,
+    PolicyOverrides,
+)
+from homeport.core.parameters import listing, suggest
+from homeport.core.update_values import different
+from homeport.core.values.durations import duration_text, seconds_of
+from homeport.core.values.patterns import matches
+from homeport.core.values.selectors import parse_selector
 from homeport.errors import InvalidInput, Problem
-from homeport.vocabulary import NODE_ID_PATTERN, NodeId, PlacementMode
+from homeport.vocabulary import NODE_ID_PATTERN, NodeId, OnUnhealthy, PlacementMode
 
 OURS: Final = "x-homeport-extensions"
 RETRIES_MAX: Final = 100
+COUNT_MAX: Final = 100_000
+SECONDS_MAX: Final = 30 * 86_400.0
+TEXT_LENGTH_MAX: Final = 253
+"""Maximum length of names: databases index them, and labels hold them."""
 _MAPPINGS: Final = ("app", "placement", "policy", "removal")
-_POLICY: Final = ("retries", "backoff", "rollback", "deadline")
+_POLICY: Final = ("retries", "backoff", "rollback", "deadline", "onUnhealthy")
 _PLACEMENT: Final = ("mode", "count", "nodes", "selector")
 
 Found = tuple[tuple[str, ...], str]
@@ -38,55 +52,83 @@ def check_extension(document: Document) -> list[Problem]:
 
 
 def read_placement(ours: Mapping[str, Any]) -> Placement:
-    """Of an extension without problems."""
-    given = ours.get("placement") or {}
-    mode = PlacementMode(given.get("mode") or PlacementMode.EACH)
-    return Placement(
-        nodes=tuple(NodeId(each) for each in given.get("nodes") or ()),
-        mode=mode,
-        count=int(given.get("count") or 1),
-        selector=parse_selector(given.get("selector") or ""),
-    )
+    """The extension must have been validated."""
+    return placement_overrides(ours).over(ON_EACH_NODE)
 
 
 def read_policy(ours: Mapping[str, Any]) -> Policy:
-    """Of an extension without problems."""
-    given, usual = ours.get("policy") or {}, Policy()
-    return Policy(
-        retries_max=given.get("retries", usual.retries_max),
-        backoff_seconds=seconds_of(given.get("backoff")) or usual.backoff_seconds,
-        rollback=given.get("rollback", usual.rollback),
-        deadline_seconds=seconds_of(given.get("deadline")) or usual.deadline_seconds,
+    """The extension must have been validated."""
+    return policy_overrides(ours).over(DEFAULT_POLICY)
+
+
+def placement_overrides(ours: Mapping[str, Any]) -> PlacementOverrides:
+    """The specified part of `placement`; the data must have been validated."""
+    given = ours.get("placement") or {}
+    return PlacementOverrides(
+        nodes=tuple(NodeId(each) for each in given["nodes"] or ()) if "nodes" in given else None,
+        mode=PlacementMode(given["mode"]) if given.get("mode") else None,
+        count=int(given["count"]) if given.get("count") else None,
+        selector=parse_selector(given["selector"] or "") if "selector" in given else None,
+    )
+
+
+def policy_overrides(ours: Mapping[str, Any]) -> PolicyOverrides:
+    """The specified part of `policy`; the data must have been validated."""
+    given = ours.get("policy") or {}
+    return PolicyOverrides(
+        retries_max=given.get("retries"),
+        backoff_seconds=seconds_of(given.get("backoff")) or None,
+        rollback=given.get("rollback"),
+        deadline_seconds=seconds_of(given.get("deadline")) or None,
+        on_unhealthy=OnUnhealthy(given["onUnhealthy"]) if "onUnhealthy" in given else None,
     )
 
 
 def render_placement(placement: Placement) -> dict[str, Any]:
-    """Only what differs from the usual: a file says what somebody asked for."""
-    usual = Placement()
-    rendered: dict[str, Any] = {}
-    if placement.mode is not usual.mode:
-        rendered["mode"] = placement.mode.value
-    if placement.mode is PlacementMode.COUNT:
-        rendered["count"] = placement.count
-    if placement.nodes:
-        rendered["nodes"] = [str(node) for node in placement.nodes]
-    if placement.selector:
-        rendered["selector"] = str(placement.selector)
-    return rendered
+    """Only what differs from the defaults, so that a file shows what was requested."""
+    usual = ON_EACH_NODE
+    return render_placement_overrides(
+        PlacementOverrides(
+            nodes=placement.nodes or None,
+            mode=placement.mode if placement.mode is not usual.mode else None,
+            count=placement.count if placement.mode is PlacementMode.COUNT else None,
+            selector=placement.selector if placement.selector else None,
+        )
+    )
 
 
 def render_policy(policy: Policy) -> dict[str, Any]:
-    """Only what differs from the usual."""
-    usual = Policy()
+    """Only what differs from the defaults."""
+    return render_policy_overrides(PolicyOverrides(**different(policy, DEFAULT_POLICY)))
+
+
+def render_placement_overrides(overrides: PlacementOverrides) -> dict[str, Any]:
+    """The specified part, in the form `placement_overrides` reads."""
     rendered: dict[str, Any] = {}
-    if policy.retries_max != usual.retries_max:
-        rendered["retries"] = policy.retries_max
-    if policy.backoff_seconds != usual.backoff_seconds:
-        rendered["backoff"] = duration_text(policy.backoff_seconds)
-    if policy.rollback != usual.rollback:
-        rendered["rollback"] = policy.rollback
-    if policy.deadline_seconds != usual.deadline_seconds:
-        rendered["deadline"] = duration_text(policy.deadline_seconds)
+    if overrides.mode is not None:
+        rendered["mode"] = overrides.mode.value
+    if overrides.count is not None:
+        rendered["count"] = overrides.count
+    if overrides.nodes is not None:
+        rendered["nodes"] = [str(node) for node in overrides.nodes]
+    if overrides.selector is not None:
+        rendered["selector"] = str(overrides.selector)
+    return rendered
+
+
+def render_policy_overrides(overrides: PolicyOverrides) -> dict[str, Any]:
+    """The specified part, in the form `policy_overrides` reads."""
+    rendered: dict[str, Any] = {}
+    if overrides.retries_max is not None:
+        rendered["retries"] = overrides.retries_max
+    if overrides.backoff_seconds is not None:
+        rendered["backoff"] = duration_text(overrides.backoff_seconds)
+    if overrides.rollback is not None:
+        rendered["rollback"] = overrides.rollback
+    if overrides.deadline_seconds is not None:
+        rendered["deadline"] = duration_text(overrides.deadline_seconds)
+    if overrides.on_unhealthy is not None:
+        rendered["onUnhealthy"] = overrides.on_unhealthy.value
     return rendered
 
 
@@ -96,11 +138,13 @@ def _part(ours: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _check_texts(ours: Mapping[str, Any]) -> Iterator[Found]:
-    texts: dict[tuple[str, ...], Any] = {("profile",): ours.get("profile"), ("rollout",): ours.get("rollout")}
+    texts: dict[tuple[str, ...], Any] = {(key,): ours.get(key) for key in ("profile", "rollout", "retry", "restart")}
     texts |= {("app", key): _part(ours, "app").get(key) for key in ("category", "name", "version")}
     for keys, value in texts.items():
         if value is not None and not isinstance(value, str):
             yield keys, f"must be text, not {value}: put it in quotes."
+        elif isinstance(value, str) and len(value) > TEXT_LENGTH_MAX:
+            yield keys, f"has {len(value)} characters; at most {TEXT_LENGTH_MAX} are read."
 
 
 def check_placement(given: Mapping[str, Any]) -> Iterator[Found]:
@@ -112,8 +156,8 @@ def check_placement(given: Mapping[str, Any]) -> Iterator[Found]:
     if given.get("mode", PlacementMode.EACH) not in modes:
         yield ("placement", "mode"), f"must be one of {listing(modes)}, not {given['mode']}."
     count = given.get("count")
-    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
-        yield ("placement", "count"), f"must be a whole number of at least 1, not {count}."
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= COUNT_MAX):
+        yield ("placement", "count"), f"must be a whole number from 1 to {COUNT_MAX}, not {count}."
     if given.get("mode") == PlacementMode.COUNT and count is None:
         yield ("placement", "mode"), "is count, so `count` must say how many nodes."
     selector = given.get("selector", "")
@@ -133,9 +177,12 @@ def check_policy(given: Mapping[str, Any]) -> Iterator[Found]:
         yield ("policy", "retries"), f"must be a whole number from 0 to {RETRIES_MAX}, not {retries}."
     if not isinstance(given.get("rollback", True), bool):
         yield ("policy", "rollback"), f"must be true or false, not {given['rollback']}."
+    choices = [each.value for each in OnUnhealthy]
+    if given.get("onUnhealthy", OnUnhealthy.RESTART) not in choices:
+        yield ("policy", "onUnhealthy"), f"must be one of {listing(choices)}, not {given['onUnhealthy']}."
     for key in ("backoff", "deadline"):
-        if key in given and not seconds_of(given[key]):
-            yield ("policy", key), f"must be a length of time such as 30s, 5m or 1h, not {given[key]}."
+        if key in given and not 0 < (seconds_of(given[key]) or 0) <= SECONDS_MAX:
+            yield ("policy", key), f"must be a length of time such as 30s, 5m or 1h, at most 30d, not {given[key]}."
 
 
 def _unknown(part: str, given: Mapping[str, Any], known: tuple[str, ...]) -> Iterator[Found]:

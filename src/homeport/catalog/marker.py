@@ -1,22 +1,42 @@
-"""`deployments/<site>/site.yaml`: marks the folder as real, and carries the site's labels.
+"""`deployments/<site>/site.yaml`: marks the folder as a site's, and carries the site's labels.
 
     site: line-7
     labels:
       region: eu
 
-A mistake in the labels spoils the labels alone: the folder stays real, and what is in it counts.
+The file must be valid and name its own site: a folder that was copied, renamed or merged badly has a marker too, and
+must not count as this site's desired state. A mistake in the labels affects only the labels: the folder still counts
+with all its files.
 """
 
 from collections.abc import Mapping
 
+from homeport.catalog.containment import contained
 from homeport.catalog.documents import Document, dump, load
-from homeport.core.selectors import label_problem
+from homeport.core.values.selectors import label_problem
 from homeport.errors import InvalidInput, Problem
 from homeport.vocabulary import SiteName
 
 LABELS_MAX = 64
 
 
+@contained
+def check_marker(content: bytes, path: str, site: SiteName) -> None:
+    """Raises TooLarge, or InvalidInput with file and line, unless it marks the folder of this site."""
+    if content == render_marker(site):
+        return  # fast path: nearly all look like this, and thousands are read at once
+    document = load(content, path)
+    if not isinstance(document.data, dict):
+        raise InvalidInput(problems=[document.problem((), "must be a mapping (site: name).")])
+    # A site may be called 7 or `on`, written without quotes.
+    named = document.texts.get(("site",)) or document.data.get("site")
+    if named != site:
+        said = f'is "{named}"' if "site" in document.data else "is missing"
+        message = f'{said}, but this is the folder of site "{site}".'
+        raise InvalidInput(problems=[document.problem(("site",), message)])
+
+
+@contained
 def read_labels(content: bytes, path: str) -> dict[str, str]:
     """Raises TooLarge, or InvalidInput with each problem's file and line."""
     if b"labels" not in content:
@@ -29,7 +49,7 @@ def read_labels(content: bytes, path: str) -> dict[str, str]:
 
 
 def render_marker(site: SiteName, labels: Mapping[str, str] | None = None) -> bytes:
-    """The file that says: this folder is real, so that what is not in it is not wanted."""
+    """The marker file: it makes the folder authoritative, so that what is not in it is not wanted."""
     data: dict[str, object] = {"site": str(site)}
     if labels:
         data["labels"] = dict(sorted(labels.items()))

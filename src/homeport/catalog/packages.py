@@ -1,10 +1,9 @@
 """Packs an app's folder into OCI artifacts and pushes them: the app package, its compose components and its charts.
 
-Where what goes: the app package to the repository that is given, tagged with the app's version. A component goes
-where its description says nodes will look for it, tagged with its revision; it is packed from the folder
-`components/<name>/` beside the description. That place must be in the same registry as the app package, for a
-description that points elsewhere would have nodes pull something else than what was pushed. A component without
-a folder is published by somebody else and left alone.
+The app package goes to the given repository, tagged with the app's version. A component goes to the repository that
+its description names for nodes, tagged with its revision; it is packed from the folder `components/<name>/` next to
+the description. That repository must be in the same registry as the app package: otherwise nodes would pull something
+else than what was pushed. A component without a folder is published elsewhere and skipped.
 """
 
 import json
@@ -12,18 +11,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio.to_thread
 
+from homeport.catalog.compose_files import file_problems
 from homeport.catalog.description import Description, parse_description
 from homeport.catalog.documents import SIZE_MAX, load
 from homeport.catalog.registry_tree import DESCRIPTION_FILE
-from homeport.core.archive import COMPOSE_FILE, PACKED_SIZE_MAX, check_archive, pack_archive
+from homeport.core.archive import COMPOSE_FILE, PACKED_SIZE_MAX, Entry, check_archive, pack_archive
 from homeport.core.model.app import App, Component
+from homeport.core.model.artifact import Artifact, Layer
 from homeport.errors import InvalidInput, NotFound, Problem, TooLarge
-from homeport.ports import Artifact, Layer, Registry
 from homeport.vocabulary import Digest, ProfileType
+
+if TYPE_CHECKING:
+    from homeport.ports import Registry
 
 APP_TYPE: Final = "application/vnd.margo.app.v1+json"
 DESCRIPTION_TYPE: Final = "application/vnd.margo.app.description.v1+yaml"
@@ -37,6 +40,9 @@ TITLE: Final = "org.opencontainers.image.title"
 RESOURCES: Final = ("icon", "descriptionFile", "licenseFile", "releaseNotes")
 RESOURCE_SIZE_MAX: Final = 8 * 2**20
 
+_REFERENCE: Final = re.compile(
+    r"(?P<repository>oci://[^/]+/[^:@]+)(?::(?P<tag>[^@]+)|@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
 _FORMATS: Final = {".md": "markdown", ".txt": "plain", ".jpg": "jpeg", ".svg": "svg", ".htm": "html"}
 
 
@@ -51,7 +57,7 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One artifact and where it goes."""
+    """One artifact and its destination."""
 
     what: str
     repository: str
@@ -59,10 +65,11 @@ class Package:
     artifact: Artifact
 
 
-async def push_app(directory: Path, repository: str, registry: Registry) -> tuple[Pushed, ...]:
-    """Components first: an app package never points at what is not there yet. Nothing is pushed before all is packed.
+async def push_app(directory: Path, repository: str, registry: "Registry") -> tuple[Pushed, ...]:
+    """Components first: an app package never refers to what does not exist yet. Nothing is pushed before all is
+    packed.
 
-    Raises InvalidInput, NotFound or TooLarge for the folder, and what the registry raises.
+    Raises InvalidInput, NotFound or TooLarge for the folder, and the registry's errors.
     """
     packages = await anyio.to_thread.run_sync(pack_app, directory, repository)
     return tuple(
@@ -87,6 +94,69 @@ def pack_app(directory: Path, repository: str) -> tuple[Package, ...]:
     return (*components, Package("app", repository, tag, Artifact(APP_TYPE, layers)))
 
 
+def split_reference(reference: str) -> tuple[str, str | None]:
+    """`oci://host/name[:tag|@digest]` as the repository, and the tag or digest. Raises InvalidInput."""
+    found = _REFERENCE.fullmatch(reference)
+    if found is None:
+        hint = "Write it as  oci://host[:port]/name , with  :tag  or  @sha256:…  for one version."
+        raise InvalidInput(f'"{reference[:200]}" is not an OCI repository.', hint=hint)
+    return found["repository"], found["tag"] or found["digest"]
+
+
+def read_package(artifact: Artifact, shown: str) -> bytes:
+    """The description of an app package. Raises InvalidInput for an artifact that is none."""
+    if artifact.artifact_type != APP_TYPE:
+        raise InvalidInput(f"{shown} is not an app package: its type is {artifact.artifact_type[:100] or 'missing'}.")
+    found = [layer.content for layer in artifact.layers if layer.media_type == DESCRIPTION_TYPE]
+    if len(found) != 1:
+        raise InvalidInput(f"{shown} has {len(found)} descriptions; an app package has exactly one.")
+    if len(found[0]) > SIZE_MAX:
+        raise TooLarge(f"The description in {shown} is larger than {SIZE_MAX // 1024} KiB.")
+    return found[0]
+
+
+def package_files(artifact: Artifact, shown: str) -> Mapping[str, bytes]:
+    """The files of an app package by their names, the description as margo.yaml. Raises InvalidInput for a name that
+    leads out of its folder."""
+    files: dict[str, bytes] = {DESCRIPTION_FILE: read_package(artifact, shown)}
+    for layer in artifact.layers:
+        if layer.media_type == DESCRIPTION_TYPE:
+            continue
+        name = layer.annotations.get(TITLE, "").removeprefix("./")
+        parts = name.split("/")
+        if not name or name.startswith("/") or {"", ".", ".."} & set(parts) or not name.isprintable() or "\\" in name:
+            raise InvalidInput(f"{shown} is refused: {name[:100]!r} is not the name of a file in an app's folder.")
+        if name in files or parts[0] == "components":
+            raise InvalidInput(f"{shown} is refused: {name[:100]!r} would replace another file of the app.")
+        if len(layer.content) > RESOURCE_SIZE_MAX:
+            raise TooLarge(f"{name} of {shown} is larger than {RESOURCE_SIZE_MAX // 2**20} MiB.")
+        files[name] = layer.content
+    return files
+
+
+async def pull_component(component: Component, kind: ProfileType, registry: "Registry") -> tuple[Entry, ...]:
+    """The files of a component, each entry of its archive checked. Raises the registry's errors, InvalidInput and
+    TooLarge."""
+    repository, revision = str(component.properties["repository"]), str(component.properties["revision"])
+    artifact = await registry.pull(repository, revision.replace("+", "_"))
+    wanted = ARCHIVE_TYPE if kind is ProfileType.COMPOSE else CHART_TYPE
+    layers = [layer for layer in artifact.layers if layer.media_type == wanted]
+    if len(layers) != 1:
+        shown = f"{repository}:{revision}"
+        raise InvalidInput(f"{shown} is not a component: it has {len(layers)} layers of the type {wanted}.")
+    needed = COMPOSE_FILE if kind is ProfileType.COMPOSE else CHART_FILE
+    return await anyio.to_thread.run_sync(lambda: check_archive(layers[0].content, needed=needed))
+
+
+def tag_of(version: str) -> str:
+    return version.replace("+", "_")
+
+
+def version_of(tag: str) -> str:
+    """A tag cannot have the plus of a version."""
+    return tag.replace("_", "+")
+
+
 def _components(app: App, directory: Path, repository: str) -> tuple[Package, ...]:
     packages: dict[tuple[str, str], Package] = {}
     for number, profile in enumerate(app.profiles):
@@ -103,20 +173,30 @@ def _components(app: App, directory: Path, repository: str) -> tuple[Package, ..
 
 def _component(component: Component, folder: Path, repository: str, field: str) -> Package:
     place, revision = _place(component, repository, field), str(component.properties["revision"])
-    archive = pack_archive(component.name, _files(folder, COMPOSE_FILE))
+    files = _files(folder, COMPOSE_FILE)
+    path = f"components/{component.name}/{COMPOSE_FILE}"
+    problems = file_problems(load(files[COMPOSE_FILE], path).data, list(files))
+    if problems:
+        raise InvalidInput(f"{path}: {' '.join(problems)}", hint="Files that it needs belong to it; others do not.")
+    archive = pack_archive(component.name, files)
+    return Package(component.name, place, revision, compose_artifact(component.name, revision, archive))
+
+
+def compose_artifact(name: str, revision: str, archive: bytes) -> Artifact:
+    """In the form that every Margo device can pull. Raises InvalidInput or TooLarge for an archive that none
+    accepts."""
     check_archive(archive)
     annotations = {
         "org.margo.component.type": "compose",
         "org.margo.component.version": revision,
-        TITLE: f"{component.name}-{revision}.tar.gz",
+        TITLE: f"{name}-{revision}.tar.gz",
         "org.opencontainers.image.version": revision,
     }
-    layer = Layer(ARCHIVE_TYPE, archive, annotations)
-    return Package(component.name, place, revision, Artifact(COMPONENT_TYPE, (layer,)))
+    return Artifact(COMPONENT_TYPE, (Layer(ARCHIVE_TYPE, archive, annotations),))
 
 
 def _chart(component: Component, folder: Path, repository: str, field: str) -> Package:
-    """As `helm push` would write it, so that helm and every Margo device can pull it."""
+    """In the form of `helm push`, so that helm and every Margo device can pull it."""
     place, revision = _place(component, repository, field), str(component.properties["revision"])
     files = _files(folder, CHART_FILE)
     described = load(files[CHART_FILE], f"components/{component.name}/{CHART_FILE}").data
@@ -125,10 +205,14 @@ def _chart(component: Component, folder: Path, repository: str, field: str) -> P
     if described["version"] != revision.replace("_", "+"):
         message = f"is {revision}, but components/{component.name}/{CHART_FILE} says {described['version']}."
         raise InvalidInput(problems=[Problem(field.replace("repository", "revision"), message, DESCRIPTION_FILE)])
+    tag = revision.replace("+", "_")
+    return Package(component.name, place, tag, chart_artifact(described, files))
+
+
+def chart_artifact(described: Mapping[str, Any], files: Mapping[str, bytes]) -> Artifact:
     config = Layer(CHART_CONFIG_TYPE, json.dumps(described, default=str).encode())
     layer = Layer(CHART_TYPE, pack_archive(str(described["name"]), files))
-    tag = revision.replace("+", "_")
-    return Package(component.name, place, tag, Artifact(CHART_CONFIG_TYPE, (layer,), config=config))
+    return Artifact(CHART_CONFIG_TYPE, (layer,), config=config)
 
 
 def _place(component: Component, repository: str, field: str) -> str:
@@ -136,14 +220,14 @@ def _place(component: Component, repository: str, field: str) -> str:
     if _host(place) != _host(repository):
         message = (
             f"is {place}, so nodes would not find what is pushed to {_host(repository)}: change one of the two, "
-            f"or take components/{component.name} away if somebody else publishes it."
+            f"or take components/{component.name} away if it is published elsewhere."
         )
         raise InvalidInput(problems=[Problem(field, message, DESCRIPTION_FILE)])
     return place
 
 
 def _files(folder: Path, needed: str) -> Mapping[str, bytes]:
-    """What nodes get to see. Links are refused: what they point to may not be there, or not be meant."""
+    """The files that nodes get. Links are refused: their target may be missing, or private."""
     if not (folder / needed).is_file():
         raise InvalidInput(f"{folder.name} has no {needed}.", hint="Exactly this name is read by every device.")
     files: dict[str, bytes] = {}

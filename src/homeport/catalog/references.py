@@ -1,14 +1,16 @@
-"""What the parts of an application description say of each other, beyond what a schema can judge."""
+"""Checks references between the parts of an application description, which a schema cannot validate."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from homeport.catalog.documents import Document, Location
-from homeport.core.custom import ENVIRONMENT_NAME, judge_custom, kind_of
+from homeport.core.custom import ENVIRONMENT_NAME, OURS, judge_custom, kind_of
 from homeport.core.model.app import App, Component, Rule
+from homeport.core.model.custom import Kind
 from homeport.core.parameters import is_array, judge, listing, show, suggest
+from homeport.core.values.patterns import pattern_problem
 from homeport.errors import Problem
 from homeport.vocabulary import ProfileType
 
@@ -18,7 +20,7 @@ Found = tuple[Location, str]
 
 
 def check_references(document: Document, app: App) -> list[Problem]:
-    """Expects a document of the right structure, and the App made from it."""
+    """Expects a document that passed the schema, and the App made from it."""
     found: list[Found] = []
     if not TAG.fullmatch(app.version.replace("+", "_")):
         found.append((("metadata", "version"), f"{show(app.version)} cannot be the tag of a package in a registry."))
@@ -39,12 +41,24 @@ def _profiles(app: App) -> Iterator[Found]:
             place = ("deploymentProfiles", number, "components", position, "name")
             yield place, f'another component of this profile is called "{names[position]}" too.'
         for position, component in enumerate(profile.components):
-            for where, message in check_custom(profile.type, component):
+            for where, message in (
+                *check_custom(profile.type, component),
+                *_has_no_extension(profile.type, component),
+            ):
                 yield ("deploymentProfiles", number, "components", position, *where), message
 
 
+def _has_no_extension(profile_type: ProfileType, component: Component) -> Iterator[Found]:
+    """A custom component is defined by its extensions: ours, or those of another vendor's devices."""
+    if profile_type is not ProfileType.CUSTOM or component.extensions.keys() - {OURS}:
+        return
+    ours = component.extensions.get(OURS)
+    if not isinstance(ours, Mapping) or not {kind.value for kind in Kind} & ours.keys():
+        yield (), f"says in no {OURS} what it runs: an image, a process or an engine. No node could start it."
+
+
 def check_custom(profile_type: ProfileType, component: Component) -> list[Found]:
-    """What is wrong with our description of an image or a program, below the component."""
+    """The problems of our description of an image or a program, below the component."""
     kind, properties = kind_of(component.extensions), component.properties
     if kind is not None and profile_type is not ProfileType.CUSTOM:
         message = f"belongs to components of type custom; this profile is of type {profile_type.value}."
@@ -72,7 +86,7 @@ def _no_component(app: App, name: str, known: list[str]) -> str:
 
 
 def _is_for_environments(app: App, components: Sequence[str]) -> bool:
-    """Whether every component it is for takes parameters as variables: charts and foreign kinds do not."""
+    """Whether every component it targets takes parameters as variables: charts and foreign kinds do not."""
     takes = [
         takes_variables(profile.type, component)
         for profile in app.profiles
@@ -96,18 +110,15 @@ def _rules(app: App) -> Iterator[Found]:
 
 
 def _rule(rule: Rule) -> Iterator[Found]:
-    if rule.regex_match is not None:
-        try:
-            re.compile(rule.regex_match)
-        except re.error as error:
-            yield ("regexMatch",), f"is not a regular expression: {error}."
+    if rule.regex_match is not None and (message := pattern_problem(rule.regex_match)):
+        yield ("regexMatch",), message
     for low, high in (("min_length", "max_length"), ("min_value", "max_value"), ("min_precision", "max_precision")):
         least, most = getattr(rule, low), getattr(rule, high)
         if least is not None and most is not None and least > most:
             yield (_camel(low),), f"{least:g} is more than {_camel(high)} {most:g}; no value could be right."
     if rule.multiselect and rule.options is None:
         yield ("multiselect",), "needs options to select from."
-    # An option is one entry of the value, so it is judged as one, by everything but the options themselves.
+    # An option is one entry of the value, so it is validated as one, by all rules but the options themselves.
     single = replace(
         rule,
         data_type=rule.data_type.removeprefix("array[").removesuffix("]"),
@@ -143,20 +154,12 @@ def _settings(document: Document, app: App) -> Iterator[Found]:
 def _default(name: str, value: object, rule: Rule) -> Iterator[Found]:
     if value is None:
         return
-    if rule.regex_match is not None and _is_broken(rule.regex_match):
+    if rule.regex_match is not None and pattern_problem(rule.regex_match):
         return
     message = judge(rule, value)  # type: ignore[arg-type]
     if message:
         expected = "a list" if is_array(rule) else rule.data_type
         yield ("parameters", name, "value"), f"{message} (its schema {rule.name} says {expected})"
-
-
-def _is_broken(pattern: str) -> bool:
-    try:
-        re.compile(pattern)
-    except re.error:
-        return True
-    return False
 
 
 def _repeated(names: Sequence[str]) -> list[int]:

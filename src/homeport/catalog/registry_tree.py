@@ -1,6 +1,6 @@
-"""Apps in a Git registry stand at `<category>/<app>/<version>/margo.yaml`; this module knows that layout alone.
+"""The layout of a Git registry: apps are at `<category>/<app>/<version>/margo.yaml`.
 
-It works on listings and bytes, so that it does not matter where they come from.
+It works on listings and bytes, independent of where they come from.
 """
 
 import re
@@ -17,7 +17,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class AppPlace:
-    """Where an app version stands in its registry."""
+    """The path of an app version in its registry."""
 
     category: str
     app_name: str
@@ -33,7 +33,7 @@ class AppPlace:
 
 
 def app_place(category: str, app_name: str, version: str) -> AppPlace:
-    """From a person's words. Raises InvalidInput for what could lead out of the registry."""
+    """From user input. Raises InvalidInput for names that could lead out of the registry."""
     problems = [
         Problem(field, f"{value!r} cannot be a folder's name: use letters, digits, dots, dashes and underscores.")
         for field, value in (("category", category), ("app_name", app_name), ("version", version))
@@ -47,7 +47,7 @@ def app_place(category: str, app_name: str, version: str) -> AppPlace:
 def find_apps(
     paths: Iterable[str], *, category: str | None = None, app_name: str | None = None, version: str | None = None
 ) -> tuple[tuple[AppPlace, ...], tuple[Problem, ...]]:
-    """The apps in a listing that the filters leave, sorted; and descriptions that stand where none belongs."""
+    """The apps in a listing that pass the filters, sorted; and problems for descriptions at a wrong path."""
     places: list[AppPlace] = []
     problems: list[Problem] = []
     for path in sorted(paths):
@@ -55,7 +55,7 @@ def find_apps(
         if name != DESCRIPTION_FILE:
             continue
         if len(folders) != 3 or not all(_NAME.fullmatch(folder) for folder in folders):
-            message = f"stands in the wrong place: apps are at <category>/<app>/<version>/{DESCRIPTION_FILE}."
+            message = f"is in the wrong place: apps are at <category>/<app>/<version>/{DESCRIPTION_FILE}."
             problems.append(Problem("", message, path))
             continue
         place = AppPlace(*folders)
@@ -66,7 +66,7 @@ def find_apps(
 
 
 def read_app(content: bytes, place: AppPlace) -> Description:
-    """The description at a place. Raises InvalidInput also when it calls itself another version than its folder."""
+    """The description at a path. Raises InvalidInput also when its version differs from its folder's."""
     description = parse_description(content, place.path, category=place.category)
     version = description.app.version
     if version != place.version:

@@ -1,7 +1,7 @@
-"""A rollout's file, `rollouts/<id>.yaml`: what is to reach which sites, in which waves, and the operator's word.
+"""A rollout's file, `rollouts/<id>.yaml`: the release, its sites and waves, and the operator's command.
 
-Central writes it; a person may change `state`, or anything else, by a plain push. The sites of a wave are written
-down when it begins, so that the file alone says who got it when.
+Central writes it; a user may change `state`, or anything else, by a plain push. The sites of a wave are recorded when
+it begins, so that the file alone shows which site got it when.
 """
 
 import re
@@ -11,23 +11,25 @@ from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from homeport.catalog.containment import contained
 from homeport.catalog.documents import Document, Location, Quoted, dump, load
 from homeport.catalog.extension import (
     check_placement,
     check_policy,
-    read_placement,
-    read_policy,
-    render_placement,
-    render_policy,
+    placement_overrides,
+    policy_overrides,
+    render_placement_overrides,
+    render_policy_overrides,
 )
 from homeport.catalog.structure import check_structure
-from homeport.core.durations import duration_text, seconds_of
 from homeport.core.model.rollout import Intent, Size, Wave
-from homeport.core.parameters import as_value, matches
+from homeport.core.parameters import as_value
 from homeport.core.rollout.waves import check_sizes
-from homeport.core.selectors import parse_selector
+from homeport.core.values.durations import duration_text, seconds_of
+from homeport.core.values.patterns import matches
+from homeport.core.values.selectors import parse_selector
 from homeport.errors import InvalidInput, Problem
-from homeport.vocabulary import SITE_NAME_PATTERN, RolloutId, RolloutWord, SiteName
+from homeport.vocabulary import SITE_NAME_PATTERN, RolloutCommand, RolloutId, SiteName
 
 FOLDER: Final = "rollouts"
 SCHEMA: Final = "rollout"
@@ -43,6 +45,7 @@ def rollout_path(rollout_id: RolloutId) -> str:
     return f"{FOLDER}/{rollout_id}.yaml"
 
 
+@contained
 def parse_rollout(content: bytes, path: str) -> Intent:
     """Raises TooLarge, or InvalidInput with all problems, each with field, file and line."""
     document = load(content, path)
@@ -60,7 +63,7 @@ def parse_size(text: str | int, *, field: str) -> Size:
     """`3` or `25%`."""
     size = _size(text)
     if size is None:
-        message = f'"{text}" is no size of a wave: give a count such as 5, or a share such as 25%.'
+        message = f'"{text}" is not a valid wave size: give a count such as 5, or a share such as 25%.'
         raise InvalidInput(problems=[Problem(field, message)])
     return size
 
@@ -68,7 +71,7 @@ def parse_size(text: str | int, *, field: str) -> Size:
 def parse_threshold(text: str, *, field: str = "threshold") -> int:
     number = _percent(text)
     if number is None or not 1 <= number <= 100:
-        message = f'"{text}" is no share that must be installed: give one from 1% to 100%.'
+        message = f'"{text}" is not a valid share of installed sites: give one from 1% to 100%.'
         raise InvalidInput(problems=[Problem(field, message)])
     return number
 
@@ -76,13 +79,13 @@ def parse_threshold(text: str, *, field: str = "threshold") -> int:
 def parse_bake(text: str, *, field: str = "bake") -> float:
     seconds = seconds_of(text)
     if seconds is None or seconds > BAKE_SECONDS_MAX:
-        message = f'"{text}" is no length of time to watch a wave: give one such as 30s, 5m or 1h, at most 30d.'
+        message = f'"{text}" is not a valid time to watch a wave: give one such as 30s, 5m or 1h, at most 30d.'
         raise InvalidInput(problems=[Problem(field, message)])
     return seconds
 
 
 def intent_data(intent: Intent) -> dict[str, Any]:
-    """As plain data, in the order in which a person reads it; what is usual is left out."""
+    """As plain data, in reading order; defaults are left out."""
     targets: dict[str, Any] = {}
     if intent.sites:
         targets["sites"] = [str(site) for site in intent.sites]
@@ -94,9 +97,10 @@ def intent_data(intent: Intent) -> dict[str, Any]:
         "app": {"category": intent.category, "name": intent.app_name, "version": Quoted(intent.version)},
         "profile": intent.profile,
         "parameters": {name: list(v) if isinstance(v, tuple) else v for name, v in intent.parameters.items()},
-        "placement": render_placement(intent.placement),
-        "policy": render_policy(intent.policy),
-        "removal": {"images": True} if intent.remove_images else {},
+        "placement": render_placement_overrides(intent.placement),
+        "policy": render_policy_overrides(intent.policy),
+        "removal": {} if intent.remove_images is None else {"images": intent.remove_images},
+        "keepValues": intent.keep_values,
         "targets": targets,
         "waves": [_wave_data(wave) for wave in intent.waves],
         "bake": duration_text(intent.bake_seconds),
@@ -106,12 +110,12 @@ def intent_data(intent: Intent) -> dict[str, Any]:
         "created": Quoted(intent.created_at.astimezone(UTC).isoformat()),
         "joined": [str(site) for site in intent.joined],
     }
-    usual = {"parameters", "placement", "policy", "removal", "joined"}
+    usual = {"parameters", "placement", "policy", "removal", "keepValues", "joined"}
     return {key: value for key, value in data.items() if value or key not in usual}
 
 
 def intent_of(data: Mapping[str, Any]) -> Intent:
-    """Of data without problems."""
+    """The data must have been validated."""
     targets = data["targets"]
     return Intent(
         id=RolloutId(data["rollout"]),
@@ -123,21 +127,22 @@ def intent_of(data: Mapping[str, Any]) -> Intent:
         created_at=datetime.fromisoformat(data["created"]),
         author=data["author"],
         parameters={name: as_value(value) for name, value in (data.get("parameters") or {}).items()},
-        placement=read_placement(data),
-        policy=read_policy(data),
-        remove_images=(data.get("removal") or {}).get("images") is True,
+        placement=placement_overrides(data),
+        policy=policy_overrides(data),
+        remove_images=(data.get("removal") or {}).get("images"),
+        keep_values=data.get("keepValues") is True,
         sites=_sites(targets.get("sites")),
         selector=parse_selector(targets.get("selector") or ""),
         waves=tuple(_wave(each) for each in data["waves"]),
         bake_seconds=parse_bake(data.get("bake") or "0s"),
         threshold_percent=parse_threshold(data.get("threshold") or "100%"),
-        word=RolloutWord(data["state"]),
+        word=RolloutCommand(data["state"]),
         joined=_sites(data.get("joined")),
     )
 
 
 def with_sites(intent: Intent, number: int, sites: tuple[SiteName, ...]) -> Intent:
-    """The intent once these sites, in addition, are in that wave."""
+    """The intent with these sites added to that wave."""
     wave = intent.waves[number]
     after = replace(wave, sites=(*(wave.sites or ()), *sites))
     return replace(intent, waves=(*intent.waves[:number], after, *intent.waves[number + 1 :]))
@@ -174,7 +179,7 @@ def _check(document: Document) -> Iterator[Found]:
     if data["rollout"] != name:
         yield ("rollout",), f'is "{data["rollout"]}", but the file is called {name}.yaml; the two must be the same.'
     if not matches(_NAME, data["name"]):
-        yield ("name",), f'"{data["name"]}" is no name of a deployment: small letters, digits and dashes.'
+        yield ("name",), f'"{data["name"]}" is not a valid deployment name: use small letters, digits and dashes.'
     yield from _check_sites(data)
     yield from _check_waves(data)
     for key, read in (("bake", parse_bake), ("threshold", parse_threshold)):
@@ -183,13 +188,13 @@ def _check(document: Document) -> Iterator[Found]:
     yield from check_placement(data.get("placement") or {})
     yield from check_policy(data.get("policy") or {})
     if _moment(data["created"]) is None:
-        yield ("created",), f'"{data["created"]}" is no time with its zone, such as 2026-03-01T12:00:00+00:00.'
+        yield ("created",), f'"{data["created"]}" is not a time with a zone, such as 2026-03-01T12:00:00+00:00.'
 
 
 def _check_sites(data: Mapping[str, Any]) -> Iterator[Found]:
     targets = data["targets"]
     if not targets.get("sites") and not targets.get("selector"):
-        yield ("targets",), "names nobody: give sites, a selector, or both."
+        yield ("targets",), "names no site: give sites, a selector, or both."
     places: list[tuple[Location, list[str]]] = [(("targets", "sites"), targets.get("sites") or [])]
     places += [(("waves", number, "sites"), wave.get("sites") or []) for number, wave in enumerate(data["waves"])]
     places.append((("joined",), data.get("joined") or []))
@@ -197,7 +202,7 @@ def _check_sites(data: Mapping[str, Any]) -> Iterator[Found]:
     for place, names in places:
         for position, name in enumerate(names):
             if not matches(SITE_NAME_PATTERN, name):
-                yield (*place, position), f'"{name}" is no name of a site.'
+                yield (*place, position), f'"{name}" is not a valid site name.'
             if place != ("targets", "sites"):
                 if name in given:
                     yield (*place, position), f'"{name}" is in another wave already.'

@@ -1,23 +1,25 @@
-"""Checks a document against the shipped schemas and says what is wrong in sentences a person can act on.
+"""Validates a document against the shipped schemas and words the violations so that a user can act on them.
 
-The schemas decide; this module only words their verdicts. What is specific to a field (a version with a leading
-v, a timeout of 90s) has its own sentence in `_PATTERNS`, all else is worded by the kind of rule.
+The schemas decide; this module only words the result. What is specific to a field (a version with a leading v, a
+timeout of 90s) has its own sentence in `_PATTERNS`, all else is worded by the kind of rule.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any, Final
-
-from jsonschema import Draft202012Validator, ValidationError, validators
+from typing import TYPE_CHECKING, Any, Final
 
 from homeport.catalog.documents import Document, Location
-from homeport.core.parameters import matches, show, suggest
+from homeport.core.parameters import show, suggest
+from homeport.core.values.patterns import matches
 from homeport.errors import Problem
 
+if TYPE_CHECKING:
+    from jsonschema import ValidationError
+
 Violation = Any
-"""A jsonschema ValidationError, whose attributes are typed as if any of them could be unset."""
+"""A jsonschema ValidationError; its own type hints declare every attribute optional."""
 
 _KINDS: Final = {
     "string": "text",
@@ -35,13 +37,13 @@ def check_structure(document: Document, schema_name: str) -> list[Problem]:
     problems = [
         document.problem(location, message)
         for error in _validator(schema_name).iter_errors(document.data)
-        for location, message in _worded(error, document)
+        for location, message in _message(error, document)
     ]
     return sorted(set(problems), key=lambda problem: (problem.line or 0, problem.field))
 
 
 def unknown_fields(document: Document, schema_name: str) -> list[Problem]:
-    """Fields that the schema does not name: most likely a typing error, which must not be passed over."""
+    """Fields that the schema does not name: probably typing errors, so they are reported, not ignored."""
     schema = _schema(schema_name)
     return [
         document.problem(location, _unknown(str(location[-1]), known))
@@ -58,12 +60,16 @@ def _schema(name: str) -> dict[str, Any]:
 
 @cache
 def _validator(name: str) -> Any:
+    from jsonschema import Draft202012Validator, validators  # noqa: PLC0415 - start-up time
+
     extend: Any = validators.extend
     return extend(Draft202012Validator, {"pattern": _pattern})(_schema(name))
 
 
-def _pattern(_: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
-    """The library's own rule lets a trailing line break and foreign digits pass."""
+def _pattern(_: Any, pattern: str, value: Any, schema: Any) -> Iterator["ValidationError"]:
+    """The library's own rule accepts a trailing line break and non-ASCII digits."""
+    from jsonschema import ValidationError  # noqa: PLC0415 - start-up time
+
     if isinstance(value, str) and not matches(pattern, value):
         yield ValidationError(f"{value!r} does not match {pattern!r}")
 
@@ -98,7 +104,7 @@ def _unknown(key: str, known: list[str]) -> str:
     return f"is not a field of this document.{suggest(key, known)}"
 
 
-def _worded(error: Violation, document: Document) -> Iterator[tuple[Location, str]]:
+def _message(error: Violation, document: Document) -> Iterator[tuple[Location, str]]:
     location: Location = tuple(error.absolute_path)
     rule, value, instance = error.validator, error.validator_value, error.instance
     if rule == "required":
@@ -206,6 +212,10 @@ _RULES: Final[dict[str, Callable[[Violation, Document, Location], str]]] = {
     "contains": lambda error, document, location: "needs a rule with a labelSelector, as the profile is custom.",
     "exclusiveMinimum": lambda error, document, location: f"must be more than {error.validator_value}.",
     "minimum": lambda error, document, location: f"must be at least {error.validator_value}.",
+    "maximum": lambda error, document, location: f"must be at most {error.validator_value}.",
+    "maxLength": lambda error, document, location: f"must have at most {error.validator_value} characters.",
+    "minProperties": lambda error, document, location: "must have at least one entry.",
+    "maxProperties": lambda error, document, location: f"must have at most {error.validator_value} entries.",
 }
 
 

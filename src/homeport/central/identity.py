@@ -1,27 +1,28 @@
-"""Who central is: the authority of its trust domain, and its own certificate from it; or, with `svid_folder`, what
-an authority outside has issued to it.
+"""Central's identity: the authority of its trust domain, and its own certificate from it; or, with `svid_folder`, the
+certificate of an external authority.
 
-The key of a certificate of ours stays the same at every renewal, so a pin of it stays good.
+The key of our own certificate stays the same at every renewal, so its pin stays valid.
 """
 
 import socket
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import structlog
-
 from homeport.adapters.identity.authority import FileAuthority, open_authority
-from homeport.adapters.identity.doors import Door
-from homeport.adapters.identity.outside import OutsideAuthority, open_outside, refuse
+from homeport.adapters.identity.external_svid import OutsideAuthority, open_outside, refuse
+from homeport.adapters.identity.files import turn_in_folder
+from homeport.adapters.identity.https_certificates import ServerTls
 from homeport.adapters.identity.tls import Credentials
 from homeport.central.settings import CentralSettings
-from homeport.core.addresses import is_loopback
 from homeport.core.identity.renewal import is_due
 from homeport.core.identity.spiffe import SERVER_NAME, central_id
 from homeport.core.model.identity import Peer
+from homeport.core.values.addresses import is_loopback
+from homeport.log import get_log
 from homeport.ports import Clock
 
-log = structlog.get_logger("homeport.central")
+log = get_log("homeport.central")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +38,29 @@ class CentralIdentity:
 
     @property
     def own_authority(self) -> FileAuthority:
-        """Refused where somebody else certifies."""
+        """Refused with an external authority."""
         if isinstance(self.authority, OutsideAuthority):
             refuse(self.credentials)
         return self.authority
 
     def keep_up(self, *, at_once: bool = False) -> None:
-        """Renews central's certificate when it is time, and takes over a bundle that has changed. `at_once` is for a
-        new root that has begun to sign."""
-        if self.is_outside:
+        """Renews central's certificate when due, and loads a bundle that was changed here or by another replica.
+        `at_once` is for a new root that has begun to sign."""
+        if isinstance(self.authority, OutsideAuthority):
             return
+        with turn_in_folder(self.settings.keys_folder):
+            at_once |= self.authority.refresh()
+            self._renew(at_once=at_once)
+
+    def rotate(self, step: Callable[[FileAuthority], object]) -> None:
+        """One step of a rotation, from the last step made by any replica."""
+        authority = self.own_authority
+        with turn_in_folder(self.settings.keys_folder):
+            authority.refresh()
+            step(authority)
+            self._renew(at_once=True)
+
+    def _renew(self, *, at_once: bool) -> None:
         now, own = self.clock.now(), self.credentials
         bundle = self.authority.bundle()
         is_fresh = own.exists and not is_due(own.not_before, own.not_after, now)
@@ -60,15 +74,15 @@ class CentralIdentity:
             now=now,
         )
         own.install(issued.chain, bundle)
-        log.info("central's own certificate renewed", until=issued.not_after.isoformat(), pin=own.pin)
+        log.info("central certificate renewed", until=issued.not_after.isoformat(), pin=own.pin)
 
-    def door(self) -> Door:
-        """TLS 1.3 for people and machines: a machine shows a certificate, a person does not."""
-        return Door(self.credentials, self.settings.tls_files, client="optional")
+    def server_tls(self) -> ServerTls:
+        """TLS 1.3 for users and machines: a machine presents a certificate, a user does not."""
+        return ServerTls(self.credentials, self.settings.tls_files, client="optional")
 
     @property
     def pin(self) -> str:
-        """The key that machines meet at our door, whoever joins among them."""
+        """The key of the certificate that joining machines see."""
         return self.credentials.pin
 
     def verify(self, ssl_object: ssl.SSLObject) -> Peer | None:
@@ -76,8 +90,8 @@ class CentralIdentity:
 
 
 def open_identity(settings: CentralSettings, clock: Clock) -> CentralIdentity:
-    """Opens both, and makes them at the first start."""
-    folder, own_id = settings.data / "identity", central_id(settings.trust_domain, settings.wfm_id)
+    """Opens both, or creates them at the first start."""
+    folder, own_id = settings.keys_folder, central_id(settings.trust_domain, settings.wfm_id)
     if settings.svid_folder is not None:
         outside = open_outside(
             settings.svid_folder, domain=settings.trust_domain, wfm=settings.wfm_id, expected=own_id
@@ -88,7 +102,7 @@ def open_identity(settings: CentralSettings, clock: Clock) -> CentralIdentity:
     )
     credentials = Credentials(folder / "central", domain=settings.trust_domain, wfm=settings.wfm_id)
     identity = CentralIdentity(authority, credentials, settings, clock)
-    identity.keep_up()
+    identity._renew(at_once=False)  # the caller holds the folder's lock
     return identity
 
 

@@ -1,63 +1,131 @@
-"""The loops of central, one line each in `run_loops`. Each runs for as long as the role lives."""
+"""The loops of central, one line each in `run_loops`. Each runs while the role runs."""
 
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
 
 import anyio
 import anyio.to_thread
-import structlog
 
-from homeport.adapters.identity.doors import follow_doors
-from homeport.adapters.identity.keeping import nothing_more
-from homeport.adapters.identity.outside import follow_files
+from homeport.adapters.identity.external_svid import follow_files
+from homeport.adapters.identity.https_certificates import reload_changed_certificates
+from homeport.adapters.identity.renewal import nothing_more
+from homeport.capability.central import Loop, Replicas
 from homeport.central.parts import CentralCore, CentralParts
+from homeport.central.replicas import PINS, SWEEPS
 from homeport.core.model.caller import INTERNAL
 from homeport.core.model.event import NewEvent, Site
 from homeport.errors import PermanentError, TransientError
-from homeport.fleet.deploy import mark_site
-from homeport.fleet.rollback import settle_pins
-from homeport.fleet.rollout_loop import PAUSE_SECONDS, RolloutLoop
-from homeport.fleet.rounds import every
-from homeport.vocabulary import EventKind, SiteName
+from homeport.fleet.central.deploy import mark_site
+from homeport.fleet.central.rollback import settle_pins
+from homeport.fleet.shared.leases import while_held
+from homeport.fleet.shared.periodic import EventOr, every
+from homeport.log import get_log
+from homeport.ports import Transaction
+from homeport.vocabulary import EventKind, LogStream
 
-log = structlog.get_logger("homeport.central")
+log = get_log("homeport.central")
 
 RETRY_SECONDS = 2.0
 TRIM_SECONDS = 60.0
 AUDIT_SECONDS = 5.0
 ACCESS_SECONDS = 1.0
-"""How long an open stream outlives the expiry of its token, or a revocation by another process."""
+"""How long an open stream may outlive the expiry of its token, or a revocation by another process."""
+PINS_SECONDS = 15.0
+"""How long a rollback that another replica could not write waits, while Git is available here."""
 RENEW_SECONDS = 10.0
-"""How often central looks whether its certificate is due; it lives for hours."""
+"""How often central checks whether its certificate is due for renewal; it is valid for hours."""
 
 
 async def run_loops(central: CentralParts) -> None:
     settings = central.settings
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run_core_loops, central)
-        tasks.start_soon(every, "access", ACCESS_SECONDS, central.gate.sweep)
+        access = central.authenticator
+        tasks.start_soon(partial(every, needed=access.until_open), "access", ACCESS_SECONDS, access.sweep)
         tasks.start_soon(keep_identity, central)
-        tasks.start_soon(every, "strangers", ACCESS_SECONDS, central.strangers.settle)
-        tasks.start_soon(every, "files for people", RENEW_SECONDS, lambda: follow_doors(central.doors))
-        tasks.start_soon(every, "accepted", ACCESS_SECONDS, lambda: central.registrar.policy.load(central.store))
-        tasks.start_soon(every, "audit", AUDIT_SECONDS, central.auditor.settle)
+        unknown = central.unknown_peers
+        tasks.start_soon(partial(every, needed=unknown.until_added), "unknown peers", ACCESS_SECONDS, unknown.record)
+        tasks.start_soon(
+            every, "certificate files", RENEW_SECONDS, lambda: reload_changed_certificates(central.tls_servers)
+        )
+        if central.access_changes.is_shared:
+            tasks.start_soon(every, "accepted", ACCESS_SECONDS, lambda: central.registrar.policy.load(central.store))
+        tasks.start_soon(follow_access_changes, central)
+        tasks.start_soon(central.auditor.write_behind)
+        tasks.start_soon(every, "audit", AUDIT_SECONDS, central.auditor.write_counted)
         tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: central.auditor.trim(settings.audit_days))
 
 
+async def follow_access_changes(central: CentralParts) -> None:
+    """Applies decisions of other replicas at once: accepted machines, revoked tokens, and the signing root. If that
+    fails, the other loops notice it some seconds later."""
+    while True:
+        await central.access_changes.wait()
+        try:
+            await take_access_changes(central)
+        except TransientError as error:
+            log.warning("access changes not read, will try again", why=str(error))
+
+
+async def take_access_changes(central: CentralParts) -> None:
+    await central.authenticator.tokens.forget()
+    await central.registrar.policy.load(central.store)
+    await central.authenticator.sweep()
+    await renew_own(central)
+
+
 async def run_core_loops(central: CentralCore) -> None:
-    """What makes central central; a simulation runs these and no others."""
-    settings, silence = central.settings, Silence(central)
-    rollouts = RolloutLoop(central.office, settings.sweep_seconds)
+    """The essential loops; a simulation runs these and no others. Every replica follows Git, which indexes each
+    commit once, and writes the markers that it could not write; the rest is done by one of them at a time."""
+    settings = central.settings
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(follow, central)
-        tasks.start_soon(every, "silence", settings.sweep_seconds, silence.sweep)
         tasks.start_soon(every, "markers", settings.sweep_seconds, lambda: mark_sites(central))
-        tasks.start_soon(every, "pins", settings.sweep_seconds, lambda: settle_pins(central.desk, central.clock))
-        tasks.start_soon(every, "rollouts", PAUSE_SECONDS, rollouts.round)
+        tasks.start_soon(alone, central, PINS, run_pins)
+        for part in central.brought:
+            for loop in part.loops:
+                tasks.start_soon(run_loop, central, loop)
+        tasks.start_soon(alone, central, SWEEPS, run_sweeps)
+
+
+async def alone(central: CentralCore, name: str, work: Callable[[CentralCore], Awaitable[None]]) -> None:
+    """Runs `work` while this replica holds the lease, on a store that refuses its writes once it does not."""
+    await while_held(
+        name, central.leases, lambda lease: work(central.fenced(lease)), seconds=central.settings.lease_seconds
+    )
+
+
+async def run_loop(central: CentralCore, loop: Loop) -> None:
+    if loop.replicas is Replicas.ONE:
+        await alone(central, loop.name, loop.run)
+    else:
+        await loop.run(central)
+
+
+async def run_pins(central: CentralCore) -> None:
+    are_pending, changed = True, EventOr(central.store, PINS_SECONDS)
+
+    async def work() -> None:
+        nonlocal are_pending
+        are_pending = await settle_pins(central.git_writer, central.clock)
+
+    async def needed() -> None:
+        if not are_pending and central.contact.git is None:
+            await changed()
+
+    await every("pins", central.settings.sweep_seconds, work, needed=needed)
+
+
+async def run_sweeps(central: CentralCore) -> None:
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(find_silent_sites, central)
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(central))
 
 
 async def follow(central: CentralCore) -> None:
-    """Shows what is in Git, whoever pushed it, and tells sites. What cannot be followed is said in /readyz."""
+    """Indexes every new commit in Git and notifies sites. Problems are shown in /readyz."""
     async for _ in central.git.watch():
         try:
             commit = await central.index.catch_up()
@@ -66,43 +134,63 @@ async def follow(central: CentralCore) -> None:
             central.contact.of_git(None)
         except TransientError as error:
             central.contact.of_git(str(error))
-            log.warning("deployments repository cannot be read, what is shown stays", why=str(error))
+            log.warning("deployments repository unreachable, keeping what is shown", why=str(error))
             await anyio.sleep(RETRY_SECONDS)
             central.git.nudge()
         except PermanentError as error:
             if central.contact.git != str(error):
-                log.warning("deployments repository cannot be followed", why=str(error), hint=error.hint)
+                log.warning("deployments repository sync failed", why=str(error), hint=error.hint)
             central.contact.of_git(str(error))
 
 
-class Silence:
-    """Says once of each site that it has fallen silent. Whether it is reachable is never stored, only derived."""
+async def find_silent_sites(central: CentralCore) -> None:
+    """Looks when the site that was heard of longest ago would be silent, and at most every `sweep_seconds`."""
+    quiet_seconds = 0.0
 
-    def __init__(self, central: CentralCore) -> None:
-        self._central = central
-        self._silent: set[SiteName] = set()
+    async def work() -> None:
+        nonlocal quiet_seconds
+        quiet_seconds = await sweep_silence(central)
 
-    async def sweep(self) -> None:
-        now = self._central.clock.now()
-        limit = timedelta(seconds=self._central.settings.site_silence_seconds)
-        async with self._central.store.read() as reader:
-            sites = await reader.sites()
-        silent = {site.name: site for site in sites if site.last_seen is not None and now - site.last_seen > limit}
-        new = [site for name, site in silent.items() if name not in self._silent]
-        self._silent = set(silent)
-        if new:
-            events = [self._event(site) for site in new]
-            await self._central.store.write(lambda tx: tx.append_events(events))
-            log.warning("sites have fallen silent", sites=[site.name for site in new][:20], count=len(new))
+    async def needed() -> None:
+        await anyio.sleep(max(0.0, quiet_seconds - central.settings.sweep_seconds))
 
-    def _event(self, site: Site) -> NewEvent:
-        message = f"site {site.name} cannot be reached; what runs there goes on"
-        return NewEvent(EventKind.SITE_PROBLEM, self._central.clock.now(), message, site=site.name)
+    await every("silence", central.settings.sweep_seconds, work, needed=needed)
+
+
+async def sweep_silence(central: CentralCore) -> float:
+    """Reports each offline site once, and returns for how many seconds none can become one. Whether a site is
+    reachable is derived, never stored."""
+    now, limit = central.clock.now(), timedelta(seconds=central.settings.site_silence_seconds)
+
+    def is_new(site: Site) -> bool:
+        return site.silent_since is None and site.last_seen is not None and now - site.last_seen > limit
+
+    async def write(tx: Transaction) -> list[Site]:
+        new = [site for site in await tx.sites() if is_new(site)]
+        for site in new:
+            await tx.put_site(replace(site, silent_since=now))
+        await tx.append_events([_silence(site, now) for site in new])
+        return new
+
+    async with central.store.read() as reader:
+        sites = await reader.sites()
+    if not any(is_new(site) for site in sites):
+        seen = [site.last_seen for site in sites if site.silent_since is None and site.last_seen is not None]
+        return (min([now, *seen]) + limit - now).total_seconds()
+    new = await central.store.write(write)
+    if new:
+        log.warning("sites unreachable", sites=[site.name for site in new][:20], count=len(new))
+    return 0.0
+
+
+def _silence(site: Site, now: datetime) -> NewEvent:
+    message = f"site {site.name} cannot be reached; what runs there goes on"
+    return NewEvent(EventKind.SITE_PROBLEM, now, message, site=site.name)
 
 
 async def mark_sites(central: CentralCore) -> None:
     for site in sorted(central.unmarked):
-        await mark_site(site, central.desk, INTERNAL)
+        await mark_site(site, central.git_writer, INTERNAL)
         central.unmarked.discard(site)
 
 
@@ -119,4 +207,10 @@ async def renew_own(central: CentralParts) -> None:
 
 
 async def trim(central: CentralCore) -> None:
-    await central.store.write(lambda tx: tx.trim_events(central.settings.events_max))
+    keep, before = central.settings.events_max, central.clock.now() - timedelta(days=central.settings.events_days)
+
+    async def work(tx: Transaction) -> None:
+        for stream in LogStream:
+            await tx.trim_events(stream, keep=keep, before=before)
+
+    await central.store.write(work)

@@ -4,26 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from anyio.to_thread import run_sync
-
-from homeport.adapters.identity.doors import Door
+from homeport.adapters.disk import WriteProbe
+from homeport.adapters.identity.https_certificates import ServerTls
+from homeport.adapters.local_access import LocalKeys
+from homeport.capability.central import CentralPart
 from homeport.central.identity import CentralIdentity
+from homeport.central.replicas import AccessChanges
 from homeport.central.settings import CentralSettings
-from homeport.fleet.apps import OpenAppTree
-from homeport.fleet.audit import Auditor
-from homeport.fleet.calls import Calls
-from homeport.fleet.deploy import Desk
-from homeport.fleet.enrolment import Registrar
-from homeport.fleet.index import Index
-from homeport.fleet.intake import Intake
-from homeport.fleet.overview import Watchfulness
-from homeport.fleet.questions import Questions
-from homeport.fleet.rollouts import Office
-from homeport.fleet.secrets import Secrets
-from homeport.fleet.sightings import Sightings
-from homeport.fleet.strangers import Strangers
-from homeport.ports import Charts, Clock, GitSource, Ids, InThread, Store, Tracer
-from homeport.serving.authentication import Gate
+from homeport.content.registry.built_in import CentralRegistry
+from homeport.fleet.central.apps import OpenAppTree
+from homeport.fleet.central.platform import CentralPlatform
+from homeport.fleet.central.reports.intake import Intake
+from homeport.fleet.central.secrets import Secrets
+from homeport.identity.audit import Auditor
+from homeport.identity.enrolment import Registrar
+from homeport.identity.unknown_peers import UnknownPeers
+from homeport.ports import Charts
+from homeport.serving.middleware.authentication import Authenticator
 from homeport.vocabulary import SiteName
 
 OK: Final = "ok"
@@ -31,60 +28,57 @@ OK: Final = "ok"
 
 @dataclass(slots=True)
 class Contact:
-    """What central knows of its repository, for /readyz: the sentence that says what is wrong, or nothing."""
+    """The state of central's repository, for /readyz: a sentence that says what is wrong, or nothing."""
 
     git: str | None = "not read yet"
+    disk: WriteProbe | None = None
     others: dict[str, str] = field(default_factory=dict)
-    """What other roles of the same process still lack, by role (`homeport up`)."""
+    """Problems of other roles in the same process, by role (`homeport up`)."""
 
     def of_git(self, problem: str | None) -> None:
         self.git = problem
 
     async def checks(self) -> Mapping[str, str]:
-        return {"git": self.git or OK, **self.others}
+        disk = {} if self.disk is None else {"disk": await self.disk.check()}
+        return {"git": self.git or OK, **disk, **self.others}
+
+
+@dataclass(slots=True)
+class MargoPort:
+    """Where the Margo management interface is served."""
+
+    address: tuple[str, int] | None = None
+    why_off: str | None = "It is not configured."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CentralCore:
-    """What central needs to do its work, whoever may ask it about that."""
+class CentralCore(CentralPlatform):
+    """What central needs to do its work, without its network interfaces."""
 
     settings: CentralSettings
-    clock: Clock
-    ids: Ids
-    store: Store
-    git: GitSource
-    index: Index
-    calls: Calls
-    questions: Questions
     intake: Intake
     contact: Contact
     secrets: Secrets
-    tracer: Tracer | None
-    sightings: Sightings = field(default_factory=Sightings)
-    in_thread: InThread = run_sync
     unmarked: set[SiteName] = field(default_factory=set)
-    """Sites that joined while their marker could not be written; the sweep tries again."""
-
-    @property
-    def desk(self) -> Desk:
-        return Desk(self.store, self.git, self.index, self.calls, self.ids, self.in_thread)
-
-    @property
-    def office(self) -> Office:
-        watchfulness = Watchfulness(self.settings.site_silence_seconds)
-        return Office(self.desk, self.clock, watchfulness, self.sightings)
+    """Sites that joined while their marker could not be written; the sweep retries."""
+    brought: list[CentralPart] = field(default_factory=list)
+    """The parts of capabilities; they are created with this object, and added right after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CentralParts(CentralCore):
-    """The whole of it, with the catalog's sources and what guards its doors."""
+    """All parts, including the catalog's sources and access control of its ports."""
 
     open_tree: OpenAppTree
     charts: Charts
     auditor: Auditor
+    access_changes: AccessChanges
     identity: CentralIdentity
     registrar: Registrar
-    strangers: Strangers
-    gate: Gate
-    doors: list[Door] = field(default_factory=list)
-    """What the https port shows; its files are followed."""
+    unknown_peers: UnknownPeers
+    authenticator: Authenticator
+    local: LocalKeys
+    registry: CentralRegistry
+    margo: MargoPort = field(default_factory=MargoPort)
+    tls_servers: list[ServerTls] = field(default_factory=list)
+    """The certificates of the https port; their files are watched."""

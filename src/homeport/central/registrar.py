@@ -1,4 +1,4 @@
-"""Central's register of sites and clients: who joined, who asks to, who was removed."""
+"""Central's register of sites and clients: accepted, pending and removed ones."""
 
 import json
 import secrets
@@ -6,25 +6,31 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from homeport.adapters.identity import bundle as bundles
-from homeport.adapters.identity.keys import csr_spki
+from homeport.adapters.identity.keys import csr_name, csr_spki
 from homeport.central.identity import CentralIdentity
 from homeport.central.settings import CentralSettings
 from homeport.core.model.identity import IdentityRecord
-from homeport.fleet.enrolment import Auditor, Registrar
-from homeport.fleet.identity import Policy
-from homeport.fleet.realm import Realm
-from homeport.fleet.register import Register
+from homeport.identity.accepted_clients import AcceptedClients
+from homeport.identity.enrolment import Auditor, Registrar
+from homeport.identity.realm import Realm
+from homeport.identity.register import Register
 from homeport.ports import Clock, Store
-from homeport.serving.enrolling import Desk, Reach
+from homeport.serving.routes.enrolment import EnrolmentService, Reach
 
 REACH: Final = "reach:"
-"""Begins the names of the values that say how a site's nodes reach it."""
+"""The key prefix of the values that store how nodes reach a site."""
 
 
 async def open_registrar(
-    settings: CentralSettings, store: Store, clock: Clock, identity: CentralIdentity, note: Auditor
+    settings: CentralSettings,
+    store: Store,
+    clock: Clock,
+    identity: CentralIdentity,
+    *,
+    note: Auditor,
+    on_changed: Callable[[], None],
 ) -> Registrar:
-    policy = Policy()
+    policy = AcceptedClients(on_changed)
     await policy.load(store)
     realm = Realm(
         domain=settings.trust_domain,
@@ -43,16 +49,19 @@ async def open_registrar(
     )
 
 
-def enrolment_desk(registrar: Registrar, identity: CentralIdentity, store: Store, end: Callable[[str], None]) -> Desk:
-    """`end` closes what a machine has open, by its SPIFFE ID."""
+def open_enrolment(
+    registrar: Registrar, identity: CentralIdentity, store: Store, end: Callable[[str], None]
+) -> EnrolmentService:
+    """`end` closes a machine's open connections, by its SPIFFE ID."""
 
     async def removed(record: IdentityRecord) -> None:
         end(record.spiffe_id)
 
-    return Desk(
+    return EnrolmentService(
         registrar=registrar,
         bundle=lambda: bundles.encode(identity.authority.bundle()),
         spki_of=csr_spki,
+        name_of=csr_name,
         on_removed=removed,
         on_reach=remember_reach(store),
     )

@@ -1,9 +1,9 @@
-"""Opens app registries: a plain folder, a local Git repository or a remote one."""
+"""Opens app registries: a plain folder, a local Git repository or a remote one, a repository of app packages."""
 
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -11,21 +11,25 @@ from typing import Final
 import anyio.to_thread
 
 from homeport.adapters.git import Mirror, redact, snapshot
+from homeport.central.package_registry import SCHEME, PackageTree
 from homeport.errors import NotFound, TooLarge
-from homeport.fleet.apps import AppTree, OpenAppTree
+from homeport.fleet.central.apps import AppTree, OpenAppTree
 from homeport.ports import TreeFile
 from homeport.vocabulary import Commit
 
 FILES_MAX: Final = 200_000
 DEPTH: Final = 4
-"""`<category>/<app>/<version>/<file>`; what lies deeper describes no app."""
+"""`<category>/<app>/<version>/<file>`; anything deeper is not an app."""
 
 
-def app_trees(scratch: Path) -> OpenAppTree:
-    """`scratch` is where clones of registries live while they are read."""
+def app_trees(scratch: Path, packages: Callable[[str], PackageTree]) -> OpenAppTree:
+    """`scratch` is the folder for clones of registries while they are read; `packages` opens `oci://…`."""
 
     @asynccontextmanager
     async def open_tree(repository: str, branch: str | None) -> AsyncIterator[AppTree]:
+        if repository.startswith(SCHEME):
+            yield packages(repository)
+            return
         folder = _local_folder(repository)
         if folder is not None and not folder.is_dir():
             raise NotFound(f"There is no folder {repository}.", hint="Give a Git URL, or the path of a folder.")
@@ -47,12 +51,13 @@ def app_trees(scratch: Path) -> OpenAppTree:
 
 
 class _Folder:
-    """A plain folder. Links are passed over, so nothing outside of it is ever read."""
-
-    commit: Commit | None = None
+    """A plain folder. Links are skipped, so nothing outside of it is ever read."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+
+    def commit_of(self, path: str) -> Commit | None:
+        return None
 
     async def paths(self) -> Sequence[str]:
         return await anyio.to_thread.run_sync(self._walk)
@@ -79,9 +84,11 @@ class _Folder:
 
 class _Repository:
     def __init__(self, commit: Commit, mirror: Mirror) -> None:
-        self.commit: Commit | None = commit
         self._at = commit
         self._mirror = mirror
+
+    def commit_of(self, path: str) -> Commit | None:
+        return self._at
 
     async def paths(self) -> Sequence[str]:
         return await self._mirror.changed_paths(None, self._at, "")
@@ -96,7 +103,7 @@ class _Repository:
 
 
 def _local_folder(repository: str) -> Path | None:
-    """The path that `repository` is; None for anything that has a scheme or a host."""
+    """`repository` as a path; None for anything with a scheme or a host."""
     if "://" in repository or ":" in repository.split("/", 1)[0] or repository.startswith("-"):
         return None
     return Path(repository).expanduser().absolute()

@@ -1,11 +1,11 @@
-"""Exit codes are an interface: scripts branch on them. This is their one table."""
+"""Exit codes are an interface: scripts depend on them. This is their only table."""
 
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
 from typing import Final
 
-from homeport.errors import Conflict, HomeportError, NotFound, PeerUnavailable, Refused
+from homeport.errors import Conflict, HomeportError, InvalidInput, NotFound, PeerUnavailable, Refused
 
 
 class Exit(IntEnum):
@@ -43,4 +43,11 @@ _BY_ERROR: Final = (
 
 
 def exit_for(error: HomeportError) -> Exit:
+    if isinstance(error, InvalidInput) and error.problems and all(_is_option(each.field) for each in error.problems):
+        return Exit.USAGE
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)
+
+
+def _is_option(field: str) -> bool:
+    """A problem with an option (`-p`) is one of the command line, not of a document."""
+    return field.startswith("-")

@@ -1,32 +1,131 @@
-"""A group of commands whose modules are imported only when one of them is called.
+"""Command groups: loaded on use, and with aliases for the names that users try first.
 
-Each entry carries its one-line help, so that `homeport --help` imports nothing; a test compares the lines with the
-commands' own.
+Each entry of the top group carries its one-line help, so that `homeport --help` imports nothing; a test compares the
+lines with the commands' own.
 """
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import click
 
+VERBS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "ls": ("list",),
+        "get": ("show", "list"),
+        "describe": ("show",),
+        "inspect": ("show",),
+        "rm": ("remove", "delete", "revoke"),
+        "remove": ("delete", "revoke"),
+        "delete": ("remove", "revoke"),
+        "create": ("add", "set"),
+        "add": ("create", "set"),
+        "undo": ("rollback",),
+        "uncordon": ("undrain",),
+        "status": ("show",),
+    }
+)
+"""Verbs of other tools -> their names here, the first that the group has."""
 
-class LazyGroup(click.Group):
-    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+SHORTCUTS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
+    {
+        "ps": ("deployments", "list"),
+        "ls": ("deployments", "list"),
+        "list": ("deployments", "list"),
+        "show": ("deployments", "show"),
+        "watch": ("deployments", "watch"),
+        "history": ("deployments", "history"),
+        "diff": ("deployments", "diff"),
+        "rollback": ("deployments", "rollback"),
+        "retry": ("deployments", "retry"),
+        "restart": ("deployments", "restart"),
+        "delete": ("deployments", "delete"),
+        "rm": ("deployments", "delete"),
+        "remove": ("deployments", "delete"),
+        "install": ("service", "install"),
+    }
+)
+"""A verb without a noun is about deployments, as in other tools."""
+
+
+class Group(click.Group):
+    """Knows the aliases of its commands, and suggests one for an unknown name."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = self._own(ctx, cmd_name)
+        if found is not None:
+            return found
+        return next((each for name in VERBS.get(cmd_name, ()) if (each := self._own(ctx, name)) is not None), None)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f'There is no command "{args[0]}".{self._suggestion(ctx, args[0])}')
+        return super().resolve_command(ctx, args)
+
+    def _own(self, ctx: click.Context, name: str) -> click.Command | None:
+        return super().get_command(ctx, name)
+
+    def _suggestion(self, ctx: click.Context, name: str) -> str:
+        import difflib  # noqa: PLC0415 - start-up time, and a role stays small
+
+        close = difflib.get_close_matches(name, [*self.list_commands(ctx), *self._also()], n=1, cutoff=0.7)
+        return f' Did you mean "{close[0]}"?' if close else ""
+
+    def _also(self) -> tuple[str, ...]:
+        return ()
+
+
+class LazyGroup(Group):
+    def __init__(
+        self,
+        *args: Any,
+        sections: Mapping[str, Mapping[str, tuple[str, str]]],
+        unlisted: Mapping[str, str],
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.lazy = lazy
+        self.sections = sections
+        self.lazy = {name: entry for section in sections.values() for name, entry in section.items()}
         """Command name to (`module:attribute`, one line of help)."""
+        self.unlisted = unlisted
+        """Commands that other programs call: name to `module:attribute`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = self.lazy.get(cmd_name)
-        return None if entry is None else load(entry[0])
+        found = self._own(ctx, cmd_name) or self._own(ctx, f"{cmd_name}s")
+        if found is not None or cmd_name not in SHORTCUTS:
+            return found
+        noun, verb = SHORTCUTS[cmd_name]
+        group = self._own(ctx, noun)
+        return group.get_command(ctx, verb) if isinstance(group, click.Group) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # `site` and `node` run a role, which takes only options: a verb after them means the noun.
+        if len(args) > 1 and f"{args[0]}s" in self.lazy and args[0] in self.lazy and not args[1].startswith("-"):
+            args = [f"{args[0]}s", *args[1:]]
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self.lazy.items()])
+        width = max(map(len, self.lazy))
+        for title, section in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, (_, text) in section.items()])
+
+    def _own(self, ctx: click.Context, name: str) -> click.Command | None:
+        entry = self.lazy.get(name)
+        target = self.unlisted.get(name) if entry is None else entry[0]
+        return None if target is None else load(target)
+
+    def _also(self) -> tuple[str, ...]:
+        return tuple(SHORTCUTS)
 
 
 def load(target: str) -> click.Command:

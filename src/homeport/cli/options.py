@@ -1,6 +1,6 @@
-"""The options that many commands share. They may stand before or after the command's name.
+"""The options that many commands share. They may come before or after the command's name.
 
-`Settings` is what they add up to; the root command creates it and every other command receives it.
+`Settings` holds their values; the root command creates it and every other command receives it.
 """
 
 import os
@@ -24,23 +24,25 @@ class Settings:
     """From --context."""
     output: str = "table"
     color: bool | None = None
-    """None lets the terminal decide."""
+    """None: detected from the terminal."""
     quiet: bool = False
+    limit: int | None = None
+    """The maximum number of list items; all when None."""
     debug: bool = False
 
     @property
     def url(self) -> str:
-        """Where Homeport is: as given, else as the chosen context says, else here."""
+        """The server's URL: as given, else that of the chosen context, else the local default."""
         if self.given_url:
             return self.given_url
-        from homeport.cli.contexts import read  # noqa: PLC0415 - it imports this module
+        from homeport.cli.api.contexts import read  # noqa: PLC0415 - it imports this module
 
         chosen = read().chosen()
         return DEFAULT_URL if chosen is None else chosen.url
 
     @property
     def is_data(self) -> bool:
-        """Whether a program is reading: exact values, and nothing else on stdout."""
+        """Whether the output is for a program: exact values, and nothing else on stdout."""
         return self.output in {"json", "yaml"}
 
 
@@ -66,14 +68,15 @@ def formatted(command: Decorated) -> Decorated:
 
 
 def listed(command: Decorated) -> Decorated:
-    """What every list has: --url, -o, --no-color, -q; and --watch, which the command receives."""
+    """The options of every list: --url, -o, --no-color, -q, --limit; and --watch, which the command receives."""
     command = click.option("-w", "--watch", is_flag=True, help="Show it again as it changes, until Ctrl-C.")(command)
     command = _option("-q", "--quiet", is_flag=True, default=None, help="Print ids only.")(command)
+    command = _option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N [all].")(command)
     return connected(formatted(command))
 
 
 def _option(*names: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
-    """An option that is kept in Settings instead of being handed to the command."""
+    """An option that is stored in Settings instead of being passed to the command."""
     return click.option(*names, expose_value=False, callback=_keep, is_eager=True, **attributes)
 
 
@@ -86,13 +89,17 @@ def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
         settings.color = False if value else settings.color
         ctx.color = settings.color
     elif parameter.name == "context":
-        # The one place that both the URL and the credentials are looked up from.
+        # The only place where both the URL and the credentials are looked up.
         os.environ["HOMEPORT_CONTEXT"] = value
         settings.context, settings.given_url = value, ""
-    elif parameter.name == "given_url" and settings.context and _is_from_environment(ctx, parameter.name):
-        return  # a context on the command line wins over a URL in the environment
+    elif parameter.name == "given_url" and _is_from_environment(ctx, parameter.name) and _is_chosen(settings):
+        return  # the command line, before or after the command, overrides the environment
     elif parameter.name is not None:
         setattr(settings, parameter.name, value)
+
+
+def _is_chosen(settings: Settings) -> bool:
+    return bool(settings.context or settings.given_url)
 
 
 def _is_from_environment(ctx: click.Context, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The archive of a compose component: packed reproducibly, and taken apart only after every entry was judged.
+"""The archive of a compose component: packed reproducibly, and unpacked only after every entry was checked.
 
 Pure: bytes in, values out. Margo's rules: one top-level directory with `compose.yaml` in it, no absolute names,
 nothing that leaves the directory, by name or by link; special permission bits are never kept. The limits are
@@ -8,19 +8,21 @@ ours: an archive of a few kilobytes must not fill a node's disk.
 import gzip
 import io
 import posixpath
-import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from homeport.errors import InvalidInput, TooLarge
+
+if TYPE_CHECKING:
+    from tarfile import TarFile, TarInfo
 
 PACKED_SIZE_MAX: Final = 16 * 2**20
 SIZE_MAX: Final = 64 * 2**20
 RATIO_MAX: Final = 200
 RATIO_FREE_SIZE: Final = 2**20
-"""Below this size nobody is harmed, and small text files do pack very well."""
+"""Below this size a high ratio does no harm, and small text files do pack very well."""
 ENTRY_COUNT_MAX: Final = 2_000
 COMPOSE_FILE: Final = "compose.yaml"
 
@@ -37,8 +39,10 @@ class Entry:
     is_executable: bool = False
 
 
-def pack_archive(folder: str, files: Mapping[str, bytes]) -> bytes:
-    """Equal files give equal bytes: sorted, without times and owners."""
+def pack_archive(folder: str, files: Mapping[str, bytes], *, executable: Collection[str] = ()) -> bytes:
+    """Equal files give equal bytes: sorted, without times and owners. Scripts (`#!`) are made executable."""
+    import tarfile  # noqa: PLC0415 - needed while something is fetched, and a node stays small
+
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         directories = {parent for path in files for parent in _parents(f"{folder}/{path}")}
@@ -48,15 +52,19 @@ def pack_archive(folder: str, files: Mapping[str, bytes]) -> bytes:
                 member.type, member.mode = tarfile.DIRTYPE, 0o755
                 tar.addfile(member)
             else:
-                content = files[name.removeprefix(f"{folder}/")]
+                path = name.removeprefix(f"{folder}/")
+                content = files[path]
                 member.size = len(content)
-                member.mode = 0o755 if content.startswith(b"#!") else 0o644
+                member.mode = 0o755 if content.startswith(b"#!") or path in executable else 0o644
                 tar.addfile(member, io.BytesIO(content))
     return gzip.compress(buffer.getvalue(), mtime=0)
 
 
-def check_archive(content: bytes) -> tuple[Entry, ...]:
-    """What an archive holds, without its top-level directory. Raises InvalidInput or TooLarge, naming the entry."""
+def check_archive(content: bytes, *, needed: str = COMPOSE_FILE) -> tuple[Entry, ...]:
+    """What an archive holds, without its top-level directory. Raises InvalidInput or TooLarge, naming the entry. It
+    has to have the file `needed`."""
+    import tarfile  # noqa: PLC0415 - needed while something is fetched, and a node stays small
+
     entries: dict[str, Entry] = {}
     tops: set[str] = set()
     try:
@@ -65,7 +73,7 @@ def check_archive(content: bytes) -> tuple[Entry, ...]:
                 top, _, path = entry.path.partition("/")
                 tops.add(top)
                 if not path and not entry.is_directory:
-                    raise _bad(entry.path, "stands outside the one top-level directory that is allowed")
+                    raise _bad(entry.path, "is outside the one top-level directory that is allowed")
                 if not path:
                     continue
                 if path in entries and not (entry.is_directory and entries[path].is_directory):
@@ -78,12 +86,27 @@ def check_archive(content: bytes) -> tuple[Entry, ...]:
     if sum(len(entry.content) for entry in entries.values()) > SIZE_MAX:  # hard links repeat what they point to
         raise TooLarge(f"The component's archive unpacks to more than {SIZE_MAX // 2**20} MiB.")
     _check_links(entries)
-    if COMPOSE_FILE not in entries or entries[COMPOSE_FILE].is_directory or entries[COMPOSE_FILE].link is not None:
+    if needed not in entries or entries[needed].is_directory or entries[needed].link is not None:
+        hint = "The file must have exactly this name; compose.yml and docker-compose.yaml are not read."
         raise InvalidInput(
-            f"The component's archive has no {COMPOSE_FILE} in its top-level directory.",
-            hint="The file must have exactly this name; compose.yml and docker-compose.yaml are not read.",
+            f"The component's archive has no {needed} in its top-level directory.",
+            hint=hint if needed == COMPOSE_FILE else None,
         )
     return tuple(entries[path] for path in sorted(entries))
+
+
+def read_member(content: bytes, name: str, *, size_max: int) -> bytes | None:
+    """One file of a packed chart, below its one top-level directory; None where the chart does not have it."""
+    import tarfile  # noqa: PLC0415 - needed while something is fetched, and a node stays small
+
+    try:
+        with tarfile.open(fileobj=io.BytesIO(_unpacked(content)), mode="r:") as tar:
+            for entry in _entries(tar):
+                if entry.path.partition("/")[2] == name and not entry.is_directory and entry.link is None:
+                    return entry.content if len(entry.content) <= size_max else None
+    except (tarfile.TarError, EOFError, ValueError, UnicodeError) as error:
+        raise InvalidInput(f"The chart's archive is damaged ({error}).") from error
+    return None
 
 
 def _parents(path: str) -> Iterator[str]:
@@ -105,7 +128,7 @@ def _unpacked(content: bytes) -> bytes:
     return unpacked
 
 
-def _entries(tar: tarfile.TarFile) -> Iterator[Entry]:
+def _entries(tar: "TarFile") -> Iterator[Entry]:
     hard_link_sources: dict[str, bytes] = {}
     count = 0
     while (member := tar.next()) is not None:
@@ -132,7 +155,7 @@ def _entries(tar: tarfile.TarFile) -> Iterator[Entry]:
             raise _bad(path, "is neither a file, a directory nor a link")
 
 
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+def _content(tar: "TarFile", member: "TarInfo") -> bytes:
     stream = tar.extractfile(member)
     content = stream.read() if stream and 0 <= member.size <= SIZE_MAX else b""
     if len(content) != member.size:
@@ -151,7 +174,7 @@ def _safe_path(name: str) -> str:
 
 
 def _check_links(entries: Mapping[str, Entry]) -> None:
-    """Links stay inside, and nothing leads through a link: judged by name, such a path could end anywhere."""
+    """Links stay inside, and no path leads through a link: checked by name alone, such a path could end anywhere."""
     links = {path for path, entry in entries.items() if entry.link is not None}
     for path, entry in entries.items():
         if links & set(_parents(path)):

@@ -1,8 +1,9 @@
 """What a component of a `custom` profile runs: one image, or one program of the machine. Pure.
 
 A component says so in its `x-homeport-extensions`, in a section `image` or a section `process`. Both have the same
-fields with the same meaning; a section only lacks what makes no sense for it. Read once here for everybody: the
-catalog shows every problem with its line, a node refuses with the first, a site asks only which of the two it is.
+fields with the same meaning; a section only lacks what makes no sense for it. Parsed only here: the catalog shows
+every problem with its line, a node refuses with the first, a site only needs the kind. A third section, `engine`, is
+an inference engine (`core.inference.engine_spec`), of which the node makes one of the other two.
 """
 
 import re
@@ -10,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from homeport.core.inference.engines.spec import judge_engine
 from homeport.core.model.custom import (
     CUSTOM_RULES,
-    KINDS_BY_ENGINE,
-    CheckRules,
     CommandProbe,
     CustomSpec,
     HttpProbe,
@@ -23,6 +23,8 @@ from homeport.core.model.custom import (
     Probe,
     TcpProbe,
 )
+from homeport.core.model.engines import custom_kinds
+from homeport.core.model.health import CheckRules
 from homeport.core.parameters import listing, show, suggest
 
 OURS: Final = "x-homeport-extensions"
@@ -40,17 +42,17 @@ _PROBES: Final = ("http", "tcp", "command")
 _SHARED: Final = ("command", "args", "environment", "workdir", "health")
 _FIELDS: Final = {
     "process": _SHARED,
-    "image": ("reference", *_SHARED, "ports", "mounts", "network"),
+    "image": ("reference", *_SHARED, "ports", "mounts", "network", "gpus"),
 }
 
 Location = tuple[str | int, ...]
 Found = tuple[Location, str]
-"""Where, below the component's extensions, and what is wrong there."""
+"""The location below the component's extensions, and the problem there."""
 
 
 @dataclass(slots=True)
 class _Section:
-    """One section while it is being read; what is wrong is collected, and reading goes on with a default."""
+    """One section while it is being parsed; problems are collected, and parsing continues with a default."""
 
     name: str
     given: Mapping[str, Any]
@@ -61,15 +63,15 @@ class _Section:
 
 
 def kind_of(extensions: Mapping[str, Any]) -> Kind | None:
-    """Which of the two a component is; None when it says neither, or both."""
+    """Which of them a component is; None when it has no such section, or several."""
     ours = extensions.get(OURS)
     said = [kind for kind in Kind if isinstance(ours, Mapping) and kind.value in ours]
     return said[0] if len(said) == 1 else None
 
 
 def refuse_kind(components: Mapping[str, Mapping[str, Any]], engine: str) -> str | None:
-    """Why an engine cannot run components with these extensions: it runs images or native programs, seldom both."""
-    runs = KINDS_BY_ENGINE.get(engine, tuple(Kind))
+    """Why an engine cannot run components with these extensions: most run either images or native programs."""
+    runs = custom_kinds(engine)
     for name, extensions in components.items():
         kind = kind_of(extensions)
         if kind is Kind.IMAGE and kind not in runs:
@@ -80,21 +82,24 @@ def refuse_kind(components: Mapping[str, Mapping[str, Any]], engine: str) -> str
 
 
 def judge_custom(extensions: Mapping[str, Any], *, repository: str, revision: str) -> list[Found]:
-    """Everything that is wrong with the two sections; nothing when neither is there."""
+    """Every problem of the section; empty when there is none."""
     ours = extensions.get(OURS)
     if not isinstance(ours, Mapping) or not any(kind.value in ours for kind in Kind):
         return []
     if kind_of(extensions) is None:
-        return [((OURS,), "says both image and process: a component is one image or one program.")]
+        return [((OURS,), "says several of image, process and engine: a component is one of them.")]
+    if kind_of(extensions) is Kind.ENGINE:
+        problems = judge_engine(ours[Kind.ENGINE.value])
+        return [((OURS, Kind.ENGINE.value, *where), message) for where, message in problems]
     return read_custom(extensions, repository=repository, revision=revision)[1]
 
 
 def read_custom(
     extensions: Mapping[str, Any], *, repository: str, revision: str
 ) -> tuple[CustomSpec | None, list[Found]]:
-    """The description, and what is wrong with it; None where it says neither image nor process."""
+    """The parsed section and its problems; None where there is neither image nor process."""
     kind = kind_of(extensions)
-    if kind is None:
+    if kind is None or kind is Kind.ENGINE:
         return None, []
     given = extensions[OURS][kind.value]
     section = _Section(kind.value, given if isinstance(given, Mapping) else {})
@@ -116,6 +121,7 @@ def read_custom(
         ports=tuple(_ports(section)),
         mounts=tuple(_mounts(section)),
         host_network=_is_host_network(section),
+        gpus=tuple(_gpus(section)),
     )
     if spec.ports and spec.host_network:
         section.refuse("needs none where network is host: the program opens its ports on the machine.", "ports")
@@ -130,7 +136,7 @@ def _unknown(kind: Kind, key: str) -> str:
 
 
 def _image(section: _Section, repository: str, revision: str) -> str:
-    """The component's own repository and revision are the image, unless a reference names another."""
+    """The image is the component's own repository and revision, unless a reference names another."""
     reference = section.given.get("reference")
     if reference is None:
         reference = f"{repository.removeprefix('oci://')}:{revision}"
@@ -193,6 +199,14 @@ def _is_host_network(section: _Section) -> bool:
     return network == "host"
 
 
+def _gpus(section: _Section) -> Iterator[str]:
+    for position, gpu in enumerate(_entries(section, "gpus")):
+        if not isinstance(gpu, str) or not (gpu == "all" or (gpu.isdecimal() and len(gpu) <= 3)):
+            section.refuse(f'{_shown(gpu)} is not a GPU: write "all" or its number, in quotes.', "gpus", position)
+        else:
+            yield gpu
+
+
 def _ports(section: _Section) -> Iterator[Port]:
     for position, text in enumerate(_entries(section, "ports")):
         match = _PORT.fullmatch(text) if isinstance(text, str) else None
@@ -226,7 +240,7 @@ def _mounts(section: _Section) -> Iterator[Mount]:
 
 
 def _is_path(text: str) -> bool:
-    """Absolute, and free of what engines take for a separator."""
+    """Absolute, and without characters that engines treat as separators."""
     return text.startswith("/") and not any(sign in text for sign in ",:\0\n") and ".." not in text.split("/")
 
 
@@ -263,7 +277,7 @@ def _health(section: _Section) -> tuple[Probe | None, CheckRules]:
 
 
 def _probe(key: str, value: Any) -> Probe:
-    """Raises ValueError with the sentence."""
+    """Raises ValueError with the problem."""
     if key == "command":
         if not isinstance(value, list | tuple) or not value or not all(isinstance(word, str) for word in value):
             raise ValueError("must be a list of strings that begins with a program.")

@@ -1,23 +1,26 @@
-"""Judges parameter values by an app's own rules (Margo's `configuration.schema`), before anything is written.
+"""Validates parameter values by an app's own rules (Margo's `configuration.schema`), before anything is written.
 
-Pure: takes the app and the values, returns what would be deployed and every problem found. Who may set what:
-a parameter with a setting may be set and is judged by the setting's rule. One without keeps the app's default;
+Pure: takes the app and the values, returns what would be deployed and every problem found. Which may be set: a
+parameter with a setting may be set and is validated by the setting's rule. One without keeps the app's default;
 only where the app has no settings at all may any parameter be set, to a value of its default's type.
 """
 
 import math
 import re
 from collections.abc import Mapping
-from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any, Final
 
 from homeport.core.model.app import App, Parameter, Profile, Rule, Setting, Value
 from homeport.core.secrets import is_name, referenced
+from homeport.core.values.numbers import fits_64_bits
+from homeport.core.values.patterns import TEXT_LENGTH_MAX as MATCHED_LENGTH_MAX
+from homeport.core.values.patterns import matches
 from homeport.errors import InvalidInput, Problem
 
 TEXT_LENGTH_MAX: Final = 65_536
 ARRAY_LENGTH_MAX: Final = 1_000
+MATCHED_TOTAL_MAX: Final = 20_000
+"""Total characters of all entries of a list that an app's pattern is matched against."""
 
 Scalar = str | int | float | bool
 
@@ -27,11 +30,11 @@ _WORDS: Final = {"string": "text", "integer": "a whole number", "double": "a num
 def check_values(
     app: App, profile: Profile, given: Mapping[str, Value]
 ) -> tuple[dict[str, Value], tuple[Problem, ...]]:
-    """The values to deploy (given ones over defaults, in the app's order), and what is wrong with the given.
+    """The values to deploy (given ones over defaults, in the app's order), and the problems of the given ones.
 
     A parameter that reaches no component of the profile is left out of the values.
     """
-    problems = [problem for name in given if (problem := _misplaced(app, profile, name))]
+    problems = [problem for name in given if (problem := placement_problem(app, profile, name))]
     values: dict[str, Value] = {}
     settings = settings_by_parameter(app)
     rules = {rule.name: rule for rule in app.rules}
@@ -47,7 +50,7 @@ def check_values(
             continue
         values[parameter.name] = value
         if refers(value):
-            # Which value a secret has at a site is not known here: the rule's own checks do not apply to it.
+            # The value of a secret at a site is unknown here: the rule's own checks do not apply to it.
             message = judge_reference(rule, parameter, value)
         elif parameter.name in given:
             message = judge(rule, value) if rule else judge_type(parameter, value)
@@ -59,12 +62,12 @@ def check_values(
 
 
 def refers(value: Value) -> bool:
-    """Whether a value is, or holds, the name of a secret (`secret://NAME`) in the place of a value."""
+    """Whether a value is, or contains, a secret reference (`secret://NAME`)."""
     return any(referenced(item) is not None for item in (value if isinstance(value, tuple) else (value,)))
 
 
 def judge_reference(rule: Rule | None, parameter: Parameter, value: Value) -> str | None:
-    """What is wrong with naming a secret here. The value itself cannot be judged: each site has its own."""
+    """Why a secret reference is not allowed here. The value cannot be validated: each site has its own."""
     name = referenced(value)
     data_type = rule.data_type if rule else data_type_of(parameter.value) or "string"
     if name is None or data_type != "string" or (rule is not None and rule.multiselect):
@@ -75,31 +78,31 @@ def judge_reference(rule: Rule | None, parameter: Parameter, value: Value) -> st
 
 
 def check_immutable(app: App, before: Mapping[str, Value], after: Mapping[str, Value]) -> tuple[Problem, ...]:
-    """What an update would change although the app says that it stays as installed."""
+    """The changes of an update to parameters that the app declares immutable."""
     return tuple(
         Problem(
             f"parameters.{setting.parameter}",
             f"cannot change after installation (it is {show(before[setting.parameter])}); "
-            "delete the deployment and deploy it anew to use another value.",
+            "delete the deployment and deploy it again to use another value.",
         )
         for setting in app.settings
         if setting.immutable
         and setting.parameter in before
-        and not _same(before[setting.parameter], after.get(setting.parameter))
+        and not same(before[setting.parameter], after.get(setting.parameter))
     )
 
 
 def judge(rule: Rule, value: Value) -> str | None:
-    """What the rule holds against a value, as the end of a sentence; None when nothing."""
+    """Why the rule rejects a value, as the end of a sentence; None when it does not."""
     kind = rule.data_type.removeprefix("array[").removesuffix("]")
+    if message := _unusable(value):
+        return message
     if not is_array(rule):
         return _judge_scalar(rule, kind, value)
     if not isinstance(value, tuple):
         return f"must be a list, not {show(value)}."
-    if not value and not rule.allow_empty:
-        return "must not be an empty list."
-    if len(value) > ARRAY_LENGTH_MAX:
-        return f"has {len(value)} entries; at most {ARRAY_LENGTH_MAX} are passed on."
+    if message := _judge_list(rule, value):
+        return message
     for position, item in enumerate(value):
         message = _judge_scalar(rule, kind, item)
         if message:
@@ -107,18 +110,26 @@ def judge(rule: Rule, value: Value) -> str | None:
     return None
 
 
+def _judge_list(rule: Rule, value: tuple[Scalar, ...]) -> str | None:
+    if not value and not rule.allow_empty:
+        return "must not be an empty list."
+    if rule.regex_match is not None and (total := sum(len(str(item)) for item in value)) > MATCHED_TOTAL_MAX:
+        return f"has {total} characters in all; with regexMatch at most {MATCHED_TOTAL_MAX} are tried."
+    return None
+
+
 def judge_type(parameter: Parameter, value: Value) -> str | None:
     """For a parameter without a rule: the value must be of the default's type."""
     data_type = data_type_of(parameter.value)
     if data_type is None:
-        return _unusable(value) if isinstance(value, str) else None
+        return _unusable(value)
     return judge(Rule(parameter.name, data_type, allow_empty=True), value)
 
 
 def coerce(text: str, rule: Rule, *, field: str = "") -> Value:
-    """Types what a person wrote after `--set name=`; lists are written with commas. Raises InvalidInput.
+    """Converts what a user wrote after `--set name=`; lists are comma-separated. Raises InvalidInput.
 
-    Only the type is settled here; `judge` looks at the rest.
+    Only the type is converted here; `judge` validates the rest.
     """
     kind = rule.data_type.removeprefix("array[").removesuffix("]")
     if not is_array(rule):
@@ -137,7 +148,7 @@ def coerce_value(app: App, name: str, text: str) -> Value:
 
 
 def as_value(raw: Any) -> Value:
-    """A parameter's value out of JSON or YAML, where an array is a list."""
+    """A parameter's value from JSON or YAML, where an array is a list."""
     return tuple(raw) if isinstance(raw, list) else raw
 
 
@@ -146,7 +157,7 @@ def settings_by_parameter(app: App) -> dict[str, Setting]:
 
 
 def reaches(parameter: Parameter, profile: Profile) -> bool:
-    """Whether the parameter goes to any component of the profile."""
+    """Whether the parameter targets any component of the profile."""
     names = {component.name for component in profile.components}
     return any(names & set(target.components) for target in parameter.targets)
 
@@ -156,7 +167,7 @@ def is_array(rule: Rule) -> bool:
 
 
 def data_type_of(value: Value | None) -> str | None:
-    """Margo's name for a value's type; None for no value."""
+    """Margo's name for a value's type; None for None."""
     if isinstance(value, tuple):
         inner = data_type_of(value[0]) if value else "string"
         return f"array[{inner}]"
@@ -165,21 +176,16 @@ def data_type_of(value: Value | None) -> str | None:
     return {str: "string", int: "integer", float: "double"}.get(type(value))
 
 
-def matches(pattern: str, text: str) -> bool:
-    """As JSON Schema means it: found anywhere, ASCII classes, and `$` is the very end, not before a line break."""
-    if pattern.endswith("$") and not pattern.endswith(r"\$"):
-        pattern = pattern[:-1] + r"\Z"
-    return re.search(pattern, text, re.ASCII) is not None
-
-
 def show(value: Value | None) -> str:
-    """A value inside a sentence, cut where it is long."""
+    """A value for use in a sentence, truncated where it is long."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
         return "[" + ", ".join(show(item) for item in value[:5]) + (", …]" if len(value) > 5 else "]")
+    if isinstance(value, int) and not fits_64_bits(value):
+        return "a number of more than 64 bits"  # which Python may even refuse to convert to text
     text = str(value)
     text = text if len(text) <= 60 else text[:57] + "…"
     return f'"{text}"' if isinstance(value, str) else text
@@ -187,6 +193,8 @@ def show(value: Value | None) -> str:
 
 def suggest(name: str, known: list[str]) -> str:
     """` Did you mean "greeting"?`, or nothing."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for mistakes alone, and a node stays small
+
     close = get_close_matches(name, known, n=1)
     return f' Did you mean "{close[0]}"?' if close else ""
 
@@ -197,7 +205,7 @@ def listing(names: list[str]) -> str:
     return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
 
 
-def _misplaced(app: App, profile: Profile, name: str) -> Problem | None:
+def placement_problem(app: App, profile: Profile, name: str) -> Problem | None:
     field = f"parameters.{name}"
     parameter = next((each for each in app.parameters if each.name == name), None)
     if parameter is None:
@@ -230,7 +238,7 @@ def _judge_scalar(rule: Rule, kind: str, value: Value) -> str | None:
     else:
         assert not isinstance(value, tuple)
         message = _judge_number(rule, value)
-    if message is None and rule.options is not None and not any(_same(value, option) for option in rule.options):
+    if message is None and rule.options is not None and not any(same(value, option) for option in rule.options):
         return f"must be one of {', '.join(show(option) for option in rule.options)}, not {show(value)}."
     return message
 
@@ -242,13 +250,28 @@ def _judge_text(rule: Rule, value: str) -> str | None:
         return f"must have at least {rule.min_length} characters; {show(value)} has {len(value)}."
     if rule.max_length is not None and len(value) > rule.max_length:
         return f"must have at most {rule.max_length} characters; {show(value)} has {len(value)}."
-    if rule.regex_match is not None and not matches(rule.regex_match, value):
-        return f"{show(value)} does not match {rule.regex_match}"
-    return _unusable(value)
+    if rule.regex_match is not None:
+        if len(value) > MATCHED_LENGTH_MAX:
+            return f"has {len(value)} characters; with regexMatch at most {MATCHED_LENGTH_MAX} are tried."
+        if not matches(rule.regex_match, value):
+            return f"{show(value)} does not match {rule.regex_match}"
+    return None
 
 
-def _unusable(value: str) -> str | None:
-    """Values end in files, environments and command lines; some text survives none of them."""
+def _unusable(value: Value) -> str | None:
+    """Values end up in files, environments and command lines; some characters work in none of them."""
+    if isinstance(value, tuple):
+        if len(value) > ARRAY_LENGTH_MAX:
+            return f"has {len(value)} entries; at most {ARRAY_LENGTH_MAX} are passed on."
+        return next((f"entry {at + 1} {why}" for at, item in enumerate(value) if (why := _unusable(item))), None)
+    if isinstance(value, int):
+        return None if fits_64_bits(value) else "is too large: a whole number has at most 64 bits."
+    if isinstance(value, float):
+        return None if math.isfinite(value) else f"must be a number, not {value}."
+    return _unusable_text(value)
+
+
+def _unusable_text(value: str) -> str | None:
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
         return "has a character that cannot be passed on."
     if len(value) > TEXT_LENGTH_MAX:
@@ -257,8 +280,6 @@ def _unusable(value: str) -> str | None:
 
 
 def _judge_number(rule: Rule, value: int | float) -> str | None:
-    if isinstance(value, float) and not math.isfinite(value):
-        return f"must be a number, not {value}."
     if rule.min_value is not None and value < rule.min_value:
         return f"must be at least {rule.min_value:g}, not {value}."
     if rule.max_value is not None and value > rule.max_value:
@@ -272,6 +293,8 @@ def _judge_number(rule: Rule, value: int | float) -> str | None:
 
 
 def _decimals(value: int | float) -> int:
+    from decimal import Decimal  # noqa: PLC0415 - for one rule alone, and a node stays small
+
     exponent = Decimal(str(value)).normalize().as_tuple().exponent
     assert isinstance(exponent, int)
     return max(0, -exponent)
@@ -285,12 +308,12 @@ def _is_kind(kind: str, value: Value) -> bool:
     return isinstance(value, {"string": str, "integer": int, "boolean": bool}[kind])
 
 
-def _same(one: Value, other: Value | None) -> bool:
+def same(one: Value, other: Value | None) -> bool:
     """Equal and of one type: true is not 1. Numbers are equal across integer and double."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
+        return len(one) == len(other) and all(map(same, one, other))
     return one == other
 
 
@@ -299,8 +322,10 @@ def _coerce_scalar(text: str, kind: str, field: str) -> Scalar:
         return text
     if kind == "boolean" and text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if kind == "integer" and re.fullmatch(r"[+-]?[0-9]{1,400}", text):
+    if kind == "integer" and re.fullmatch(r"[+-]?[0-9]{1,100}", text):
         return int(text)
-    if kind == "double" and re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
-        return int(text) if re.fullmatch(r"[+-]?[0-9]{1,400}", text) else float(text)
+    if kind == "double" and re.fullmatch(
+        r"[+-]?([0-9]{1,100}\.?[0-9]{0,100}|\.[0-9]{1,100})([eE][+-]?[0-9]{1,10})?", text
+    ):
+        return int(text) if re.fullmatch(r"[+-]?[0-9]{1,100}", text) else float(text)
     raise InvalidInput(problems=[Problem(field, f"must be {_WORDS[kind]}, not {show(text)}.")])

@@ -1,9 +1,9 @@
-"""How a parameter names a secret, and which secrets a release needs. Pure, and never shown a value it would keep.
+"""How a parameter refers to a secret, and which secrets a release needs. Pure; no value is ever stored here.
 
-A parameter whose whole text is `secret://NAME` stands for the secret of that name at each site. Git, events, rows
-and answers hold the reference; the value joins the release only on its way from the site to the node. What a running
-component was made of is told by name and version, so that a changed secret is a changed component and nobody can
-guess the value from its digest.
+A parameter whose whole text is `secret://NAME` refers to the secret of that name at each site. Git, events, rows
+and responses hold the reference; the value is added to the release only on its way from the site to the node. The
+digest of a running component contains name and version, so that a changed secret is a changed component and the value
+cannot be guessed from the digest.
 """
 
 import re
@@ -18,16 +18,16 @@ PREFIX: Final = "secret://"
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 VALUE_BYTES_MAX: Final = 64 * 1024
 COUNT_MAX: Final = 1_000
-"""Secrets of one site."""
+"""Maximum number of secrets of one site."""
 MASK: Final = "•••"
 _MASKED_LENGTH_MIN: Final = 4
-"""Shorter values stand in ordinary words; masking them would spoil every sentence and hide nothing."""
+"""Shorter values occur in ordinary words; masking them would garble every sentence and hide nothing."""
 _EXTENSIONS: Final = "x-homeport-extensions"
 
 
 @dataclass(frozen=True, slots=True)
 class SecretValue:
-    """A value on its way, which no representation shows."""
+    """A secret's value in transit; repr and str never show it."""
 
     version: int
     value: str = field(repr=False)
@@ -35,7 +35,7 @@ class SecretValue:
 
 @dataclass(frozen=True, slots=True)
 class SecretsThere:
-    """What central has for a site: every name with its version, and the values that the site does not have."""
+    """A site's secrets at central: every name with its version, and the values that the site does not have."""
 
     versions: Mapping[str, int]
     changed: Mapping[str, SecretValue] = field(default_factory=dict)
@@ -46,7 +46,7 @@ def reference(name: str) -> str:
 
 
 def referenced(value: Any) -> str | None:
-    """The name that a parameter's value refers to; None for a value that stands for itself."""
+    """The name of the secret that a parameter's value refers to; None for a plain value."""
     return value.removeprefix(PREFIX) if isinstance(value, str) and value.startswith(PREFIX) else None
 
 
@@ -79,50 +79,50 @@ def missing(release: Release, versions: Mapping[str, int]) -> tuple[str, ...]:
 
 
 def versions_for(release: Release, versions: Mapping[str, int]) -> dict[str, int]:
-    """Which version of each secret the release would be given now."""
+    """The version of each secret that the release would get now."""
     return {name: versions[name] for name in sorted(needed(release)) if name in versions}
 
 
 def filled(release: Release, values: Mapping[str, SecretValue]) -> Release:
-    """The release as a node gets it. `values` has all that it needs."""
+    """The release as sent to a node. `values` has all secrets that it needs."""
     return replace(release, components=tuple(_filled(part, values) for part in release.components))
 
 
 def plain_environment(spec: ComponentSpec) -> dict[str, str]:
-    """The plain part of a component's environment: all but the secrets."""
+    """A component's environment without its secrets."""
     return {name: value for name, value in spec.environment.items() if referenced(value) is None}
 
 
 def secret_environment(spec: ComponentSpec) -> dict[str, str]:
-    """The variables that hold secrets, with their values. Those that go to files are not among them."""
+    """The variables that hold secrets, with their values. Secrets that go to files are not included."""
     in_files = set(_files(spec).values())
     return {name: value for name, value in _revealed(spec).items() if name not in in_files}
 
 
 def secret_files(spec: ComponentSpec) -> dict[str, str]:
-    """Paths inside the containers, each with the secret to be read there.
+    """Paths inside the containers, each with the secret to mount there.
 
-    `x-homeport-extensions: {secrets: {files: {/run/secrets/db: DB_PASSWORD}}}` of a component says that the secret
-    of the variable DB_PASSWORD is no variable but a file.
+    `x-homeport-extensions: {secrets: {files: {/run/secrets/db: DB_PASSWORD}}}` of a component makes the secret of the
+    variable DB_PASSWORD a file instead of a variable.
     """
     revealed = _revealed(spec)
     return {path: revealed[variable] for path, variable in _files(spec).items() if variable in revealed}
 
 
-def lacking(spec: ComponentSpec) -> tuple[str, ...]:
-    """The secrets whose values did not come with the component."""
+def missing_values(spec: ComponentSpec) -> tuple[str, ...]:
+    """The secrets whose values are missing from the component."""
     return tuple(sorted(names_in(spec.environment.values()) - spec.secret_values.keys()))
 
 
 def secret_values(release: Release | None) -> frozenset[str]:
-    """Every value that came with the release."""
+    """Every secret value in the release."""
     return frozenset(
         value for part in (release.components if release else ()) for value in part.secret_values.values()
     )
 
 
 def masked(text: str, values: Iterable[str]) -> str:
-    """`text` without any of the values. Programs that we run may print what they were given."""
+    """`text` without any of the values. The programs we run may print their secrets."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _MASKED_LENGTH_MIN:
             text = text.replace(value, MASK)
@@ -160,5 +160,5 @@ def _files(spec: ComponentSpec) -> dict[str, str]:
 
 
 def secret_context(site: SiteName, name: str) -> str:
-    """What a sealed secret is bound to."""
+    """The context that an encrypted secret is bound to (additional authenticated data)."""
     return f"secret/{site}/{name}"

@@ -1,10 +1,11 @@
 """A deploy as one trace: W3C Trace Context and finished spans, as values.
 
-A span is made when its work has ended, with the ids it was given when it began. So work that waits for somebody else
-(an order until its result) holds no object over restarts: its context is a line of text that travels and is stored.
+A span is created when its work has ended, with the ids it was given when it began. So work that waits for another
+role (an order until its result) holds no object across restarts: its context is a line of text that is sent and
+stored.
 
-Whoever finds a commit without a context derives one from the commit's id. Central and every site then agree on the
-trace of a plain `git push` without a word between them.
+For a commit without a context, one is derived from the commit's id. Central and every site then agree on the trace of
+a plain `git push` without communicating.
 """
 
 import hashlib
@@ -18,6 +19,8 @@ from typing import Final
 from homeport.core.model.instance import Failure
 from homeport.vocabulary import Commit
 
+TRACEPARENT: Final = "traceparent"
+"""The key in a report, a header and an order."""
 TRAILER: Final = "Traceparent"
 _CONTEXT: Final = re.compile(r"^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$")
 _TRAILER_LINE: Final = re.compile(rf"^{TRAILER}:[ \t]*(\S+)[ \t]*$", re.IGNORECASE | re.MULTILINE)
@@ -32,14 +35,14 @@ class TraceContext:
     span_id: str
     """16 hexadecimal digits."""
     sampled: bool = True
-    """Whether anybody wants to see it; decided by whoever began the trace."""
+    """Whether the trace is recorded; decided where it began."""
 
     def __str__(self) -> str:
         return f"00-{self.trace_id}-{self.span_id}-{'01' if self.sampled else '00'}"
 
 
 class SpanKind(StrEnum):
-    """Which side of a conversation a span is."""
+    """The side of a call that a span describes."""
 
     INTERNAL = "internal"
     SERVER = "server"
@@ -61,7 +64,7 @@ class Span:
 
 
 def parse_context(text: str) -> TraceContext | None:
-    """A `traceparent`; None for what is none. A version of the future counts by the fields that we know."""
+    """Parses a `traceparent`; None when it is invalid. Of a future version, the known fields are used."""
     match = _CONTEXT.match(text.strip())
     if match is None or match[1] == "ff" or (match[1] == "00" and match[5]):
         return None
@@ -86,7 +89,7 @@ def derived_context(commit: Commit) -> TraceContext:
 
 
 def with_trailer(message: str, context: TraceContext) -> str:
-    """The message with the context as its last trailer: below others if it has some, else in its own paragraph."""
+    """The message with the context as its last trailer: after existing ones, else in its own paragraph."""
     message = message.rstrip("\n")
     _, blank, last = message.rpartition("\n\n")
     joins = bool(blank) and all(_TRAILERS.match(line) for line in last.split("\n"))

@@ -1,9 +1,7 @@
-"""A node, put together: the only module of the role that knows both the use-cases and the adapters."""
+"""Wires a node: the only module of the role that knows both the use-cases and the adapters."""
 
-import logging
 import random
-import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,50 +9,63 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from prometheus_client import CollectorRegistry
 
 import homeport
 from homeport import failpoints
-from homeport.adapters.link.grpc_node import GrpcSiteLink
+from homeport.adapters.disk import WriteProbe
+from homeport.adapters.hardware.gpu.machine import installed_gpus
+from homeport.adapters.prometheus_text import Collectors, Registry
 from homeport.adapters.registry.credentials import default_auth_files
+from homeport.adapters.registry.image_mirror import ImageMirror
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.runtime.container_engine import EngineOptions
+from homeport.adapters.registry.site_content import SiteContent
+from homeport.adapters.registry.through_site import RegistryThroughSite
 from homeport.adapters.runtime.detect import open_runtime
+from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.adapters.system import SystemClock
 from homeport.adapters.tracing.otlp import open_tracer
 from homeport.adapters.vault import KEY_FILE, open_vault
+from homeport.capability.kinds import by_kind
+from homeport.capability.node import NodeCapability, NodePart, NodePlatform
+from homeport.core.model.order import DEPLOYMENT
 from homeport.errors import PeerUnavailable
-from homeport.node import capabilities
-from homeport.node.connection import Connection
+from homeport.log import LogLevel, get_log
+from homeport.logs.node.part import NodeLogs
+from homeport.models.node.open import MODELS_FOLDER, with_engines
+from homeport.node import hardware
+from homeport.node.capabilities import CAPABILITIES
 from homeport.node.engine import Discover, Engine
-from homeport.node.executor import Executor
-from homeport.node.http import Pages, serve_http
-from homeport.node.identity import NodeIdentity, named_by_certificate, open_identity
-from homeport.node.journal import Journal
-from homeport.node.keeping import Keeper
+from homeport.node.journal.journal import Journal
+from homeport.node.link.connection import IN_PROCESS, Connection
+from homeport.node.link.identity import NodeIdentity
+from homeport.node.link.news import Outlet
 from homeport.node.loops import Loops
-from homeport.node.metrics import NodeMetrics
-from homeport.node.news import Outlet
+from homeport.node.orders.deployments import DeploymentHandler
+from homeport.node.orders.executor import Executor
+from homeport.node.orders.tracing import OrderSpans
+from homeport.node.orders.work import Work
+from homeport.node.pages.http import Pages, serve_http
+from homeport.node.pages.metrics import NodeMetrics
+from homeport.node.pages.status import Status
 from homeport.node.settings import NodeSettings, resolve_node_id, split_address
-from homeport.node.status import Status
-from homeport.node.tracing import OrderSpans
-from homeport.node.work import Work
-from homeport.ports import Clock, InThread, Runtime, SiteLink, Tracer
-from homeport.vocabulary import NodeId
+from homeport.node.watch.orphans import OrphanWatch
+from homeport.node.watch.repair import Keeper
+from homeport.ports import Clock, DialTunnel, FileSource, InThread, Notice, Runtime, SiteLink, Tracer
+from homeport.vocabulary import NodeId, NoticeCode
 
-log = logging.getLogger("homeport.node")
+log = get_log("homeport.node")
 
 STOP_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a node takes from its machine; a simulation gives it another."""
+    """What a node uses of its machine; a simulation passes another."""
 
     clock: Clock = field(default_factory=SystemClock)
     chance: random.Random = field(default_factory=random.Random)
     in_thread: InThread = anyio.to_thread.run_sync
-    discover: Discover = capabilities.discover
+    discover: Discover = hardware.discover
 
 
 async def run_node(
@@ -65,18 +76,22 @@ async def run_node(
     identity: NodeIdentity | None = None,
     on_ready: Callable[[], None] | None = None,
     surroundings: Surroundings | None = None,
-    registry: CollectorRegistry | None = None,
+    registry: Registry | None = None,
     tracer: Tracer | None = None,
+    content: FileSource | None = None,
+    capabilities: Sequence[NodeCapability] = CAPABILITIES,
+    dial_site: DialTunnel | None = None,
 ) -> None:
-    """Runs until cancelled. Workloads keep running after it: a node is their keeper, not their parent.
+    """Runs until cancelled. Workloads keep running after it: a node supervises them, but is not their parent process.
 
-    `on_ready` is called when orders are taken and the pages served; the site may not be reached yet. With a
+    `on_ready` is called when orders are accepted and the pages served; the site may not be reached yet. With a
     `registry` the node's metrics join those of the process (`homeport up`, where another role serves them); a
-    `tracer` is given where the process has one already.
+    `tracer` is passed where the process has one already, `dial_site` where the node may open a tunnel to its site.
+    `content` is the site's, as passed to the runtime.
     """
     failpoints.arm(settings.failpoint)
     surroundings = surroundings or Surroundings()
-    registry = registry or CollectorRegistry()
+    registry = registry or Collectors()
     settings.data.mkdir(parents=True, exist_ok=True)
     status = Status(resolve_node_id(settings), homeport.__version__, runtime.name)
     async with AsyncExitStack() as stack:
@@ -90,11 +105,15 @@ async def run_node(
         metrics = NodeMetrics(registry)
         levels = metrics.watch(journal, status)
         stack.callback(registry.unregister, levels)
+        stack.callback(registry.unregister, metrics)
         if settings.http_address is not None:
             host, port = split_address("http_address", settings.http_address)
-            await stack.enter_async_context(serve_http(host, port, Pages(status, registry)))
+            await stack.enter_async_context(
+                serve_http(host, port, Pages(status, registry, WriteProbe(settings.data)))
+            )
         await stack.enter_async_context(_closing(settings, link, runtime, status.node_id))
         loops = _wire(
+            stack,
             settings=settings,
             link=link,
             runtime=runtime,
@@ -103,66 +122,49 @@ async def run_node(
             metrics=metrics,
             surroundings=surroundings,
             tracer=tracer,
+            content=content,
+            capabilities=capabilities,
+            dial_site=dial_site,
         )
         async with anyio.create_task_group() as tasks:
             await loops.start(tasks)
             if identity is not None:
                 tasks.start_soon(identity.keep, loops.connection.renew)
-            log.info("node is up", extra={"node": status.node_id, "site": settings.site_address})
+            log.info("node is up", node=status.node_id, site=settings.site_address or IN_PROCESS)
             if on_ready is not None:
                 on_ready()
 
 
-async def serve_node(settings: NodeSettings, *, on_ready: Callable[[], None] | None = None) -> None:
-    """The process `homeport node`: the engine and the site of the settings, until SIGINT or SIGTERM.
-
-    Raises EngineUnavailable when there is no engine at the start, for somebody is looking; one that goes away later
-    is waited for.
-    """
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_cancel_on_signal, tasks.cancel_scope)
-        settings = named_by_certificate(settings)
-        identity = await open_identity(settings)
-        runtime = await open_default_runtime(settings)
-        link = open_default_link(settings, identity)
-        await run_node(settings, link, runtime, identity=identity, on_ready=on_ready)
-
-
-async def open_default_runtime(settings: NodeSettings) -> Runtime:
-    """Started; `run_node` closes it."""
-    registry = OciRegistry(
+async def open_default_runtime(settings: NodeSettings, content: FileSource | None = None) -> Runtime:
+    """Started; `run_node` closes it. With `content` it fetches through the site."""
+    # Found here, where tools that take a second hold up nobody; capabilities then name them at once.
+    await anyio.to_thread.run_sync(installed_gpus)
+    direct = OciRegistry(
         auth_files=default_auth_files(settings.environment, Path.home()),
         plain_http_hosts=settings.plain_http_registries,
+        access_folder=settings.access_folder,
     )
+    registry = direct if content is None else RegistryThroughSite(content, direct)
     options = EngineOptions(
         environment=settings.environment,
         socket=settings.engine_socket,
         podman_args=settings.podman_args,
+        permissions=settings.permissions.also_reading(str(settings.data / MODELS_FOLDER)),
+        access_folder=settings.access_folder,
         kubeconfig=settings.kubeconfig,
+        variables=settings.workload_variables,
+        mirror=None if content is None else ImageMirror(content),
     )
     node_id = resolve_node_id(settings)
-    return await open_runtime(settings.runtime, settings.data / "runtime", registry, node_id, options=options)
-
-
-def open_default_link(settings: NodeSettings, identity: NodeIdentity | None = None) -> SiteLink:
-    """With mutual TLS where the node has joined its site."""
-    host, port = split_address("site_address", settings.site_address)
-    if identity is None:
-        return GrpcSiteLink(host, port)
-    return GrpcSiteLink(host, port, tls=identity.credentials.client_context, verify=identity.verify_site)
-
-
-async def _cancel_on_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for each in signals:
-            log.info("stopping; workloads keep running", extra={"signal": each.name})
-            scope.cancel()
-            return
+    opened = await open_runtime(settings.runtime, settings.data / "runtime", registry, node_id, options=options)
+    if opened.name == "null":
+        return opened
+    return await with_engines(opened, settings.data, direct, node_id, settings.environment, content=content)
 
 
 @asynccontextmanager
 async def _closing(settings: NodeSettings, link: SiteLink, runtime: Runtime, node_id: NodeId) -> AsyncIterator[None]:
-    """Lets go of the site and the engine at the end, in bounded time, also when cancelled."""
+    """Disconnects from the site and the engine at the end, in bounded time, also when cancelled."""
     try:
         yield
     finally:
@@ -171,11 +173,23 @@ async def _closing(settings: NodeSettings, link: SiteLink, runtime: Runtime, nod
                 try:
                     await link.unregister(node_id)
                 except PeerUnavailable as error:
-                    log.warning("could not unregister", extra={"error": str(error)})
+                    log.warning("unregister failed", error=str(error))
             await runtime.close()
 
 
+def _open_logs(settings: NodeSettings, runtime: Runtime, surroundings: Surroundings, outlet: Outlet) -> NodeLogs:
+    return NodeLogs(
+        settings.logs,
+        data=settings.data,
+        runtime=runtime,
+        clock=surroundings.clock,
+        in_thread=surroundings.in_thread,
+        send=outlet.logs,
+    )
+
+
 def _wire(
+    stack: AsyncExitStack,
     *,
     settings: NodeSettings,
     link: SiteLink,
@@ -185,22 +199,46 @@ def _wire(
     metrics: NodeMetrics,
     surroundings: Surroundings,
     tracer: Tracer | None,
+    content: FileSource | None,
+    capabilities: Sequence[NodeCapability],
+    dial_site: DialTunnel | None,
 ) -> Loops:
     clock = surroundings.clock
     outlet = Outlet(clock, metrics)
+    for what in journal.set_aside:
+        outlet.notice(Notice(NoticeCode.ROW_SET_ASIDE, f"{what}. It is kept in the table `aside` of the journal."))
     engine = Engine(settings, runtime, status, discover=surroundings.discover)
+    logs = _open_logs(settings, runtime, surroundings, outlet)
+    stack.callback(logs.close)
     work = Work(settings, runtime, outlet, clock, in_thread=surroundings.in_thread, note=journal.note)
+    work.on_started = logs.collector.started
     spans_of = partial(OrderSpans, tracer, clock, status.node_id)
-    executor = Executor(
-        runtime=runtime,
-        journal=journal,
-        work=work,
-        outlet=outlet,
-        metrics=metrics,
+    deployments = DeploymentHandler(runtime=runtime, work=work, clock=clock, spans_of=spans_of)
+    platform = NodePlatform(
+        node_id=status.node_id,
+        data=settings.data,
         clock=clock,
-        spans_of=spans_of,
+        runtime=runtime,
+        in_thread=surroundings.in_thread,
+        environment=settings.environment,
+        unfinished=journal.unfinished,
+        progress=outlet.progress,
+        logs=logs.spool.put_logs,
+        telemetry=outlet.telemetry,
+        permissions=settings.permissions,
+        dial_site=dial_site,
+        replicas=outlet.replicas,
+        tunable=lambda: status.tunable,
+        telemetry_seconds=settings.telemetry_seconds,
+        content=content,
     )
+    parts = [NodePart({DEPLOYMENT: deployments}), *(each.part(platform) for each in capabilities)]
+    handlers = by_kind(part.handlers for part in parts)
+    journal.one_off = frozenset(kind for part in parts for kind in part.one_off)
+    executor = Executor(handlers=handlers, journal=journal, outlet=outlet, metrics=metrics, clock=clock)
     keeper = Keeper(runtime=runtime, journal=journal, work=work, executor=executor, metrics=metrics, clock=clock)
+    keeper.on_observed = logs.collector.observed
+    orphans = OrphanWatch(node_id=status.node_id, runtime=runtime, journal=journal, executor=executor, outlet=outlet)
     connection = Connection(
         settings=settings,
         link=link,
@@ -211,6 +249,11 @@ def _wire(
         metrics=metrics,
         clock=clock,
         describe=engine.describe,
+        on_orphans=orphans.take,
         chance=surroundings.chance,
+        set_log_level=LogLevel("homeport" if settings.site_address else "homeport.node"),
+        log_lines=logs.spool,
+        on_content_port=content.found_at if isinstance(content, SiteContent) else lambda port: None,
     )
-    return Loops(settings, engine, executor, keeper, connection)
+    brought = (*logs.loops, *(loop for part in parts for loop in part.loops))
+    return Loops(settings, engine, executor, keeper, orphans, connection, brought)

@@ -1,6 +1,5 @@
-"""The container engine as the node sees it: opened at start, watched after, described to the site."""
+"""The container engine as the node sees it: opened at start, then monitored, and described to the site."""
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -8,18 +7,21 @@ from typing import Protocol
 import anyio
 
 from homeport.core.model.node import Capabilities, NodeInfo
+from homeport.core.model.protocol import OWN
+from homeport.core.node.permissions import LABEL_ALLOW
 from homeport.errors import EngineUnavailable
-from homeport.node import capabilities
+from homeport.log import get_log
+from homeport.node import hardware
+from homeport.node.pages.status import Status
 from homeport.node.settings import NodeSettings
-from homeport.node.status import Status
 from homeport.ports import Runtime
 from homeport.vocabulary import ProfileType
 
-log = logging.getLogger("homeport.node")
+log = get_log("homeport.node")
 
 
 class Discover(Protocol):
-    """What the machine can do, with this engine on it."""
+    """Determines the machine's capabilities with this engine."""
 
     def __call__(
         self, data: Path, *, engine: str, engine_version: str, profile_types: tuple[ProfileType, ...]
@@ -33,7 +35,7 @@ class Engine:
         runtime: Runtime,
         status: Status,
         *,
-        discover: Discover = capabilities.discover,
+        discover: Discover = hardware.discover,
     ) -> None:
         self._settings = settings
         self._runtime = runtime
@@ -49,8 +51,8 @@ class Engine:
         await self._opened.wait()
 
     async def check(self, on_change: Callable[[], None]) -> None:
-        """Opens the engine, or asks whether it still answers. `on_change` is called when there is other news for the
-        site than before: the engine has come, or is another version now."""
+        """Opens the engine, or checks that it still responds. `on_change` is called when the site must be notified:
+        the engine is available now, or has another version."""
         before = self._status.engine_version, self.is_open
         try:
             if not self.is_open:
@@ -60,7 +62,7 @@ class Engine:
             self._lost(f"{error} {error.hint or ''}".strip())
             return
         if self._status.engine_problem is not None:
-            log.info("engine answers", extra={"engine": self._runtime.name, "version": self._status.engine_version})
+            log.info("container engine reachable", engine=self._runtime.name, version=self._status.engine_version)
         self._status.engine_problem = None
         self._opened.set()
         if before != (self._status.engine_version, True):
@@ -77,11 +79,12 @@ class Engine:
                 engine_version=self._status.engine_version,
                 profile_types=self._runtime.profile_types if self.is_open else (),
             ),
-            labels=self._settings.labels,
+            labels={**self._settings.labels, LABEL_ALLOW: ",".join(self._settings.permissions.shown())},
             software_version=self._status.software_version,
+            protocol=OWN,
         )
 
     def _lost(self, problem: str) -> None:
         if self._status.engine_problem != problem:
-            log.warning("engine does not answer", extra={"engine": self._runtime.name, "error": problem})
+            log.warning("container engine unreachable", engine=self._runtime.name, error=problem)
         self._status.engine_problem = problem

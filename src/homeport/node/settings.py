@@ -1,4 +1,4 @@
-"""Everything that can be set for a node, read once at start. Nothing else of the node reads the environment."""
+"""All settings of a node, read once at start. Nothing else in the node reads the environment."""
 
 import os
 import re
@@ -6,85 +6,98 @@ import secrets
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from pathlib import Path
 
+from homeport.adapters.local_access import default_folder
+from homeport.core.logs.settings import NodeLogSettings
+from homeport.core.node.health import STEADY_SECONDS
+from homeport.core.node.permissions import NOTHING, Permissions
+from homeport.core.values.addresses import is_loopback
 from homeport.errors import InvalidInput, Problem, Refused
 from homeport.failpoints import VARIABLE
 from homeport.vocabulary import NODE_ID_PATTERN, NodeId
-
-LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSettings:
     data: Path
     """The folder of the journal, the node's id and the components' files. Only one node may use it."""
-    site_address: str = "127.0.0.1:50052"
-    """HOST:PORT of the site's gRPC service. The node dials out; nothing has to reach it."""
+    site_address: str | None = "127.0.0.1:50052"
+    """HOST:PORT of the site's gRPC service; None where the site is in this process. The node connects outwards;
+    nothing has to reach it."""
     node_id: NodeId | None = None
-    """Default: an id kept in `node-id` in the data folder, made of the host's name and chance at the first start,
-    so that it survives both a new address and a new hostname."""
+    """Default: an id stored in `node-id` in the data folder, made of the host's name and random digits at the first
+    start, so that it survives both a new address and a new hostname."""
     hostname: str = field(default_factory=socket.gethostname)
-    """What people see the machine as."""
+    """The machine's name as shown to users."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Told to the site for placement and for people."""
+    """Reported to the site for placement and for users."""
     join_url: str | None = None
     """The site's own API (https), where the node joins at its first start."""
     join_token: str | None = field(default=None, repr=False)
-    """With which it joins; None asks for a person's approval at the site."""
+    """Authorizes the join; None requests an administrator's approval at the site."""
     pin: str | None = None
     """The site's key, as `sha256:` and hex, for joining. None of the three is needed again afterwards."""
     svid_folder: Path | None = None
-    """Where an authority outside (SPIRE's helper, for one) writes and renews the node's identity: svid-cert.pem,
+    """Where an external authority (SPIRE's helper, for one) writes and renews the node's identity: svid-cert.pem,
     svid-key.pem, svid-ca.pem. Then there is nothing to join, and the node's id is the one in its certificate."""
     wfm_id: str = "central"
-    """What central is called in SPIFFE IDs; a node with `svid_folder` knows its site by it."""
+    """Central's name in SPIFFE IDs; a node with `svid_folder` needs it to authenticate its site."""
+    access_folder: Path | None = field(default_factory=lambda: default_folder(os.environ))
+    """Where a site on this machine publishes the key that a node without an identity presents."""
     http_address: str | None = "127.0.0.1:8082"
     """HOST:PORT of /healthz, /readyz and /metrics; None where another role of the process serves them."""
     runtime: str = "auto"
     """auto, podman, docker, containerd, process or null."""
     engine_socket: Path | None = None
-    """The engine's API socket; default: what the environment says, then the usual place."""
+    """The engine's API socket; default: from the environment, then the usual path."""
     podman_args: tuple[str, ...] = ()
     """Global arguments for every call of podman, such as `--root` and `--runroot`."""
     kubeconfig: Path | None = None
     """The Kubernetes cluster that helm charts go to; None runs them on Podman, without Kubernetes."""
+    permissions: Permissions = NOTHING
+    """What components may use of this machine beyond their own container (`--allow`). Nothing by default, or
+    everyone who may deploy would be root here."""
     plain_http_registries: frozenset[str] = frozenset()
-    """HOST:PORT of registries that are spoken to without TLS, beside those on loopback."""
+    """HOST:PORT of registries that are accessed without TLS, in addition to those on loopback."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     """Where the engine's own settings and registry logins are found (CONTAINERS_CONF, DOCKER_HOST and the like)."""
     heartbeat_seconds: float = 5.0
-    """How often the node says that it lives, until its site asks for another rhythm."""
+    """The heartbeat interval, until the site sets another."""
+    telemetry_seconds: float = 5.0
+    """How often the machine and its containers are measured, unless an operator sets another interval; 0 for never.
+    Five seconds show a peak, and cost less than a thousandth of a core."""
     observe_seconds: float = 5.0
-    """How often what runs is compared with what should. A container killed by hand is back within this time."""
+    """How often what runs is compared with what should. A container killed by hand is restarted within this time."""
+    orphan_seconds: float = 60.0
+    """How often the engine is searched for orphans of a node that lost its folder."""
     engine_seconds: float = 10.0
-    """How often the container engine is asked whether it still answers."""
+    """How often the container engine is checked."""
     reconnect_first_seconds: float = 0.2
     """Wait before the first reconnection; doubled each time up to `reconnect_max_seconds`, with jitter."""
     reconnect_max_seconds: float = 5.0
     """One heartbeat: a site that comes back has all its nodes again within that time."""
     answer_seconds: float = 10.0
-    """How long a site may take to welcome the node, and a message to leave it, before the link counts as dead."""
+    """Timeout of the site's welcome, and of sending a message, before the connection counts as dead."""
     prepare_seconds: float = 3600.0
-    """Limit for fetching one component; an hour lets a large image through a slow line."""
+    """Timeout for pulling one component; an hour allows a large image on a slow line."""
     remove_seconds: float = 300.0
-    """Limit for stopping and removing one component."""
+    """Timeout for stopping and removing one component."""
     parallel: int = 8
-    """How many components are fetched, started or removed at once. More would only make the engine queue."""
-    health_failures: int = 3
-    """Consecutive failures of a health check after which a release has failed."""
-    health_spacing_seconds: float = 1.0
-    steady_seconds: float = 2.0
-    """How long a component without a health check has to run before it is believed."""
-    """Least time between two failures that count, so that a slow start is not taken for a broken one."""
+    """How many components are pulled, started or removed at once. More would only queue in the engine."""
+    steady_seconds: float = STEADY_SECONDS
+    """How long a component without a health check has to run before it counts as healthy."""
     leave_on_stop: bool = False
-    """Unregister at a graceful stop, for machines that do not come back. Off by default: a node that restarts, be
-    it for an upgrade, keeps its workloads running, and a site that had forgotten it would place them anew."""
+    """Unregister at a graceful stop, for machines that do not come back. Off by default: a node that restarts, for an
+    upgrade for example, keeps its workloads running, and a site without it would place them elsewhere."""
     failpoint: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))
-    """Where the process is to kill itself, for tests of what a crash leaves behind (`homeport.failpoints`)."""
+    """Where the process kills itself, for crash tests (`homeport.failpoints`)."""
+    logs: NodeLogSettings = field(default_factory=NodeLogSettings)
+    """The buffer of log lines, and how much each source may write."""
+    workload_variables: Mapping[str, str] = field(default_factory=dict)
+    """For every container: where the collector of this machine is (`core.node.telemetry_variables`)."""
     otlp_url: str | None = None
-    """The collector of traces (OTLP over HTTP); None sends none and imports nothing for it."""
+    """The trace collector (OTLP over HTTP); None sends no traces and imports nothing for it."""
 
     def __post_init__(self) -> None:
         if self.node_id is not None and not re.match(NODE_ID_PATTERN, self.node_id):
@@ -97,7 +110,8 @@ class NodeSettings:
                 problems=[Problem("svid_folder", "excludes joining: the identity comes from outside")],
                 hint="Leave out --join-url, --join and --pin, or --svid-dir.",
             )
-        split_address("site_address", self.site_address)
+        if self.site_address is not None:
+            split_address("site_address", self.site_address)
         if self.http_address is not None:
             host, _ = split_address("http_address", self.http_address)
             if not is_loopback(host):
@@ -118,17 +132,9 @@ def split_address(name: str, address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def is_loopback(host: str) -> bool:
-    if host.lower() in LOOPBACK_NAMES:
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def resolve_node_id(settings: NodeSettings) -> NodeId:
-    """The id that was set, else the one in the data folder, made at the first start and durable before it is used."""
+    """The id that was set, else the one in the data folder, created at the first start and durable before it is
+    used."""
     if settings.node_id is not None:
         return settings.node_id
     path = settings.data / "node-id"

@@ -1,4 +1,4 @@
-"""Time, chance, and threads."""
+"""Time, randomness, and threads."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -13,7 +13,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Seconds for measuring and waiting; never steps."""
+        """Seconds for measuring and waiting; never jumps."""
         ...
 
 
@@ -24,6 +24,6 @@ class Ids(Protocol):
 
 
 class InThread(Protocol):
-    """Runs something that blocks where it holds nobody up: `anyio.to_thread.run_sync`, in all but simulations."""
+    """Runs blocking code off the event loop: `anyio.to_thread.run_sync`, in all but simulations."""
 
     async def __call__(self, work: Callable[..., T], /, *arguments: Any) -> T: ...

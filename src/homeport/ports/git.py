@@ -13,7 +13,7 @@ class TreeFile:
     path: str
     content: bytes
     is_regular: bool = True
-    """False for a link or a submodule: it is there, so it was not removed, but what it leads to is not read."""
+    """False for a link or a submodule: it exists, so it was not removed, but its target is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +24,36 @@ class Change:
     content: bytes | None
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The changes and message of one commit. Without changes there is no commit."""
+
+    changes: Sequence[Change]
+    message: str = ""
+
+
+Decide = Callable[[Commit | None], Awaitable[Proposal]]
+"""From the parent commit to the changes on top of it. It may raise: then nothing is pushed."""
+
+
 class GitSource(Protocol):
-    """One remote repository and branch, through a bare clone of our own."""
+    """One remote repository and branch, through our own bare clone."""
 
     url: str
 
     async def fetch(self) -> Commit | None:
-        """The branch's newest commit, now present here; None when the remote has no such branch yet.
+        """The branch's newest commit, now in our clone; None when the remote has no such branch yet.
 
         Raises GitUnavailable.
         """
         ...
 
     async def head(self) -> Commit | None:
-        """The newest commit already here."""
+        """The newest commit in our clone."""
         ...
 
     async def files(self, commit: Commit, folder: str, *, size_max: int) -> Sequence[TreeFile]:
-        """Files below `folder`, recursively, sorted by path. Links are named and not followed; a file above
+        """Files below `folder`, recursively, sorted by path. Links are listed and not followed; a file above
         `size_max` has only its first `size_max + 1` bytes, so that the reader can refuse it by name."""
         ...
 
@@ -54,17 +66,20 @@ class GitSource(Protocol):
     async def origins(self, before: Commit | None, after: Commit, folder: str) -> Mapping[str, Commit]:
         """The commit that last touched each path below `folder` which changed between the two, along first parents.
 
-        Bounded: a path whose commit lies too far back is left out. Without `before` only `after` itself is looked at.
+        Bounded: a path whose commit is too far back is left out. Without `before` only `after` itself is considered.
         """
         ...
 
-    async def commit(
-        self, decide: Callable[[Commit | None], Awaitable[Sequence[Change]]], *, message: str, author: str
-    ) -> Commit | None:
-        """Commits on top of the remote's newest commit and pushes; a lost race asks `decide` again.
+    async def contents(self, commit: Commit, path: str, *, size_max: int) -> Sequence[bytes]:
+        """The contents of a file at a commit and before, newest first, along first parents. Bounded: what is too far
+        back, or larger than `size_max`, is left out."""
+        ...
 
-        `decide` gets the commit it will build on. No changes, no commit: returns None. Raises GitUnavailable
-        with the remote's own words when it cannot be reached or refuses; nothing is left half-done.
+    async def commit(self, decide: Decide, *, author: str) -> Commit | None:
+        """Commits on top of the remote's newest commit and pushes; after a lost race `decide` is called again.
+
+        `decide` gets the parent commit. Without changes there is no commit: returns None. Raises GitUnavailable with
+        the remote's own message when it cannot be reached or refuses; nothing is left half-done.
         """
         ...
 
@@ -73,9 +88,9 @@ class GitSource(Protocol):
         ...
 
     def watch(self) -> AsyncIterator[None]:
-        """Yields whenever the remote may have moved: at once for a local path, else at each poll or nudge."""
+        """Yields whenever the remote may have changed: at once for a local path, else at each poll or nudge."""
         ...
 
     def nudge(self) -> None:
-        """Somebody says the remote has moved: a webhook, or central."""
+        """Poll now: a webhook or central reports that the remote has changed."""
         ...

@@ -1,4 +1,4 @@
-"""Who signs identities, and what seals secrets."""
+"""Signing of identities, and encryption of secrets."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from homeport.core.model.identity import Issued, TrustBundle
 
 
 class Authority(Protocol):
-    """Whoever signs: central's own authority, a site's intermediate, or files that somebody else wrote.
+    """Signs certificates: central's own authority, a site's intermediate, or files of an external authority.
 
     Calls are quick (some hundred microseconds) and never touch the network.
     """
@@ -18,10 +18,10 @@ class Authority(Protocol):
     def issue(
         self, csr: bytes, *, spiffe_id: str, dns_names: Sequence[str] = (), lifetime_seconds: float, now: datetime
     ) -> Issued:
-        """Signs a leaf for the key that the request proves; the request's own wishes for a name are not read.
+        """Signs a leaf for the key that the request proves; names in the request are ignored.
 
-        Raises InvalidInput for a request that proves nothing or a key that is not accepted, Refused for an id that
-        this authority may not vouch for.
+        Raises InvalidInput for a request without proof of its key or a key that is not accepted, Refused for an id
+        that this authority may not sign.
         """
         ...
 
@@ -33,12 +33,12 @@ class Authority(Protocol):
 class Vault(Protocol):
     """Encrypts secrets at rest with a key that never leaves the machine.
 
-    Sealing secrets into Git will be another implementation of the same port: sealed for a site's public key by
-    whoever commits, opened by the site alone, with `context` as it is here.
+    Encrypting secrets into Git will be another implementation of the same port: encrypted for a site's public key by
+    the committer, decrypted by the site alone, with the same `context`.
     """
 
     def seal(self, plain: bytes, *, context: str) -> bytes:
-        """`context` (site and name, say) is authenticated: a sealed value cannot be passed off as another's."""
+        """`context` (such as site and name) is authenticated: a sealed value cannot be used in another place."""
         ...
 
     def open(self, sealed: bytes, *, context: str) -> bytes:
@@ -46,11 +46,11 @@ class Vault(Protocol):
         ...
 
     def rotate(self) -> int:
-        """Seals with a new key from now on, durably, and gives its number; what older ones sealed still opens.
+        """Switches durably to a new key and returns its number; values sealed with older keys can still be opened.
         Raises TransientError, with nothing changed. May wait for the disk."""
         ...
 
     def forget_older(self) -> None:
-        """Deletes every key but the newest. To be called when nothing durable is sealed with another; what was
-        read just before still opens. Raises TransientError, with nothing changed. May wait for the disk."""
+        """Deletes every key but the newest. Call it when nothing durable is sealed with another; values that were
+        read just before can still be opened. Raises TransientError, with nothing changed. May wait for the disk."""
         ...

@@ -1,24 +1,46 @@
-"""Between a node and its site."""
+"""The link between a node and its site."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
+from homeport.core.inference.engines.handoff import Handoff
+from homeport.core.logs.line import LogLine
 from homeport.core.model.identity import Peer
-from homeport.core.model.node import Capabilities, Node, NodeInfo
-from homeport.core.model.order import Held, Order, Progress, Result
-from homeport.vocabulary import NodeId, SiteName
+from homeport.core.model.node import Capabilities, Node, NodeInfo, Tunable
+from homeport.core.model.order import Assignment, Held, Order, Progress, Result
+from homeport.core.model.protocol import UNSAID, PeerProtocol
+from homeport.core.node.lanes import Lane
+from homeport.ports.runtime import Owned
+from homeport.vocabulary import NodeId, NoticeCode, SiteName
 
-NodeNews = Progress | Result
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A message that cannot be processed: a value out of range, or something only a newer version knows. It takes the
+    place of the message, so that the reader of the stream can reply to it and go on."""
+
+    what: str
+    why: str
+    assignment: Assignment | None = None
+    """For an order of which at least the assignment can be read."""
+    is_unknown: bool = False
+    """Whether it is of a kind that only a newer version knows."""
+
+
+NodeNews = Progress | Result | Unreadable
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """The first word of a node on a new stream."""
+    """The first message of a node on a new stream."""
 
     info: NodeInfo
     held: tuple[Held, ...]
+    boot_id: str = ""
+    """Identifies this start of the node's process; empty from an older node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,34 +50,128 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """`sequence` is 0 for news that need not be acknowledged (Progress)."""
+    """`sequence` is 0 for messages that need no acknowledgement (Progress)."""
 
     sequence: int
     news: NodeNews
 
 
 @dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a node did or refused without an order. Sent once, and not stored."""
+
+    code: NoticeCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Workloads on a node's engine that are not in its journal: of another node, or from before its journal was
+    lost."""
+
+    items: tuple[Owned, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Orphans:
+    """The found workloads that belong to no node any more: the node removes them."""
+
+    items: tuple[Owned, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Welcome:
     site: SiteName
     heartbeat_seconds: float
+    protocol: PeerProtocol = UNSAID
+    """The site's protocol; messages it has no feature for are not sent."""
+    tunable: Tunable = field(default_factory=Tunable)
+    content_port: int = 0
+    """Where the site serves content, on the host that the node dialled; 0 for nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """News up to this sequence is durable at the site; the node may forget it."""
+    """News up to this sequence is durable at the site; the node may delete it."""
 
     sequence: int
 
 
 @dataclass(frozen=True, slots=True)
 class Farewell:
-    """The node was unregistered by a person: it stops connecting until it is restarted."""
+    """The node was unregistered by an operator: it stops connecting until it is restarted."""
 
     reason: str
 
 
-FromNode = Hello | Beat | News
-ToNode = Welcome | Order | Acknowledged | Farewell
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The site could not read a message of this node; sent only to a node that supports it."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """Log lines of a node."""
+
+    lines: tuple[LogLine, ...]
+    dropped: int = 0
+    """How many messages of this lane were dropped before this one."""
+    buffer: str = ""
+    """The node's buffer that they are sent from, until the site has stored them."""
+    previous: int = 0
+    """The number of the line before the first of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogsStored:
+    """The lines of a node's buffer up to this number are durable at the site; what it lacks begins after it."""
+
+    buffer: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    name: str
+    value: float
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """Measurements of a node at one moment. Sent once, like logs."""
+
+    at: datetime
+    samples: tuple[Sample, ...]
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """The inference engines that a node has handed over: all of them, each time."""
+
+    handoffs: tuple[Handoff, ...]
+    network: str = ""
+    """Identifies the machine and network namespace that loopback addresses belong to."""
+
+
+FromNode = Hello | Beat | News | Notice | Found | Logs | Telemetry | Replicas | Unreadable
+ToNode = Welcome | Order | Acknowledged | Farewell | Orphans | Refusal | Tunable | LogsStored | Unreadable
+
+
+def lane_of(message: FromNode | ToNode) -> Lane:
+    match message:
+        case News() | Notice() | Found() | Replicas() | Order() | Acknowledged() | Orphans():
+            return Lane.ORDERS
+        case Logs() | LogsStored():
+            return Lane.LOGS
+        case Telemetry():
+            return Lane.TELEMETRY
+        case _:
+            return Lane.CONTROL
 
 
 class Stream(Protocol):
@@ -71,7 +187,7 @@ class SiteLink(Protocol):
     def connect(self) -> AbstractAsyncContextManager[Stream]: ...
 
     async def unregister(self, node_id: NodeId) -> None:
-        """Says good-bye: the site forgets the node at once."""
+        """Unregisters the node at its site."""
         ...
 
 
@@ -79,17 +195,17 @@ class NodeSession(Protocol):
     """The site's end of one Connect stream."""
 
     async def send(self, message: ToNode) -> None:
-        """Raises PeerUnavailable when the node is gone."""
+        """Raises PeerUnavailable when the node has disconnected."""
         ...
 
     def __aiter__(self) -> AsyncIterator[FromNode]: ...
 
 
 class NodeReception(Protocol):
-    """The site's side of `homeport.v1.Nodes`, behind whichever link nodes come through.
+    """The site's side of `homeport.v1.Nodes`, for every link.
 
-    `peer` is the machine that the link has authenticated; None for somebody in this process, or on this machine where
-    the link is open to it. A peer is believed for itself alone: every call raises NotAuthorized for another's node.
+    `peer` is the machine that the link has authenticated; None for a caller in this process, or on this machine where
+    the link is open to local clients. A peer may act only for itself: any other node raises NotAuthorized.
     """
 
     heartbeat_seconds: float
@@ -103,7 +219,8 @@ class NodeReception(Protocol):
     async def update(self, node_id: NodeId, capabilities: Capabilities, peer: Peer | None = None) -> None: ...
     async def unregister(self, node_id: NodeId, peer: Peer | None = None) -> None: ...
     async def list_nodes(self, peer: Peer | None = None) -> Sequence[Node]: ...
+    async def node(self, node_id: NodeId, peer: Peer | None = None) -> Node | None: ...
     async def converse(self, session: NodeSession, peer: Peer | None = None) -> None:
-        """Talks with a connected node until its stream ends. Who it is and whether it is accepted is asked again at
-        every message."""
+        """Serves a connected node until its stream ends. Its identity and acceptance are checked again at every
+        message."""
         ...

@@ -1,48 +1,35 @@
-"""Where components come from, and what is asked of charts before they are deployed."""
+"""Where components are pulled from, and the check of charts before a deploy."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
+from homeport.core.model.artifact import Artifact
 from homeport.core.model.deployment import ComponentSpec
 from homeport.vocabulary import Digest
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    media_type: str
-    content: bytes
-    annotations: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Artifact:
-    artifact_type: str
-    layers: tuple[Layer, ...]
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    config: Layer | None = None
-    """For artifacts that are told by the type of their config, such as helm charts; only for pushing."""
 
 
 class Registry(Protocol):
     """An OCI registry. References are `oci://host[:port]/name`."""
 
-    async def pull(self, repository: str, tag: str) -> Artifact:
-        """Every layer checked against its digest. Raises NotFound, PeerUnavailable, InvalidInput."""
+    async def pull(self, repository: str, tag: str, *, user: str = "") -> Artifact:
+        """Every layer is verified against its digest. `user` is what a site's cache keeps it for. Raises NotFound,
+        PeerUnavailable, InvalidInput."""
         ...
 
-    async def push(self, repository: str, tag: str, artifact: Artifact) -> Digest: ...
+    async def push(self, repository: str, tag: str, artifact: Artifact) -> Digest:
+        """Pushing the same again changes nothing. Raises Conflict where the tag has other content."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class ChartVerdict:
-    """What a node without Kubernetes would say of a chart."""
+    """Whether a node without Kubernetes could run a chart."""
 
     refused: str | None = None
-    """Code and sentence of the failure that a deploy would end in."""
+    """Code and message of the failure that a deploy would end in."""
     notes: tuple[str, ...] = ()
     unknown: str | None = None
-    """Why it could not be found out."""
+    """Why the chart could not be checked."""
 
 
 class Charts(Protocol):

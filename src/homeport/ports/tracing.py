@@ -1,4 +1,4 @@
-"""Where spans go."""
+"""The sink of spans."""
 
 from typing import Protocol
 
@@ -6,10 +6,10 @@ from homeport.core.tracing import Span, TraceContext
 
 
 class Tracer(Protocol):
-    """Where finished spans go. Neither call waits, and neither ever fails."""
+    """The sink of finished spans. Neither call blocks, and neither raises."""
 
     def begin(self, parent: TraceContext | None) -> TraceContext:
-        """A fresh span's context: below `parent`, or the first of a new trace."""
+        """The context of a new span: a child of `parent`, or the root of a new trace."""
         ...
 
     def export(self, span: Span) -> None: ...

@@ -1,7 +1,7 @@
-"""Every error leaves as `application/problem+json`: what is wrong, which field, and what to do about it.
+"""Every error is returned as `application/problem+json`: what is wrong, which field, and what to do.
 
-This module decides which error becomes which status. What it does not recognise is a fault of ours: the caller
-learns that there was one and how to name it to an operator, never what was inside.
+This module maps errors to statuses. An unrecognised error is a bug of ours: the caller gets an id to report to an
+operator, never the details.
 """
 
 import math
@@ -9,33 +9,45 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from homeport.errors import (
+    BadAnswer,
     Conflict,
     HomeportError,
     InvalidInput,
     InvariantViolated,
     NotFound,
+    PeerIncompatible,
     PermanentError,
     Refused,
+    StorageFull,
     TooLarge,
     TooManyAttempts,
     TransientError,
     Unauthenticated,
+    UnknownKind,
 )
+from homeport.log import get_log
 from homeport.serving.bodies.problem import FieldProblem, ProblemBody
+from homeport.vocabulary import SITE_NAME_PATTERN
 
 PROBLEM_JSON: Final = "application/problem+json"
 REQUEST_ID: Final = "x-request-id"
+_PLAIN: Final = (
+    ("Field required", "is missing"),
+    ("Extra inputs are not permitted", "is not a known field"),
+    *((f"{kind} should ", "must ") for kind in ("Input", "String", "List", "Dictionary", "Value")),
+    ("Value error, ", ""),
+)
+"""How pydantic begins, and how we do."""
 
-log = structlog.get_logger("homeport.serving")
+log = get_log("homeport.serving")
 
-# The first class that fits decides, so a child stands above its parent.
+# The first match decides, so a subclass must come before its parent.
 _STATUS: Final[tuple[tuple[type[HomeportError], int], ...]] = (
     (InvalidInput, 422),
     (NotFound, 404),
@@ -44,7 +56,11 @@ _STATUS: Final[tuple[tuple[type[HomeportError], int], ...]] = (
     (Unauthenticated, 401),
     (Refused, 403),
     (TooManyAttempts, 429),
+    (PeerIncompatible, 409),
+    (StorageFull, 507),
     (TransientError, 503),
+    (UnknownKind, 501),
+    (BadAnswer, 502),
     (InvariantViolated, 500),
     (PermanentError, 422),
     (HomeportError, 500),
@@ -58,7 +74,7 @@ _FRAMEWORK_CODES: Final[Mapping[int, str]] = {
     421: "misdirected",
 }
 
-# Where Margo names a kind of problem, it is called so here too.
+# Where Margo defines a problem type, its name is used.
 _TYPES: Final[Mapping[str, str]] = {
     "not-authorized": "https://docs.margo.org/specification/problem-types#not-authorized",
 }
@@ -103,6 +119,12 @@ def unexpected_problem() -> ProblemBody:
     )
 
 
+def unavailable(detail: str, *, code: str, retry_after_seconds: float) -> ProblemBody:
+    """A retry may succeed, here or elsewhere."""
+    seconds = math.ceil(retry_after_seconds)
+    return _problem(503, detail=detail, code=code, retryable=True, retryAfterSeconds=seconds)
+
+
 def problem_response(problem: ProblemBody, headers: Mapping[str, str] | None = None) -> Response:
     extra = dict(headers or {})
     if problem.retryAfterSeconds is not None:
@@ -114,8 +136,23 @@ def problem_response(problem: ProblemBody, headers: Mapping[str, str] | None = N
 
 
 def refusal(status: int, detail: str, *, code: str, hint: str | None = None) -> Response:
-    """An answer from below the routes, where no exception handler reaches."""
+    """A response from below the routes, where exception handlers do not apply."""
     return problem_response(_problem(status, detail=detail, code=code, hint=hint))
+
+
+def no_such_route(method: str, path: str, methods: Sequence[str]) -> Response:
+    """The response to a request that is not in the access table; `methods` are those allowed at this path."""
+    if method == "OPTIONS" and methods:
+        return Response(headers={"Allow": ", ".join([*methods, "OPTIONS"])})
+    status = 405 if methods else 404
+    problem = _problem(
+        status,
+        detail=f"{method} is not possible at {path}." if methods else f"There is nothing at {path}.",
+        code=_FRAMEWORK_CODES[status],
+        hint="See /docs for what there is.",
+        instance=path,
+    )
+    return problem_response(problem, {"Allow": ", ".join(methods)} if methods else None)
 
 
 def _status_of(error: HomeportError) -> int:
@@ -140,9 +177,9 @@ async def _on_our_error(request: Request, error: Exception) -> Response:
     problem = problem_of(error)
     request.scope.setdefault("state", {})["recorded"] = error.is_recorded
     if problem.status == 500:
-        log.error("request failed by a fault of ours", path=request.url.path, exc_info=error)
-    elif problem.status == 503:
-        log.warning("request cannot be served now", path=request.url.path, reason=str(error))
+        log.exception("request failed with an internal error", path=request.url.path, error=error)
+    elif problem.status in (503, 507):
+        log.warning("request rejected, temporarily unavailable", path=request.url.path, reason=str(error))
     return _named(request, problem)
 
 
@@ -157,7 +194,7 @@ async def _on_invalid_request(request: Request, error: Exception) -> Response:
             request, _problem(415, detail="The body is not JSON.", code="unsupported-media-type", hint=hint)
         )
     fields = [
-        FieldProblem(field=_field_name(item["loc"]), message=_sentence(str(item["msg"]))) for item in found[:50]
+        FieldProblem(field=_field_name(item["loc"]), message=_sentence(plain_message(item))) for item in found[:50]
     ]
     detail = "; ".join(f"{field.field}: {field.message}" if field.field else field.message for field in fields[:5])
     return _named(request, _problem(422, detail=detail, code=InvalidInput.code, errors=fields))
@@ -166,15 +203,10 @@ async def _on_invalid_request(request: Request, error: Exception) -> Response:
 async def _on_framework_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = error.status_code
-    details = {
-        404: f"There is nothing at {request.url.path}.",
-        405: f"{request.method} is not possible at {request.url.path}.",
-    }
     problem = _problem(
         status,
-        detail=details.get(status, _sentence(str(error.detail))),
+        detail=_sentence(str(error.detail)),
         code=_FRAMEWORK_CODES.get(status, "refused"),
-        hint="See /docs for what there is." if status in details else None,
         instance=request.url.path,
     )
     return problem_response(problem, error.headers)
@@ -194,6 +226,14 @@ def _malformed(found: Sequence[Any]) -> MalformedRequest:
 def _body_is_not_json(request: Request) -> bool:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return not (kind == "application/json" or kind.endswith("+json"))
+
+
+def plain_message(item: Mapping[str, Any]) -> str:
+    """What pydantic says about a field, as the rest of a sentence that begins with its name."""
+    if item.get("ctx", {}).get("pattern") == SITE_NAME_PATTERN:
+        return "must have small letters, digits and hyphens only, at most 63, and begin with a letter or a digit"
+    text = str(item["msg"])
+    return next((ours + text[len(theirs) :] for theirs, ours in _PLAIN if text.startswith(theirs)), text)
 
 
 def _field_name(location: Sequence[str | int]) -> str:

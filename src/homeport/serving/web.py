@@ -1,29 +1,44 @@
-"""Puts a role's web application together: routes, guards, problem documents, OpenAPI and its page."""
+"""Builds a role's web application: routes, guards, problem documents, OpenAPI and its page."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.openapi.utils import get_openapi
-from fastapi.routing import APIRoute
-from starlette.routing import BaseRoute, Route
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from homeport import __version__
-from homeport.core.access.roles import is_open
-from homeport.fleet.audit import Auditor
-from homeport.serving.auditing import Auditing
-from homeport.serving.authentication import Authentication, Gate, OpenRoute
+from homeport.core.access.actions import ActionTable
+from homeport.identity.audit import Auditor
 from homeport.serving.bodies.problem import ProblemBody
-from homeport.serving.callers import declared_action
-from homeport.serving.docs import docs_router
-from homeport.serving.guards import Guard, GuardSettings
-from homeport.serving.health import Metrics
+from homeport.serving.capability import Routes, include
+from homeport.serving.middleware.audit import Auditing
+from homeport.serving.middleware.authentication import Authentication, Authenticator
+from homeport.serving.middleware.authorization import Authorization
+from homeport.serving.middleware.direct import Direct
+from homeport.serving.middleware.error_shapes import ErrorShapes
+from homeport.serving.middleware.guards import Guard, GuardSettings
+from homeport.serving.middleware.tracing import TraceSettings, Tracing
 from homeport.serving.problems import PROBLEM_JSON, install
-from homeport.serving.tracing import TraceSettings, Tracing
+from homeport.serving.routes.docs import docs_routes
+from homeport.serving.routes.health import Metrics
+from homeport.serving.routing import LateRoute, RawRoute
 
 _EVERYWHERE: Final = (400, 401, 403, 421, 422, 429, 431, 500, 503)
 _WITH_BODY: Final = (413, 415)
+_ENVELOPE: Final = {
+    "type": "object",
+    "required": ["code"],
+    "properties": {
+        "code": {"type": "string"},
+        "message": {"type": "string"},
+        "retriable": {"type": "boolean"},
+        "retry_after_ms": {"type": ["integer", "null"]},
+    },
+}
 _SAYS: Final = {
     400: "The request cannot be read, or has a token in its URL.",
     401: "It needs an access token, or the one given is not valid.",
@@ -32,7 +47,7 @@ _SAYS: Final = {
     409: "It conflicts with what is there, or a name means several things.",
     413: "The body, or a file it names, is larger than what is accepted.",
     415: "The body is not JSON.",
-    421: "The Host header names somebody else.",
+    421: "The Host header does not name this server.",
     422: "A field is wrong; `errors` names it, and file and line for YAML.",
     429: "Too many wrong access tokens; `Retry-After` says when to try again.",
     431: "The address or the headers are longer than what is accepted.",
@@ -45,61 +60,67 @@ def build_web(
     *,
     role: str,
     description: str,
-    routers: Sequence[APIRouter],
+    routes: Sequence[Routes],
     metrics: Metrics,
     guards: GuardSettings,
-    auditor: Auditor | None = None,
-    gate: Gate | None = None,
+    auditor: Auditor,
+    authenticator: Authenticator,
     tracing: TraceSettings | None = None,
+    here: str | None = None,
 ) -> FastAPI:
-    """Without a gate, being on this machine is what makes a caller."""
-    app = FastAPI(
+    """`here` is the site that serves this; None at central. Raises ValueError where a route has no action."""
+    app = _Web(
         title=f"Homeport {role}",
         version=__version__,
         description=description,
         docs_url=None,
         redoc_url=None,
-        # Its own route would be answered without an action; `docs_router` has one that declares it.
+        # `docs_routes` serves it, with a row in the table of actions.
         openapi_url=None,
-        generate_unique_id_function=_operation_id,
         redirect_slashes=False,
     )
     install(app)
-    routers = [*routers, docs_router(lambda: _openapi(app))]
-    for router in routers:
-        app.include_router(router)
-    # An application shows its own routes only, not those of the routers it includes; so routers are never nested.
-    routes = [*app.routes, *(route for router in routers for route in router.routes)]
-    nested = [route for router in routers for route in router.routes if not isinstance(route, Route)]
-    assert not nested, "routes of a nested router would be served without the action they declare"
+    brought = [*routes, docs_routes(lambda: _openapi(app))]
+    table = ActionTable((each.actions for each in brought), here=here)
+    include(app, brought, table)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
+    # The last one added runs first.
+    app.add_middleware(Direct, routes=app.routes, table=table)
     if tracing is not None:
-        app.add_middleware(Tracing, settings=tracing, routes=routes)
-    if gate is not None:
-        app.add_middleware(Authentication, gate=gate, open_routes=open_routes(routes))
+        app.add_middleware(Tracing, settings=tracing, table=table)
+    app.add_middleware(Authorization, table=table)
+    app.add_middleware(Authentication, authenticator=authenticator, table=table)
     app.add_middleware(Guard, settings=guards, on_answer=metrics.answered)
-    if auditor is not None:
-        app.add_middleware(Auditing, auditor=auditor, routes=routes)
+    app.add_middleware(Auditing, auditor=auditor, table=table)
+    shapes = {prefix: shape for each in brought for prefix, shape in each.error_shapes.items()}
+    if shapes:
+        app.add_middleware(ErrorShapes, shapes=shapes)
     return app
 
 
-def open_routes(routes: Sequence[BaseRoute]) -> list[OpenRoute]:
-    """Those that are answered to anybody: they declare an open action."""
-    found = []
-    for route in routes:
-        action = declared_action(route.dependant) if isinstance(route, APIRoute) else None
-        if isinstance(route, APIRoute) and action and is_open(action):
-            found.append((frozenset(route.methods or ()), route.path_regex))
-    return found
+class _Web(FastAPI):
+    """Our middleware directly, and the framework's own layers only around the framework's routes: what it puts around
+    everything (a last handler of errors, telemetry) is `Guard`'s and `Tracing`'s work here."""
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        if self.middleware_stack is None:
+            self.middleware_stack = self.build_middleware_stack()
+        await self.middleware_stack(scope, receive, send)
 
-def _operation_id(route: APIRoute) -> str:
-    return route.name
+    def build_middleware_stack(self) -> ASGIApp:
+        app: ASGIApp = ExceptionMiddleware(AsyncExitStackMiddleware(self.router), handlers=self.exception_handlers)
+        for kind, arguments, options in reversed(self.user_middleware):
+            app = kind(app, *arguments, **options)
+        return app
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's document, with every way a request can fail added as the problem document it is."""
+    """FastAPI's document, with every error response as a problem document."""
     if app.openapi_schema is None:
+        for route in app.routes:
+            if isinstance(route, LateRoute):
+                route.complete()
         document = get_openapi(
             title=app.title,
             version=app.version,
@@ -113,14 +134,27 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         schemas["ProblemBody"] = problem
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        for operations in document["paths"].values():
+        for path, operations in document["paths"].items():
             for operation in operations.values():
-                _document_problems(operation)
+                _document_problems(operation, has_envelope=path.startswith("/v2/"))
+        for route in app.routes:
+            if isinstance(route, RawRoute):
+                _document_raw(document, route)
         app.openapi_schema = document
     return app.openapi_schema
 
 
-def _document_problems(operation: dict[str, Any]) -> None:
+def _document_raw(document: dict[str, Any], route: RawRoute) -> None:
+    """A raw route says itself how it answers; schemas under `$defs` become components."""
+    operation = dict(route.operation)
+    document["components"]["schemas"].update(operation.pop("$defs", {}))
+    path = document["paths"].setdefault(route.path.replace(":path}", "}"), {})
+    for method in sorted(route.methods or ()):
+        path[method.lower()] = {**operation, "operationId": f"{operation['operationId']}_{method.lower()}"}
+
+
+def _document_problems(operation: dict[str, Any], *, has_envelope: bool) -> None:
+    """Below /v2 errors have the envelope of its own contract."""
     responses = operation["responses"]
     for status in (*_EVERYWHERE, *(_WITH_BODY if "requestBody" in operation else ())):
         responses.setdefault(str(status), {})
@@ -129,6 +163,8 @@ def _document_problems(operation: dict[str, Any]) -> None:
             continue
         response["description"] = _SAYS.get(int(status), HTTPStatus(int(status)).phrase)
         response["content"] = {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}}
+        if has_envelope:
+            response["content"]["application/json"] = {"schema": _ENVELOPE}
         response["headers"] = {"X-Request-Id": {"schema": {"type": "string"}}}
         if int(status) in {429, 503}:
             response["headers"]["Retry-After"] = {"schema": {"type": "integer"}}

@@ -1,7 +1,7 @@
-"""A site's part in who is who: its membership with central, its authority over its nodes, and its own certificate
-for them. The last two need no central: a site that is cut off goes on admitting and renewing its nodes.
+"""A site's identities: its membership with central, its authority over its nodes, and its own certificate for them.
+The last two need no central: a disconnected site can still admit and renew its nodes.
 
-With `svid_folder` all three are replaced by one certificate that an authority outside renews; it certifies the nodes
+With `svid_folder` all three are replaced by one certificate that an external authority renews; it certifies the nodes
 as well, and the site decides which of them it accepts.
 """
 
@@ -13,29 +13,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio.to_thread
-import structlog
 
 from homeport.adapters.identity import bundle as bundles
-from homeport.adapters.identity.doors import Door
-from homeport.adapters.identity.keeping import join
+from homeport.adapters.identity.external_svid import OutsideAuthority, open_outside, outside_id
+from homeport.adapters.identity.https_certificates import ServerTls
 from homeport.adapters.identity.keys import csr_spki
 from homeport.adapters.identity.membership import Membership, Ticket
-from homeport.adapters.identity.outside import OutsideAuthority, open_outside, outside_id
 from homeport.adapters.identity.pins import pin_of
+from homeport.adapters.identity.renewal import join
 from homeport.adapters.identity.site_authority import SiteAuthority
 from homeport.adapters.identity.tls import Credentials
 from homeport.core.identity import spiffe
 from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.core.model.identity import Peer
 from homeport.errors import HomeportError, Refused
-from homeport.fleet.enrolment import Auditor, Registrar
-from homeport.fleet.identity import Policy
-from homeport.fleet.realm import Realm
-from homeport.fleet.register import Register
+from homeport.identity.accepted_clients import AcceptedClients
+from homeport.identity.enrolment import Auditor, Registrar
+from homeport.identity.realm import Realm
+from homeport.identity.register import Register
+from homeport.log import get_log
 from homeport.ports import Clock, Store
 from homeport.site.settings import SiteSettings
 
-log = structlog.get_logger("homeport.site")
+log = get_log("homeport.site")
 
 
 @dataclass(slots=True)
@@ -43,11 +43,11 @@ class SiteIdentity:
     settings: SiteSettings
     clock: Clock
     membership: Membership | None
-    """None where an authority outside certifies."""
+    """None with an external authority."""
     client: Credentials
     """For central."""
     server: Credentials
-    """For nodes and people, signed by the site itself; the same as for central where an authority outside signs."""
+    """For nodes and users, signed by the site itself; the same as for central with an external authority."""
     authority: SiteAuthority | OutsideAuthority
     contexts: list[ssl.SSLContext] = field(default_factory=list)
     """Those that trust the intermediate, and must follow its renewal."""
@@ -64,9 +64,13 @@ class SiteIdentity:
     def reach(self) -> Mapping[str, str]:
         return {} if self.membership is None else self.membership.reach or {}
 
-    def door(self) -> Door:
-        """For people, and for nodes that join."""
-        return Door(self.server, self.settings.tls_files, client="none")
+    def server_tls(self) -> ServerTls:
+        """For users, and for nodes: those that join have no certificate yet, others fetch content with theirs."""
+        if isinstance(self.authority, OutsideAuthority):
+            return ServerTls(self.server, self.settings.tls_files, client="optional")
+        made = ServerTls(self.server, self.settings.tls_files, client="optional", anchors=self.authority.anchors)
+        self.contexts += made.contexts
+        return made
 
     def node_context(self) -> ssl.SSLContext:
         if isinstance(self.authority, OutsideAuthority):
@@ -79,14 +83,14 @@ class SiteIdentity:
         return self.server.verify(ssl_object, self.clock.now())
 
     def refusal(self, peer: Peer) -> str | None:
-        """Why a node of an open stream is no longer believed: dates and anchors may have changed since."""
+        """Why a node of an open stream is no longer trusted: time and anchors may have changed since."""
         try:
             self.server.recheck(peer, self.clock.now())
         except Refused as error:
             return str(error)
         return None
 
-    def verify_central(self, ssl_object: ssl.SSLObject) -> Peer:
+    def verify_central(self, ssl_object: ssl.SSLObject | ssl.SSLSocket) -> Peer:
         return self.client.verify_server(ssl_object, self.clock.now())
 
     # --- these block, and run in a thread; they are for a site that has joined ---
@@ -99,7 +103,7 @@ class SiteIdentity:
         self.renew_server()
 
     def renew_server(self) -> None:
-        """From our own intermediate, so that nodes know us however long central is gone."""
+        """From our own intermediate, so that nodes can authenticate us however long central is unreachable."""
         _, authority = self._joined
         issued = authority.issue(
             self.server.request(f"site {self.settings.name}"),
@@ -111,7 +115,7 @@ class SiteIdentity:
         self.server.install(issued.chain, self.client.bundle)
 
     def trust_authority(self) -> None:
-        """On the event loop, for contexts must not change while a handshake begins."""
+        """On the event loop, because contexts must not change while a handshake begins."""
         _, authority = self._joined
         for context in self.contexts:
             self.server.trust(context, authority.anchors)
@@ -125,7 +129,7 @@ class SiteIdentity:
         assert self.membership is not None and isinstance(self.authority, SiteAuthority), "this site has not joined"
         return self.membership, self.authority
 
-    def registrar(self, store: Store, policy: Policy, note: Auditor) -> Registrar:
+    def registrar(self, store: Store, policy: AcceptedClients, note: Auditor) -> Registrar:
         realm = Realm(
             domain=self.client.domain,
             wfm=self.client.wfm,
@@ -146,7 +150,7 @@ class SiteIdentity:
 async def open_identity(
     settings: SiteSettings, clock: Clock, *, on_waiting: Callable[[str], None] = lambda key: None
 ) -> SiteIdentity | None:
-    """None for a site that has not joined and was not told to: then everything stays on this machine."""
+    """None for a site that has not joined and has no join settings: then everything stays on this machine."""
     if settings.svid_folder is not None:
         return await anyio.to_thread.run_sync(_from_outside, settings, settings.svid_folder, clock)
     folder = settings.data / "identity"
@@ -161,7 +165,7 @@ async def open_identity(
 
 
 def _from_outside(settings: SiteSettings, folder: Path, clock: Clock) -> SiteIdentity:
-    """Which domain and which central it belongs to is read from its own name."""
+    """Its domain and its central are read from its own id."""
     found = outside_id(folder)
     match spiffe.split(found):
         case (domain, ("margo", "wfm", wfm, "client", name)) if name == settings.name:
@@ -190,8 +194,8 @@ def _opened(settings: SiteSettings, clock: Clock, membership: Membership) -> Sit
     except HomeportError as error:
         if not server.exists:
             raise
-        # The intermediate ended while we were away from central for very long; its renewal mends it.
-        log.warning("the site's own certificate is not renewed yet", why=str(error))
+        # The intermediate expired while central was unreachable for very long; its renewal fixes this.
+        log.warning("site certificate renewal pending", why=str(error))
     return identity
 
 
@@ -213,7 +217,7 @@ def _is_concerned(settings: SiteSettings) -> bool:
 
 
 def _server_csr(settings: SiteSettings) -> bytes:
-    """Also makes the key, for its pin is told to central with the first request."""
+    """Also creates the key, because its pin is sent to central with the first request."""
     return Credentials(settings.data / "identity" / "server", domain="-", wfm="-").request("site")
 
 
@@ -230,7 +234,7 @@ def _reach(settings: SiteSettings, server_csr: bytes) -> dict[str, str] | None:
 
 
 def _advertised(settings: SiteSettings, host: str) -> str:
-    """What others call us: every address of this machine is no address to dial."""
+    """The address for others: a wildcard address cannot be dialled."""
     if settings.advertise is not None:
         return settings.advertise
     name = host.strip("[]")

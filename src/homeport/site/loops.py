@@ -1,22 +1,34 @@
-"""The loops of a site, one line each in `run_loops`. Each runs for as long as the role lives."""
+"""The loops of a site, one line each in `run_loops`. Each runs while the role runs."""
 
 from contextlib import suppress
 from functools import partial
 
 import anyio
-import structlog
+from anyio.abc import TaskGroup
 
 from homeport import __version__
-from homeport.adapters.identity.doors import follow_doors
-from homeport.adapters.identity.keeping import Nudge, follow_bundle, keep, nothing_more
-from homeport.adapters.identity.outside import follow_files
-from homeport.errors import NotFound, PeerUnavailable, PermanentError, Refused, TransientError
-from homeport.fleet.backoff import Backoff
-from homeport.fleet.following import follow
-from homeport.fleet.maintenance import Decide, drain, go_back, lift_hold, older_revision, set_hold, undrain
-from homeport.fleet.outbox import forward
-from homeport.fleet.rounds import every
+from homeport.adapters.identity.external_svid import follow_files
+from homeport.adapters.identity.https_certificates import reload_changed_certificates
+from homeport.adapters.identity.renewal import Nudge, follow_bundle, keep, nothing_more
+from homeport.errors import (
+    HomeportError,
+    InvalidInput,
+    NotFound,
+    PeerUnavailable,
+    PermanentError,
+    Refused,
+    TransientError,
+    UnknownKind,
+)
+from homeport.fleet.shared.backoff import Backoff
+from homeport.fleet.shared.periodic import every
+from homeport.fleet.site.git_sync import follow
+from homeport.fleet.site.maintenance import drain, lift_hold, older_revision, roll_back_to, set_hold, tune, undrain
+from homeport.fleet.site.outbox import forward
+from homeport.log import get_log
 from homeport.ports import (
+    Addressed,
+    Ask,
     CentralLink,
     DrainNode,
     ExpectNode,
@@ -25,55 +37,76 @@ from homeport.ports import (
     Moved,
     NodeIdentities,
     RemoveNode,
+    Request,
     RollBack,
     SecretsChanged,
     SetHold,
     Store,
+    Transaction,
+    TuneNode,
+    UnknownRequest,
 )
-from homeport.site.answers import answer
 from homeport.site.identity import SiteIdentity
+from homeport.site.identity_requests import answer
 from homeport.site.parts import SiteCore, SiteParts
+from homeport.vocabulary import LogStream
+from homeport.wire.answers import Answer, encode_error
 
-log = structlog.get_logger(__name__)
+log = get_log(__name__)
 
 TRIM_SECONDS = 60.0
 AUDIT_SECONDS = 5.0
 FILES_SECONDS = 10.0
-"""How often the certificate that people are shown is looked at."""
+"""How often the certificate for users is checked for changes."""
+TUNNELS_SECONDS = 1.0
+"""How long a tunnel may outlive the acceptance of its node."""
 ACCESS_SECONDS = 1.0
-"""How long an open stream outlives the expiry of its token."""
+"""How long an open stream may outlive the expiry of its token."""
 
 
 async def run_loops(site: SiteParts) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run_core_loops, site)
-        tasks.start_soon(every, "access", ACCESS_SECONDS, site.gate.sweep)
-        tasks.start_soon(every, "audit", AUDIT_SECONDS, site.auditor.settle)
+        access = site.authenticator
+        tasks.start_soon(partial(every, needed=access.until_open), "access", ACCESS_SECONDS, access.sweep)
+        tasks.start_soon(site.auditor.write_behind)
+        tasks.start_soon(every, "audit", AUDIT_SECONDS, site.auditor.write_counted)
         tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: site.auditor.trim(site.settings.audit_days))
         if site.identity is not None:
             tasks.start_soon(keep_identity, site.identity)
-            tasks.start_soon(every, "files for people", FILES_SECONDS, lambda: follow_doors(site.doors))
-        if site.strangers is not None:
-            tasks.start_soon(every, "strangers", ACCESS_SECONDS, site.strangers.settle)
+            tasks.start_soon(
+                every, "certificate files", FILES_SECONDS, lambda: reload_changed_certificates(site.tls_servers)
+            )
+        if site.unknown_peers is not None:
+            unknown = site.unknown_peers
+            tasks.start_soon(
+                partial(every, needed=unknown.until_added), "unknown peers", ACCESS_SECONDS, unknown.record
+            )
 
 
 async def run_core_loops(site: SiteCore) -> None:
-    """What makes a site a site; a simulation runs these and no others."""
+    """The essential loops; a simulation runs these and no others."""
     settings, conductor = site.settings, site.conductor
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(partial(follow, site.git, conductor, site.contact.of_git, in_thread=site.in_thread))
-        tasks.start_soon(site.sessions.digest_news, conductor.take)
+        tasks.start_soon(site.sessions.record_news, conductor.take)
         tasks.start_soon(every, "sweep", settings.sweep_seconds, conductor.sweep)
+        tasks.start_soon(conductor.planner.run)
+        if site.tunnels is not None:
+            tasks.start_soon(every, "node tunnels", TUNNELS_SECONDS, site.tunnels.check)
+        for part in site.brought:
+            for run in part.loops:
+                tasks.start_soon(run)
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(site.store, settings.events_max))
         if site.central is not None:
             tasks.start_soon(_forward, site, site.central)
             tasks.start_soon(_listen, site, site.central)
-            tasks.start_soon(site.secrets.keep, site.central, conductor)
+            tasks.start_soon(site.secrets.sync, site.central, conductor)
 
 
 async def keep_identity(identity: SiteIdentity) -> None:
-    """Renews what central signed and what the site signed for itself. Nothing waits for it: a site whose certificate
-    has ended goes on with its nodes, and is known again by its key when central is back."""
+    """Renews what central signed and what the site signed for itself. Nothing waits for it: a site with an expired
+    certificate continues with its nodes, and is recognised by its key when central is back."""
     membership = identity.membership
     if membership is None:
         await follow_files(identity.client, nothing_more)
@@ -106,6 +139,8 @@ async def _forward(site: SiteCore, central: CentralLink) -> None:
         site.conductor,
         site=site.settings.name,
         epoch=site.epoch,
+        lineage=site.lineage,
+        ids=site.ids,
         software_version=__version__,
         heartbeat_seconds=site.settings.report_seconds,
         chance=site.chance,
@@ -113,25 +148,100 @@ async def _forward(site: SiteCore, central: CentralLink) -> None:
 
 
 async def _listen(site: SiteCore, central: CentralLink) -> None:
-    """Central says at once when the repository has moved; without it the poll does, later."""
+    """Central announces at once that the repository has changed; without central the poll finds it, later."""
     backoff = Backoff(chance=site.chance)
-    while True:
+    async with anyio.create_task_group() as tasks:
+        while True:
+            try:
+                is_first = True
+                async for call in central.watch(site.settings.name):
+                    if is_first:
+                        _central_is_back(site)
+                    is_first = False
+                    backoff.reset()
+                    await _take(site, central, call, tasks)
+            except PeerUnavailable as error:
+                log.debug("watch stream to central lost", why=str(error))
+            except TransientError as error:
+                log.warning("request from central failed, will retry", why=str(error))
+            await anyio.sleep(backoff.next_seconds())
+
+
+def _central_is_back(site: SiteCore) -> None:
+    """Notifications sent while disconnected are lost."""
+    site.secrets.ask()
+    for part in site.brought:
+        if part.on_central is not None:
+            part.on_central()
+
+
+async def _take(site: SiteCore, central: CentralLink, call: FromCentral, tasks: TaskGroup) -> None:
+    """A refused request is answered, where central waits for that. Questions to capabilities may take a while, and
+    are answered side by side."""
+    match call:
+        case UnknownRequest():
+            site.refused[UnknownKind.code] += 1
+            log.warning("request from central refused", kind=call.kind, why=call.why)
+            await _refuse(site, central, call.reply_to, _unknown(site, call))
+        case Addressed(request=Ask() as question):
+            await site.asked.acquire()
+            tasks.start_soon(_answer, site, central, question, call.reply_to)
+        case Addressed():
+            try:
+                await _carry_out(site, central, call.request)
+            except PermanentError as error:
+                log.warning("request from central refused", why=str(error))
+                await _refuse(site, central, call.reply_to, error)
+        case _:
+            try:
+                await _carry_out(site, central, call)
+            except PermanentError as error:
+                log.warning("request from central refused", why=str(error))
+
+
+def _unknown(site: SiteCore, call: UnknownRequest) -> UnknownKind:
+    return UnknownKind(
+        f'Site {site.settings.name} runs version {__version__} and cannot do "{call.kind}": {call.why}.',
+        hint="Upgrade the site, then ask again.",
+    )
+
+
+async def _answer(site: SiteCore, central: CentralLink, question: Ask, reply_to: str) -> None:
+    try:
         try:
-            is_first = True
-            async for call in central.watch(site.settings.name):
-                if is_first:
-                    site.secrets.ask()  # What was said of them while nobody listened is lost.
-                is_first = False
-                backoff.reset()
-                await _answer(site, central, call)
-        except PeerUnavailable as error:
-            log.debug("central's word is not heard", why=str(error))
-        except TransientError as error:
-            log.warning("central's word cannot be followed now", why=str(error))
-        await anyio.sleep(backoff.next_seconds())
+            answer = await _ask(site, question)
+        except HomeportError as error:
+            log.warning("question from central refused", topic=question.topic, why=str(error))
+            answer = encode_error(error)
+        except Exception as error:  # A question that a capability stumbles over harms itself alone.
+            log.exception("question from central failed", topic=question.topic)
+            answer = encode_error(Refused(f"The site could not answer: {type(error).__name__}."))
+        await _reply(site, central, reply_to, answer)
+    finally:
+        site.asked.release()
 
 
-async def _answer(site: SiteCore, central: CentralLink, call: FromCentral) -> None:
+async def _ask(site: SiteCore, question: Ask) -> Answer:
+    for part in site.brought:
+        if (asked := part.asked.get(question.topic)) is not None:
+            return await asked(question.content)
+    raise _unknown(site, UnknownRequest(question.topic, "this version does not know it"))
+
+
+async def _refuse(site: SiteCore, central: CentralLink, reply_to: str, error: HomeportError) -> None:
+    if reply_to:
+        await _reply(site, central, reply_to, encode_error(error))
+
+
+async def _reply(site: SiteCore, central: CentralLink, reply_to: str, answer: Answer) -> None:
+    try:
+        await central.answer(site.settings.name, reply_to, answer)
+    except PeerUnavailable as lost:
+        log.debug("reply to central not delivered", why=str(lost))
+
+
+async def _carry_out(site: SiteCore, central: CentralLink, call: Moved | Request) -> None:
+    """Raises PermanentError for what cannot be done in the current state."""
     match call:
         case Moved():
             site.git.nudge()
@@ -140,45 +250,38 @@ async def _answer(site: SiteCore, central: CentralLink, call: FromCentral) -> No
         case ExpectNode():
             await _expect(site, call)
         case RollBack():
-            await _go_back(site, call)
+            await _roll_back(site, call)
         case NodeIdentities():
             await central.answer(site.settings.name, call.question, await answer(site, call))
         case RemoveNode():
             with suppress(NotFound):
                 await site.reception.unregister(call.node_id)
         case DrainNode():
-            await _alter(site, undrain(call.node_id) if call.reason is None else drain(call.node_id, call.reason))
+            decide = undrain(call.node_id) if call.reason is None else drain(call.node_id, call.reason)
+            await site.conductor.alter(decide)
+        case TuneNode():
+            await site.conductor.alter(tune(call.node_id, call.tunable))
         case SetHold():
-            await _alter(site, set_hold(call.hold))
+            await site.conductor.alter(set_hold(call.hold))
         case LiftHold():
-            await _alter(site, lift_hold(call.deployment_id, by=call.by))
+            await site.conductor.alter(lift_hold(call.deployment_id, by=call.by))
+        case Ask():
+            raise InvalidInput("A question needs an address for its answer.", hint="Send it with reply_to.")
 
 
-async def _alter(site: SiteCore, decide: Decide) -> None:
-    """Central has judged it on what it knew. Where that was not true here, central's wait for it ends unconfirmed."""
-    try:
-        await site.conductor.alter(decide)
-    except PermanentError as error:
-        log.warning("central's wish is not for this site", why=str(error))
-
-
-async def _go_back(site: SiteCore, call: RollBack) -> None:
-    try:
-        target = await older_revision(site.store, site.conductor.memory, call.deployment_id, call.revision)
-    except PermanentError as error:
-        log.warning("central asks to go back to what is not known here", why=str(error))
-        return
-    await _alter(site, go_back(target, reason=call.reason, author=call.author, is_here=False))
+async def _roll_back(site: SiteCore, call: RollBack) -> None:
+    target = await older_revision(site.store, site.conductor.memory, call.deployment_id, call.revision)
+    await site.conductor.alter(roll_back_to(target, reason=call.reason, author=call.author, is_here=False))
 
 
 async def _expect(site: SiteCore, call: ExpectNode) -> None:
-    if site.registrar is None:
-        return
-    try:
+    if site.registrar is not None:
         await site.registrar.expect(call.token)
-    except Refused as error:
-        log.warning("a join token that central made is of no use here", why=str(error))
 
 
 async def trim(store: Store, keep: int) -> None:
-    await store.write(lambda tx: tx.trim_events(keep))
+    async def work(tx: Transaction) -> None:
+        for stream in LogStream:
+            await tx.trim_events(stream, keep=keep)
+
+    await store.write(work)

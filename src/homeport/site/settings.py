@@ -1,13 +1,18 @@
-"""Everything that can be set for a site, read once at start."""
+"""All settings of a site, read once at start."""
 
 import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from homeport.errors import InvalidInput, Problem
+from homeport.adapters.local_access import default_folder
+from homeport.core.inference.settings import InferenceSettings
+from homeport.core.logs.settings import LogSettings
+from homeport.core.margo.polling import schedule
+from homeport.core.values.addresses import is_loopback
+from homeport.errors import InvalidInput, Problem, Refused
 from homeport.failpoints import VARIABLE
-from homeport.serving.limits import Limits
+from homeport.serving.server.limits import Limits
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 
 
@@ -17,65 +22,109 @@ class SiteSettings:
     """Its folder in Git and its Margo deviceId. It never changes."""
     data: Path
     """The folder of the site's database and of its clone of the deployments repository."""
-    git_url: str
-    """The deployments repository: a URL or a local path."""
+    git_url: str | None = None
+    """The deployments repository: a URL or a local path. None: the one that central keeps, over the link to it."""
+    wfm_url: str | None = None
+    """The Margo fleet manager that the site follows instead of Git: its https address, with its base path."""
+    wfm_poll_seconds: float = 15.0
+    """How often the fleet manager is asked for a new manifest."""
+    wfm_hours: tuple[str, ...] = ()
+    """When it is asked (`06:00-22:00`, local time); always when empty."""
+    wfm_downtime: tuple[str, ...] = ()
+    """When it is never called, and errors of communication are not reported."""
     branch: str = "main"
     poll_seconds: float = 30.0
-    """How often a remote repository is asked when nobody says that it moved. Central and webhooks do say so, so
-    this only bounds how long a lost word can matter."""
+    """How often a remote repository is polled when no notification arrives. Central and webhooks do notify, so this
+    only limits the delay after a lost notification."""
     central_url: str | None = None
-    """Where central answers; None for a site on its own, or one that shares a process with central."""
+    """Central's address; None for a site without central, or one that shares a process with central."""
     join_token: str | None = field(default=None, repr=False)
-    """With which it joins central at the first start; None asks for a person's approval there."""
+    """Authorizes the join at the first start; None requests an administrator's approval at central."""
     pin: str | None = None
     """Central's key, as `sha256:` and hex, for joining. Neither is needed again afterwards."""
     advertise: str | None = None
-    """The host under which nodes and people reach the site, where it is not the one it listens on."""
+    """The host under which nodes and users reach the site, where it differs from the one it listens on."""
     svid_folder: Path | None = None
-    """Where an authority outside (SPIRE's helper, for one) writes and renews the site's identity: svid-cert.pem,
+    """Where an external authority (SPIRE's helper, for one) writes and renews the site's identity: svid-cert.pem,
     svid-key.pem, svid-ca.pem. Then there is nothing to join, and the same authority certifies its nodes."""
     tls_files: tuple[Path, Path] | None = None
-    """Certificate and key (PEM) to show people, instead of the site's own. Re-read when they change."""
+    """Certificate and key (PEM) for users, instead of the site's own. Reloaded when they change."""
     svid_seconds: float = 86_400.0
-    """How long the certificates live that the site signs for its nodes and for itself."""
+    """Lifetime of the certificates that the site signs for its nodes and for itself."""
     http_address: tuple[str, int] | None = ("127.0.0.1", 8081)
-    """Where people and programs ask the site; None where another role of the process serves them."""
+    """The address of the site's API; None where another role of the process serves it."""
     limits: Limits = field(default_factory=Limits)
-    """What connections of people, programs and machines may take."""
-    open_loopback: bool = True
-    """Whether programs on this machine need no token: whoever can log in here could read the data anyway."""
+    """Limits of connections of users, programs and machines."""
+    access_folder: Path | None = field(default_factory=lambda: default_folder(os.environ))
+    """Where the local access keys are published, for the commands of the user who started the role."""
+    open_metrics: bool = False
+    """Whether /metrics needs no authentication, for scrapers that cannot send a token."""
     grpc_address: str | None = "127.0.0.1:50052"
-    """HOST:PORT that nodes dial; None when they live in the same process."""
+    """HOST:PORT for nodes; None when they are in the same process."""
+    orchion_address: str | None = None
+    """HOST:PORT on loopback where agents of Orchion register without authentication; None serves `orchion.v1` to
+    authenticated clients only, with the other services. What registers there is never given work."""
+    cache_bytes: int | None = 20 * 2**30
+    """What the content kept for its nodes may take on disk; None keeps none, and nodes fetch everything by
+    themselves."""
+    plain_http_registries: frozenset[str] = frozenset()
+    """HOST:PORT of registries that are accessed without TLS, in addition to those on loopback."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins of web pages that may call the API, such as https://dashboard.example; `*` lets every page read. Empty
+    by default: a page of another origin is refused."""
     heartbeat_seconds: float = 5.0
-    """How often nodes are asked to say that they live."""
+    """The heartbeat interval of nodes."""
     stale_seconds: float = 15.0
-    """Three missed beats: long enough for a slow link, short enough to know of a dead machine soon."""
+    """Three missed heartbeats: long enough for a slow link, short enough to detect a dead machine soon."""
     lost_seconds: float = 30.0
-    """Six missed beats: work under way on that node is given up, what is installed there stays counted on."""
+    """Six missed heartbeats: work under way on that node is given up, what is installed there still counts."""
+    orphan_grace_seconds: float = 600.0
+    """How long a site waits after its start before containers of an unknown node count as orphans."""
     overdue_seconds: float = 60.0
-    """How long beyond its deadline the answer to an order may be late from a node that is heard: longer than any
-    stall of a busy machine, short enough that a wedged one is noticed."""
+    """How long after its deadline the result of an order from a connected node may arrive: longer than any stall of a
+    busy machine, short enough to detect a hung one."""
+    job_strategy: str = "least-loaded"
+    """Which of the nodes that can run a job gets it: first-fit, round-robin, least-loaded, gpu-aware, spread, or a
+    class of one's own as `package.module:Class`."""
     sweep_seconds: float = 1.0
-    """How often silence is measured."""
+    """How often heartbeats are checked."""
     report_seconds: float = 5.0
-    """How often central hears from the site when there is nothing to report."""
+    """The interval of reports to central when there is nothing to report."""
     events_max: int = 100_000
     """How many events the log keeps."""
     audit_days: int = 400
     """How long the audit trail is kept: a year, and a month to look back on it."""
     failpoint: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))
-    """Where the process is to kill itself, for tests of what a crash leaves behind (`homeport.failpoints`)."""
+    """Where the process kills itself, for crash tests (`homeport.failpoints`)."""
+    inference: InferenceSettings = field(default_factory=InferenceSettings)
+    logs: LogSettings = field(default_factory=LogSettings)
+    """How long log lines are kept, and where they are sent on to."""
     otlp_url: str | None = None
-    """The collector of traces (OTLP over HTTP); None sends none and imports nothing for it."""
+    """The trace collector (OTLP over HTTP); None sends no traces and imports nothing for it."""
 
     def __post_init__(self) -> None:
+        schedule(self.wfm_poll_seconds, self.wfm_hours, self.wfm_downtime)
+        if self.wfm_url is not None and self.git_url is not None:
+            raise InvalidInput(
+                "A site has one source of desired state, and two were given.",
+                hint="Give --git URL, or --source margo --wfm URL.",
+            )
+        if self.git_url is None and self.central_url is None and self.wfm_url is None:
+            raise InvalidInput(
+                "The site has no repository to follow.", hint="Give --central URL, or a repository with --git URL."
+            )
         if self.audit_days < 1:
             raise InvalidInput(problems=[Problem("audit_days", "must be at least one day")])
         if not re.match(SITE_NAME_PATTERN, self.name):
             raise InvalidInput(
                 problems=[
-                    Problem("name", f'"{self.name}" is no name for a site: use small letters, digits and dashes')
+                    Problem("name", f'"{self.name}" is not a valid site name: use small letters, digits and dashes')
                 ]
+            )
+        if self.orchion_address is not None and not is_loopback(self.orchion_address.rpartition(":")[0].strip("[]")):
+            raise Refused(
+                f"Refusing to serve agents of Orchion on {self.orchion_address}: they have no credentials.",
+                hint="Keep it local (--orchion 127.0.0.1:50051), and let agents of other machines use an SSH tunnel.",
             )
         if self.svid_folder is not None and (self.pin is not None or self.join_token is not None):
             raise InvalidInput(

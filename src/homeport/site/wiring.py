@@ -1,21 +1,47 @@
-"""Puts together what decides at a site, out of any store, clock and link: `app.py` gives it the real ones."""
+"""Wires the decision-making parts of a site from any store, clock and link: `app.py` passes the real ones."""
 
 import random
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import TypeVar
 
-from homeport.fleet.conductor import Conductor
-from homeport.fleet.doorkeeper import Doorkeeper, Policy, nobody
-from homeport.fleet.memory import recall
-from homeport.fleet.outbox import epoch_of
-from homeport.fleet.sessions import Sessions
-from homeport.fleet.site_secrets import SiteSecrets
-from homeport.fleet.site_traces import VALUE as TRACES
-from homeport.fleet.site_traces import SiteTraces
-from homeport.ports import CentralLink, Clock, Ids, Store, Tracer, Vault
-from homeport.site.reception import Reception
+import anyio.to_thread
+
+from homeport.capability.kinds import by_kind
+from homeport.capability.site import SiteCapability, SitePart
+from homeport.core.reconcile.demand import reserved
+from homeport.core.secrets import SecretValue
+from homeport.fleet.shared.tunnels import OpenTunnels
+from homeport.fleet.site.conductor import Conductor
+from homeport.fleet.site.node_streams import Sessions
+from homeport.fleet.site.outbox import begin
+from homeport.fleet.site.platform import SitePlatform
+from homeport.fleet.site.secrets import SiteSecrets
+from homeport.fleet.site.state import SiteState, load_state
+from homeport.fleet.site.traces import VALUE as TRACES
+from homeport.fleet.site.traces import SiteTraces
+from homeport.identity.node_authorization import NodeAuthorization, Policy, refuse_every_peer
+from homeport.ports import (
+    CentralLink,
+    Clock,
+    ContentCache,
+    DialTunnel,
+    Ids,
+    InThread,
+    Lineage,
+    Store,
+    Tracer,
+    Vault,
+)
+from homeport.site.capabilities import CAPABILITIES
+from homeport.site.node_reception import Reception
 from homeport.site.settings import SiteSettings
+from homeport.vocabulary import NodeId
 from homeport.wire.reports import encode
+
+Message = TypeVar("Message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +51,20 @@ class Wired:
     reception: Reception
     secrets: SiteSecrets
     epoch: str
+    lineage: Lineage
+    brought: Sequence[SitePart]
+    """The parts of capabilities."""
+    node_tunnels: OpenTunnels[NodeId]
+
+
+def _sessions(settings: SiteSettings, brought: Sequence[SitePart]) -> Sessions:
+    """`brought` may be filled later."""
+    return Sessions(
+        settings.name,
+        heartbeat_seconds=settings.heartbeat_seconds,
+        on_stream=_to_each(brought, lambda part: part.on_stream),
+        on_replicas=_to_each(brought, lambda part: part.on_replicas),
+    )
 
 
 async def wire(
@@ -35,18 +75,82 @@ async def wire(
     ids: Ids,
     vault: Vault,
     central: CentralLink | None,
-    refusal: Policy = nobody,
+    refusal: Policy = refuse_every_peer,
     chance: random.Random | None = None,
     tracer: Tracer | None = None,
+    in_thread: InThread = anyio.to_thread.run_sync,
+    capabilities: Sequence[SiteCapability] = CAPABILITIES,
+    dial_central: DialTunnel | None = None,
+    data: Path | None = None,
+    content: ContentCache | None = None,
 ) -> Wired:
-    """Takes up where the store says that the site stopped."""
+    """Resumes from the state in the store. Capabilities may use the folder `data`; None where there is no disk."""
     async with store.read() as reader:
-        memory = await recall(reader, settings.name, clock.now(), clock.monotonic())
+        memory = await load_state(reader, settings.name, clock.now(), clock.monotonic())
         traces = SiteTraces(settings.name, tracer, clock, await reader.value(TRACES))
-    sessions = Sessions(settings.name, heartbeat_seconds=settings.heartbeat_seconds)
+    memory.awaits_central = memory.is_new and central is not None
+    brought: list[SitePart] = []
     secrets = SiteSecrets(settings.name, store, vault, clock, chance=chance)
-    # One that this key does not open is missing, and said to be.
+    sessions = _sessions(settings, brought)
+    platform = SitePlatform(
+        site=settings.name,
+        clock=clock,
+        ids=ids,
+        store=store,
+        central=central,
+        nodes=lambda: memory.nodes,
+        send=sessions.send_order,
+        in_thread=in_thread,
+        dial_central=dial_central,
+        data=data,
+        logs=settings.logs,
+        inference_settings=settings.inference,
+        logs_stored=sessions.send,
+        reserved=lambda: reserved(list(memory.instances.values()), memory.view().desired),
+        room_freed=lambda: conductor.room_freed(),  # noqa: PLW0108 - it is created below
+        reveal=lambda names: _reveal(names, secrets, conductor),
+        job_strategy=settings.job_strategy,
+        content=content,
+    )
+    brought += [each.part(platform) for each in capabilities]
+    memory.others = lambda: [each for part in brought if part.reserved is not None for each in part.reserved()]
+    # A secret that this key cannot decrypt counts as missing.
     memory.secrets = {name: each.version for name, each in (await secrets.reveal(memory.secrets)).items()}
+    conductor = _conductor(
+        settings,
+        memory,
+        traces,
+        brought,
+        sessions=sessions,
+        secrets=secrets,
+        store=store,
+        clock=clock,
+        in_thread=in_thread,
+    )
+    if central is not None:
+        conductor.seek = partial(secrets.seek, central, conductor)
+    reception = Reception(
+        conductor,
+        sessions,
+        heartbeat_seconds=settings.heartbeat_seconds,
+        authorization=NodeAuthorization(settings.name, clock, refusal=refusal),
+    )
+    epoch, lineage = await begin(store, ids)
+    return Wired(conductor, sessions, reception, secrets, epoch, lineage, brought, platform.node_tunnels)
+
+
+def _conductor(
+    settings: SiteSettings,
+    memory: SiteState,
+    traces: SiteTraces,
+    brought: Sequence[SitePart],
+    *,
+    sessions: Sessions,
+    secrets: SiteSecrets,
+    store: Store,
+    clock: Clock,
+    in_thread: InThread,
+) -> Conductor:
     conductor = Conductor(
         memory,
         store,
@@ -56,15 +160,33 @@ async def wire(
         stale_seconds=settings.stale_seconds,
         lost_seconds=settings.lost_seconds,
         overdue_seconds=settings.overdue_seconds,
+        orphan_grace_seconds=settings.orphan_grace_seconds,
         reveal=secrets.reveal,
         traces=traces,
+        in_thread=in_thread,
+        works=by_kind(part.works for part in brought),
     )
-    if central is not None:
-        conductor.seek = partial(secrets.seek, central, conductor)
-    reception = Reception(
-        conductor,
-        sessions,
-        heartbeat_seconds=settings.heartbeat_seconds,
-        door=Doorkeeper(settings.name, clock, refusal=refusal),
-    )
-    return Wired(conductor, sessions, reception, secrets, await epoch_of(store, ids))
+    conductor.tell_settings = sessions.tune
+    return conductor
+
+
+async def _reveal(names: Collection[str], secrets: SiteSecrets, conductor: Conductor) -> Mapping[str, SecretValue]:
+    """A secret that the site lacks is first asked for at central."""
+    found = await secrets.reveal(names)
+    if len(found) < len(set(names)) and conductor.seek is not None:
+        await conductor.seek()
+        found = await secrets.reveal(names)
+    return found
+
+
+def _to_each(
+    brought: Sequence[SitePart], taker: Callable[[SitePart], Callable[[NodeId, Message], None] | None]
+) -> Callable[[NodeId, Message], None]:
+    """Passes a node's message to every part that takes its kind."""
+
+    def deliver(node_id: NodeId, message: Message) -> None:
+        for part in brought:
+            if (take := taker(part)) is not None:
+                take(node_id, message)
+
+    return deliver

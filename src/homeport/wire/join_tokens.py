@@ -1,4 +1,4 @@
-"""A join token on its way from central to the site that will redeem it: everything but its secret."""
+"""A join token sent from central to the site that will redeem it: everything but its secret."""
 
 from collections.abc import Mapping
 from datetime import datetime

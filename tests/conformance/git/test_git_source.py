@@ -12,6 +12,7 @@ from homeport.ports import Change, GitSource, TreeFile
 from homeport.vocabulary import Commit
 from tests.conformance.git.conftest import REAL, Open, RealRemote, Remote, Somebody
 from tests.support.git import Person, git
+from tests.support.proposals import saying
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +34,7 @@ async def put(source: GitSource, path: str, text: str | None) -> Commit | None:
     async def decide(_head: Commit | None) -> Sequence[Change]:
         return [Change(path, None if text is None else text.encode())]
 
-    return await source.commit(decide, message=f"change {path}", author="tester")
+    return await source.commit(saying(f"change {path}", decide), author="tester")
 
 
 async def contents(source: GitSource, commit: Commit | None, folder: str = "") -> dict[str, str]:
@@ -85,14 +86,14 @@ async def test_a_branch_other_than_main_is_followed(open_one: Open, remote: Real
 
 async def test_changes_write_replace_and_remove_nested_files(open_one: Open) -> None:
     source = await open_one()
-    await source.commit(writing(a="1", b__c__d="2", b__e="3"), message="first", author="tester")
-    commit = await source.commit(writing(a="one", b__c__d=None, f__g="4"), message="second", author="tester")
+    await source.commit(saying("first", writing(a="1", b__c__d="2", b__e="3")), author="tester")
+    commit = await source.commit(saying("second", writing(a="one", b__c__d=None, f__g="4")), author="tester")
     assert await contents(source, commit) == {"a": "one", "b/e": "3", "f/g": "4"}
 
 
 async def test_a_folder_vanishes_with_its_last_file(open_one: Open, remote: Remote) -> None:
     source = await open_one()
-    await source.commit(writing(a__b__c="1", d="2"), message="first", author="tester")
+    await source.commit(saying("first", writing(a__b__c="1", d="2")), author="tester")
     await put(source, "a/b/c", None)
     assert remote.names == ["d"]
     last = await put(source, "d", None)
@@ -102,7 +103,7 @@ async def test_a_folder_vanishes_with_its_last_file(open_one: Open, remote: Remo
 async def test_no_changes_make_no_commit(open_one: Open) -> None:
     source = await open_one()
     first = await put(source, "a", "1")
-    assert await source.commit(writing(), message="nothing", author="tester") is None
+    assert await source.commit(saying("nothing", writing()), author="tester") is None
     assert await put(source, "a", "1") is None
     assert await put(source, "missing/file", None) is None
     assert await source.fetch() == first
@@ -129,7 +130,7 @@ async def test_a_refusal_is_decided_on_the_remotes_newest_commit(open_one: Open,
             raise NotFound("There is no b.")
         return [Change("b", None)]
 
-    assert await contents(source, await source.commit(decide, message="remove b", author="tester")) == {"a": "1"}
+    assert await contents(source, await source.commit(saying("remove b", decide), author="tester")) == {"a": "1"}
 
 
 async def test_an_error_of_the_decision_reaches_the_caller_and_changes_nothing(open_one: Open) -> None:
@@ -140,7 +141,7 @@ async def test_an_error_of_the_decision_reaches_the_caller_and_changes_nothing(o
         raise Conflict("No.")
 
     with pytest.raises(Conflict):
-        await source.commit(decide, message="no", author="tester")
+        await source.commit(saying("no", decide), author="tester")
     assert await source.fetch() == first
 
 
@@ -157,7 +158,7 @@ async def test_the_decision_is_asked_again_on_top_of_a_faster_writer(open_one: O
             person.push()
         return [Change("ours", f"attempt {len(heads)}".encode())]
 
-    commit = await source.commit(decide, message="ours", author="tester")
+    commit = await source.commit(saying("ours", decide), author="tester")
     assert await contents(source, commit) == {"a": "1", "ours": "attempt 2", "theirs": "x"}
     assert len(set(heads)) == 2
     assert heads[1] is not None and await source.is_ancestor(heads[1], Commit(str(commit)))
@@ -203,7 +204,7 @@ async def test_a_file_and_a_folder_do_not_share_a_path(open_one: Open) -> None:
     first = await put(source, "a/b", "1")
     for changes in (writing(a="x"), writing(a__b__c="x"), writing(c="x", c__d="x"), writing(c__d="x", c="x")):
         with pytest.raises(InvalidInput):
-            await source.commit(changes, message="no", author="tester")
+            await source.commit(saying("no", changes), author="tester")
     assert await source.fetch() == first
 
 
@@ -214,7 +215,7 @@ async def test_a_thousand_files_in_one_commit_are_like_one(open_one: Open, remot
         async def decide(_head: Commit | None) -> Sequence[Change]:
             return changes
 
-        return await source.commit(decide, message="many\n\nat once", author='Ann "A" Lee')
+        return await source.commit(saying("many\n\nat once", decide), author='Ann "A" Lee')
 
     files = {f'deployments/site-{n}/"ä {n}".yaml': f"{n}\n" for n in range(1000)}
     everything = [Change(path, text.encode()) for path, text in files.items()]
@@ -239,9 +240,9 @@ async def test_files_are_those_below_the_folder_sorted_by_path(open_one: Open) -
     source = await open_one()
     files = writing(a__z="1", a__b__c="2", a__b="3", ab__c="4", b="5")
     with pytest.raises(InvalidInput):
-        await source.commit(files, message="b is both", author="tester")
+        await source.commit(saying("b is both", files), author="tester")
     commit = await source.commit(
-        writing(a__z="1", a__b__c="2", **{"a__b-d": "3", "ab__c": "4", "b": "5"}), message="m", author="tester"
+        saying("m", writing(a__z="1", a__b__c="2", **{"a__b-d": "3", "ab__c": "4", "b": "5"})), author="tester"
     )
     assert commit is not None
     for folder in ("a", "a/", "/a", "./a"):
@@ -253,7 +254,7 @@ async def test_files_are_those_below_the_folder_sorted_by_path(open_one: Open) -
 
 async def test_a_file_above_the_limit_has_one_byte_more_than_the_limit(open_one: Open) -> None:
     source = await open_one()
-    commit = await source.commit(writing(at="x" * 10, above="x" * 11, far="x" * 5000), message="m", author="tester")
+    commit = await source.commit(saying("m", writing(at="x" * 10, above="x" * 11, far="x" * 5000)), author="tester")
     assert commit is not None
     assert await source.files(commit, "", size_max=10) == [
         TreeFile("above", b"x" * 11),
@@ -287,8 +288,8 @@ async def test_links_are_named_but_not_followed_and_programs_are_files(open_one:
 
 async def test_changed_paths_are_added_changed_and_removed_ones(open_one: Open) -> None:
     source = await open_one()
-    before = await source.commit(writing(d__s__a="1", d__s__b="1", d__t__c="1", e="1"), message="m", author="t")
-    after = await source.commit(writing(d__s__a="2", d__s__b=None, d__u__n="1", e="2"), message="m", author="t")
+    before = await source.commit(saying("m", writing(d__s__a="1", d__s__b="1", d__t__c="1", e="1")), author="t")
+    after = await source.commit(saying("m", writing(d__s__a="2", d__s__b=None, d__u__n="1", e="2")), author="t")
     assert before is not None and after is not None
     assert await source.changed_paths(before, after, "d") == ["d/s/a", "d/s/b", "d/u/n"]
     assert await source.changed_paths(before, after, "d/s") == ["d/s/a", "d/s/b"]
@@ -354,7 +355,7 @@ async def test_a_branch_that_was_deleted_is_none_and_what_was_fetched_stays(
 
 async def test_the_log_tells_message_author_and_time(open_one: Open) -> None:
     source = await open_one()
-    commit = await source.commit(writing(a="1"), message="deploy hello\n\nfor a reason", author="Ann <b> Lee\n")
+    commit = await source.commit(saying("deploy hello\n\nfor a reason", writing(a="1")), author="Ann <b> Lee\n")
     assert commit is not None
     message, author, when = await source.log(commit)
     assert (message, author) == ("deploy hello\n\nfor a reason", "Ann b Lee")
@@ -362,9 +363,9 @@ async def test_the_log_tells_message_author_and_time(open_one: Open) -> None:
 
 
 @pytest.mark.parametrize("remote", ["path", "simulated"], indirect=True)
-@pytest.mark.parametrize("author", ["", "  ", "<>", "...", "Zoë Ünï", "token:ci/deploy"])
+@pytest.mark.parametrize("author", ["", "  ", "<>", "...", "Zoë Ünï", "token:ci/deploy", "\\", "\\\"'", "\ud800"])
 async def test_any_author_can_commit(open_one: Open, remote: Remote, author: str) -> None:
-    assert await (await open_one()).commit(writing(a="1"), message="m", author=author) is not None
+    assert await (await open_one()).commit(saying("m", writing(a="1")), author=author) is not None
     remote.check()
 
 
@@ -378,7 +379,7 @@ async def test_a_clone_is_used_again_after_a_restart(open_one: Open) -> None:
 async def test_a_nudge_wakes_every_watcher_at_once_and_nudges_add_up(open_one: Open) -> None:
     source = await open_one(poll_seconds=600)
     first, second = source.watch(), source.watch()
-    with anyio.fail_after(2):
+    with anyio.fail_after(60):
         await anext(first)
         await anext(second)
         source.nudge()
@@ -393,7 +394,7 @@ async def test_a_nudge_wakes_every_watcher_at_once_and_nudges_add_up(open_one: O
 async def test_without_any_nudge_the_poll_comes(open_one: Open) -> None:
     source = await open_one(poll_seconds=0.2)
     watch = source.watch()
-    with anyio.fail_after(3):
+    with anyio.fail_after(60):
         for _ in range(3):
             await anext(watch)
 
@@ -413,6 +414,20 @@ async def test_each_changed_path_has_the_commit_that_last_touched_it(open_one: O
     assert await source.origins(first, third, home) == {f"{home}/a.yaml": third, f"{home}/b.yaml": second}
     assert await source.origins(last, last, home) == {}
     assert await source.origins(None, last, home) == {f"{home}/b.yaml": last}, "without a beginning, the newest alone"
+
+
+async def test_what_a_file_held_before_is_found_newest_first(open_one: Open) -> None:
+    source = await open_one()
+    path = "deployments/home/a.yaml"
+    await put(source, path, "1\n")
+    await put(source, path, "2\n")
+    await put(source, "deployments/home/b.yaml", "1\n")
+    await put(source, path, None)
+    last = await put(source, path, "3 and more\n")
+    assert last is not None
+    assert await source.contents(last, path, size_max=100) == [b"3 and more\n", b"2\n", b"1\n"]
+    assert await source.contents(last, path, size_max=5) == [b"2\n", b"1\n"]
+    assert await source.contents(last, "deployments/away/a.yaml", size_max=100) == []
 
 
 @pytest.mark.parametrize("remote", REAL, indirect=True)

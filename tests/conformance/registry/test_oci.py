@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import anyio
+import anyio.abc
 import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.registry.reference import is_loopback
+from homeport.adapters.registry.transport import is_same_site
 from homeport.errors import InvalidInput, PeerUnavailable, Refused, TooLarge
 from homeport.ports import Artifact, Layer
 
@@ -221,22 +223,118 @@ async def test_a_host_outside_loopback_is_spoken_to_with_tls_only() -> None:
         assert (await pull(elsewhere, allowed)).artifact_type == "a/b"
 
 
+@pytest.mark.parametrize("headers", [{"Retry-After": "\u00b2"}, {"Retry-After": "9" * 5000}, {"Retry-After": "-1"}])
+async def test_a_wait_that_is_no_number_is_passed_over(headers: dict[str, str]) -> None:
+    with server(lambda asked: (503, headers, b"")) as host, pytest.raises(PeerUnavailable) as caught:
+        await pull(host)
+    assert caught.value.retry_after_seconds == 5
+
+
+@pytest.mark.parametrize("length", ["\u00b2", "9" * 5000, "-1", "1, 2"])
+async def test_a_length_that_is_no_number_is_the_registrys_fault(length: str) -> None:
+    with server(lambda asked: (200, {"Content-Length": length}, b"{}")) as host, pytest.raises(PeerUnavailable):
+        await pull(host)
+
+
+async def test_brackets_without_end_are_the_registrys_fault() -> None:
+    deep = b"[" * 200_000
+    with server(serving(deep)) as host, pytest.raises(InvalidInput, match="is not JSON"):
+        await pull(host)
+    with server(lambda asked: (503, {}, deep)) as host, pytest.raises(PeerUnavailable):
+        await pull(host)
+
+    def reply(asked: Asked) -> Reply:
+        if asked.path.startswith("/token"):
+            return 200, {}, deep
+        return 401, {"WWW-Authenticate": f'Bearer realm="http://{asked.headers["Host"]}/token"'}, b""
+
+    with server(reply) as host, pytest.raises(PeerUnavailable, match="unusable answer"):
+        await pull(host)
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "http://127.0.0.1:99999999/", "http://127.0.0.1:x/", "//"])
+async def test_a_redirect_to_an_address_that_is_none_is_the_registrys_fault(location: str) -> None:
+    with (
+        server(lambda asked: (302, {"Location": location}, b"")) as host,
+        pytest.raises((PeerUnavailable, Refused)),
+    ):
+        await pull(host)
+
+
+async def test_a_password_is_not_sent_to_another_site(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    def collector(asked: Asked) -> Reply:
+        seen.append(asked.headers.get("Authorization"))
+        return 401, {}, b""
+
+    with server(collector) as elsewhere:
+        challenge = {"WWW-Authenticate": f'Bearer realm="http://{elsewhere}/token",service="r"'}
+        with server(lambda asked: (401, challenge, b"")) as host, pytest.raises(Refused, match="another site"):
+            await pull(host, OciRegistry(auth_files=[_login(tmp_path, host)]))
+    assert seen == [None]
+
+
 @pytest.mark.parametrize(
-    ("host", "is_local"),
+    ("realm", "registry", "same"),
     [
-        ("localhost", True),
-        ("localhost:5000", True),
-        ("127.0.0.1:5000", True),
-        ("127.9.9.9", True),
-        ("[::1]:5000", True),
-        ("127.0.0.1.example.org", False),
-        ("localhost.example.org:5000", False),
-        ("10.0.0.1:5000", False),
-        ("0.0.0.0", False),
+        ("auth.docker.io", "registry-1.docker.io", True),
+        ("ghcr.io", "ghcr.io", True),
+        ("gitlab.example.com", "registry.gitlab.example.com", True),
+        ("auth.example.co.uk", "registry.example.co.uk", True),
+        ("registry.example:5001", "registry.example:5000", True),
+        ("evil.co.uk", "registry.example.co.uk", False),
+        ("evil.com", "registry.example.com", False),
+        ("evil-docker.io", "registry-1.docker.io", False),
+        ("127.0.0.1:5001", "127.0.0.1:5000", False),
+        ("127.0.0.1:5000", "127.0.0.1:5000", True),
+        ("10.0.0.2", "10.0.0.1", False),
+        ("[fd00::2]:1", "[fd00::1]:1", False),
+        ("other", "registry", False),
+        ("", "registry.example.com", False),
     ],
 )
-def test_loopback_is_told_apart_from_look_alikes(host: str, is_local: bool) -> None:
-    assert is_loopback(host) is is_local
+def test_a_token_service_is_of_the_registrys_site_or_not(realm: str, registry: str, same: bool) -> None:
+    assert is_same_site(realm, registry) is same
+
+
+async def test_a_registry_is_reached_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for: list[tuple[str, str | None]] = []
+
+    def proxy(asked: Asked) -> Reply:
+        asked_for.append((asked.path, asked.headers.get("Proxy-Authorization")))
+        return serving(manifest())(asked)
+
+    with server(proxy) as at:
+        monkeypatch.setenv("http_proxy", f"http://ada:pa%20ss@{at}")
+        monkeypatch.setenv("no_proxy", "")
+        registry = OciRegistry(timeout_seconds=2, plain_http_hosts=frozenset({"registry.example:80"}))
+        artifact = await pull("registry.example:80", registry)
+    assert artifact.artifact_type == "a/b"
+    login = "Basic " + base64.b64encode(b"ada:pa ss").decode()
+    assert asked_for[0] == ("http://registry.example:80/v2/team/app/manifests/1.0.0", login)
+
+
+async def test_a_tunnel_is_asked_of_the_proxy_for_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    tunnels: list[bytes] = []
+
+    async def serve(connection: anyio.abc.SocketStream) -> None:
+        async with connection:
+            tunnels.append((await connection.receive()).partition(b"\r\n")[0])
+            await connection.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    async with (
+        await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(listener.serve, serve)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        monkeypatch.setenv("https_proxy", f"127.0.0.1:{port}")
+        monkeypatch.setenv("no_proxy", "")
+        with pytest.raises(PeerUnavailable, match=r"the proxy 127\.0\.0\.1:.* answered 403"):
+            await pull("registry.example")
+        group.cancel_scope.cancel()
+    assert tunnels == [b"CONNECT registry.example:443 HTTP/1.1"]
 
 
 def _login(folder: Path, host: str) -> Path:

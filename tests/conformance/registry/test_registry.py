@@ -2,7 +2,7 @@
 
 import pytest
 
-from homeport.errors import InvalidInput, NotFound, PeerUnavailable
+from homeport.errors import Conflict, InvalidInput, NotFound, PeerUnavailable
 from homeport.ports import Artifact, Layer
 from tests.conformance.registry.conftest import Subject
 from tests.support.fake_registry import FakeRegistry
@@ -36,11 +36,13 @@ async def test_pushing_again_gives_the_same_digest(subject: Subject) -> None:
     assert first.startswith("sha256:")
 
 
-async def test_a_tag_moves_to_what_was_pushed_last(subject: Subject) -> None:
-    await subject.registry.push(subject.repository, "1.0.0", ARTIFACT)
+async def test_a_version_never_changes(subject: Subject) -> None:
+    first = await subject.registry.push(subject.repository, "1.0.0", ARTIFACT)
+    assert await subject.registry.push(subject.repository, "1.0.0", ARTIFACT) == first
     other = Artifact("application/vnd.example.other+json", (Layer("text/plain", b"second"),))
-    await subject.registry.push(subject.repository, "1.0.0", other)
-    assert await subject.registry.pull(subject.repository, "1.0.0") == other
+    with pytest.raises(Conflict, match=r":1\.0\.0 is there already, with other content"):
+        await subject.registry.push(subject.repository, "1.0.0", other)
+    assert await subject.registry.pull(subject.repository, "1.0.0") == ARTIFACT
 
 
 async def test_equal_layers_and_an_empty_one_survive(subject: Subject) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.adapters.runtime.container_engine import EngineOptions
+from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.ports import Runtime
 from tests.conformance.runtime.stands import ComposeStand, HelmStand, ImageStand, NullStand, ProcessStand, Stand
 from tests.support.engines import (
@@ -19,16 +19,22 @@ from tests.support.engines import (
     tag_again,
 )
 from tests.support.registry import running_registry
+from tests.support.stage import shared_stage
 
 
 @pytest.fixture(scope="session")
 def registry_host() -> Iterator[str]:
+    stage = shared_stage()
+    if stage is not None:
+        yield stage.registry_host
+        return
     with running_registry() as registry:
         yield registry.host
 
 
 @pytest.fixture(scope="session")
 def image(registry_host: str) -> Iterator[str]:
+    # Each worker has its own: a test that removes images must not take them from another.
     with probe_image(registry_host) as reference:
         tag_again(reference, "2")
         yield reference
@@ -37,6 +43,10 @@ def image(registry_host: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def docker_socket() -> Iterator[Path]:
     skip_docker_if_asked()
+    stage = shared_stage()
+    if stage is not None and stage.docker_socket is not None:
+        yield Path(stage.docker_socket)
+        return
     with docker_daemon() as socket:
         yield socket
 
@@ -44,12 +54,20 @@ def docker_socket() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def podman_socket() -> Iterator[Path]:
     """One service for all tests saves each of them half a second; `test_podman` has the runtime bring up its own."""
+    stage = shared_stage()
+    if stage is not None:
+        yield Path(stage.podman_socket)
+        return
     with podman_service() as socket:
         yield socket
 
 
 @pytest.fixture(scope="session")
 def containerd_socket() -> Iterator[Path]:
+    stage = shared_stage()
+    if stage is not None:
+        yield Path(stage.containerd_socket)
+        return
     with containerd_daemon() as socket:
         yield socket
 

@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.detect import open_runtime
+from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.core.model.deployment import ComponentSpec
 from homeport.ports import Container, Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType
@@ -140,7 +140,7 @@ class NullStand(Base):
         return self.workload(extensions={"null": {"fail": "IMAGE_PULL_FAILED"}})
 
     async def exits(self) -> Workload:
-        return self.workload(extensions={"null": {"fail": "EXITED"}})
+        return self.workload(environment={"SAID": "unknown flag --nope"}, extensions={"null": {"fail": "EXITED"}})
 
     async def uncreatable(self) -> Workload:
         return self.workload(extensions={"null": {"fail": "CREATE_FAILED"}})
@@ -172,7 +172,9 @@ class ProcessStand(Base):
 
     async def exits(self) -> Workload:
         never = {"command": ["sh", "-c", CHECK], "interval_seconds": 600}
-        return self._process([sys.executable, "-c", "raise SystemExit(3)"], health=never)
+        return self._process(
+            [sys.executable, "-c", "print('unknown flag --nope', flush=True); raise SystemExit(3)"], health=never
+        )
 
     async def uncreatable(self) -> Workload:
         return await self.missing()
@@ -280,7 +282,8 @@ class ImageStand(EngineStand):
 
     async def exits(self) -> Workload:
         return self.one(
-            command=["sh", "-c", "exit 3"], health={"command": ["sh", "-c", CHECK], "interval_seconds": 600}
+            command=["sh", "-c", "echo unknown flag --nope >&2; exit 3"],
+            health={"command": ["sh", "-c", CHECK], "interval_seconds": 600},
         )
 
     async def uncreatable(self) -> Workload:
@@ -334,7 +337,9 @@ class ComposeStand(EngineStand):
 
     async def exits(self) -> Workload:
         check = {"test": ["CMD-SHELL", CHECK], "interval": "600s"}
-        return await self._compose("exits", {"command": ["sh", "-c", "exit 3"], "healthcheck": check})
+        return await self._compose(
+            "exits", {"command": ["sh", "-c", "echo unknown flag --nope >&2; exit 3"], "healthcheck": check}
+        )
 
     async def uncreatable(self) -> Workload:
         return await self._compose("uncreatable", {"command": ["/no-such-program"]})
@@ -363,13 +368,18 @@ class ComposeStand(EngineStand):
         environment: Mapping[str, str] | None = None,
         *,
         host: str | None = None,
+        files: Mapping[str, str] | None = None,
+        volumes: Sequence[str] = (),
     ) -> Workload:
-        """A component with these services, pushed to the registry at `host`."""
+        """A component with these services and files, pushed to the registry at `host`."""
         content = json.dumps(
-            {"services": {key: {"image": self.image, **service} for key, service in services.items()}}
+            {
+                "services": {key: {"image": self.image, **service} for key, service in services.items()},
+                **({"volumes": {name: {} for name in volumes}} if volumes else {}),
+            }
         )
         repository = f"oci://{host or self.registry_host}/{self.deployment_id}-{name}"
-        await OciRegistry().push(repository, "1.0.0", compose_artifact(content))
+        await OciRegistry().push(repository, "1.0.0", compose_artifact(content, **(files or {})))
         return self.workload(environment=environment, repository=repository)
 
 
@@ -396,7 +406,9 @@ class HelmStand(EngineStand):
         return await self.chart("missing", {"main.yaml": deployment("main", {"image": image})})
 
     async def exits(self) -> Workload:
-        container = {"image": self.image, "command": ["sh", "-c", "exit 3"]}
+        program = ["sh", "-c", "echo unknown flag --nope >&2; exit 3"]
+        probe = {"exec": {"command": ["sh", "-c", CHECK]}, "periodSeconds": 600}
+        container = {"image": self.image, "command": program, "readinessProbe": probe}
         return await self.chart("exits", {"main.yaml": deployment("main", container)})
 
     async def uncreatable(self) -> Workload:

@@ -4,6 +4,7 @@ import contextlib
 import shutil
 import socket
 import subprocess
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,14 @@ from typing import Any
 import anyio
 import pytest
 
+from homeport.core.model.health import Run
 from homeport.errors import WorkFailed
-from homeport.ports import Runtime, Workload
-from homeport.vocabulary import Code, NodeId, Step
+from homeport.ports import KeepsData, Runtime, Workload
+from homeport.vocabulary import Code, DeploymentId, NodeId, Step
 from tests.conformance.runtime.conftest import IS_LONG
 from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand
+from tests.conformance.runtime.test_runtime import read_logs
+from tests.support.health import settle
 from tests.support.ports import free_port
 from tests.support.registry import running_registry
 
@@ -37,24 +41,48 @@ async def ids(runtime: Runtime, stand: ComposeStand) -> dict[str, str]:
     return {container.name: container.id for container in observation.containers}
 
 
+async def runs(runtime: Runtime, workload: Workload) -> set[Run]:
+    return {sample.run for sample in await runtime.sample_health(workload, lambda run, rules: True)}
+
+
 async def test_a_stopped_container_is_started_again_not_replaced(
     compose_runtime: Runtime, compose_stand: ComposeStand
 ) -> None:
     workload = await compose_stand.runs(GREETING="hello")
     await install(compose_runtime, workload)
     before = await ids(compose_runtime, compose_stand)
-    first_run = (await compose_runtime.health(workload)).runs
+    first_run = await runs(compose_runtime, workload)
     assert {run.id for run in first_run} == set(before.values())
     compose_stand.engine("kill", *before.values())
     (stopped,) = await compose_runtime.observe(compose_stand.deployment_id)
     assert not stopped.is_running
-    assert (await compose_runtime.health(workload)).healthy is False
+    assert (await settle(compose_runtime, workload)).healthy is False
     await install(compose_runtime, workload)
     (running,) = await compose_runtime.observe(compose_stand.deployment_id)
     assert running.is_running
     assert await ids(compose_runtime, compose_stand) == before
-    second_run = (await compose_runtime.health(workload)).runs
+    second_run = await runs(compose_runtime, workload)
     assert second_run.isdisjoint(first_run), "nobody would notice a container that its engine restarts"
+
+
+async def test_a_configuration_file_of_the_component_is_mounted_and_each_part_of_creating_is_told(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    told: list[tuple[str, str]] = []
+    service = {
+        **STAYS_SERVICE,
+        "command": ["sh", "-c", "cat /etc/app.conf; trap 'exit 0' TERM; while true; do sleep 0.1; done"],
+        "volumes": ["./app.conf:/etc/app.conf:ro"],
+    }
+    workload = await compose_stand.services(
+        "configured", {"app": service}, {"LEVEL": "info"}, files={"app.conf": "greeting = ahoy from a file\n"}
+    )
+    await compose_runtime.prepare(workload, ignore)
+    await compose_runtime.apply(workload, lambda step, message, done, total: told.append((step, message)))
+    assert "greeting = ahoy from a file" in await read_logs(compose_runtime, workload, "ahoy from a file")
+    assert [step for step, _ in told] == [Step.CREATING, Step.CONFIGURING, Step.NETWORKING, Step.STARTING]
+    assert dict(told)[Step.CONFIGURING] == "configuring web: 1 variable"
+    assert "default" in dict(told)[Step.NETWORKING]
 
 
 async def test_a_container_removed_by_hand_is_missed_and_comes_back_alone(
@@ -69,7 +97,7 @@ async def test_a_container_removed_by_hand_is_missed_and_comes_back_alone(
     compose_stand.engine("rm", "--force", app)
     (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
     assert not observation.is_running
-    assert "app" in (await compose_runtime.health(workload)).message
+    assert "app" in (await settle(compose_runtime, workload)).message
     await install(compose_runtime, workload)
     after = await ids(compose_runtime, compose_stand)
     assert {name for name in before if after[name] != before[name]} == {app}
@@ -209,7 +237,7 @@ async def test_a_service_that_ends_before_others_start_is_not_missed_afterwards(
 ) -> None:
     workload = await compose_stand.services("hook", hooked("exit 0"))
     await install(compose_runtime, workload)
-    assert (await compose_runtime.health(workload)).healthy
+    assert (await settle(compose_runtime, workload)).healthy
     (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
     assert observation.is_running
     before = await ids(compose_runtime, compose_stand)
@@ -228,3 +256,45 @@ async def test_a_service_that_fails_before_others_start_fails_the_component(
     assert failure.value.code is Code.EXITED
     assert "hook" in str(failure.value)
     assert "exit code 3" in str(failure.value)
+
+
+async def test_a_volume_belongs_to_the_deployments_name_and_older_ones_are_found_where_they_are(
+    compose_runtime: Runtime, compose_stand: ComposeStand
+) -> None:
+    def service(script: str) -> dict[str, Any]:
+        loop = "trap 'exit 0' TERM; while true; do sleep 0.1; done"
+        return {**STAYS_SERVICE, "command": ["sh", "-c", f"{script}; {loop}"], "volumes": ["data:/data"]}
+
+    def volumes() -> list[str]:
+        parts = (name, compose_stand.deployment_id.replace("-", "")[:12])
+        wanted = ["volume", "ls", "--quiet", "--filter"]
+        return [each for part in parts for each in compose_stand.engine(*wanted, f"name={part}").split()]
+
+    name, other = f"shop-{compose_stand.deployment_id[:8]}", DeploymentId(str(uuid.uuid4()))
+    scripts = {"write": "echo precious > /data/file", "append": "echo older >> /data/file", "read": "cat /data/file"}
+    write, append, read = [
+        await compose_stand.services(key, {"app": service(script)}, volumes=["data"])
+        for key, script in scripts.items()
+    ]
+    try:
+        # As it was made before volumes belonged to a name: the deployment finds it again, whatever it is called.
+        await install(compose_runtime, append)
+        await install(compose_runtime, replace(read, name=name))
+        assert "older" in await read_logs(compose_runtime, read, "older")
+        await compose_runtime.remove(compose_stand.deployment_id, "web", remove_images=False)
+        # Another deployment of the name begins with an empty volume of the name, and leaves it to the next.
+        await install(compose_runtime, replace(write, deployment_id=other, name=name))
+        await compose_runtime.remove(other, "web", remove_images=False)
+        last = replace(read, deployment_id=DeploymentId(str(uuid.uuid4())), name=name)
+        await install(compose_runtime, last)
+        assert "precious" in await read_logs(compose_runtime, last, "precious")
+        await compose_runtime.remove(last.deployment_id, "web", remove_images=False)
+        # Both kinds go when that is asked for, and nobody else's.
+        compose_stand.engine("volume", "create", f"hp-{name}-web-0badcafe_data")
+        assert isinstance(compose_runtime, KeepsData)
+        for _ in range(2):
+            await compose_runtime.remove_data(compose_stand.deployment_id, "web", name=name)
+        assert volumes() == [f"hp-{name}-web-0badcafe_data"]
+    finally:
+        for volume in volumes():
+            compose_stand.engine("volume", "rm", "--force", volume)

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from homeport.adapters.runtime.container_engine import EngineOptions
-from homeport.adapters.runtime.diagnosis import Verdict, diagnose
+from homeport.adapters.runtime.docker_api.engine import EngineOptions
+from homeport.adapters.runtime.doctor.diagnosis import EngineVerdict, diagnose
 from homeport.errors import EngineUnavailable, WorkFailed
-from homeport.ports import Runtime
-from homeport.vocabulary import Code, ProfileType
+from homeport.ports import KeepsData, Runtime, SharedEngine
+from homeport.vocabulary import Code, NodeId, ProfileType
 from tests.conformance.runtime.stands import STAYS, ImageStand
-from tests.conformance.runtime.test_runtime import ids, ignore, install, observe_one, read_logs, settle
+from tests.conformance.runtime.test_runtime import ids, ignore, install, observe_one, read_logs
 from tests.support.engines import containerd_daemon, ctr, engine_environment
+from tests.support.health import settle
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
@@ -50,12 +51,17 @@ async def test_a_web_server_on_the_machines_network_is_asked_from_outside(
 async def test_a_volume_outlives_its_component(image_runtime: Runtime, image_stand: ImageStand) -> None:
     script = "echo before=$(cat /data/note 2>/dev/null); echo kept > /data/note; " + STAYS
     mounts = [{"source": "notes", "target": "/data"}]
-    workload = image_stand.one(command=["sh", "-c", script], mounts=mounts)
+    workload = replace(image_stand.one(command=["sh", "-c", script], mounts=mounts), name=image_stand.deployment_id)
     await install(image_runtime, workload)
     await read_logs(image_runtime, workload, "greeting=")
     await image_runtime.remove(image_stand.deployment_id, "web", remove_images=False)
     await install(image_runtime, workload)
     assert "before=kept" in await read_logs(image_runtime, workload, "greeting=")
+    await image_runtime.remove(image_stand.deployment_id, "web", remove_images=False)
+    assert isinstance(image_runtime, KeepsData)
+    await image_runtime.remove_data(image_stand.deployment_id, "web", name=workload.name)
+    await install(image_runtime, workload)
+    assert "before=kept" not in await read_logs(image_runtime, workload, "greeting=")
     await image_runtime.remove(image_stand.deployment_id, "web", remove_images=False)
     image_stand.forget_volumes()
 
@@ -78,7 +84,7 @@ async def test_a_log_is_kept_within_bounds(containerd_stand: ImageStand) -> None
             async def said() -> bool:
                 return any([b"greeting=" in line async for line in runtime.logs(workload, tail=1)])
 
-            await eventually(said, seconds=60)
+            await eventually(said)
             logs = list((containerd_stand.folder / "data" / "containerd").glob("*.log*"))
             assert len(logs) == 2
             assert sum(log.stat().st_size for log in logs) < 21 * 2**20
@@ -108,13 +114,13 @@ async def test_containers_outlive_a_containerd_that_cannot_be_reached(
 
 
 async def test_the_doctor_tries_it_and_says_what_it_cannot_do(containerd_socket: Path) -> None:
-    before = ctr(containerd_socket, "containers", "ls", "-q")
     options = EngineOptions(environment=engine_environment(), socket=containerd_socket)
     works, limits = await diagnose("containerd", options)
-    assert (works.verdict, limits.verdict) == (Verdict.OK, Verdict.NOTE)
+    assert (works.verdict, limits.verdict) == (EngineVerdict.OK, EngineVerdict.NOTE)
     assert works.sentence.startswith("containerd 1.") or works.sentence.startswith("containerd 2.")
     assert "single images only" in limits.sentence
-    assert ctr(containerd_socket, "containers", "ls", "-q") == before
+    left = ctr(containerd_socket, "containers", "ls", "-q").split()
+    assert [each for each in left if each.startswith("homeport-doctor")] == [], left
 
 
 async def test_a_secret_of_several_lines_is_no_variable(containerd_stand: ImageStand) -> None:
@@ -125,3 +131,16 @@ async def test_a_secret_of_several_lines_is_no_variable(containerd_stand: ImageS
         with pytest.raises(WorkFailed, match="several lines") as failure:
             await install(runtime, workload)
     assert failure.value.code is Code.CREATE_FAILED
+
+
+async def test_what_is_there_is_listed_by_its_labels_and_removed_for_its_own_node_alone(
+    containerd_stand: ImageStand,
+) -> None:
+    async with containerd_stand.opened() as runtime:
+        assert isinstance(runtime, SharedEngine)
+        await install(runtime, containerd_stand.one())
+        (mine,) = [each for each in await runtime.owned() if each.deployment_id == containerd_stand.deployment_id]
+        await runtime.remove_owned(replace(mine, node_id=NodeId("somebody-else")))
+        assert await runtime.observe(containerd_stand.deployment_id)
+        await runtime.remove_owned(mine)
+        assert list(await runtime.observe(containerd_stand.deployment_id)) == []

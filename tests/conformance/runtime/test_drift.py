@@ -11,7 +11,8 @@ from homeport.ports import Observation, Runtime, Workload
 from homeport.vocabulary import Code, ProfileType
 from tests.conformance.runtime.conftest import ONE_OF_EACH_MAKE, stand_of
 from tests.conformance.runtime.stands import ImageStand, Stand
-from tests.conformance.runtime.test_runtime import ids, ignore, install, observe_one, read_logs, settle
+from tests.conformance.runtime.test_runtime import ids, ignore, install, observe_one, read_logs
+from tests.support.health import settle
 from tests.support.orders import a_release
 from tests.support.waiting import eventually
 
@@ -32,7 +33,7 @@ async def not_running(runtime: Runtime, stand: Stand) -> Observation:
         seen = await observe_one(runtime, stand.deployment_id)
         return None if seen.is_running else seen
 
-    found: Observation = await eventually(look, seconds=30)
+    found: Observation = await eventually(look)
     return found
 
 
@@ -40,15 +41,19 @@ async def test_a_killed_component_is_seen_and_started_again(runtime: Runtime, st
     workload = await stand.runs(GREETING="hello")
     await install(runtime, workload)
     (container,) = (await observe_one(runtime, stand.deployment_id)).containers
+    samples = await runtime.sample_health(workload, lambda run, rules: False)
     if not stand.kill(container):
         assert runtime.name == "null", "only the fake has nothing to kill"
         return
+    first = {sample.run for sample in samples}
     seen = await not_running(runtime, stand)
     assert seen.digest == workload.spec.digest
     assert seen.containers[0].exit_code != 0
-    assert (await runtime.health(workload)).healthy is False
+    assert (await settle(runtime, workload)).healthy is False
     await install(runtime, workload)
     assert (await settle(runtime, workload)).healthy
+    again = {sample.run for sample in await runtime.sample_health(workload, lambda run, rules: False)}
+    assert again.isdisjoint(first), "a restart is another run, whatever keeps its id"
     if workload.spec.type is not ProfileType.CUSTOM or isinstance(stand, ImageStand):
         assert await ids(runtime, stand) == {container.id}, "a container is started, not replaced"
 
@@ -74,7 +79,7 @@ async def test_a_frozen_component_does_not_count_as_running(runtime: Runtime, st
         assert runtime.name in ("null", "process"), "these cannot be frozen through an engine"
         return
     assert not (await observe_one(runtime, stand.deployment_id)).is_running
-    assert "paused" in (await runtime.health(workload)).message
+    assert "paused" in (await settle(runtime, workload)).message
     await install(runtime, workload)
     assert (await settle(runtime, workload)).healthy
 

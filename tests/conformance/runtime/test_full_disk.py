@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.adapters.runtime.container_engine import EngineOptions
+from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.errors import WorkFailed
 from homeport.vocabulary import Code
 from tests.conformance.runtime.stands import ImageStand, NullStand, ProcessStand

@@ -7,12 +7,14 @@ from typing import Any
 import anyio
 import pytest
 
-from homeport.adapters.runtime.socket_http import TcpAddress, ask
+from homeport.adapters.http_client import TcpAddress, ask
+from homeport.core.node.health import HealthVerdict
 from homeport.errors import WorkFailed
-from homeport.ports import Health, Runtime, Workload
+from homeport.ports import Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId, ProfileType
 from tests.conformance.runtime.stands import CHECK, STAYS, ComposeStand, HelmStand
 from tests.support.charts import deployment
+from tests.support.health import settle
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
@@ -41,15 +43,6 @@ async def read_logs(runtime: Runtime, workload: Workload, expected: str) -> str:
             await anyio.sleep(0.05)
             text = b"".join([chunk async for chunk in runtime.logs(workload, tail=100)]).decode()
     return text
-
-
-async def settle(runtime: Runtime, workload: Workload) -> Health:
-    with anyio.fail_after(20.0):
-        while True:
-            health = await runtime.health(workload)
-            if health.healthy is not None:
-                return health
-            await anyio.sleep(0.1)
 
 
 def stays(stand: HelmStand, **more: Any) -> dict[str, Any]:
@@ -83,7 +76,7 @@ async def test_a_service_is_a_name_for_its_pods(helm_runtime: Runtime, helm_stan
     )
     await helm_runtime.prepare(workload, lambda step, message, done, total: told.append(message))
     await helm_runtime.apply(workload, ignore)
-    assert "Service db is reached at port web instead of 80." in told
+    assert "Service db has no port 80 of its own here: use port 8080." in told
     assert len(await ids(helm_runtime, helm_stand.deployment_id)) == 2
     assert "from-the-database" in await read_logs(helm_runtime, workload, "from-the-database")
 
@@ -104,7 +97,7 @@ async def test_a_load_balancer_publishes_and_a_probe_over_http_is_asked(
     service = document("Service", "web", spec={"type": "LoadBalancer", "selector": {"app": "server"}, "ports": ports})
     workload = await helm_stand.chart("web", {"a.yaml": deployment("server", server), "b.yaml": service})
     await install(helm_runtime, workload)
-    assert await settle(helm_runtime, workload) == Health(True)
+    assert await settle(helm_runtime, workload) == HealthVerdict(True)
     answer = await ask(TcpAddress("127.0.0.1", port), "GET", "/")
     assert answer.body == b"published\n"
 
@@ -153,7 +146,7 @@ async def test_settings_and_secrets_reach_variables_and_files(helm_runtime: Runt
     assert "env=blue,s3cret, with=signs" in text
     assert "line=one" in text
     assert "s3cret, with=signs" in text.partition("line=one")[2]
-    assert await helm_runtime.health(workload) == Health(True), "an init container that ended is no failure"
+    assert await settle(helm_runtime, workload) == HealthVerdict(True), "an init container that ended is no failure"
 
     changed = replace(workload, spec=replace(spec, environment={"greeting": '"two"', "token": "secret://token"}))
     await install(helm_runtime, changed)
@@ -225,7 +218,7 @@ async def test_only_the_pod_that_is_gone_comes_back(helm_runtime: Runtime, helm_
     helm_stand.engine("pod", "rm", "--force", gone.removesuffix("-app"))
     (observation,) = await helm_runtime.observe(helm_stand.deployment_id)
     assert not observation.is_running
-    assert await helm_runtime.health(workload) == Health(False, f"{gone} has no container")
+    assert f"{gone} has no container" in (await settle(helm_runtime, workload)).message
     await install(helm_runtime, workload)
     after = await ids(helm_runtime, helm_stand.deployment_id)
     assert {name for name in before if after[name] != before[name]} == {gone}
@@ -268,7 +261,7 @@ async def test_a_component_may_change_its_type(helm_runtime: Runtime, helm_stand
         (observation,) = await helm_runtime.observe(helm_stand.deployment_id)
         assert (observation.digest, observation.is_running) == (workload.spec.digest, True)
         assert len(observation.containers) == 1
-    assert await settle(helm_runtime, chart) == Health(True)
+    assert await settle(helm_runtime, chart) == HealthVerdict(True)
 
 
 async def test_a_failing_probe_tells_what_it_printed(helm_runtime: Runtime, helm_stand: HelmStand) -> None:

@@ -8,15 +8,17 @@ from pathlib import Path
 import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.detect import open_runtime
-from homeport.adapters.runtime.helm_cluster import HelmInCluster
+from homeport.adapters.runtime.docker_api.engine import EngineOptions
+from homeport.adapters.runtime.helm.cluster import HelmInCluster
 from homeport.core.model.deployment import ComponentSpec
+from homeport.core.node.health import HealthVerdict
 from homeport.errors import EngineUnavailable, WorkFailed
-from homeport.ports import Health, Workload
+from homeport.ports import Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType
 from tests.support.charts import chart_artifact
 from tests.support.engines import engine_environment
+from tests.support.health import settle
 from tests.support.kubernetes import Cluster, running_cluster
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +54,7 @@ async def test_a_release_is_installed_upgraded_seen_and_removed(
     await runtime.start()
     workload = await a_workload(registry_host, tmp_path, "hello")
     assert list(await runtime.observe(workload.deployment_id)) == []
-    assert (await runtime.health(workload)).healthy is False
+    assert (await settle(runtime, workload)).healthy is False
     for greeting in ("hello", "ahoy"):
         workload = await a_workload(registry_host, tmp_path, greeting)
         await runtime.prepare(workload, ignore)
@@ -62,7 +64,7 @@ async def test_a_release_is_installed_upgraded_seen_and_removed(
         assert settings["data"] == {"greeting": greeting}
         (seen,) = await runtime.observe(workload.deployment_id)
         assert (seen.component, seen.digest, seen.is_running) == ("web", workload.spec.digest, True)
-        assert await runtime.health(workload) == Health(True)
+        assert await settle(runtime, workload) == HealthVerdict(True)
     releases = set(cluster.named("secrets"))
     await runtime.apply(workload, ignore)
     assert set(cluster.named("secrets")) == releases, "what already runs is not installed again"

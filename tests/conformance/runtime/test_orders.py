@@ -1,21 +1,23 @@
 """A whole node on each runtime: every way to fail has its code, and an update pulls before it stops anything."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.order import Result
-from homeport.ports import Runtime, Workload
-from homeport.vocabulary import Code, Step
+from homeport.ports import Runtime, SharedEngine, Workload
+from homeport.vocabulary import Code, NodeId, Step
 from tests.conformance.runtime.conftest import ONE_OF_EACH_MAKE, stand_of
-from tests.conformance.runtime.stands import EngineStand, NullStand, Stand
+from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand, EngineStand, NullStand, Stand
 from tests.integration.node.conftest import Bench
 from tests.integration.node.conftest import bench as bench  # noqa: PLC0414 - the fixture
 from tests.support.orders import to_apply
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -84,9 +86,10 @@ async def test_what_is_unhealthy(bench: Bench, stand: Stand, runtime: Runtime) -
     assert code == Code.HEALTH_CHECK_FAILED
 
 
-async def test_what_exits(bench: Bench, stand: Stand, runtime: Runtime) -> None:
-    code, _ = await failed(bench, stand, runtime, await stand.exits())
+async def test_what_exits_shows_what_it_wrote_last(bench: Bench, stand: Stand, runtime: Runtime) -> None:
+    code, message = await failed(bench, stand, runtime, await stand.exits())
     assert code == Code.EXITED
+    assert message.endswith("unknown flag --nope") and ". Its last output: " in message
 
 
 async def test_what_is_not_ready_in_time(bench: Bench, stand: Stand, runtime: Runtime) -> None:
@@ -150,3 +153,42 @@ async def test_the_node_brings_back_what_was_killed(bench: Bench, stand: Stand, 
         assert seen.is_running
     (restored,) = [each for each in bench.site.progress if each.step is Step.RESTORED]
     assert "was not running" in restored.message
+
+
+def publishing(port: int | None) -> Mapping[str, Mapping[str, Any]]:
+    return {"app": {**STAYS_SERVICE, "ports": [f"127.0.0.1:{port}:80"]} if port else dict(STAYS_SERVICE)}
+
+
+async def test_a_published_port_moves_to_a_renamed_component_and_between_those_that_stay(
+    bench: Bench, compose_stand: ComposeStand, compose_runtime: Runtime
+) -> None:
+    port = free_port()
+    holds = await compose_stand.services("holds", publishing(port))
+    lacks = await compose_stand.services("lacks", publishing(None))
+    front = replace(holds.spec, name="front")
+    try:
+        async with connected(bench, compose_runtime):
+            assert (await ordered(bench, compose_stand, 1, holds.spec)).succeeded
+            renamed = await ordered(bench, compose_stand, 2, front)
+            assert renamed.succeeded, renamed.failure
+            moved = await ordered(bench, compose_stand, 3, holds.spec, replace(lacks.spec, name="front"))
+            assert moved.succeeded, moved.failure
+            seen = await compose_runtime.observe(compose_stand.deployment_id)
+            assert [(each.component, each.is_running) for each in seen] == [("front", True), ("web", True)]
+    finally:
+        await compose_runtime.remove(compose_stand.deployment_id, "front", remove_images=False)
+
+
+async def test_what_an_engine_has_is_told_by_its_owner_and_removed_as_his(
+    compose_stand: ComposeStand, compose_runtime: Runtime
+) -> None:
+    workload = await compose_stand.services("owned", publishing(None))
+    await compose_runtime.prepare(workload, lambda *_: None)
+    await compose_runtime.apply(workload, lambda *_: None)
+    assert isinstance(compose_runtime, SharedEngine)
+    (mine,) = [each for each in await compose_runtime.owned() if each.deployment_id == workload.deployment_id]
+    assert mine.component == "web"
+    await compose_runtime.remove_owned(replace(mine, node_id=NodeId("somebody-else")))
+    assert await compose_runtime.observe(workload.deployment_id), "another node's is another container"
+    await compose_runtime.remove_owned(mine)
+    assert not await compose_runtime.observe(workload.deployment_id)

@@ -10,16 +10,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import anyio
+import anyio.to_thread
 import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.runtime.container_engine import EngineOptions
 from homeport.adapters.runtime.detect import open_runtime
-from homeport.ports import Health
+from homeport.adapters.runtime.docker_api.engine import EngineOptions
+from homeport.core.node.telemetry_variables import otlp_variables
 from homeport.vocabulary import DeploymentId, NodeId
 from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand, ImageStand
 from tests.support.engines import engine_environment, unmount_below
+from tests.support.health import settle
 
 pytestmark = pytest.mark.anyio
 
@@ -133,12 +134,7 @@ async def test_the_first_good_check_is_enough_whatever_the_interval(podman_stand
         try:
             await runtime.prepare(workload, ignore)
             await runtime.apply(workload, ignore)
-            seen = []
-            with anyio.fail_after(15):
-                while Health(True) not in seen:
-                    seen.append(await runtime.health(workload))
-                    await anyio.sleep(0.1)
-            assert not [health for health in seen if health.healthy is False]
+            assert (await settle(runtime, workload, seconds=15)).healthy
         finally:
             await runtime.remove(podman_stand.deployment_id, "web", remove_images=False)
 
@@ -176,3 +172,27 @@ async def test_a_start_that_the_engine_lost_is_made_again(
         finally:
             await runtime.remove(workload.deployment_id, workload.spec.name, remove_images=False)
     assert (tmp_path / "stumbled").is_dir()
+
+
+@pytest.mark.parametrize("kind", [ComposeStand, ImageStand])
+async def test_every_container_is_told_where_the_collector_is(
+    tmp_path: Path, registry_host: str, image: str, kind: type[ComposeStand] | type[ImageStand]
+) -> None:
+    variables = dict(otlp_variables("http://10.0.0.1:4318", "http://10.0.0.1:4317"))
+    options = EngineOptions(environment=engine_environment(), variables=variables)
+    stand = kind("podman", tmp_path, registry_host, options, image=image)
+    async with stand.opened() as runtime:
+        await runtime.apply(await stand.runs(), ignore)
+        seen = await runtime.observe(stand.deployment_id)
+        containers = [each.id for component in seen for each in component.containers]
+        assert containers
+        told = await anyio.to_thread.run_sync(environments_of, containers)
+        assert len(told) == len(containers)
+        assert all(f"{name}={value}" in each for name, value in variables.items() for each in told)
+        await runtime.remove(stand.deployment_id, "web", remove_images=False)
+
+
+def environments_of(containers: list[str]) -> list[str]:
+    command = ["podman", "inspect", "--format", "{{.Config.Env}}", *containers]
+    done = subprocess.run(command, env=engine_environment(), capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()

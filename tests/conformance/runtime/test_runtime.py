@@ -1,12 +1,17 @@
 """What every runtime promises, asked of each of them with real workloads."""
 
+from contextlib import aclosing
+from datetime import UTC, datetime
+
 import anyio
 import pytest
 
+from homeport.core.node.health import HealthVerdict
 from homeport.errors import WorkFailed
-from homeport.ports import Health, Observation, Runtime, Workload
+from homeport.ports import FollowsOutput, Observation, Output, Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId
 from tests.conformance.runtime.stands import Stand
+from tests.support.health import settle
 
 pytestmark = pytest.mark.anyio
 
@@ -29,24 +34,6 @@ async def ids(runtime: Runtime, stand: Stand) -> set[str]:
     return {container.id for container in (await observe_one(runtime, stand.deployment_id)).containers}
 
 
-async def settle(runtime: Runtime, workload: Workload, *, seconds: float = 20.0) -> Health:
-    """Asks until the runtime knows."""
-    with anyio.fail_after(seconds):
-        while True:
-            health = await runtime.health(workload)
-            if health.healthy is not None:
-                return health
-            await anyio.sleep(0.1)
-
-
-async def eventually_unhealthy(runtime: Runtime, workload: Workload) -> None:
-    for _ in range(200):
-        if (await runtime.health(workload)).healthy is False:
-            return
-        await anyio.sleep(0.05)
-    pytest.fail("a workload that has ended is still called healthy")
-
-
 async def read_logs(runtime: Runtime, workload: Workload, expected: str) -> str:
     """The log once it holds `expected`, or as it is after a while: a name asked for too early costs seconds."""
     text = ""
@@ -65,7 +52,7 @@ async def test_an_applied_component_runs_with_the_digest_of_its_spec(runtime: Ru
     assert observation.digest == workload.spec.digest
     assert observation.is_running
     assert observation.containers[0].id
-    assert await settle(runtime, workload) == Health(True)
+    assert await settle(runtime, workload) == HealthVerdict(True)
 
 
 async def test_repeating_an_order_keeps_what_runs(runtime: Runtime, stand: Stand) -> None:
@@ -133,7 +120,7 @@ async def test_a_workload_that_ends_at_once_is_never_healthy(runtime: Runtime, s
     except WorkFailed as failure:
         # Whether it is seen this early depends on the moment.
         assert failure.code is Code.EXITED
-    await eventually_unhealthy(runtime, workload)
+    assert (await settle(runtime, workload)).healthy is False
     assert not any(observation.is_running for observation in await runtime.observe(stand.deployment_id))
 
 
@@ -156,7 +143,7 @@ async def test_a_removed_component_can_be_installed_again(runtime: Runtime, stan
 async def test_nothing_is_there_before_anything_was_applied(runtime: Runtime, stand: Stand) -> None:
     assert list(await runtime.observe(stand.deployment_id)) == []
     workload = await stand.runs(GREETING="hello")
-    assert (await runtime.health(workload)).healthy is False
+    assert (await settle(runtime, workload)).healthy is False
     await runtime.remove(stand.deployment_id, "web", remove_images=True)
 
 
@@ -173,3 +160,37 @@ async def test_a_component_of_another_type_is_refused_by_code(runtime: Runtime, 
 async def test_the_runtime_says_its_name_and_version(runtime: Runtime) -> None:
     assert runtime.name in ("null", "process", "podman", "docker", "containerd")
     assert await runtime.version()
+
+
+async def follow_until(runtime: Runtime, workload: Workload, resume: str, expected: str) -> list[Output]:
+    """The output after `resume`, up to the first piece with `expected` in it."""
+    assert isinstance(runtime, FollowsOutput)
+    container = (await observe_one(runtime, workload.deployment_id)).containers[0]
+    found: list[Output] = []
+    with anyio.fail_after(30.0):
+        while True:
+            async with aclosing(runtime.follow(workload, container, resume)) as pieces:
+                async for lines in pieces:
+                    found += lines
+                    if any(expected in line.text.decode() for line in found):
+                        return found
+            await anyio.sleep(0.05)
+
+
+async def test_output_is_followed_and_resumed_without_a_line_twice(runtime: Runtime, stand: Stand) -> None:
+    workload = await stand.runs(GREETING="hello", SECOND="later")
+    await install(runtime, workload)
+    found = await follow_until(runtime, workload, "", "hello")
+    texts = [line.text.decode() for line in found]
+    assert texts == list(dict.fromkeys(texts))
+    assert all(line.at is None or abs((datetime.now(UTC) - line.at).total_seconds()) < 600 for line in found)
+    first = found[0]
+    if len(found) > 1:
+        again = await follow_until(runtime, workload, first.resume, texts[-1])
+        assert [line.text.decode() for line in again] == texts[1:]
+    with anyio.move_on_after(1.0):
+        assert isinstance(runtime, FollowsOutput)
+        container = (await observe_one(runtime, workload.deployment_id)).containers[0]
+        async with aclosing(runtime.follow(workload, container, found[-1].resume)) as pieces:
+            async for lines in pieces:
+                assert not {line.text.decode() for line in lines} & set(texts)

@@ -16,7 +16,6 @@ from homeport.vocabulary import (
     Digest,
     EventKind,
     Generation,
-    Happening,
     Incarnation,
     Liveness,
     NodeId,
@@ -24,6 +23,7 @@ from homeport.vocabulary import (
     RolloutId,
     SiteName,
     State,
+    Trigger,
 )
 
 NOW = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
@@ -137,7 +137,7 @@ def entry(deployment_id: str = "d-1", **changes: Any) -> HistoryEntry:
         "incarnation": Incarnation(1),
         "before": State.INSTALLING,
         "after": State.FAILED,
-        "happening": Happening.GAVE_UP,
+        "trigger": Trigger.GAVE_UP,
         "actor": Actor.NODE,
         "reason": "health check failed",
         "at": NOW,

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import anyio
 import pytest
 
-from homeport.core.audit import first_fault
+from homeport.core.audit.chain import first_fault
 from homeport.core.model.access import ApiToken, AuditResult, NewAudit, SecretRecord
 from homeport.core.model.caller import Role
-from homeport.core.model.identity import IdentityKind, IdentityRecord, JoinToken, Standing
+from homeport.core.model.identity import IdentityKind, IdentityRecord, IdentityStatus, JoinToken
 from homeport.ports import Store, Transaction
 from homeport.vocabulary import SiteName
 
@@ -33,7 +33,7 @@ def token(token_id: str = "aabbccdd", **other: object) -> ApiToken:
     return replace(made, **other)  # type: ignore[arg-type]
 
 
-def identity(name: str, standing: Standing) -> IdentityRecord:
+def identity(name: str, standing: IdentityStatus) -> IdentityRecord:
     return IdentityRecord(
         spiffe_id=f"spiffe://homeport.internal/margo/wfm/central/client/{name}",
         kind=IdentityKind.CLIENT,
@@ -41,7 +41,7 @@ def identity(name: str, standing: Standing) -> IdentityRecord:
         site=SiteName(name),
         spki="ab" * 32,
         standing=standing,
-        csr=b"\x00\xff request" if standing is Standing.PENDING else None,
+        csr=b"\x00\xff request" if standing is IdentityStatus.PENDING else None,
         not_after=None,
         address="192.0.2.7",
         requested_at=AT,
@@ -80,7 +80,7 @@ async def test_tokens_are_listed_in_the_order_they_were_made(store: Store) -> No
 
 
 async def test_identities_are_found_by_id_and_by_standing(store: Store) -> None:
-    waiting, accepted = identity("home", Standing.PENDING), identity("line-7", Standing.ACCEPTED)
+    waiting, accepted = identity("home", IdentityStatus.PENDING), identity("line-7", IdentityStatus.ACCEPTED)
 
     async def add(tx: Transaction) -> None:
         await tx.put_identity(waiting)
@@ -89,14 +89,14 @@ async def test_identities_are_found_by_id_and_by_standing(store: Store) -> None:
     await store.write(add)
     async with store.read() as reader:
         assert await reader.identities() == [waiting, accepted]
-        assert await reader.identities(Standing.PENDING) == [waiting]
+        assert await reader.identities(IdentityStatus.PENDING) == [waiting]
         assert await reader.identity(accepted.spiffe_id) == accepted
         assert await reader.identity("spiffe://elsewhere/x") is None
-    removed = replace(accepted, standing=Standing.REMOVED, decided_at=AT, decided_by="anna", not_after=AT)
+    removed = replace(accepted, standing=IdentityStatus.REMOVED, decided_at=AT, decided_by="anna", not_after=AT)
     await store.write(lambda tx: tx.put_identity(removed))
     async with store.read() as reader:
         assert await reader.identity(accepted.spiffe_id) == removed
-        assert await reader.identities(Standing.ACCEPTED) == []
+        assert await reader.identities(IdentityStatus.ACCEPTED) == []
 
 
 async def test_a_join_token_is_used_once_however_many_try(store: Store) -> None:

@@ -1,13 +1,26 @@
 """What is put comes back equal, sorted and filtered as the port says."""
 
 from dataclasses import replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from homeport.core.model.event import NewEvent, Subject
+from homeport.core.model.instance import Unhealthy
 from homeport.errors import Conflict, InvalidInput, InvariantViolated
 from homeport.ports import DeploymentFilter, Store, Transaction
-from homeport.vocabulary import AppId, DeploymentId, Liveness, NodeId, RolloutId, SiteName, State
+from homeport.vocabulary import (
+    AppId,
+    DeploymentId,
+    EventKind,
+    Liveness,
+    LogStream,
+    NodeId,
+    RolloutId,
+    SiteName,
+    State,
+    SubjectKind,
+)
 from tests.conformance.store import records
 
 pytestmark = pytest.mark.anyio
@@ -43,8 +56,8 @@ async def test_apps_are_found_by_category_name_and_version(store: Store) -> None
     for app in (third, second, first):
         await store.write(lambda tx, app=app: tx.add_app(app, [], []))  # type: ignore[misc]
     async with store.read() as reader:
-        assert await reader.apps() == [first, second, third]
-        assert await reader.apps(category="a") == [first, second]
+        assert await reader.apps() == [second, first, third], "the newest version first"
+        assert await reader.apps(category="a") == [second, first]
         assert await reader.apps(app_name="y") == [third]
         assert await reader.apps(category="a", app_name="x", version="1.1.0") == [second]
         assert await reader.apps(version="9") == []
@@ -60,7 +73,7 @@ async def test_an_app_version_that_is_taken_is_a_conflict_and_the_work_may_go_on
 
     await store.write(add_again)
     async with store.read() as reader:
-        assert [app.version for app in await reader.apps()] == ["1.0.0", "2.0.0"]
+        assert [app.version for app in await reader.apps()] == ["2.0.0", "1.0.0"]
 
 
 async def test_removing_an_app_removes_its_profiles_and_components(store: Store) -> None:
@@ -187,6 +200,20 @@ async def test_a_step_is_said_without_a_guard(store: Store) -> None:
         assert await reader.instances() == [records.instance(step="pulling 61 %")]
 
 
+async def test_the_health_of_an_instance_is_kept_without_a_guard(store: Store) -> None:
+    await store.write(lambda tx: tx.put_instances([records.instance()]))
+    known, unknown = records.instance().key, records.instance("d-9").key
+    unhealthy = Unhealthy(records.instance().updated_at, "web: GET /healthz answered 500")
+    await store.write(lambda tx: tx.set_health({known: unhealthy, unknown: unhealthy}))
+    await store.write(lambda tx: tx.set_health({}))
+    async with store.read() as reader:
+        assert await reader.instances() == [records.instance(unhealthy=unhealthy)]
+    await store.write(lambda tx: tx.put_instances([records.instance(version=2, unhealthy=unhealthy)]))
+    await store.write(lambda tx: tx.set_health({known: None}))
+    async with store.read() as reader:
+        assert await reader.instances() == [records.instance(version=2)]
+
+
 async def test_thousands_of_ids_fit_into_one_question(store: Store) -> None:
     many = [records.instance(f"d-{number}") for number in range(12_000)]
     await store.write(lambda tx: tx.put_instances(many))
@@ -230,13 +257,51 @@ async def test_events_are_read_from_where_one_stopped(store: Store) -> None:
 
 async def test_the_event_log_is_trimmed_and_its_numbers_go_on(store: Store) -> None:
     await store.write(lambda tx: tx.append_events([records.event(str(number)) for number in range(10)]))
-    await store.write(lambda tx: tx.trim_events(keep=3))
+    await store.write(lambda tx: tx.trim_events(LogStream.FLEET, keep=3))
     async with store.read() as reader:
         assert [event.id for event in await reader.events(after=0, limit=10)] == [8, 9, 10]
-    await store.write(lambda tx: tx.trim_events(keep=0))
+    await store.write(lambda tx: tx.trim_events(LogStream.FLEET, keep=0))
     await store.write(lambda tx: tx.append_events([records.event()]))
     async with store.read() as reader:
-        assert [event.id for event in await reader.events(after=0, limit=10)] == [10, 11]
+        assert [event.id for event in await reader.events(after=0, limit=10)] == [11]
+
+
+async def test_each_stream_of_the_log_is_trimmed_for_itself_by_count_and_by_age(store: Store) -> None:
+    old, young = records.NOW, records.NOW + timedelta(days=30)
+    await store.write(lambda tx: tx.append_events([records.event("kept", at=old)]))
+    await store.write(lambda tx: tx.append_events([about(SubjectKind.TASK, str(n), old) for n in range(5)]))
+    await store.write(lambda tx: tx.append_events([about(SubjectKind.TASK, str(n), young) for n in range(5, 10)]))
+    await store.write(lambda tx: tx.trim_events(LogStream.TASKS, keep=8))
+    async with store.read() as reader:
+        assert [event.id for event in await reader.events(after=0, limit=20)] == [1, *range(4, 12)]
+    await store.write(lambda tx: tx.trim_events(LogStream.TASKS, keep=100, before=young - timedelta(days=1)))
+    async with store.read() as reader:
+        assert [event.id for event in await reader.events(after=0, limit=20)] == [1, *range(7, 12)]
+    await store.write(lambda tx: tx.trim_events(LogStream.TASKS, keep=100, before=young + timedelta(days=1)))
+    async with store.read() as reader:
+        assert [event.event.message for event in await reader.events(after=0, limit=20)] == ["kept"]
+        assert await reader.last_event_id() == 11
+
+
+async def test_events_are_found_by_what_they_are_about(store: Store) -> None:
+    await store.write(lambda tx: tx.append_events([about(SubjectKind.TASK, "t-1"), about(SubjectKind.JOB, "t-1")]))
+    await store.write(lambda tx: tx.append_events([about(SubjectKind.TASK, "t-2"), about(SubjectKind.TASK, "t-1")]))
+    async with store.read() as reader:
+        found = await reader.events(after=0, limit=10, subject=Subject(SubjectKind.TASK, "t-1"))
+        assert [(event.id, str(event.event.subject)) for event in found] == [(1, "task/t-1"), (4, "task/t-1")]
+
+
+async def test_a_kind_of_event_that_another_version_has_written_is_read_as_it_is(store: Store) -> None:
+    unknown = EventKind("comet.seen")
+    assert unknown not in list(EventKind)
+    await store.write(lambda tx: tx.append_events([replace(records.event(), kind=unknown)]))
+    async with store.read() as reader:
+        (found,) = await reader.events(after=0, limit=10)
+    assert found.event.kind.value == "comet.seen"
+
+
+def about(kind: SubjectKind, key: str, at: datetime = records.NOW) -> NewEvent:
+    return replace(records.event(at=at), subject=Subject(kind, key))
 
 
 async def test_desired_files_are_kept_byte_for_byte(store: Store) -> None:

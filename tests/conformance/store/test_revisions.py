@@ -57,3 +57,13 @@ async def test_a_pin_takes_the_place_of_the_one_before(store: Store) -> None:
     await store.write(lambda tx: tx.drop_pins([ONE]))
     async with store.read() as reader:
         assert list(await reader.pins()) == [other]
+
+
+async def test_contents_are_found_at_their_revision_and_not_at_another(store: Store) -> None:
+    given = [a_revision(1), a_revision(2), a_revision(2, TWO)]
+    await store.write(lambda tx: tx.put_revisions(given, keep=3))
+    wanted = {ONE: given[0].revision, TWO: given[2].revision, DeploymentId("three"): given[0].revision}
+    async with store.read() as reader:
+        assert await reader.revision_contents(wanted) == {ONE: given[0].content, TWO: given[2].content}
+        assert await reader.revision_contents({TWO: given[0].revision}) == {}
+        assert await reader.revision_contents({}) == {}

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from homeport.core.audit import Ends, Mark, first_fault
+from homeport.core.audit.chain import Ends, Mark, first_fault
 from homeport.core.model.access import AuditResult, NewAudit
-from homeport.ports import Store
+from homeport.ports import AUDIT, AuditFilter, Cut, Store
 
 pytestmark = pytest.mark.anyio
 
@@ -50,13 +50,10 @@ async def test_entries_are_picked_by_person_action_and_time(store: Store) -> Non
     await store.write(lambda tx: tx.append_audit(picked))
     async with store.read() as reader:
 
-        async def positions(**only: object) -> list[int]:
-            found = await reader.audit(**{"after": 0, "limit": 10, **only})  # type: ignore[arg-type]
-            return [entry.position for entry in found]
+        async def positions(where: AuditFilter) -> list[int]:
+            return [entry.position for entry in (await reader.page(AUDIT, where, Cut(10, order="oldest"))).items]
 
-        assert await positions(actor="bob") == [2]
-        assert await positions(action="nodes") == [1, 2, 3]
-        assert await positions(action="nodes.approve") == [3]
-        assert await positions(since=AT + timedelta(days=2)) == [3, 4]
-        assert await positions(limit=2, newest=True) == [3, 4]
-        assert await positions(limit=2) == [1, 2]
+        assert await positions(AuditFilter(actor="bob")) == [2]
+        assert await positions(AuditFilter(action="nodes")) == [1, 2, 3]
+        assert await positions(AuditFilter(action="nodes.approve")) == [3]
+        assert await positions(AuditFilter(since=AT + timedelta(days=2))) == [3, 4]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.runtime.helm_inspection import ChartInspection
-from homeport.cli.diagnosis import check_charts
+from homeport.adapters.runtime.helm.inspection import ChartInspection
+from homeport.cli.local.diagnosis import check_charts
 from homeport.core.model.deployment import ComponentSpec
 from homeport.vocabulary import ProfileType
 from tests.support.charts import chart_artifact

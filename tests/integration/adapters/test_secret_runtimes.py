@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from homeport.adapters.runtime.compose_files import write_override, write_secret_files
-from homeport.adapters.runtime.process import ProcessRuntime
-from homeport.adapters.runtime.tool_environment import steers_the_tool
+from homeport.adapters.runtime.compose.files import write_override, write_secret_files
+from homeport.adapters.runtime.process.runtime import ProcessRuntime
+from homeport.adapters.runtime.programs.environment import steers_the_tool
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.secrets import SecretValue, filled
 from homeport.errors import WorkFailed
@@ -41,7 +41,7 @@ def test_the_override_names_the_variable_and_not_its_value(tmp_path: Path) -> No
     (tmp_path / "compose.yaml").write_text("services: {web: {image: x}}\n")
     spec = given(replace(a_component(), environment={"PASSWORD": "secret://DB", "GREETING": "Ahoy"}))
     workload = Workload(deployment_id(), spec, tmp_path / "component")
-    text = write_override(tmp_path, workload, NodeId("one"), (), ("PASSWORD",)).read_text()
+    text = write_override(tmp_path, workload, NodeId("one"), (), named=("PASSWORD",)).read_text()
     assert VALUE not in text
     assert "secret://" not in text
 

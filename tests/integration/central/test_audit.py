@@ -4,9 +4,7 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -22,13 +20,15 @@ import pytest
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import SystemClock
 from homeport.central.app import CentralApp
-from homeport.core.audit import first_fault
+from homeport.core.audit.chain import first_fault
 from homeport.core.model.access import AuditResult, NewAudit
 from homeport.errors import TransientError
-from homeport.fleet.audit import Auditor
+from homeport.identity.audit import Auditor
+from tests.support import forks
 from tests.support.ports import free_port
 from tests.support.processes import Process, machine
 from tests.support.running_central import Answer, Client, FakeSite, running_central, write_app
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -47,14 +47,7 @@ async def verdict(client: Client) -> Any:
 
 
 def homeport(*arguments: str, url: str = "http://127.0.0.1:9") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "homeport.cli", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        env={"PATH": os.environ["PATH"], "HOMEPORT_URL": url},
-    )
+    return forks.run_homeport(arguments, environment={"PATH": os.environ["PATH"], "HOMEPORT_URL": url})
 
 
 async def run_homeport(client: Client, *arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -62,7 +55,7 @@ async def run_homeport(client: Client, *arguments: str) -> "subprocess.Completed
 
 
 def tamper(data: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(data / "central.db", timeout=10)) as database, database:
+    with closing(sqlite3.connect(data / "central.db", timeout=60)) as database, database:
         for statement in statements:
             database.execute(statement)
 
@@ -100,11 +93,26 @@ async def test_added_apps_are_named_as_people_name_them(client: Client, home: Fa
     assert entry["target"] == "hello@1.0.0,hello@1.1.0"
 
 
-async def test_a_plan_is_told_apart_from_the_change(client: Client, home: FakeSite) -> None:
+@pytest.mark.parametrize("query", ["plan=true", "plan=1", "plan=True"])
+async def test_a_plan_is_told_apart_from_the_change(client: Client, home: FakeSite, query: str) -> None:
     body = {"app_name": "hello", "sites": [{"site_id": "home"}]}
-    assert (await client.post("/api/v1/deployments?plan=true", body)).status == 200
+    assert (await client.post(f"/api/v1/deployments?{query}", body)).status == 200
+
+    async def is_recorded() -> bool:
+        return [entry["detail"].get("plan") for entry in await trail(client, action="deployments")] == [True]
+
+    await eventually(is_recorded, what="the entry of a plan")
+
+
+@pytest.mark.parametrize("query", ["xplan=true", "plan=false", "other=plan=true", "plan=false&x=plan=true"])
+async def test_a_deployment_is_never_called_a_plan_by_what_its_query_says(
+    client: Client, home: FakeSite, query: str
+) -> None:
+    body = {"app_name": "hello", "sites": [{"site_id": "home"}]}
+    assert (await client.post(f"/api/v1/deployments?{query}", body)).status == 202
     (entry,) = await trail(client, action="deployments")
-    assert entry["detail"]["plan"] is True
+    assert "plan" not in entry["detail"]
+    assert entry["detail"]["commit"]
 
 
 async def test_what_fails_is_there_with_its_code(client: Client) -> None:
@@ -120,7 +128,7 @@ async def test_reading_and_a_sites_reports_leave_nothing(client: Client) -> None
     await site.say()
     await client.get("/api/v1/deployments")
     await client.post("/api/v1/webhooks/git", {})
-    assert await trail(client) == []
+    assert [(entry["actor"], entry["action"]) for entry in await trail(client)] == [("homeport", "git.push")]
 
 
 async def test_a_refused_attempt_is_there_with_its_address(client: Client) -> None:
@@ -155,7 +163,7 @@ async def test_a_wrong_token_is_recorded_but_never_the_token(client: Client) -> 
 async def test_what_is_refused_before_it_is_a_request_is_there_too(central: CentralApp, client: Client) -> None:
     refused = await client.get("/api/v1/nodes", headers={"X-Long": "x" * 40_000})
     assert refused.status == 431
-    await central.parts.auditor.settle()
+    await central.parts.auditor.write_counted()
     (entry,) = await trail(client)
     assert (entry["action"], entry["result"], entry["address"]) == ("connect", "refused", "127.0.0.1")
     assert entry["detail"]["code"] == "head-too-large"
@@ -170,7 +178,7 @@ async def test_a_flood_of_refusals_becomes_a_count(central: CentralApp, client: 
         for _ in range(4):
             tasks.start_soon(knock)
     assert len(await trail(client)) == 1
-    await central.parts.auditor.settle(all_of_it=True)
+    await central.parts.auditor.write_counted(all_of_it=True)
     first, counted = await trail(client)
     assert counted["detail"]["count"] == 199
     assert counted["detail"]["since"] == first["at"].replace("Z", "+00:00")
@@ -209,7 +217,9 @@ async def test_a_change_that_cannot_be_recorded_is_not_acknowledged(
 ) -> None:
     monkeypatch.setattr(central.parts.auditor, "_store", Unwritable())
     answer: Answer = await client.deploy("home")
-    assert (answer.status, answer.body["code"]) == (503, "not-recorded")
+    assert (answer.status, answer.body["code"]) == (503, "transient")
+    monkeypatch.undo()
+    assert (await client.get("/api/v1/deployments")).body["deployments"] == []
     refused = await client.get("/api/v1/nodes", headers={"Origin": "http://evil.example"})
     assert refused.status == 403, "who is refused stays refused, recorded or not"
 
@@ -390,9 +400,8 @@ def _change_until_killed(central: Process, registry: Path) -> set[str]:
     def change(first: int) -> None:
         for number in range(first, 1000, 4):
             body = json.dumps({"repository": str(registry), "app_name": f"app-{number % 40}"}).encode()
-            request = urllib.request.Request(central.url + "/api/v1/apps", body, {"content-type": "application/json"})
             try:
-                with urllib.request.urlopen(request, timeout=10) as answer:
+                with central.open("/api/v1/apps", data=body, headers={"content-type": "application/json"}) as answer:
                     acknowledged.add(answer.headers["x-request-id"])
             except (OSError, HTTPException):
                 return
@@ -406,5 +415,5 @@ def _change_until_killed(central: Process, registry: Path) -> set[str]:
 
 
 def _all_entries(central: Process) -> list[Any]:
-    with urllib.request.urlopen(central.url + "/api/v1/audit/export", timeout=10) as lines:
+    with central.open("/api/v1/audit/export") as lines:
         return [json.loads(line) for line in lines]

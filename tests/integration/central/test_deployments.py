@@ -7,9 +7,10 @@ import pytest
 
 from homeport.catalog.deployment import parse_deployment
 from homeport.central.app import CentralApp
+from homeport.core.data import removes_data
 from homeport.core.model.instance import Failure
 from homeport.core.model.report import Synced
-from homeport.vocabulary import Commit, Happening, SiteName
+from homeport.vocabulary import Code, Commit, DeploymentId, SiteName, Trigger
 from tests.support.git import Person, git
 from tests.support.running_central import Client, FakeSite, indexed, node_changed, transition
 from tests.support.waiting import eventually
@@ -61,16 +62,46 @@ async def test_another_version_under_the_same_name_is_an_update(client: Client, 
     assert before["revision"] != after["revision"]
 
 
-async def test_reports_move_a_deployment_from_pending_to_deleted_and_archive_it(
+async def test_what_runs_another_release_than_git_asks_for_is_behind_until_somebody_goes_back(
     client: Client, home: FakeSite
+) -> None:
+    (id_,) = (await client.deploy(version="1.0.0")).body["deployment_ids"]
+    path = f"/api/v1/deployments/{id_}"
+    old = (await client.get(path)).body["revision"]
+    await home.say(
+        node_changed(),
+        transition(id_, Trigger.SCHEDULED, revision=old),
+        transition(id_, Trigger.HEALTHY, revision=old),
+    )
+    assert (await client.get(path)).body["behind"] is False
+    await client.deploy(version="1.1.0")
+    waiting = (await client.get(path)).body
+    assert (waiting["behind"], waiting["running_versions"]) == (True, ["1.0.0"])
+    failure = Failure(Code.EXITED, "web ended with exit code 1.", "web")
+    await home.say(
+        transition(id_, Trigger.CHANGED, generation=2, revision=waiting["revision"]),
+        transition(id_, Trigger.GAVE_UP, generation=2, revision=waiting["revision"], failure=failure),
+        transition(id_, Trigger.ROLLED_BACK, generation=3, revision=old),
+        transition(id_, Trigger.HEALTHY, generation=3, revision=old),
+    )
+    rolled_back = (await client.get(path)).body
+    assert rolled_back["behind"] is True
+    assert rolled_back["note"].endswith("rolled back to 1.0.0: web ended with exit code 1 (EXITED)")
+    await client.post(f"{path}/rollback", {"to": "1.0.0"})
+    gone_back = (await client.get(path)).body
+    assert (gone_back["app_version"], gone_back["behind"], gone_back["note"]) == ("1.0.0", False, "")
+
+
+async def test_reports_move_a_deployment_from_pending_to_deleted_and_archive_it(
+    central: CentralApp, client: Client, home: FakeSite
 ) -> None:
     deployed = (await client.deploy()).body
     (id_,) = deployed["deployment_ids"]
     revision = (await client.get(f"/api/v1/deployments/{id_}")).body["revision"]
     await home.say(
         node_changed(),
-        transition(id_, Happening.SCHEDULED, revision=revision),
-        transition(id_, Happening.HEALTHY, revision=revision),
+        transition(id_, Trigger.SCHEDULED, revision=revision),
+        transition(id_, Trigger.HEALTHY, revision=revision),
         Synced(Commit(deployed["commit"]), (id_,)),
     )
     shown = (await client.get(f"/api/v1/deployments/{id_}")).body
@@ -79,17 +110,23 @@ async def test_reports_move_a_deployment_from_pending_to_deleted_and_archive_it(
     assert shown["instances"][0]["reachable"] is True
     assert (await client.get("/api/v1/sites/home")).body["applied_commit"] == deployed["commit"]
 
-    deleted = await client.delete(f"/api/v1/deployments/{id_}")
+    plan = (await client.delete(f"/api/v1/deployments/{id_}?plan=true&remove_data=true")).body
+    assert "is lost: its volumes hp-hello-" in plan["deployments"][0]["warnings"][0]
+    assert (await client.delete(f"/api/v1/deployments/{id_}?plan=true")).body["deployments"][0]["warnings"] == []
+    deleted = await client.delete(f"/api/v1/deployments/{id_}?remove_data=true")
     assert deleted.status == 202, deleted.body
+    assert removes_data(ask_git(central, "log", "-1", "--format=%B"), DeploymentId(id_))
     assert (await client.delete(f"/api/v1/deployments/{id_}")).status == 409
     await home.say(
-        transition(id_, Happening.UNWANTED, generation=2),
-        transition(id_, Happening.REMOVED, generation=2),
+        transition(id_, Trigger.UNWANTED, generation=2),
+        transition(id_, Trigger.REMOVED, generation=2),
         Synced(Commit(deleted.body["commit"]), ()),
     )
     assert (await client.get("/api/v1/deployments")).body["deployments"] == []
     (archived,) = (await client.get("/api/v1/deployments?archived=true")).body["deployments"]
     assert (archived["state"], archived["wanted"]) == ("DELETED", False)
+    by_name = (await client.get(f"/api/v1/deployments/{archived['name']}@{archived['site']}")).body
+    assert by_name["id"] == archived["id"]
     assert (await client.delete(f"/api/v1/deployments/{id_}")).status == 404
     history = (await client.get(f"/api/v1/deployments/{id_}/history")).body["history"]
     assert [entry["after"] for entry in history] == ["INSTALLING", "INSTALLED", "DELETING", "DELETED"]
@@ -110,7 +147,7 @@ async def test_a_failure_is_the_note_of_its_deployment(client: Client, home: Fak
     (id_,) = (await client.deploy()).body["deployment_ids"]
     failure = Failure("HEALTH_CHECK_FAILED", "GET /healthz answered 500", "web")
     await home.say(
-        transition(id_, Happening.SCHEDULED), transition(id_, Happening.GAVE_UP, failure=failure), node_changed()
+        transition(id_, Trigger.SCHEDULED), transition(id_, Trigger.GAVE_UP, failure=failure), node_changed()
     )
     shown = (await client.get(f"/api/v1/deployments/{id_}")).body
     assert shown["state"] == "FAILED"

@@ -9,8 +9,8 @@ import pytest
 from homeport.central.app import CentralApp
 from homeport.core.model.event import NewEvent
 from homeport.ports import Transaction
-from homeport.serving.exporting import PAGE
-from homeport.vocabulary import DeploymentId, EventKind, Happening, SiteName
+from homeport.serving.routes.export import PAGE
+from homeport.vocabulary import DeploymentId, EventKind, SiteName, Trigger
 from tests.support.running_central import AT, Client, FakeSite, transition
 
 pytestmark = pytest.mark.anyio
@@ -29,10 +29,10 @@ async def ids(client: Client, home: FakeSite) -> tuple[str, str]:
     await client.deploy("home", "line-7")
     made = (await client.get("/api/v1/deployments")).body["deployments"]
     first, second = (item["id"] for item in sorted(made, key=lambda item: str(item["site"])))
-    await home.say(transition(first, Happening.SCHEDULED), transition(first, Happening.HEALTHY))
-    await other.say(transition(second, Happening.SCHEDULED, node="node-b"))
+    await home.say(transition(first, Trigger.SCHEDULED), transition(first, Trigger.HEALTHY))
+    await other.say(transition(second, Trigger.SCHEDULED, node="node-b"))
     assert (await client.delete(f"/api/v1/deployments/{first}")).status in (200, 202)
-    await home.say(transition(first, Happening.UNWANTED), transition(first, Happening.REMOVED))
+    await home.say(transition(first, Trigger.UNWANTED), transition(first, Trigger.REMOVED))
     return first, second
 
 

@@ -7,7 +7,7 @@ import pytest
 from homeport.adapters.store.open import open_store
 from homeport.core.model.event import Site
 from homeport.core.model.report import FileProblem, Synced
-from homeport.fleet.batch import Batch
+from homeport.fleet.central.reports.batch import Batch
 from homeport.ports import Transaction
 from homeport.vocabulary import Commit
 from tests.support.builders import HOME, NOW, a_deployment, deployment_id

@@ -1,18 +1,23 @@
 """Draining and holding through central: it asks the site over the stream that the site keeps open, and believes its
 report."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
 import pytest
 
 from homeport.adapters.link.inprocess import InProcessLink
+from homeport.adapters.runtime.fake import NullRuntime
 from homeport.core.model.deployment import Hold
 from homeport.core.model.report import HoldsChanged
+from homeport.node.app import run_node
+from homeport.node.settings import NodeSettings
 from homeport.site.app import SiteApp, open_site
 from homeport.site.settings import SiteSettings
-from homeport.vocabulary import SiteName
+from homeport.vocabulary import NodeId, SiteName
 from tests.support.running_central import AT, Client, FakeSite, node_changed, running_central
 from tests.support.scripted_node import scripted_node
 from tests.support.waiting import eventually
@@ -56,6 +61,36 @@ async def test_a_node_is_drained_and_taken_back_through_central(tmp_path: Path) 
         assert (await client.delete("/api/v1/nodes/a/drain")).status == 409
 
 
+async def test_settings_set_at_central_reach_a_running_node_and_last(tmp_path: Path) -> None:
+    node = NodeSettings(data=tmp_path / "node", node_id=NodeId("a"), http_address=None, labels={"zone": "a"})
+    logger = logging.getLogger("homeport")
+    level = logger.level
+    async with fleet(tmp_path) as (client, site), anyio.create_task_group() as tasks:
+        link = InProcessLink(site.parts.reception)
+        tasks.start_soon(run_node, node, link, NullRuntime(tmp_path / "node"))
+        await knows(client, "a")
+        body = {"heartbeat_seconds": 0.5, "log_level": "error", "labels": {"rack": "7"}}
+        changed = await client.call("PATCH", "/api/v1/nodes/a/settings", json=body)
+        assert (changed.status, changed.body["labels"]["rack"], changed.body["labels"]["zone"]) == (200, "7", "a")
+        await eventually(lambda: logger.level == logging.ERROR, what="the log level of the running node")
+        bad = await client.call(
+            "PATCH", "/api/v1/nodes/a/settings", json={"labels": {"homeport.allow": "privileged"}}
+        )
+        assert bad.status == 422
+        last_heartbeat = site.parts.conductor.memory.last_heartbeat[NodeId("a")]
+        await eventually(
+            lambda: site.parts.conductor.memory.last_heartbeat[NodeId("a")] > last_heartbeat, what="a beat"
+        )
+        async with site.parts.store.read() as reader:
+            (kept,) = await reader.nodes()
+        assert (kept.tunable.heartbeat_seconds, kept.labels["rack"]) == (0.5, "7")
+        started = {"heartbeat_seconds": 0, "log_level": "", "labels": {"rack": None}}
+        back = await client.call("PATCH", "/api/v1/nodes/a/settings", json=started)
+        assert "rack" not in back.body["labels"]
+        await eventually(lambda: logger.level == level, what="the log level as it was started")
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_site_is_held_and_released_through_central(tmp_path: Path) -> None:
     async with fleet(tmp_path) as (client, site):
 
@@ -68,7 +103,7 @@ async def test_a_site_is_held_and_released_through_central(tmp_path: Path) -> No
         assert (hold.reason, hold.author) == ("a shift is running", "local")
         (shown,) = (await client.get("/api/v1/sites/home/holds")).body["holds"]
         assert shown["reason"] == "a shift is running"
-        assert (await client.delete("/api/v1/sites/home/holds")).body == {"holds": []}
+        assert (await client.delete("/api/v1/sites/home/holds")).body["holds"] == []
         assert site.parts.conductor.memory.holds == ()
         assert (await client.delete("/api/v1/sites/home/holds")).status == 404
 
@@ -86,7 +121,7 @@ async def test_a_site_that_is_away_cannot_be_asked(client: Client, home: FakeSit
 
 async def test_a_site_cannot_report_the_hold_of_another(client: Client, home: FakeSite) -> None:
     await home.say(HoldsChanged((Hold(SiteName("line-7"), None, "x", "eve", AT, AT.replace(year=2999)),)))
-    assert (await client.get("/api/v1/sites/home/holds")).body == {"holds": []}
+    assert (await client.get("/api/v1/sites/home/holds")).body["holds"] == []
 
 
 async def test_a_placement_that_cannot_be_names_the_field(client: Client, home: FakeSite) -> None:

@@ -11,14 +11,16 @@ from homeport.core.model.caller import Caller, Role
 from homeport.core.model.event import Deployment
 from homeport.core.model.instance import Failure, Transition
 from homeport.core.model.rollout import Size
-from homeport.core.selectors import parse_selector
-from homeport.fleet.apps import AppQuery
-from homeport.fleet.resolve import DeployRequest
-from homeport.fleet.rollout_view import RolloutView, view_rollouts
-from homeport.fleet.rollouts import RolloutRequest, find_rollout, start_rollout
+from homeport.core.update_values import RequestedValues
+from homeport.core.values.selectors import parse_selector
+from homeport.fleet.central.apps import AppQuery
+from homeport.fleet.central.resolve import DeployRequest
 from homeport.ports import Change, DeploymentFilter, Outgoing
-from homeport.vocabulary import Commit, Happening, RolloutId, RolloutState, SiteName, Standing, State
+from homeport.rollouts.start import RolloutRequest, find_rollout, start_rollout
+from homeport.rollouts.view import RolloutView, view_rollouts
+from homeport.vocabulary import Commit, RolloutId, RolloutSiteStatus, RolloutState, SiteName, State, Trigger
 from homeport.wire.reports import encode
+from tests.support.proposals import saying
 from tests.support.running_central import running_central, transition
 from tests.support.waiting import eventually
 
@@ -60,14 +62,14 @@ class Sites:
                 await self._say(row.site, self._story(row, before.running_revision if before else None))
 
     def _story(self, row: Deployment, runs: str | None) -> list[Transition]:
-        begin = transition(row.id, Happening.CHANGED if runs else Happening.SCHEDULED, revision=row.revision)
+        begin = transition(row.id, Trigger.CHANGED if runs else Trigger.SCHEDULED, revision=row.revision)
         if row.site not in self.bad:
-            return [begin, transition(row.id, Happening.HEALTHY, revision=row.revision)]
+            return [begin, transition(row.id, Trigger.HEALTHY, revision=row.revision)]
         return [
             begin,
-            transition(row.id, Happening.GAVE_UP, revision=row.revision, failure=FAILURE),
-            transition(row.id, Happening.ROLLED_BACK, revision=runs),
-            transition(row.id, Happening.HEALTHY, revision=runs),
+            transition(row.id, Trigger.GAVE_UP, revision=row.revision, failure=FAILURE),
+            transition(row.id, Trigger.ROLLED_BACK, revision=runs),
+            transition(row.id, Trigger.HEALTHY, revision=runs),
         ]
 
     async def _say(self, site: SiteName, said: Sequence[Transition]) -> None:
@@ -76,9 +78,11 @@ class Sites:
         self.sequences[site] = await self.central.link.report(site, reports, epoch="one", seen={})
 
     async def roll_out(self, version: str, **parameters: str) -> RolloutId:
-        request = DeployRequest((), app=AppQuery("demo", "hello", version), parameters=parameters)
+        request = DeployRequest(
+            (), app=AppQuery("demo", "hello", version), requested=RequestedValues(parameters=parameters)
+        )
         wanted = RolloutRequest(request, parse_selector("region=eu"), WAVES, threshold_percent=90)
-        return (await start_rollout(wanted, ANN, self.central.parts.office)).rollout_id
+        return (await start_rollout(wanted, ANN, self.central.parts)).rollout_id
 
     async def until(self, rollout_id: RolloutId, state: RolloutState) -> RolloutView:
         async def is_so() -> RolloutView | None:
@@ -93,10 +97,10 @@ class Sites:
     async def view(self, rollout_id: RolloutId) -> RolloutView:
         async with self.central.parts.store.read() as reader:
             found = await find_rollout(reader, rollout_id)
-            return (await view_rollouts(reader, [found], self.central.parts.office))[0]
+            return (await view_rollouts(reader, [found], self.central.parts))[0]
 
 
-def standing(view: RolloutView, which: Standing) -> set[SiteName]:
+def standing(view: RolloutView, which: RolloutSiteStatus) -> set[SiteName]:
     return {member.site for member in view.members if member.standing is which}
 
 
@@ -109,7 +113,7 @@ async def sites(tmp_path: Path, registry: Path) -> AsyncIterator[Sites]:
             marker = "site: {0}\nlabels: {{region: eu}}\n"
             return [Change(f"deployments/{name}/site.yaml", marker.format(name).encode()) for name in NAMES]
 
-        await central.parts.git.commit(decide, message="markers", author="ann")
+        await central.parts.git.commit(saying("markers", decide), author="ann")
         await central.parts.index.catch_up()
         sites = Sites(central)
         await sites.join([name for name in NAMES if name not in OFFLINE])
@@ -118,19 +122,19 @@ async def sites(tmp_path: Path, registry: Path) -> AsyncIterator[Sites]:
 
 async def test_a_hundred_sites_with_ten_bad_and_ten_offline(sites: Sites) -> None:
     first = await sites.until(await sites.roll_out("1.0.0"), RolloutState.DONE)
-    assert standing(first, Standing.OFFLINE) == set(OFFLINE)
-    assert len(standing(first, Standing.INSTALLED)) == 90
+    assert standing(first, RolloutSiteStatus.OFFLINE) == set(OFFLINE)
+    assert len(standing(first, RolloutSiteStatus.INSTALLED)) == 90
 
     sites.bad = set(BAD)
     broken = await sites.roll_out("1.1.0")
     stopped = await sites.until(broken, RolloutState.STOPPED)
     # It stops as soon as the share is exceeded, so how many had failed by then depends on who reported first.
     assert "of 40 sites failed, 10% are allowed: site-30: it was rolled back" in stopped.rollout.reason
-    assert standing(stopped, Standing.FAILED) == set(BAD)
-    assert standing(stopped, Standing.WAITING) >= set(OFFLINE)
+    assert standing(stopped, RolloutSiteStatus.FAILED) == set(BAD)
+    assert standing(stopped, RolloutSiteStatus.WAITING) >= set(OFFLINE)
     # The good are unaffected: half has the new version, the others keep the old one, and all of them run.
     rows = {row.site: row for row in await sites.wanted()}
-    reached = standing(stopped, Standing.INSTALLED)
+    reached = standing(stopped, RolloutSiteStatus.INSTALLED)
     assert len(reached) == 40
     for name in set(NAMES) - set(OFFLINE):
         assert rows[name].state is State.INSTALLED
@@ -140,11 +144,11 @@ async def test_a_hundred_sites_with_ten_bad_and_ten_offline(sites: Sites) -> Non
     mended = await sites.roll_out("1.1.0", greeting="Hi")
     await sites.until(broken, RolloutState.SUPERSEDED)
     done = await sites.until(mended, RolloutState.DONE)
-    assert standing(done, Standing.OFFLINE) == set(OFFLINE)
-    assert len(standing(done, Standing.INSTALLED)) == 90
+    assert standing(done, RolloutSiteStatus.OFFLINE) == set(OFFLINE)
+    assert len(standing(done, RolloutSiteStatus.INSTALLED)) == 90
 
     # Their files wait for them in Git.
     await sites.join(OFFLINE)
     await sites.work()
     back = await sites.view(mended)
-    assert standing(back, Standing.INSTALLED) == set(NAMES)
+    assert standing(back, RolloutSiteStatus.INSTALLED) == set(NAMES)

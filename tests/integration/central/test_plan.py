@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from homeport.core.model.deployment import Hold
+from homeport.core.model.instance import Failure
 from homeport.core.model.report import HoldsChanged
-from homeport.vocabulary import Happening, Liveness, SiteName
+from homeport.vocabulary import Liveness, SiteName, Trigger
 from tests.support.running_central import AT, Client, FakeSite, node_changed, transition
 
 pytestmark = pytest.mark.anyio
@@ -32,8 +33,8 @@ async def installed(client: Client, home: FakeSite, *nodes: str, **body: Any) ->
     for node in nodes:
         await home.say(
             node_changed(node),
-            transition(id_, Happening.SCHEDULED, node=node, revision=revision),
-            transition(id_, Happening.HEALTHY, node=node, revision=revision),
+            transition(id_, Trigger.SCHEDULED, node=node, revision=revision),
+            transition(id_, Trigger.HEALTHY, node=node, revision=revision),
         )
     return str(id_)
 
@@ -105,3 +106,66 @@ async def test_a_deletion_is_planned_too(client: Client, home: FakeSite) -> None
     assert (answer.status, await look(client)) == (200, before)
     (only,) = answer.body["deployments"]
     assert (only["action"], answer.body["deletions"], answer.body["changes"]) == ("delete", 2, True)
+
+
+async def test_an_update_keeps_what_was_given_before_and_the_plan_and_the_answer_say_so(
+    client: Client, home: FakeSite
+) -> None:
+    given = {"parameters": {"greeting": "Ahoy"}, "policy": {"retries": 7}, "placement": {"mode": "one"}}
+    await installed(client, home, "node-a", version="1.0.0", **given)
+    kept = {"greeting": '"Ahoy"', "retries": "7", "placement": "one"}
+    (only,) = (await plan(client, version="1.1.0"))["deployments"]
+    assert (only["kept"], only["dropped"], only["parameters"]) == (kept, {}, [])
+    answer = await client.deploy(version="1.1.0")
+    assert answer.body["kept"] == [{"site": "home", "kept": kept, "dropped": {}}]
+    (id_,) = answer.body["deployment_ids"]
+    assert (await client.get(f"/api/v1/deployments/{id_}")).body["parameters"]["greeting"] == "Ahoy"
+    assert (await client.deploy(version="1.1.0")).body["unchanged"] == [id_]
+    (only,) = (await plan(client, version="1.1.0", reset_values=True))["deployments"]
+    assert only["parameters"] == [{"name": "greeting", "before": "Ahoy", "after": "Hello"}]
+    assert only["kept"] == {}
+
+
+async def test_a_rollout_keeps_what_each_site_was_given(client: Client, home: FakeSite) -> None:
+    await client.deploy(version="1.0.0", parameters={"greeting": "Ahoy"})
+    answer = await client.deploy(version="1.1.0", waves=["100%"])
+    assert answer.status == 202, answer.body
+    (id_,) = answer.body["deployment_ids"]
+    shown = (await client.get(f"/api/v1/deployments/{id_}")).body
+    assert (shown["app_version"], shown["parameters"]["greeting"]) == ("1.1.0", "Ahoy")
+
+
+async def failed(client: Client, home: FakeSite, id_: str) -> str:
+    revision = str((await client.get(f"/api/v1/deployments/{id_}")).body["revision"])
+    failure = Failure("IMAGE_PULL_FAILED", "no such image", "web")
+    await home.say(
+        node_changed("node-a"),
+        transition(id_, Trigger.SCHEDULED, node="node-a", revision=revision),
+        transition(id_, Trigger.GAVE_UP, node="node-a", revision=revision, failure=failure),
+    )
+    return revision
+
+
+async def test_deploying_again_after_a_failure_asks_again_and_so_does_retry(client: Client, home: FakeSite) -> None:
+    (id_,) = (await client.deploy(version="1.0.0")).body["deployment_ids"]
+    before = await failed(client, home, id_)
+    again = (await client.deploy(version="1.0.0")).body
+    shown = (await client.get(f"/api/v1/deployments/{id_}")).body
+    assert again["unchanged"] == [] and shown["revision"] != before
+    assert (await client.post(f"/api/v1/deployments/{id_}/retry", {})).status == 409, (
+        "the new revision has not failed"
+    )
+    assert (await client.deploy(version="1.0.0")).body["unchanged"] == [id_], "it is asked for once, until that fails"
+
+
+async def test_what_failed_can_be_tried_again_and_what_runs_restarted(client: Client, home: FakeSite) -> None:
+    (id_,) = (await client.deploy(version="1.0.0")).body["deployment_ids"]
+    before = await failed(client, home, id_)
+    tried = await client.post(f"/api/v1/deployments/{id_}/retry", {"reason": "the image is there now"})
+    assert tried.status == 202 and tried.body["revision"] != before
+    restarted = await client.post(f"/api/v1/deployments/{id_}/restart", {})
+    assert restarted.status == 202
+    (only,) = (await plan(client, version="1.0.0"))["deployments"]
+    assert only["action"] == "unchanged", "a restart stays in the file, or the next deploy would restart once more"
+    entries = (await client.get("/api/v1/audit")).body["entries"]
+    assert {"deployments.retry", "deployments.restart"} <= {entry["action"] for entry in entries}

@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from homeport.adapters.identity.keys import key_pem, make_csr, new_key
-from homeport.cli.issuing import anchors_pem
+from homeport.cli.local.issuing import anchors_pem
 from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.core.model.caller import INTERNAL
 from homeport.wire.v1 import nodes_pb2 as pb
@@ -61,8 +61,8 @@ async def test_nobody_gets_in_without_a_certificate(tmp_path: Path) -> None:
     async with running_fleet(tmp_path, grpc_address="0.0.0.0:0") as fleet:
         async with stub_of(fleet, None) as nodes:
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await nodes.ListNodes(pb.ListNodesRequest(), timeout=10)
+                await nodes.ListNodes(pb.ListNodesRequest(), timeout=60)
             assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
         async with grpc.aio.insecure_channel(f"127.0.0.1:{fleet.central.grpc_port}") as channel:
             with pytest.raises(grpc.aio.AioRpcError):
-                await pb_grpc.NodesStub(channel).ListNodes(pb.ListNodesRequest(), timeout=10)  # type: ignore[no-untyped-call]
+                await pb_grpc.NodesStub(channel).ListNodes(pb.ListNodesRequest(), timeout=60)  # type: ignore[no-untyped-call]

@@ -1,16 +1,20 @@
 """What sites report: in order, once, and nothing of what is not theirs."""
 
+from datetime import datetime
 from pathlib import Path
 
 import grpc
 import pytest
 
 from homeport.central.app import CentralApp
-from homeport.core.model.report import NodeGone, Synced, SyncFailed
-from homeport.ports import Moved, Outgoing
-from homeport.vocabulary import Commit, Happening, Liveness, NodeId, SiteName
+from homeport.core.model.protocol import OWN
+from homeport.core.model.report import NodeGone, PlanSetAside, Synced, SyncFailed
+from homeport.ports import Joined, Moved, Outgoing
+from homeport.vocabulary import Commit, DeploymentId, Liveness, NodeId, SiteName, Trigger
 from homeport.wire.reports import encode
 from homeport.wire.v1 import nodes_pb2 as pb
+from tests.support.builders import NOW
+from tests.support.local import local_channel
 from tests.support.running_central import Client, FakeSite, node_changed, running_central, transition
 from tests.support.stubs import nodes_pb2_grpc as pb_grpc
 
@@ -32,12 +36,12 @@ async def kinds(client: Client, after: int) -> list[str]:
 
 async def test_repeats_are_harmless_and_a_gap_is_refused(client: Client, home: FakeSite) -> None:
     (id_,) = (await client.deploy()).body["deployment_ids"]
-    await home.say(transition(id_, Happening.SCHEDULED))
+    await home.say(transition(id_, Trigger.SCHEDULED))
     home.sequence = 0
-    await home.say(transition(id_, Happening.SCHEDULED), transition(id_, Happening.HEALTHY))
+    await home.say(transition(id_, Trigger.SCHEDULED), transition(id_, Trigger.HEALTHY))
     assert len((await client.get(f"/api/v1/deployments/{id_}/history")).body["history"]) == 2
     home.sequence = 7
-    answer = await home.say(transition(id_, Happening.UNWANTED), expect=409)
+    answer = await home.say(transition(id_, Trigger.UNWANTED), expect=409)
     assert "Report 3 is expected" in answer.body["detail"]
     joined = await home.join()
     assert joined.body["last_sequence"] == 2
@@ -59,20 +63,21 @@ async def test_what_cannot_be_is_refused_and_spoils_nothing_else(client: Client,
     after = (await client.get("/api/v1/overview")).body["last_event_id"]
     await home.say_bodies(
         [
-            encode(transition("00000000-0000-4000-8000-000000000000", Happening.SCHEDULED)),
-            encode(transition(foreign, Happening.SCHEDULED)),
-            encode(transition(own, Happening.REMOVED)),
+            encode(transition("00000000-0000-4000-8000-000000000000", Trigger.SCHEDULED)),
+            encode(transition(foreign, Trigger.SCHEDULED)),
+            encode(transition(own, Trigger.REMOVED)),
             {"kind": "nonsense"},
             encode(node_changed(site="line-7")),
-            encode(transition(own, Happening.SCHEDULED)),
-            encode(transition(own, Happening.HEALTHY)),
-            encode(transition(own, Happening.HEALTHY)),
+            encode(transition(own, Trigger.SCHEDULED)),
+            encode(transition(own, Trigger.HEALTHY)),
+            encode(transition(own, Trigger.HEALTHY)),
         ]
     )
     assert (await client.get(f"/api/v1/deployments/{own}")).body["state"] == "INSTALLED"
     assert (await client.get(f"/api/v1/deployments/{foreign}")).body["state"] == "PENDING"
     seen = await kinds(client, after)
-    assert seen.count("deployment.refused") == 5
+    assert seen.count("deployment.refused") == 4
+    assert seen.count("report.set-aside") == 1
     assert seen.count("instance.stale") == 1
     history = (await client.get(f"/api/v1/deployments/{own}/history")).body["history"]
     assert [entry["verdict"] for entry in history] == ["stepped", "stepped", "stale"]
@@ -84,8 +89,18 @@ async def test_nodes_come_change_and_go_and_every_surface_shows_them(client: Cli
     (node,) = (await client.get("/api/nodes")).body
     assert (node["id"], node["hostname"], node["liveness"]) == ("node-a", "node-a.local", "lost")
     assert node["capabilities"]["cpu_cores"] == 4
-    assert (await client.get("/api/v1/nodes/node-a")).body == node
-    assert (await client.get("/api/v1/nodes?site=other")).body["nodes"] == []
+    assert (node["capabilities"]["cpu"], node["capabilities"]["os"]) == ("4 cores", "linux/amd64")
+    assert node["last_seen_unix"] == int(datetime.fromisoformat(node["last_seen"]).timestamp())
+    shown = (await client.get("/api/v1/nodes/node-a")).body
+    assert {**node, "capabilities": None} == {
+        **shown,
+        "capabilities": None,
+        "last_seen_unix": node["last_seen_unix"],
+    }
+    assert (await client.get("/api/v1/nodes?site=home")).body["nodes"] == [shown]
+    assert (await client.call("OPTIONS", "/api/nodes")).status == 200
+    assert (await client.call("POST", "/api/nodes")).status == 405
+    assert (await client.get("/api/v1/nodes?site=other")).status == 404
     site = (await client.get("/api/v1/sites/home")).body
     assert (site["nodes"], site["nodes_live"], site["reachable"]) == (1, 0, True)
     await home.say(NodeGone(NodeId("node-a")))
@@ -101,9 +116,24 @@ async def test_a_sites_own_complaint_is_shown_until_it_syncs(client: Client, hom
     assert (site["problem"], site["applied_commit"]) == (None, "a" * 40)
 
 
+async def test_a_plan_that_a_site_set_aside_is_seen_at_central_until_it_can_be_made(
+    client: Client, home: FakeSite
+) -> None:
+    (id_,) = (await client.deploy()).body["deployment_ids"]
+    why = "a plan was refused: two orders for node-a"
+    await home.say(PlanSetAside(DeploymentId(id_), why, NOW), PlanSetAside(DeploymentId(id_), why, NOW))
+    shown = (await client.get(f"/api/v1/deployments/{id_}")).body
+    assert shown["problem"] == why
+    chain = (await client.get(f"/api/v1/why/{id_}")).body["chain"]
+    assert ("site home leaves it as it is", why) in [(each["what"], each["why"]) for each in chain]
+    assert (await kinds(client, 0)).count("deployment.refused") == 1, "it is said once"
+    await home.say(PlanSetAside(DeploymentId(id_), None, NOW))
+    assert (await client.get(f"/api/v1/deployments/{id_}")).body["problem"] is None
+
+
 async def test_a_site_in_the_same_process_uses_the_same_ways(central: CentralApp, client: Client) -> None:
     link = central.link
-    assert await link.join(SiteName("home"), epoch="e", software_version="1") == 0
+    assert await link.join(SiteName("home"), epoch="e", software_version="1") == Joined(0, protocol=OWN)
     report = Outgoing(1, encode(node_changed()))
     assert await link.report(SiteName("home"), [report], epoch="e", seen={}) == 1
     async for call in link.watch(SiteName("home")):
@@ -127,7 +157,7 @@ async def test_grpc_lists_the_nodes_of_the_whole_fleet_and_takes_none(tmp_path: 
             site = FakeSite(client, name)
             await site.join()
             await site.say(node_changed(f"node-{name}", name))
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{central.grpc_port}") as channel:
+        async with local_channel(central) as channel:
             nodes = pb_grpc.NodesStub(channel)  # type: ignore[no-untyped-call]
             answer = await nodes.ListNodes(pb.ListNodesRequest())
             assert {(node.id, node.site) for node in answer.nodes} == {

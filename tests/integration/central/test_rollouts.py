@@ -13,9 +13,10 @@ from homeport.central.app import CentralApp
 from homeport.core.model.deployment import Hold
 from homeport.core.model.instance import Failure
 from homeport.core.model.report import HoldsChanged
-from homeport.fleet.rollout_loop import RolloutLoop
 from homeport.ports import Change, Clock
-from homeport.vocabulary import Commit, Happening, SiteName
+from homeport.rollouts.loop import RolloutLoop
+from homeport.vocabulary import Commit, SiteName, Trigger
+from tests.support.proposals import saying
 from tests.support.running_central import (
     AT,
     Answer,
@@ -61,9 +62,9 @@ class Fleet:
                 if key in self.seen or not item["wanted"] or name in self.held:
                     continue
                 self.seen.add(key)
-                begins = Happening.CHANGED if item["instances"] else Happening.SCHEDULED
+                begins = Trigger.CHANGED if item["instances"] else Trigger.SCHEDULED
                 good = name not in self.bad
-                end = Happening.HEALTHY if good else Happening.GAVE_UP
+                end = Trigger.HEALTHY if good else Trigger.GAVE_UP
                 failure = None if good else FAILURE
                 await self.sites[name].say(
                     transition(item["id"], begins, revision=item["revision"]),
@@ -132,7 +133,7 @@ async def push(fleet: Fleet, path: str, content: str) -> None:
     async def decide(_: Commit | None) -> Sequence[Change]:
         return [Change(path, content.encode())]
 
-    commit = await fleet.central.parts.git.commit(decide, message="by hand", author="ann")
+    commit = await fleet.central.parts.git.commit(saying("by hand", decide), author="ann")
     assert commit is not None
     fleet.central.parts.git.nudge()
     await indexed(fleet.client, commit)
@@ -167,7 +168,10 @@ async def test_labels_are_kept_in_git_shown_and_selected_by(fleet: Fleet) -> Non
 
 @pytest.mark.parametrize(
     ("labels", "field", "words"),
-    [({"re gion": "eu"}, "labels.re gion", "no name for a label"), ({"region": "e u"}, "labels.region", "no value")],
+    [
+        ({"re gion": "eu"}, "labels.re gion", "is not a valid label name"),
+        ({"region": "e u"}, "labels.region", "is not a valid value for the label"),
+    ],
 )
 async def test_a_label_that_cannot_be_is_refused(
     fleet: Fleet, labels: dict[str, str], field: str, words: str
@@ -229,7 +233,7 @@ async def test_the_order_is_the_operators_and_then_by_name(fleet: Fleet) -> None
         (2, "100%", ["a", "b"]),
     ]
     assert plan.body["changes"] is True
-    assert (await fleet.client.get("/api/v1/rollouts")).body == {"rollouts": []}
+    assert (await fleet.client.get("/api/v1/rollouts")).body["rollouts"] == []
 
 
 async def test_a_wave_with_too_many_failures_stops_the_rollout_and_says_who(fleet: Fleet) -> None:
@@ -298,9 +302,9 @@ async def test_a_wave_is_watched_on_whatever_the_clock_and_a_restart_do(tmp_path
             return (await fleet.show(rollout_id))["bake_ends_at"]
 
         await eventually(watched)
-        office = fleet.central.parts.office
-        clock = Stepped(office.clock)
-        loop = RolloutLoop(replace(office, clock=clock), period_seconds=1000.0)
+        parts = fleet.central.parts
+        clock = Stepped(parts.clock)
+        loop = RolloutLoop(replace(parts, clock=clock), period_seconds=1000.0)
         await loop.tend()
         clock.days = 365.0
         await loop.tend()
@@ -313,7 +317,7 @@ async def test_a_wave_is_watched_on_whatever_the_clock_and_a_restart_do(tmp_path
             (row,) = await reader.rollouts()
         assert 1000 <= row.progress["watched_seconds"] < 1100
         after = RolloutLoop(
-            replace(office, clock=clock), period_seconds=2600.0
+            replace(parts, clock=clock), period_seconds=2600.0
         )  # as after a restart: what was watched still counts
         await after.tend()
         assert await fleet.waves(rollout_id) == [["a"]]
@@ -326,9 +330,9 @@ async def test_a_wave_is_watched_on_whatever_the_clock_and_a_restart_do(tmp_path
 async def test_a_clock_that_is_set_makes_nobody_silent_and_ends_no_rollout(fleet: Fleet, days: float) -> None:
     await fleet.join("a", "b", region="eu")
     rollout_id = await fleet.rollout(selector="region=eu", waves=[1, "100%"])
-    office = fleet.central.parts.office
-    clock = Stepped(office.clock)
-    loop = RolloutLoop(replace(office, clock=clock), period_seconds=1.0)
+    parts = fleet.central.parts
+    clock = Stepped(parts.clock)
+    loop = RolloutLoop(replace(parts, clock=clock), period_seconds=1.0)
 
     async def last_wave() -> bool:
         await fleet.work("a")
@@ -398,6 +402,21 @@ async def test_a_pause_pushed_by_hand_counts_and_a_broken_file_changes_nothing(f
     await push(fleet, path, text)
     assert (await fleet.show(rollout_id))["state"] == "running"
     await fleet.until(rollout_id, "done")
+
+
+async def test_a_pause_that_crosses_with_the_end_keeps_who_comes_later_waiting(fleet: Fleet) -> None:
+    await fleet.join("a", region="eu")
+    rollout_id = await fleet.rollout(selector="region=eu")
+    await fleet.work()
+    await fleet.until(rollout_id, "done")
+    paused = (await file_of(fleet, rollout_id)).replace("state: running", "state: paused")
+    await push(fleet, f"rollouts/{rollout_id}.yaml", paused)
+    await fleet.until(rollout_id, "paused")
+    await fleet.join("b", region="eu")
+    assert (await fleet.command(rollout_id, "resume")).body["state"] == "running"
+    await fleet.work()
+    await fleet.until(rollout_id, "done")
+    assert await fleet.waves(rollout_id) == [["a", "b"]]
 
 
 async def test_who_comes_to_the_group_later_gets_what_it_has(fleet: Fleet) -> None:
@@ -494,12 +513,12 @@ async def test_who_cannot_have_it_counts_as_failed_and_holds_up_no_other(fleet: 
         ({"selector": "region=asia"}, "selector", '"region=asia" matches no site'),
         ({"selector": "region=="}, "selector", "matches no site"),
         ({"selector": "=eu"}, "selector", "cannot be read"),
-        ({"selector": "region=eu", "waves": [0, "100%"]}, "waves[0].size", "reaches nobody"),
-        ({"selector": "region=eu", "waves": ["0%", "100%"]}, "waves[0].size", "reaches nobody"),
-        ({"selector": "region=eu", "waves": ["101%"]}, "waves[0].size", "more than everybody"),
-        ({"selector": "region=eu", "waves": ["half", "100%"]}, "waves[0].size", "no size of a wave"),
+        ({"selector": "region=eu", "waves": [0, "100%"]}, "waves[0].size", "reaches no site"),
+        ({"selector": "region=eu", "waves": ["0%", "100%"]}, "waves[0].size", "reaches no site"),
+        ({"selector": "region=eu", "waves": ["101%"]}, "waves[0].size", "more than all sites"),
+        ({"selector": "region=eu", "waves": ["half", "100%"]}, "waves[0].size", "is not a valid wave size"),
         ({"selector": "region=eu", "waves": [1, "50%"]}, "waves[1].size", "must be 100%"),
-        ({"selector": "region=eu", "waves": ["50%", "25%", "100%"]}, "waves[1].size", "adds nobody"),
+        ({"selector": "region=eu", "waves": ["50%", "25%", "100%"]}, "waves[1].size", "adds no site"),
         ({"selector": "region=eu", "threshold": "0%"}, "threshold", "from 1% to 100%"),
         ({"selector": "region=eu", "threshold": "101%"}, "threshold", "from 1% to 100%"),
         ({"selector": "region=eu", "bake": "long"}, "bake", "such as 30s, 5m or 1h"),
@@ -515,8 +534,8 @@ async def test_what_makes_no_sense_is_refused_with_a_sentence(
     answer = await fleet.deploy(**body)
     assert (answer.status, answer.fields) == (422, [field]), answer.body
     assert words in answer.body["errors"][0]["message"]
-    assert (await fleet.client.get("/api/v1/rollouts")).body == {"rollouts": []}
-    assert (await fleet.client.get("/api/v1/deployments")).body == {"deployments": []}
+    assert (await fleet.client.get("/api/v1/rollouts")).body["rollouts"] == []
+    assert (await fleet.client.get("/api/v1/deployments")).body["deployments"] == []
 
 
 async def test_an_unknown_rollout_is_not_found(fleet: Fleet) -> None:

@@ -11,9 +11,10 @@ from homeport.central.app import open_central
 from homeport.central.settings import CentralSettings
 from homeport.core.model.order import Progress
 from homeport.core.model.report import Progressed
-from homeport.vocabulary import DeploymentId, Generation, Happening, NodeId, Step
+from homeport.vocabulary import DeploymentId, Generation, NodeId, Step, Trigger
 from tests.support.git import Person, bare_repository
 from tests.support.git_http import serve_git
+from tests.support.local import local_key
 from tests.support.running_central import (
     AT,
     Client,
@@ -32,8 +33,8 @@ pytestmark = pytest.mark.anyio
 async def take(client: Client, path: str, until: str, **headers: str) -> list[Sent]:
     """Events up to and with the first one of the named kind."""
     found: list[Sent] = []
-    with anyio.fail_after(10):
-        async with aclosing(client.events(path, **headers)) as events:  # type: ignore[type-var]
+    with anyio.fail_after(60):
+        async with aclosing(client.events(path, **headers)) as events:
             async for sent in events:
                 found.append(sent)
                 if sent.event == until:
@@ -54,7 +55,7 @@ async def test_a_late_joiner_gets_the_present_state_first_and_then_what_happens(
 
         seen_id = [str((await client.get("/api/v1/overview")).body["last_event_id"])]
         tasks.start_soon(listen)
-        await home.say(transition(id_, Happening.SCHEDULED))
+        await home.say(transition(id_, Trigger.SCHEDULED))
     assert (seen[0].event, seen[0].data["deployment_id"], seen[0].id) == ("deployment.state", id_, None)
     assert seen[-1].event == "instance.state"
     assert seen[-1].data["data"]["after"] == "INSTALLING"
@@ -75,7 +76,7 @@ async def test_the_stream_of_one_deployment_shows_its_progress_and_ends_when_it_
             if sent.event == "snapshot":
                 started.set()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listen)
             await started.wait()
@@ -84,13 +85,13 @@ async def test_the_stream_of_one_deployment_shows_its_progress_and_ends_when_it_
             )
             await home.say(
                 node_changed(),
-                transition(other, Happening.SCHEDULED),
-                transition(id_, Happening.SCHEDULED, revision=revision),
+                transition(other, Trigger.SCHEDULED),
+                transition(id_, Trigger.SCHEDULED, revision=revision),
                 Progressed(NodeId("node-a"), progress),
             )
             shown = (await client.get(f"/api/v1/deployments/{id_}")).body
             assert shown["note"] == "node-a: pulling web 61 %"
-            await home.say(transition(id_, Happening.HEALTHY, revision=revision))
+            await home.say(transition(id_, Trigger.HEALTHY, revision=revision))
     live = [sent for sent in seen if sent.id is not None and sent.event != "snapshot"]
     assert [sent.event for sent in live] == [
         "instance.state",
@@ -103,13 +104,36 @@ async def test_the_stream_of_one_deployment_shows_its_progress_and_ends_when_it_
     assert {sent.data["deployment_id"] for sent in live} == {id_}
 
 
+async def test_an_instance_that_turns_unhealthy_is_shown_with_reason_and_event(
+    client: Client, home: FakeSite
+) -> None:
+    (id_,) = (await client.deploy()).body["deployment_ids"]
+    revision = (await client.get(f"/api/v1/deployments/{id_}")).body["revision"]
+    sick = Progress(
+        DeploymentId(id_), Generation(1), Step.DRIFTED, "web", "web: GET / answered 500", AT, healthy=False
+    )
+    await home.say(
+        node_changed(),
+        transition(id_, Trigger.SCHEDULED, revision=revision),
+        transition(id_, Trigger.HEALTHY, revision=revision),
+        Progressed(NodeId("node-a"), sick),
+    )
+    shown = (await client.get(f"/api/v1/deployments/{id_}")).body
+    (instance,) = shown["instances"]
+    assert (shown["state"], instance["health"]) == ("INSTALLED", "unhealthy")
+    assert instance["health_reason"] == "web: GET / answered 500"
+    assert "unhealthy for" in shown["note"]
+    seen = await take(client, "/api/v1/events", "instance.unhealthy", **{"Last-Event-ID": "0"})
+    assert seen[-1].data["node_id"] == "node-a"
+
+
 async def test_a_stream_that_waits_for_an_update_is_not_fooled_by_the_old_release(
     client: Client, home: FakeSite
 ) -> None:
     (id_,) = (await client.deploy(version="1.0.0")).body["deployment_ids"]
     revision = (await client.get(f"/api/v1/deployments/{id_}")).body["revision"]
     await home.say(
-        transition(id_, Happening.SCHEDULED, revision=revision), transition(id_, Happening.HEALTHY, revision=revision)
+        transition(id_, Trigger.SCHEDULED, revision=revision), transition(id_, Trigger.HEALTHY, revision=revision)
     )
     assert [sent.event async for sent in client.events(f"/api/v1/deployments/{id_}/events?until=settled")][-1] == (
         "snapshot"
@@ -131,7 +155,7 @@ async def test_a_stream_resumes_without_a_gap_across_a_restart(tmp_path: Path) -
     async with running_central(tmp_path / "central") as (_, client):
         await client.deploy(name="after")
         rest: list[Sent] = []
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             async for sent in client.events("/api/v1/events", **{"Last-Event-ID": str(first[-1].id)}):
                 rest.append(sent)
                 if sent.data["message"].startswith("after"):
@@ -153,6 +177,7 @@ async def test_open_streams_do_not_keep_central_from_stopping(tmp_path: Path) ->
     settings = CentralSettings(data=tmp_path / "central", http_address=("127.0.0.1", 0), grpc_address=None)
     async with aiohttp.ClientSession() as session, anyio.create_task_group() as tasks:
         async with open_central(settings) as central:
+            session.headers.update(local_key(central))
             client = Client(f"http://127.0.0.1:{central.http_port}", session)
             opened = anyio.Event()
 
@@ -164,7 +189,7 @@ async def test_open_streams_do_not_keep_central_from_stopping(tmp_path: Path) ->
                 tasks.start_soon(listen)
             await opened.wait()
             began = anyio.current_time()
-        assert anyio.current_time() - began < 3
+        assert anyio.current_time() - began < 30, "followers do not end by themselves: it waited for them"
 
 
 async def test_a_site_hears_at_once_that_the_repository_moved(client: Client, home: FakeSite) -> None:
@@ -179,7 +204,7 @@ async def test_a_site_hears_at_once_that_the_repository_moved(client: Client, ho
             if len(heard) == 2:
                 return
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listen)
             await changed.wait()
@@ -201,3 +226,16 @@ async def test_a_webhook_makes_central_look_at_once(tmp_path: Path) -> None:
             assert answer.status == 202
             await indexed(client, commit)
             assert (await client.get("/api/v1/sites/far")).body["last_seen"] is None
+
+
+async def test_a_stream_about_one_thing_has_that_alone(client: Client, home: FakeSite) -> None:
+    made = [(await client.deploy(version="1.0.0", name=name)).body["deployment_ids"][0] for name in ("one", "two")]
+    await home.say(*(transition(key, Trigger.SCHEDULED) for key in made))
+    path = f"/api/v1/events?subject=deployment/{made[1]}"
+    seen = await take(client, path, "instance.state", **{"Last-Event-ID": "0"})
+    assert {sent.data["subject"] for sent in seen} == {f"deployment/{made[1]}"}
+    assert seen[0].event == "deployment.created"
+    of_site = await take(client, "/api/v1/events?subject=site/home", "site.joined", **{"Last-Event-ID": "0"})
+    assert {sent.data["subject"] for sent in of_site} == {"site/home"}
+    wrong = await client.get("/api/v1/events?subject=deployment")
+    assert (wrong.status, wrong.fields) == (422, ["subject[0]"])

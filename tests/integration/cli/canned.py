@@ -2,13 +2,13 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from homeport.serving.bodies.apps import AppBody, AppDetailBody, AppsBody
 from homeport.serving.bodies.body import Body
@@ -21,7 +21,14 @@ from homeport.serving.bodies.deployments import (
     InstanceBody,
 )
 from homeport.serving.bodies.events import EventBody
-from homeport.serving.bodies.fleet import CapabilitiesBody, NodeBody, OverviewBody, SiteBody
+from homeport.serving.bodies.fleet import (
+    CapabilitiesBody,
+    NodeBody,
+    OverviewBody,
+    SiteBody,
+    SiteCountsBody,
+    SitesBody,
+)
 from homeport.serving.bodies.health import HealthBody
 from homeport.serving.bodies.problem import ProblemBody
 
@@ -118,6 +125,7 @@ def site(name: str = "home", **other: Any) -> SiteBody:
         "applied_commit": "c" * 40,
         "problem": None,
         "software_version": "0.1.0",
+        "protocol": 2,
         "nodes": 3,
         "nodes_live": 2,
         "deployments": {"INSTALLED": 2},
@@ -135,6 +143,8 @@ def node(node_id: str = "this-laptop") -> NodeBody:
         registered_at=NOW,
         labels={"room": "attic"},
         software_version="0.1.0",
+        protocol=2,
+        features=["notice", "orphans"],
         capabilities=CapabilitiesBody(
             cpu_cores=8,
             memory_bytes=16_000_000_000,
@@ -168,6 +178,7 @@ def _event(event_id: int, kind: str, message: str, data: dict[str, Any]) -> Even
         site="home",
         deployment_id=HELLO,
         node_id="this-laptop",
+        subject=f"deployment/{HELLO}",
         data=data,
     )
 
@@ -215,27 +226,49 @@ class Canned:
         if special is not None:
             return special(request)
         if request.path.startswith("/api/v1/deployments/"):
-            wanted = request.path.rsplit("/", 1)[1]
-            return next((item for item in self.deployments if item.id == wanted), missing("deployment", wanted))
+            wanted = unquote(request.path.rsplit("/", 1)[1])
+            return _one([item for item in self.deployments if _is_meant(item, wanted)], wanted)
         if request.path.startswith("/api/v1/apps/"):
             return next(app_detail(each) for each in self.apps if request.path.endswith(each.id))
+        if request.path == "/api/v1/events/export":
+            after, site = int(request.query.get("after", 0)), request.query.get("site")
+            found = [each for each in self.events if each.id > after and site in (None, each.site)]
+            return 200, b"".join(each.model_dump_json().encode() + b"\n" for each in found)
         usual: dict[str, Answer] = {
             "/healthz": HealthBody(status="ok", role="central", version="0.1.0"),
-            "/api/v1/apps": AppsBody(apps=self.apps),
+            "/api/v1/apps": AppsBody(apps=[each for each in self.apps if _is_asked_for(each, request.query)]),
             "/api/v1/deployments": DeploymentsBody(
                 deployments=[] if request.query.get("archived") == "true" else self.deployments
             ),
+            "/api/v1/sites": SitesBody(sites=[]),
             "/api/v1/overview": OverviewBody(
                 version="0.1.0",
                 role="central",
                 commit=None,
-                sites=[],
-                nodes=[],
+                sites=SiteCountsBody(count=0, reachable=0),
+                nodes={},
                 deployments={},
+                attention=[],
+                attention_counts={},
                 last_event_id=max((event.id for event in self.events), default=0),
             ),
         }
         return usual.get(request.path, missing("page", request.path))
+
+
+def _one(found: Sequence[DeploymentBody], text: str) -> Answer:
+    if len(found) > 1:
+        names = ", ".join(f"{item.name}@{item.site}" for item in found)
+        return problem(409, "conflict", f'"{text}" fits several deployments.', hint=f"Name one of  {names}")
+    return found[0] if found else missing("deployment", text)
+
+
+def _is_meant(item: DeploymentBody, text: str) -> bool:
+    return item.id.startswith(text) or text in {item.name, f"{item.name}@{item.site}"}
+
+
+def _is_asked_for(item: AppBody, query: Mapping[str, str]) -> bool:
+    return all(getattr(item, name) == query.get(name, getattr(item, name)) for name in ("app_name", "version"))
 
 
 def missing(what: str, name: str) -> ProblemBody:

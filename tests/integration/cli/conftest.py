@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.integration.cli.canned import Canned, serving
+from tests.support.forks import run_homeport
 
 Homeport = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -23,13 +23,8 @@ def homeport(canned: Canned) -> Homeport:
     """`homeport(*arguments)` against the canned server; nothing of the caller's environment but the path."""
 
     def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "homeport.cli", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-            env={"PATH": os.environ["PATH"], "HOMEPORT_URL": canned.url, **environment},
+        return run_homeport(
+            arguments, environment={"PATH": os.environ["PATH"], "HOMEPORT_URL": canned.url, **environment}
         )
 
     return run

@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
@@ -30,6 +29,7 @@ from tests.integration.cli.canned import (
     site,
 )
 from tests.integration.cli.conftest import Homeport
+from tests.support.forks import HomeportProcess
 
 
 def test_a_list_is_for_scanning_with_ages_and_names(homeport: Homeport, canned: Canned) -> None:
@@ -61,7 +61,7 @@ def test_an_empty_list_says_what_to_do_and_keeps_stdout_clean(homeport: Homeport
     canned.deployments = []
     done = homeport("deployments", "list")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "homeport deploy APP --site SITE" in done.stderr
+    assert "homeport deploy ./compose.yaml  (or an app of the catalog: homeport deploy APP)" in done.stderr
 
 
 @pytest.mark.parametrize("reference", ["hello", "hello@home", HELLO, HELLO[:8]])
@@ -74,7 +74,10 @@ def test_a_deployment_is_found_by_name_place_id_or_prefix(homeport: Homeport, re
 
 def test_filters_become_the_query(homeport: Homeport, canned: Canned) -> None:
     homeport("deployments", "list", "--site", "home", "--state", "failed", "--archived")
-    assert canned.requests[0].query == {"site": "home", "state": "FAILED", "archived": "true"}
+    query = canned.requests[0].query
+    fields = query.pop("fields").split(",")
+    assert query == {"site": "home", "state": "FAILED", "archived": "true", "limit": "500"}
+    assert {"name", "note"} <= set(fields) and "parameters" not in fields, "no more than is printed"
 
 
 def test_deploy_takes_the_newest_version_and_types_the_parameters(homeport: Homeport, canned: Canned) -> None:
@@ -115,11 +118,11 @@ def test_waiting_shows_each_step_of_each_node(homeport: Homeport, canned: Canned
     lines = done.stdout.splitlines()
     assert lines[:4] == [
         "deploying hello 1.1.0 to site home",
-        "  home / this-laptop   installing  new here",
-        "  home / this-laptop   pulling     ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  2.1 MB   hello:1.1.0",
+        "  home / this-laptop   installing   new here",
+        "  home / this-laptop   pulling      ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  2.1 MB   hello:1.1.0",
         "  home / this-laptop   starting",
     ]
-    assert lines[4].startswith("  home / this-laptop   healthy     after 0.")
+    assert lines[4].startswith("  home / this-laptop   healthy      after 0.")
     assert lines[5].startswith("✓ INSTALLED in ")
 
 
@@ -179,7 +182,7 @@ def test_history_has_who_and_why(homeport: Homeport, canned: Canned) -> None:
         incarnation=1,
         before="PENDING",
         after="INSTALLING",
-        happening="scheduled",
+        trigger="scheduled",
         actor="site",
         reason="new in Git",
         revision="sha256:2222",
@@ -190,7 +193,7 @@ def test_history_has_who_and_why(homeport: Homeport, canned: Canned) -> None:
         deployment_id=HELLO, history=[entry]
     )
     assert homeport("deployments", "history", "hello").stdout.splitlines()[1].split()[1:] == [
-        *("this-laptop", "PENDING", "INSTALLING", "site", "new", "in", "Git")
+        *("this-laptop", "INSTALLING", "PENDING", "site", "new", "in", "Git")
     ]
 
 
@@ -198,14 +201,16 @@ def test_events_end_with_the_newest_unless_followed(homeport: Homeport, canned: 
     canned.events = [progress(1, "pulling"), progress(2, "starting"), progress(3, "healthy")]
     lines = [json.loads(line) for line in homeport("events", "--after", "1", "-o", "json").stdout.splitlines()]
     assert [line["id"] for line in lines] == [2, 3]
+    newest = [json.loads(line)["id"] for line in homeport("events", "-n", "2", "-o", "json").stdout.splitlines()]
+    assert newest == [2, 3]
+    assert homeport("events", "--tail", "0").stdout == ""
     assert homeport("events", "--site", "elsewhere").stdout == ""
 
 
 @contextlib.contextmanager
 def started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
     """A command that goes on until it is told to end; whatever a test makes of it, it ends with the test."""
-    command = [sys.executable, "-m", "homeport.cli", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with HomeportProcess(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
         finally:
@@ -219,7 +224,7 @@ def test_a_watch_prints_again_what_has_changed_and_ends_well_on_ctrl_c(canned: C
         canned.deployments = [deployment("UPDATING")]
         second = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)
     assert [each["deployments"][0]["state"] for each in (first, second)] == ["INSTALLED", "UPDATING"]
     assert (process.returncode, errors) == (0, "")
 
@@ -237,7 +242,7 @@ def test_a_followed_stream_goes_on_after_the_connection_was_lost(canned: Canned)
         canned.events.append(progress(2, "starting"))
         second = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
     assert (first["id"], second["id"]) == (1, 2)
     assert process.returncode == 0
 
@@ -257,6 +262,19 @@ def test_names_are_completed_from_the_server(homeport: Homeport, canned: Canned)
     assert homeport(**words).stdout.splitlines() == ["plain,hello", "plain,hello@1.0.0", "plain,hello@1.1.0"]
     words |= {"COMP_CWORD": "4", "COMP_WORDS": "homeport deploy hello --site l"}
     assert homeport(**words).stdout.splitlines() == ["plain,line-7"]
+    words |= {"COMP_WORDS": "homeport deploy hello --set g"}
+    assert homeport(**words).stdout.splitlines() == ["plain,greeting="]
+
+
+def test_ctrl_c_in_a_wait_says_that_it_goes_on_and_how_to_follow_it(canned: Canned) -> None:
+    canned.deploys(progress(1, "pulling"), result=deployment("UPDATING"))
+    with started("--url", canned.url, "deploy", "hello", "--site", "home") as process:
+        assert process.stdout is not None
+        assert any("pulling" in line for line in iter(process.stdout.readline, ""))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "It goes on without me. Follow it:  homeport deployments watch " in errors
 
 
 def test_completion_offers_nothing_when_the_server_is_away(homeport: Homeport) -> None:

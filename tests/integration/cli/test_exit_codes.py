@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from homeport.serving.bodies.fleet import SitesBody
 from tests.integration.cli.canned import (
     NOW,
     Canned,
@@ -13,6 +14,7 @@ from tests.integration.cli.canned import (
     moved,
     problem,
     progress,
+    site,
 )
 from tests.integration.cli.conftest import Homeport
 
@@ -38,8 +40,8 @@ def test_1_when_a_deployment_fails_and_the_reason_is_shown(homeport: Homeport, c
     done = homeport("deploy", "hello", "--site", "home")
     assert done.returncode == 1
     assert "✗ FAILED after" in done.stderr
-    assert "GET /healthz answered 500 for component web (HEALTH_CHECK_FAILED)" in done.stderr
-    assert "homeport deployments history hello@home" in done.stderr
+    assert "GET /healthz answered 500 (HEALTH_CHECK_FAILED, component web)" in done.stderr
+    assert "homeport why hello@home" in done.stderr
 
 
 def test_1_when_the_input_is_not_valid_and_each_problem_has_its_place(homeport: Homeport, canned: Canned) -> None:
@@ -77,16 +79,27 @@ def test_1_when_git_is_away(homeport: Homeport, canned: Canned) -> None:
     )
 
 
+def test_2_when_it_is_not_clear_where_to_deploy(homeport: Homeport, canned: Canned) -> None:
+    for sites, words in ([site("home"), site("line-7")], "There is home, line-7."), ([], "No site has joined yet."):
+        canned.answers["GET /api/v1/sites"] = lambda _, sites=sites: SitesBody(sites=sites)  # type: ignore[misc]
+        done = homeport("deploy", "hello")
+        assert done.returncode == 2
+        assert "Say where to: --site SITE" in done.stderr
+        assert words in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("deploy", "hello"), "Say where to: --site SITE"),
         (("deploy", "hello", "--site", "home", "--set", "greeting"), "write it as name=value"),
         (("deploy", "hello", "--site", "a", "--site", "b", "--host", "n"), "write SITE/n"),
         (("deploy", "hello", "--site", "a", "--host", "b/n"), "there is no --site b"),
         (("deployments", "list", "-o", "xml"), "'xml' is not one of"),
-        (("fly",), "No such command 'fly'"),
+        (("fly",), 'There is no command "fly"'),
+        (("deplyo", "x"), 'Did you mean "deploy"?'),
+        (("deployments", "delte", "x"), 'Did you mean "delete"?'),
         (("up", "--http", "here"), "is not HOST:PORT"),
+        (("central", "--host", "homeport.example:8443"), "Write it without scheme and port"),
     ],
 )
 def test_2_when_the_command_line_is_wrong(homeport: Homeport, arguments: tuple[str, ...], sentence: str) -> None:
@@ -102,7 +115,7 @@ def test_2_when_the_command_line_is_wrong(homeport: Homeport, arguments: tuple[s
     [
         (("deploy", "helo", "--site", "home"), '✗ There is no app "helo". Did you mean "hello"?'),
         (("deploy", "hello@9.9.9", "--site", "home"), '✗ There is no version 9.9.9 of "hello".'),
-        (("deployments", "show", "helo"), '✗ There is no deployment "helo". Did you mean "hello"?'),
+        (("deployments", "show", "helo"), '✗ There is no deployment "helo".'),
         (("nodes", "show", "nobody"), '✗ There is no page "/api/v1/nodes/nobody".'),
     ],
 )
@@ -212,3 +225,14 @@ def test_deleting_waits_until_it_is_gone(homeport: Homeport, canned: Canned) -> 
     done = homeport("deployments", "delete", "hello@home")
     assert done.returncode == 0, done.stderr
     assert "✓ DELETED in" in done.stdout
+    assert "Its data stays" in done.stdout
+    assert "run  homeport deployments delete hello@home --remove-data" in done.stdout
+
+
+def test_deleting_with_the_data_says_so_and_asks_for_it(homeport: Homeport, canned: Canned) -> None:
+    path = f"/api/v1/deployments/{deployment().id}"
+    canned.answers[f"DELETE {path}"] = lambda _: (202, b"{}")
+    done = homeport("deployments", "delete", "hello@home", "--remove-data", "--no-wait")
+    assert done.returncode == 0, done.stderr
+    assert "data stays" not in done.stdout
+    assert canned.sent("DELETE", path).query == {"remove_data": "true"}

@@ -4,7 +4,6 @@ import os
 import re
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 import yaml
 
 from tests.integration.cli.test_roles import role
+from tests.support.forks import run_homeport
 from tests.support.ports import free_port
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -22,17 +22,15 @@ def run(tmp_path: Path) -> Run:
     """`homeport(*arguments)` with a home of its own."""
 
     def run(*arguments: str, given: str = "", **environment: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "homeport.cli", *arguments],
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path / "person"), **environment},
-        )
+        return run_homeport(arguments, given=given, environment={**as_another(tmp_path), **environment})
 
     return run
+
+
+def as_another(tmp_path: Path) -> dict[str, str]:
+    """The environment of somebody who did not start central, so that its local key is not theirs."""
+    person = tmp_path / "person"
+    return {"PATH": os.environ["PATH"], "HOME": str(person), "XDG_STATE_HOME": str(person / "state")}
 
 
 def config(tmp_path: Path) -> Path:
@@ -55,10 +53,10 @@ def make_token(run: Run, data: Path, *more: str) -> str:
 
 @pytest.fixture
 def central(tmp_path: Path, run: Run) -> Iterator[tuple[str, str, str]]:
-    """A closed central with TLS: its URL, an administrator's token and its pin."""
+    """A central of another user's with TLS: its URL, an administrator's token and its pin."""
     data, port = tmp_path / "central", free_port()
     token = make_token(run, data, "--role", "admin", "--name", "anna")
-    command = ("central", "--data", str(data), "--http", str(port), "--grpc", "0", "--tls", "--closed")
+    command = ("central", "--data", str(data), "--http", str(port), "--grpc", "0", "--tls")
     with role(*command, log=tmp_path / "log") as process:
         assert process.stdout is not None
         said = ""
@@ -168,7 +166,8 @@ def test_a_running_server_keeps_its_folder_to_itself(run: Run, tmp_path: Path) -
         refused = run("tokens", "create", "--data", str(data), "--role", "admin", "--name", "x")
         assert refused.returncode == 5
         assert "leave out --data" in refused.stderr
-        made = run("tokens", "create", "--role", "admin", "--name", "x", "--url", f"http://127.0.0.1:{port}")
+        url = f"http://127.0.0.1:{port}"
+        made = run("tokens", "create", "--role", "admin", "--name", "x", "--url", url, XDG_STATE_HOME="")
         assert made.returncode == 0, made.stderr
 
 

@@ -1,11 +1,17 @@
 """Checking and publishing apps works without a server."""
 
+import io
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
+import anyio
 import pytest
 
+from homeport.adapters.registry.oci import OciRegistry
+from homeport.catalog.packages import ARCHIVE_TYPE, COMPONENT_TYPE, pack_app
+from homeport.core.model.artifact import Artifact, Layer
 from tests.integration.cli.conftest import Homeport
 from tests.support.images import EXAMPLES, materialise
 from tests.support.registry import running_registry
@@ -52,6 +58,54 @@ def test_an_app_and_its_components_are_pushed_to_a_real_registry(homeport: Homep
     assert [each["what"] for each in pushed] == ["web", "cache", "app"]
     assert pushed[-1]["reference"] == f"oci://{registry.host}/apps/hello:1.1.0"
     assert all(each["digest"].startswith("sha256:") for each in pushed)
+
+
+def test_what_was_pushed_is_pulled_as_the_same_folder(homeport: Homeport, tmp_path: Path) -> None:
+    with running_registry() as registry:
+        apps = materialise(APPS, registry.host, tmp_path / "apps")
+        repository = registry.repository("demo/hello")
+        for version in ("1.0.0", "1.1.0"):
+            done = homeport("apps", "push", str(apps / "demo" / "hello" / version), repository, **NOWHERE)
+            assert done.returncode == 0, done.stderr
+        assert homeport("apps", "versions", repository, **NOWHERE).stdout.split() == ["1.1.0", "1.0.0"]
+        pulled = homeport("apps", "pull", repository, "--to", str(tmp_path / "pulled"), **NOWHERE)
+        assert pulled.returncode == 0, pulled.stderr
+        one = homeport("apps", "pull", f"{repository}:1.0.0", "--to", str(tmp_path / "pulled"), **NOWHERE)
+        assert one.returncode == 0, one.stderr
+        again = homeport("apps", "pull", f"{repository}:1.0.0", "--to", str(tmp_path / "pulled"), **NOWHERE)
+        assert again.returncode != 0 and "is there already" in again.stderr
+        missing = homeport("apps", "pull", f"{repository}:9.0.0", "--to", str(tmp_path / "pulled"), **NOWHERE)
+        assert missing.returncode == 3 and "9.0.0" in missing.stderr
+    for version in ("1.0.0", "1.1.0"):
+        before, after = apps / "demo" / "hello" / version, tmp_path / "pulled" / "demo" / "hello" / version
+        assert contents(before) == contents(after)
+    assert homeport("apps", "validate", str(tmp_path / "pulled"), **NOWHERE).returncode == 0
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_component_whose_archive_leaves_its_folder_is_not_pulled(homeport: Homeport, tmp_path: Path) -> None:
+    with running_registry() as registry:
+        apps = materialise(APPS, registry.host, tmp_path / "apps")
+        folder = apps / "demo" / "hello" / "1.0.0"
+        *_, app = pack_app(folder, registry.repository("demo/hello"))
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+            for name in ("web/compose.yaml", "web/../../outside"):
+                archive.addfile(tarfile.TarInfo(name))
+        layer = Layer(ARCHIVE_TYPE, buffer.getvalue(), {"org.margo.component.type": "compose"})
+        bad = Artifact(COMPONENT_TYPE, (layer,))
+
+        async def push() -> None:
+            await OciRegistry().push(registry.repository("demo/hello/web"), "1.0.0", bad)
+            await OciRegistry().push(app.repository, app.tag, app.artifact)
+
+        anyio.run(push)
+        done = homeport("apps", "pull", f"{app.repository}:1.0.0", "--to", str(tmp_path / "pulled"), **NOWHERE)
+    assert done.returncode == 1 and "leaves its directory" in done.stderr
+    assert not (tmp_path / "pulled").exists() and not (tmp_path / "outside").exists()
 
 
 def test_a_registry_that_is_away_is_said_so(homeport: Homeport, tmp_path: Path) -> None:

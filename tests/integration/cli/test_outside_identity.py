@@ -2,13 +2,12 @@
 
 import os
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.integration.cli.test_roles import role
+from tests.support.forks import run_homeport
 from tests.support.outside import CENTRAL, DOMAIN, WFM, ForeignAuthority, node_id, site_id
 from tests.support.ports import free_port
 
@@ -17,14 +16,7 @@ def person(home: Path) -> Callable[..., str]:
     """Types a command and reads what it answers; `code` is how it has to end, None if that does not matter."""
 
     def types(*words: str, code: int | None = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "homeport.cli", *words],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-            env={"PATH": os.environ["PATH"], "HOME": str(home)},
-        )
+        done = run_homeport(words, environment={"PATH": os.environ["PATH"], "HOME": str(home)})
         assert code in (None, done.returncode), done.stdout + done.stderr
         return done.stdout + done.stderr
 

@@ -8,6 +8,7 @@ from homeport.serving.bodies.plans import (
     PlannedParameter,
     RefusedNode,
 )
+from homeport.site.api.plan import MoveBody, SitePlanBody
 from tests.integration.cli.canned import Canned
 from tests.integration.cli.conftest import Homeport
 
@@ -64,3 +65,23 @@ def test_a_plan_says_what_would_happen_where_and_why(homeport: Homeport, canned:
         "sites": [{"site_id": "home"}],
         "parameters": {"greeting": "Ahoy"},
     }
+
+
+def test_what_a_site_would_do_next_is_a_table(canned: Canned, homeport: Homeport) -> None:
+    move = MoveBody(
+        deployment_id="0e2f7c1a-0000-4000-8000-000000000000",
+        name="hello",
+        node_id="a",
+        action="update",
+        status="held",
+        trigger="changed",
+        why="its file changed; held until 20:00 UTC by anna: a shift is running",
+    )
+    canned.answers["GET /api/v1/plan"] = lambda request: SitePlanBody(commit="c" * 40, moves=[move])
+    done = homeport("sites", "plan")
+    assert done.returncode == 0
+    assert [line.split()[:4] for line in done.stdout.splitlines()] == [
+        ["ACTION", "DEPLOYMENT", "NODE", "STATUS"],
+        ["update", "hello", "a", "held"],
+    ]
+    assert "by anna: a shift is running" in done.stdout

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from homeport.adapters.local_access import Kind, default_folder, find
 from tests.integration.cli.conftest import Homeport
+from tests.support.forks import HomeportProcess
 from tests.support.ports import free_port
 
 STOP_SECONDS_MAX = 30.0
@@ -25,9 +26,7 @@ STOP_SECONDS_MAX = 30.0
 def role(*arguments: str, log: Path) -> Iterator["subprocess.Popen[str]"]:
     """The process once it has said that it is up; ended with the block."""
     with log.open("w") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "homeport.cli", *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
-        )
+        process = HomeportProcess(arguments, stdout=subprocess.PIPE, stderr=errors, text=True)
     assert process.stdout is not None
     try:
         first = process.stdout.readline()
@@ -40,7 +39,9 @@ def role(*arguments: str, log: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def ask(url: str) -> dict[str, object]:
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    found = find(default_folder(os.environ), int(url.split("/")[2].rpartition(":")[2]), Kind.PERSON)
+    headers = {} if found is None else {"Authorization": f"Bearer {found.key}"}
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
         body = json.loads(answer.read())
         assert isinstance(body, dict)
         return body
@@ -65,7 +66,7 @@ def test_the_three_roles_find_each_other_as_processes(tmp_path: Path) -> None:
     central = ("central", "--data", str(tmp_path / "central"), "--http", http, "--grpc", grpc)
     site = (
         *("site", "--name", "line-7", "--central", f"http://127.0.0.1:{http}", "--data", str(tmp_path / "site")),
-        *("--git", str(tmp_path / "central" / "deployments.git"), "--http", site_http, "--grpc", site_grpc),
+        *("--http", site_http, "--grpc", site_grpc),
     )
     node = (
         *("node", "--site", f"127.0.0.1:{site_grpc}", "--data", str(tmp_path / "node"), "--http", node_http),
@@ -116,7 +117,7 @@ def test_a_site_with_a_name_that_is_none_is_told_so(homeport: Homeport, tmp_path
     ports = ("--http", str(free_port()), "--grpc", str(free_port()))
     done = homeport("site", "--name", "Line 7", "--git", str(tmp_path), "--data", str(tmp_path / "d"), *ports)
     assert done.returncode == 1
-    assert '"Line 7" is no name for a site' in done.stderr
+    assert '"Line 7" is not a valid site name' in done.stderr
 
 
 @pytest.mark.parametrize("role_name", ["central", "site"])

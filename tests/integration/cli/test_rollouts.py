@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import yaml
 from homeport.core.model.deployment import Hold
 from homeport.core.model.report import HoldsChanged
 from homeport.vocabulary import SiteName
+from tests.support.forks import run_homeport
 from tests.support.running_central import AT, Client, FakeSite, running_central, write_app
 
 pytestmark = pytest.mark.anyio
@@ -34,12 +34,8 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 @pytest.fixture
 def homeport(client: Client) -> Homeport:
     async def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "homeport.cli", *arguments]
         environment = {"PATH": os.environ["PATH"], "HOMEPORT_URL": client.url}
-        call = partial(
-            subprocess.run, command, capture_output=True, text=True, timeout=60, check=False, env=environment
-        )
-        return await anyio.to_thread.run_sync(call)
+        return await anyio.to_thread.run_sync(partial(run_homeport, arguments, environment=environment))
 
     return run
 
@@ -74,7 +70,7 @@ async def test_a_rollout_is_planned_started_shown_paused_resumed_and_aborted(hom
     assert [member["site"] for member in data["members"]] == ["line-1", "line-2"]
     for word, told in (
         ("pause", "paused: no further wave begins until it is resumed"),
-        ("resume", "running: it goes on"),
+        ("resume", "running: resumed"),
         ("abort", "aborted: no further wave comes; what is deployed stays"),
     ):
         done = await homeport("rollouts", word, "hello")
@@ -89,7 +85,7 @@ async def test_what_cannot_be_is_refused_with_its_exit_code(homeport: Homeport) 
     for arguments, code, words in (
         (("deploy", "hello"), 2, "Say where to"),
         (("deploy", "hello", "-l", "region=eu"), 1, "matches no site"),
-        (("deploy", "hello", "--site", "line-1", "--wave", "0", "--wave", "100%"), 1, "reaches nobody"),
+        (("deploy", "hello", "--site", "line-1", "--wave", "0", "--wave", "100%"), 1, "reaches no site"),
         (("rollouts", "show", "nothing"), 3, 'There is no rollout "nothing".'),
     ):
         done = await homeport(*arguments)

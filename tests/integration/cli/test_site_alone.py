@@ -50,7 +50,7 @@ def test_a_site_answers_every_question_with_central_dead(host: Machine, tmp_path
     shown = host.json("deployments", "show", "hello@home")
     assert shown["instances"][0]["node_id"] == "one"
     history = host.json("deployments", "history", "hello@home")["history"]
-    assert [entry["happening"] for entry in history] == ["scheduled", "healthy", "changed", "healthy"]
+    assert [entry["trigger"] for entry in history] == ["scheduled", "healthy", "changed", "healthy"]
     assert "INSTALLING → INSTALLED" in host.homeport("events", "--deployment", "hello@home")
     assert "All is well." in host.homeport("status")
     assert "commit" in host.homeport("why", "hello@home")

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from homeport.adapters.identity.keys import make_csr, new_key
-from homeport.node.identity import open_identity
+from homeport.node.link.identity import open_identity
 from homeport.vocabulary import NodeId
 from tests.support.joining import Fleet, JoinedSite, running_fleet
 from tests.support.running_central import Client
@@ -79,7 +79,7 @@ async def test_what_the_site_refuses_reaches_the_one_who_asked(tmp_path: Path) -
         await eventually(lambda: answers(fleet.client), what="the site's stream")
         missing = await fleet.client.post(f"{IDENTITIES}/nobody/approve", {})
         assert missing.status == 404
-        assert missing.body["detail"] == 'Nobody called "nobody" has joined or asks to.'
+        assert missing.body["detail"] == '"nobody" has not joined and has not asked to join.'
         assert (await fleet.client.get("/api/v1/sites/south/nodes/identities")).status == 404
         stray = await fleet.client.post("/api/v1/sites/north/answers/made-up", {"identities": []})
         assert stray.status == 404, "nobody answers what was not asked"
@@ -102,3 +102,21 @@ async def test_a_refused_request_to_join_leaves_one_line_in_the_trail(tmp_path: 
         assert (await fleet.client.post("/api/v1/identity/renew", body)).status == 403
         entries = (await fleet.client.get("/api/v1/audit")).body["entries"]
         assert [each["action"] for each in entries if each["result"] == "refused"] == ["identities.renew"]
+
+
+async def test_a_removed_site_loses_its_identity_and_does_not_come_back(tmp_path: Path) -> None:
+    async with running_fleet(tmp_path) as fleet, fleet.site():
+        await eventually(lambda: answers(fleet.client), what="the site's stream")
+        refused = await fleet.client.delete("/api/v1/sites/north")
+        assert (refused.status, "in reach" in refused.body["detail"]) == (409, True)
+        removed = await fleet.client.delete("/api/v1/sites/north", params={"force": "true"})
+        assert (removed.status, removed.body) == (200, {"name": "north", "identity_removed": True})
+        standings = {each["standing"] for each in (await fleet.client.get("/api/v1/identities")).body["identities"]}
+        assert standings == {"removed"}
+
+        async def was_refused() -> bool:
+            trail = (await fleet.client.get("/api/v1/audit", params={"result": "refused"})).body["entries"]
+            return any("north" in each["actor"] for each in trail)
+
+        await eventually(was_refused, what="the site to have called again")
+        assert (await fleet.client.get("/api/v1/sites")).body["sites"] == []

@@ -13,6 +13,7 @@ from homeport.errors import InvalidInput, Refused
 from homeport.ports import Change
 from homeport.vocabulary import Commit
 from tests.support.git import Person, bare_repository, git, move
+from tests.support.proposals import saying
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +22,7 @@ async def write(source: Repository, path: str, text: str = "1") -> Commit | None
     async def decide(_head: Commit | None) -> Sequence[Change]:
         return [Change(path, text.encode())]
 
-    return await source.commit(decide, message="m", author="tester")
+    return await source.commit(saying("m", decide), author="tester")
 
 
 def names_in(folder: Path) -> list[str]:

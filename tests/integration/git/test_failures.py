@@ -15,6 +15,7 @@ from homeport.ports import Change
 from homeport.vocabulary import Commit
 from tests.support.git import Person, bare_repository, git, move
 from tests.support.git_http import GitHttpServer
+from tests.support.proposals import saying
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +24,7 @@ async def write(source: Repository, path: str = "a", text: str = "1") -> Commit 
     async def decide(_head: Commit | None) -> Sequence[Change]:
         return [Change(path, text.encode())]
 
-    return await source.commit(decide, message="m", author="tester")
+    return await source.commit(saying("m", decide), author="tester")
 
 
 async def failure_of_fetch(url: str, clone: Path, *, timeout_seconds: float = 20) -> GitUnavailable:
@@ -80,7 +81,7 @@ async def test_an_ssh_server_that_is_down(tmp_path: Path) -> None:
 
 async def test_a_server_that_does_not_answer_costs_the_deadline(server: GitHttpServer, tmp_path: Path) -> None:
     server.answers.clear()
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         error = await failure_of_fetch(server.url("deployments.git"), tmp_path / "clone", timeout_seconds=0.5)
     assert str(error) == f"The Git repository {server.url('deployments.git')} did not answer within 0.5 s."
 

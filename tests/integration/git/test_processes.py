@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 from homeport.adapters.git import open_repository
 from homeport.ports import Change
+from tests.support.proposals import saying
 
 async def main(url, folder, name):
     source = await open_repository(url, Path(folder) / name)
@@ -22,7 +23,7 @@ async def main(url, folder, name):
             before = await source.files(head, "count", size_max=10) if head else []
             count = int(before[0].content) if before else 0
             return [Change("count/value", str(count + 1).encode()), Change(f"{name}/{number}", b"x")]
-        assert await source.commit(decide, message=f"{name} {number}", author=name)
+        assert await source.commit(saying(f"{name} {number}", decide), author=name)
 
     async with anyio.create_task_group() as group:
         for number in range(6):

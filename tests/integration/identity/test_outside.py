@@ -14,13 +14,15 @@ import pytest
 from homeport.central.app import CentralApp, open_central
 from homeport.central.settings import CentralSettings
 from homeport.errors import HomeportError, InvalidInput, Refused
-from homeport.node.identity import named_by_certificate, open_identity
+from homeport.log import fields_of
+from homeport.node.link.identity import named_by_certificate, open_identity
 from homeport.node.settings import NodeSettings
 from homeport.site.app import SiteApp, open_site
 from homeport.site.settings import SiteSettings
 from homeport.vocabulary import NodeId, SiteName
 from tests.support.certificates import trusting_context
 from tests.support.joining import running_node
+from tests.support.local import local_key
 from tests.support.outside import CENTRAL, DOMAIN, WFM, ForeignAuthority, node_id, site_id
 from tests.support.running_central import Client
 from tests.support.waiting import eventually
@@ -70,8 +72,8 @@ async def plant(folder: Path) -> AsyncIterator[Plant]:
             git_url=str(central.parts.settings.own_repository),
         )
         async with open_site(settings) as site:
-            at_site = Client(f"https://127.0.0.1:{site.http_port}", session)
-            yield Plant(authority, central, site, Client(url, session), at_site)
+            at_site = Client(f"https://127.0.0.1:{site.http_port}", session, local_key(site))
+            yield Plant(authority, central, site, Client(url, session, local_key(central)), at_site)
 
 
 def central_settings(folder: Path, svid: Path, **options: Any) -> CentralSettings:
@@ -196,7 +198,7 @@ async def reported_anew(fleet: Plant) -> None:
             now = await look()
             return now is not None and now != before
 
-        await eventually(is_newer, seconds=30, what=f"news ({look.__name__})")
+        await eventually(is_newer, what=f"news ({look.__name__})")
 
 
 async def test_wrong_files_leave_what_was_in_use(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -214,7 +216,7 @@ async def test_wrong_files_leave_what_was_in_use(tmp_path: Path, caplog: pytest.
 
 
 def said(caplog: pytest.LogCaptureFixture) -> str:
-    return " ".join(str(getattr(record, "why", "")) for record in caplog.records)
+    return " ".join(str(fields_of(record).get("why", "")) for record in caplog.records)
 
 
 async def test_nobody_joins_where_an_authority_outside_certifies(tmp_path: Path) -> None:
@@ -260,7 +262,7 @@ async def test_a_site_and_a_node_refuse_an_identity_that_is_not_their_own(tmp_pa
     with pytest.raises(Refused, match="which is not site north"):
         async with open_site(site_settings(tmp_path, authority.issue("south", site_id("south")))):
             pass
-    with pytest.raises(Refused, match="which is no node"):
+    with pytest.raises(Refused, match="which is not a node"):
         node_settings(tmp_path, authority.issue("n1", site_id()), None)
     with pytest.raises(Refused, match="which is not node n2"):
         await open_identity(node_settings(tmp_path, authority.issue("n1", node_id()), None, node_id=NodeId("n2")))

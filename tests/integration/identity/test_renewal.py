@@ -13,8 +13,8 @@ import pytest
 
 from homeport.adapters.identity.contexts import presented_chain
 from homeport.adapters.identity.files import PRIVATE, write_whole
-from homeport.adapters.identity.keeping import keep, nothing_more
 from homeport.adapters.identity.keys import key_pem
+from homeport.adapters.identity.renewal import keep, nothing_more
 from homeport.adapters.identity.tls import Credentials, pinned_context
 from homeport.core.model.identity import Peer
 from homeport.errors import InvalidInput, Refused
@@ -176,7 +176,7 @@ async def test_files_that_are_half_replaced_change_nothing(tmp_path: Path) -> No
 def test_what_somebody_else_keeps_is_not_overwritten(tmp_path: Path) -> None:
     household = Household(tmp_path)
     central = outside(tmp_path / "central", forge(ROOT, uris=[CENTRAL]))
-    with pytest.raises(Refused, match="kept by somebody else"):
+    with pytest.raises(Refused, match="managed by another program"):
         household.renew(central)
 
 

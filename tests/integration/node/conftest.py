@@ -37,7 +37,7 @@ class Bench:
         link = link or GrpcSiteLink("127.0.0.1", self.port)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(partial(run_node, self.settings, link, runtime, on_ready=ready.set))
-            with anyio.fail_after(30):
+            with anyio.fail_after(60):
                 await ready.wait()
             yield runtime
             tasks.cancel_scope.cancel()
@@ -67,7 +67,6 @@ def bench(tmp_path: Path) -> Bench:
         engine_seconds=0.2,
         reconnect_first_seconds=0.05,
         reconnect_max_seconds=0.2,
-        health_spacing_seconds=0.05,
         steady_seconds=0.1,
     )
     return Bench(ScriptedSite(), port, settings)

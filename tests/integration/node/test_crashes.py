@@ -119,7 +119,39 @@ async def test_sigterm_stops_cleanly_and_leaves_workloads(bench: Bench) -> None:
         await bench.site.until(lambda: bench.site.hellos)
         await bench.site.order(to_apply(1))
         process.send_signal(signal.SIGTERM)
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             assert await process.wait() == 0
         assert starts(bench) == 1
         assert not bench.site.gone
+
+
+async def test_an_order_that_kills_the_node_is_given_up_after_three_times(bench: Bench) -> None:
+    async with bench.site.serving(bench.port):
+        for number in range(3):
+            async with node_process(bench) as process:
+                await bench.site.until(lambda: len(bench.site.hellos) == number + 1)  # noqa: B023
+                if number == 0:
+                    await bench.site.send(to_apply(1, a_component(seconds=30, timeout_seconds=60)))
+                await bench.site.until(lambda: bench.site.steps(1).count("creating") == number + 1)  # noqa: B023
+                process.kill()
+                await process.wait()
+        async with node_process(bench):
+            await bench.site.until(lambda: bench.site.results)
+            (result,) = bench.site.results
+            assert result.failure is not None
+            assert result.failure.code == "NODE_CRASHED"
+            assert "killed 3 times" in result.failure.message
+            assert (await bench.site.order(to_apply(2))).succeeded, "it works on"
+
+
+async def test_a_node_that_is_told_to_stop_has_not_crashed(bench: Bench) -> None:
+    async with bench.site.serving(bench.port):
+        for number in range(4):
+            async with node_process(bench) as process:
+                await bench.site.until(lambda: len(bench.site.hellos) == number + 1)  # noqa: B023
+                if number == 0:
+                    await bench.site.send(to_apply(1, a_component(seconds=30, timeout_seconds=60)))
+                await bench.site.until(lambda: bench.site.steps(1).count("creating") == number + 1)  # noqa: B023
+                process.send_signal(signal.SIGTERM)
+                await process.wait()
+        assert not bench.site.results

@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.runtime.compose import ComposeRuntime
-from homeport.adapters.runtime.container_engine import ContainerEngine, EngineOptions
-from homeport.adapters.runtime.docker import DockerEngine
-from homeport.adapters.runtime.helm_podman import HelmOnPodman
-from homeport.adapters.runtime.podman import PodmanEngine
+from homeport.adapters.runtime.compose.runtime import ComposeRuntime
+from homeport.adapters.runtime.docker.engine import DockerEngine
+from homeport.adapters.runtime.docker_api.engine import ContainerEngine, EngineOptions
+from homeport.adapters.runtime.helm.on_podman import HelmOnPodman
+from homeport.adapters.runtime.podman.engine import PodmanEngine
 from homeport.errors import EngineUnavailable
 from homeport.ports import Runtime, Workload
 from homeport.vocabulary import Code, NodeId
@@ -19,6 +19,7 @@ from tests.integration.node.conftest import Bench
 from tests.support.builders import deployment_id
 from tests.support.engines import engine_environment
 from tests.support.failing_engine import REFUSAL, FailingEngine, failing_engine
+from tests.support.health import settle
 from tests.support.orders import a_component, to_remove
 
 pytestmark = pytest.mark.anyio
@@ -49,7 +50,7 @@ async def test_an_engine_that_dies_under_the_checks_is_told_as_it_is(
 ) -> None:
     engine.dies_at = "pod-db"
     with pytest.raises(EngineUnavailable, match="does not answer"):
-        await runtime.health(Workload(deployment_id(), a_component(), tmp_path))
+        await settle(runtime, Workload(deployment_id(), a_component(), tmp_path))
 
 
 async def test_an_engine_that_refuses_its_listings_is_out_of_order(
@@ -57,9 +58,15 @@ async def test_an_engine_that_refuses_its_listings_is_out_of_order(
 ) -> None:
     engine.refuses = "/json?"
     with pytest.raises(EngineUnavailable, match=REFUSAL):
-        await runtime.health(Workload(deployment_id(), a_component(), tmp_path))
+        await settle(runtime, Workload(deployment_id(), a_component(), tmp_path))
     with pytest.raises(EngineUnavailable, match=REFUSAL):
         await runtime.remove(deployment_id(), "web", remove_images=False)
+
+
+async def test_an_engine_that_refuses_one_listing_is_asked_again(engine: FailingEngine, tmp_path: Path) -> None:
+    """Podman fails to list anything while one container ends: "read /proc/8150/cgroup: no such process"."""
+    engine.refuses, engine.refusals = "/json?", 1
+    assert await runtime_of("podman", tmp_path).observe(deployment_id())
 
 
 async def test_a_service_that_cannot_be_started_is_an_engine_that_is_not_there(tmp_path: Path) -> None:

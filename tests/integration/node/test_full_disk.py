@@ -8,14 +8,17 @@ from prometheus_client import CollectorRegistry
 
 from homeport.adapters.runtime.fake import NullRuntime
 from homeport.adapters.system import SystemClock
+from homeport.capability.node import Handler
 from homeport.core.model.order import Result
-from homeport.node import executor as executor_module
-from homeport.node.executor import Executor
-from homeport.node.journal import Journal
-from homeport.node.metrics import NodeMetrics
-from homeport.node.news import Outlet
+from homeport.node.journal.journal import Journal
+from homeport.node.link.news import Outlet
+from homeport.node.orders import executor as executor_module
+from homeport.node.orders.deployments import DeploymentHandler
+from homeport.node.orders.executor import Executor
+from homeport.node.orders.work import Work
+from homeport.node.pages.metrics import NodeMetrics
 from homeport.node.settings import NodeSettings
-from homeport.node.work import Work
+from homeport.ports import Runtime
 from homeport.vocabulary import Code
 from tests.support.builders import deployment_id
 from tests.support.orders import a_component, to_apply
@@ -30,18 +33,26 @@ def limit_pages(journal: Journal, *, more: int) -> None:
     journal._connection.execute(f"PRAGMA max_page_count={pages + more}")
 
 
+def an_executor(
+    runtime: Runtime, journal: Journal, work: Work, outlet: Outlet, metrics: NodeMetrics, **others: Handler
+) -> Executor:
+    clock = SystemClock()
+    handlers = {"deployment": DeploymentHandler(runtime=runtime, work=work, clock=clock), **others}
+    return Executor(handlers=handlers, journal=journal, outlet=outlet, metrics=metrics, clock=clock)
+
+
 async def test_an_order_that_cannot_be_written_down_is_refused_by_code(tmp_path: Path) -> None:
     clock, metrics = SystemClock(), NodeMetrics(CollectorRegistry())
     journal, runtime, outlet = Journal(tmp_path / "journal"), NullRuntime(tmp_path), Outlet(clock, metrics)
     work = Work(NodeSettings(data=tmp_path), runtime, outlet, clock)
-    executor = Executor(runtime=runtime, journal=journal, work=work, outlet=outlet, metrics=metrics, clock=clock)
+    executor = an_executor(runtime, journal, work, outlet, metrics)
     await runtime.start()
     limit_pages(journal, more=0)
     large = to_apply(1, *(a_component(f"part-{number}" * 10) for number in range(500)))
     async with anyio.create_task_group() as tasks:
         await tasks.start(executor.run)
         await executor.order(large)
-        with anyio.fail_after(3):
+        with anyio.fail_after(60):
             await outlet.wait()
         (refusal,) = outlet.take()
         assert isinstance(refusal, Result)
@@ -50,7 +61,7 @@ async def test_an_order_that_cannot_be_written_down_is_refused_by_code(tmp_path:
         assert not await runtime.observe(deployment_id())
         limit_pages(journal, more=10_000)
         await executor.order(large)
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while not journal.outbox:
                 await outlet.wait()
         (result,) = journal.outbox.values()
@@ -66,19 +77,19 @@ async def test_a_refused_update_says_that_the_release_before_still_runs(tmp_path
     clock, metrics = SystemClock(), NodeMetrics(CollectorRegistry())
     journal, runtime, outlet = Journal(tmp_path / "journal"), NullRuntime(tmp_path), Outlet(clock, metrics)
     work = Work(NodeSettings(data=tmp_path), runtime, outlet, clock)
-    executor = Executor(runtime=runtime, journal=journal, work=work, outlet=outlet, metrics=metrics, clock=clock)
+    executor = an_executor(runtime, journal, work, outlet, metrics)
     await runtime.start()
     async with anyio.create_task_group() as tasks:
         await tasks.start(executor.run)
         await executor.order(to_apply(1))
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while not journal.outbox:
                 await outlet.wait()
         outlet.take()
         limit_pages(journal, more=0)
         await executor.order(to_apply(2, *(a_component(f"part-{number}" * 10) for number in range(500))))
         refusals: list[Result] = []
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while not refusals:
                 await outlet.wait()
                 refusals = [each for each in outlet.take() if isinstance(each, Result)]
@@ -98,7 +109,7 @@ async def test_a_result_waits_until_it_can_be_written_down(
     clock, metrics = SystemClock(), NodeMetrics(CollectorRegistry())
     journal, runtime, outlet = Journal(tmp_path / "journal"), NullRuntime(tmp_path), Outlet(clock, metrics)
     work = Work(NodeSettings(data=tmp_path), runtime, outlet, clock)
-    executor = Executor(runtime=runtime, journal=journal, work=work, outlet=outlet, metrics=metrics, clock=clock)
+    executor = an_executor(runtime, journal, work, outlet, metrics)
     await runtime.start()
     parts = [a_component(f"part-{number}" * 10, wait=False) for number in range(200)]
     parts[0] = a_component("slow", seconds=1.0)
@@ -107,7 +118,7 @@ async def test_a_result_waits_until_it_can_be_written_down(
         await executor.order(to_apply(1, *parts))
         await anyio.sleep(0.2)
         limit_pages(journal, more=0)
-        await eventually(lambda: "the result waits for the journal" in caplog.messages, what="a word about it")
+        await eventually(lambda: "result delayed, journal write failed" in caplog.messages, what="a word about it")
         assert not journal.outbox
         limit_pages(journal, more=10_000)
         await eventually(lambda: journal.outbox, what="the result")

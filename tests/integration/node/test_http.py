@@ -12,7 +12,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from homeport.errors import Conflict
-from homeport.node import http as node_http
+from homeport.node.pages import http as node_http
 from tests.integration.node.conftest import Bench
 from tests.support.orders import a_component, to_apply
 from tests.support.ports import free_port
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 def ask(port: int, path: str, method: str = "GET", **headers: str) -> tuple[int, str, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method, path, headers=headers)
         answer = connection.getresponse()
@@ -35,7 +35,7 @@ async def asked(port: int, path: str, method: str = "GET", **headers: str) -> tu
 
 
 def say(port: int, text: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(text)
         answer = b""
         while part := connection.recv(4096):
@@ -136,7 +136,7 @@ async def test_what_is_not_http_or_too_large_is_refused(bench: Bench) -> None:
         assert b" 400 " in await run_sync(say, port, b"nonsense\r\n\r\n")
         body = b"x" * 100_000
         large = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             # Closed before all of it was sent is refused as well.
             with suppress(ConnectionResetError):
                 assert b" 413 " in await run_sync(say, port, large)
@@ -147,7 +147,7 @@ async def test_a_slow_client_is_cut_off_and_others_are_served(bench: Bench, monk
     monkeypatch.setattr(node_http, "REQUEST_SECONDS", 0.3)
     bench, port = on_port(bench)
     async with bench.node():
-        with anyio.fail_after(3):
+        with anyio.fail_after(60):
             stream = await anyio.connect_tcp("127.0.0.1", port)
             async with stream:
                 await stream.send(b"GET /healthz HTT")
@@ -163,7 +163,7 @@ async def test_no_more_than_so_many_connections_are_held(bench: Bench) -> None:
         await anyio.sleep(0.1)
         extra = await anyio.connect_tcp("127.0.0.1", port)
         async with extra:
-            with pytest.raises(anyio.EndOfStream), anyio.fail_after(2):
+            with pytest.raises(anyio.EndOfStream), anyio.fail_after(60):
                 await extra.receive()
         for stream in streams:
             await stream.aclose()

@@ -8,7 +8,7 @@ import pytest
 from homeport.adapters.runtime.fake import NullRuntime
 from homeport.core.model.order import Progress
 from homeport.errors import EngineUnavailable
-from homeport.node.journal import Journal
+from homeport.node.journal.journal import Journal
 from homeport.vocabulary import Code
 from tests.integration.node.conftest import Bench
 from tests.support.builders import deployment_id
@@ -64,7 +64,7 @@ async def test_after_a_power_cut_the_last_good_release_starts_without_a_site(ben
         await bench.site.order(to_apply(1))
     (bench.settings.data / "null.jsonl").unlink()
     async with bench.node() as runtime:
-        with anyio.fail_after(3):
+        with anyio.fail_after(60):
             while not await runtime.observe(deployment_id()):  # noqa: ASYNC110
                 await anyio.sleep(0.02)
 
@@ -76,7 +76,7 @@ async def test_after_a_power_cut_during_an_update_the_last_good_release_comes_fi
         await bench.site.until(lambda: "creating" in bench.site.steps(2))
     (bench.settings.data / "null.jsonl").unlink()
     async with bench.node() as runtime:
-        with anyio.fail_after(3):
+        with anyio.fail_after(60):
             while not await runtime.observe(deployment_id()):  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         (seen,) = await runtime.observe(deployment_id())

@@ -9,6 +9,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from homeport.adapters.link.grpc_node import GrpcSiteLink
 from homeport.core.model.node import NodeInfo
+from homeport.core.model.protocol import OWN, VERSION, PeerProtocol
 from homeport.errors import PeerUnavailable
 from homeport.vocabulary import NodeId
 from tests.integration.node.conftest import Bench
@@ -137,7 +138,7 @@ async def test_a_site_that_falls_silent_is_noticed_and_called_again(bench: Bench
             await anyio.sleep(1.0)
             assert len(bench.site.hellos) == 1
             proxy.freeze()
-            await bench.site.until(lambda: len(bench.site.hellos) == 2, seconds=3)
+            await bench.site.until(lambda: len(bench.site.hellos) == 2)
         tasks.cancel_scope.cancel()
 
 
@@ -170,5 +171,24 @@ async def test_a_broken_stream_leaves_no_cancellation_behind(bench: Bench) -> No
         async with site.serving(bench.port):
             tasks.start_soon(read)
             await anyio.sleep(0.2)
-        with anyio.fail_after(3):
+        with anyio.fail_after(60):
             await ended.wait()
+
+
+async def test_a_site_too_many_releases_apart_is_said_once_and_called_at_the_pace_of_a_lost_link(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = bench.with_settings(reconnect_max_seconds=0.4)
+    bench.site.protocol = PeerProtocol(VERSION + 2)
+    async with bench.site.serving(bench.port), bench.node():
+        await bench.site.until(lambda: len(bench.site.hellos) == 1)
+        started = anyio.current_time()
+        await bench.site.until(lambda: len(bench.site.hellos) == 6)
+        assert anyio.current_time() - started > 0.5
+        said = [record for record in caplog.records if "Upgrade this node" in str(record.__dict__)]
+        assert len(said) == 1
+        assert f"The site speaks protocol {VERSION + 2} and this node speaks {VERSION}" in str(said[0].__dict__)
+        bench.site.protocol = OWN
+        count = len(bench.site.hellos)
+        await bench.site.until(lambda: len(bench.site.hellos) > count)
+        assert (await bench.site.order(to_apply(1))).succeeded, "and it works again after the upgrade"

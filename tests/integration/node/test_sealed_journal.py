@@ -10,7 +10,7 @@ from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.order import Order
 from homeport.core.secrets import SecretValue, filled
 from homeport.errors import WorkFailed
-from homeport.node.journal import Journal
+from homeport.node.journal.journal import Journal
 from tests.integration.node.test_journal import ended
 from tests.support.builders import deployment_id
 from tests.support.orders import a_component, to_apply, to_remove
@@ -37,13 +37,13 @@ async def test_values_are_found_again_and_are_sealed_on_the_disk(tmp_path: Path)
     await journal.accept([guarded(1, VALUE + "-first")])
     await journal.finish(ended(guarded(1)))
     await journal.accept([guarded(2)])
-    entries = dict(journal.entries)
+    entries = dict(journal.deployments)
     assert VALUE.encode() not in on_disk(tmp_path), "while it is open, in the log of the database too"
     journal.close()
     assert VALUE.encode() not in on_disk(tmp_path)
     again = Journal(tmp_path / "journal", open_vault(tmp_path / "vault.key"))
-    assert again.entries == entries
-    entry = again.entries[deployment_id()]
+    assert again.deployments == entries
+    entry = again.deployments[deployment_id()]
     assert entry.order == guarded(2)
     assert entry.good == guarded(1, VALUE + "-first").release
     again.close()
@@ -57,7 +57,7 @@ async def test_a_removal_forgets_the_values(tmp_path: Path) -> None:
     await journal.finish(ended(to_remove(2)))
     journal.close()
     again = Journal(tmp_path / "journal", None)
-    assert again.entries[deployment_id()].order == to_remove(2), "no vault is needed any more"
+    assert again.deployments[deployment_id()].order == to_remove(2), "no vault is needed any more"
     again.close()
 
 
@@ -68,8 +68,8 @@ async def test_an_order_whose_secrets_cannot_be_opened_is_asked_for_again(
     await journal.accept([guarded(1), to_apply(1, key=deployment_id(2))])
     journal.close()
     again = Journal(tmp_path / "journal", open_vault(tmp_path / "another.key"))
-    assert list(again.entries) == [deployment_id(2)], "the site will send the other one anew"
-    assert "secrets of an order are lost" in caplog.text
+    assert list(again.deployments) == [deployment_id(2)], "the site will send the other one anew"
+    assert "order secrets lost" in caplog.text
     again.close()
 
 
@@ -77,5 +77,5 @@ async def test_without_a_vault_an_order_with_secrets_is_refused(tmp_path: Path) 
     journal = Journal(tmp_path / "journal")
     with pytest.raises(WorkFailed, match="no vault"):
         await journal.accept([guarded(1)])
-    assert not journal.entries
+    assert not journal.deployments
     journal.close()

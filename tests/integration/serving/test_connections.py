@@ -17,8 +17,8 @@ from starlette.routing import Route
 
 from homeport.core.model.caller import INTERNAL, Role
 from homeport.errors import InvalidInput
-from homeport.serving.limits import Limits
-from homeport.serving.server import Stopping, bind, http_server
+from homeport.serving.server.limits import Limits
+from homeport.serving.server.run import Stopping, bind, http_server
 from tests.support.running_central import Client, running_central
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ async def send(port: int, *pieces: bytes, pause_seconds: float = 0.0) -> bytes:
 
     def talk() -> bytes:
         answer = b""
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
             try:
                 for piece in pieces:
                     connection.sendall(piece)
@@ -157,7 +157,7 @@ async def test_a_role_serves_within_the_limits_it_was_given(tmp_path: Path) -> N
 
 async def test_ten_thousand_wrong_tokens_are_answered_cheaply_and_the_right_one_still_works(tmp_path: Path) -> None:
     async with running_central(tmp_path / "central") as (central, client):
-        made = await central.parts.gate.tokens.create(INTERNAL, name="anna", role=Role.ADMIN)
+        made = await central.parts.authenticator.tokens.create(INTERNAL, name="anna", role=Role.ADMIN)
         good = {"Authorization": f"Bearer {made.text}"}
         statuses: dict[int, int] = {}
         async with anyio.create_task_group() as tasks:

@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from homeport.adapters.identity.certificates import to_pem, view
 from homeport.adapters.identity.contexts import presented_chain
-from homeport.adapters.identity.doors import Door
+from homeport.adapters.identity.https_certificates import ServerTls
 from homeport.adapters.identity.keys import key_pem
 from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.core.model.caller import INTERNAL, Role
@@ -23,6 +23,7 @@ from homeport.site.settings import SiteSettings
 from homeport.vocabulary import SiteName
 from tests.support.certificates import CENTRAL, Household, Made, forge_root, meet, trusting_context
 from tests.support.joining import Fleet, JoinedSite, running_fleet
+from tests.support.local import local_key
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -52,7 +53,7 @@ def write_public(folder: Path, names: tuple[str, ...] = PEOPLE) -> tuple[tuple[P
     return (folder / "tls.crt", folder / "tls.key"), browser
 
 
-async def shown(door: Door, name: str | None) -> tuple[str, ...]:
+async def shown(door: ServerTls, name: str | None) -> tuple[str, ...]:
     """The URI names of the certificate that whoever asks for `name` is shown; the public one has none."""
     seen: list[bytes] = []
     context = trusting_context()
@@ -84,18 +85,18 @@ async def test_the_name_that_is_asked_for_chooses_the_certificate(
     tmp_path: Path, asked: str | None, is_svid: bool
 ) -> None:
     files, _ = write_public(tmp_path)
-    door = Door(Household(tmp_path).central(), files, client="optional")
+    door = ServerTls(Household(tmp_path).central(), files, client="optional")
     assert await shown(door, asked) == ((CENTRAL,) if is_svid else ())
 
 
 async def test_without_files_everybody_is_shown_the_svid(tmp_path: Path) -> None:
-    door = Door(Household(tmp_path).central(), None, client="optional")
+    door = ServerTls(Household(tmp_path).central(), None, client="optional")
     assert [await shown(door, name) for name in (None, SERVER_NAME, "central.example")] == [(CENTRAL,)] * 3
 
 
 async def test_files_for_people_are_taken_over_when_they_change(tmp_path: Path) -> None:
     files, _ = write_public(tmp_path)
-    door = Door(Household(tmp_path).central(), files, client="optional")
+    door = ServerTls(Household(tmp_path).central(), files, client="optional")
     assert not door.refresh()
     write_public(tmp_path, names=("new.example",))
     assert door.refresh()
@@ -114,10 +115,12 @@ async def test_people_and_machines_use_one_port_of_central_and_of_a_site(tmp_pat
         running_fleet(tmp_path, tls_files=files) as fleet,
         aiohttp.ClientSession(connector=connector) as people,
     ):
+        fleet.client.headers = local_key(fleet.central)
         fleet.client.session, fleet.client.url = people, f"https://localhost:{fleet.central.http_port}"
         assert (await fleet.client.get("/api/v1/sites")).status == 200
         async with fleet.site("north", tls_files=files) as site:
             await eventually(lambda: is_reachable(fleet, "north"), what="the site at central")
+            site.client.headers = local_key(site.app)
             site.client.session, site.client.url = people, f"https://localhost:{site.app.http_port}"
             assert (await site.client.get("/api/v1/nodes")).status == 200
             async with fleet.node(site, "n1"):
@@ -143,7 +146,7 @@ async def test_a_site_listens_elsewhere_only_with_a_token_of_its_own(tmp_path: P
             refused.value.hint
         )
         async with fleet.site("north") as site:
-            made = await site.app.parts.gate.tokens.create(INTERNAL, name="anna", role=Role.ADMIN)
+            made = await site.app.parts.authenticator.tokens.create(INTERNAL, name="anna", role=Role.ADMIN)
         async with fleet.site("north", http_address=("0.0.0.0", 0)) as site:
             headers = {"Authorization": f"Bearer {made.text}"}
             assert (await site.client.get("/api/v1/nodes", headers=headers)).status == 200

@@ -29,7 +29,7 @@ async def raw(client: Client, request: bytes) -> tuple[int, dict[str, str], byte
     """Sends bytes as they are and reads one answer."""
 
     def talk() -> bytes:
-        with socket.create_connection(("127.0.0.1", port_of(client)), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", port_of(client)), timeout=60) as connection:
             connection.sendall(request)
             answer = b""
             while chunk := connection.recv(65536):
@@ -106,10 +106,10 @@ async def test_a_wrong_method_says_which_are_right(client: Client) -> None:
 async def test_health_readiness_and_metrics_answer(client: Client) -> None:
     health = (await client.get("/healthz")).body
     assert (health["status"], health["role"]) == ("ok", "central")
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         while (ready := await client.get("/readyz")).status != 200:  # noqa: ASYNC110
             await anyio.sleep(0.02)
-    assert ready.body["checks"] == {"git": "ok"}
+    assert ready.body["checks"] == {"git": "ok", "disk": "ok"}
     metrics = (await client.get("/metrics")).body
     assert 'homeport_deployments{state="INSTALLED"} 0.0' in metrics
     assert 'homeport_http_requests_total{method="GET",route="/healthz",status="200"}' in metrics
@@ -126,7 +126,8 @@ async def test_the_docs_page_needs_nothing_from_outside(client: Client) -> None:
 async def test_the_openapi_document_says_every_way_to_fail(client: Client) -> None:
     document = (await client.get("/openapi.json")).body
     assert document["openapi"].startswith("3.1")
-    for path, operations in document["paths"].items():
+    ours = {path: each for path, each in document["paths"].items() if not path.startswith(("/v1/", "/v2/"))}
+    for path, operations in ours.items():
         for method, operation in operations.items():
             place = f"{method} {path}"
             assert operation["summary"], place

@@ -1,5 +1,6 @@
 """TLS at central's door: for people with tokens, for machines with certificates, and for nobody without either."""
 
+import hashlib
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,9 +22,10 @@ from homeport.central.identity import open_identity
 from homeport.central.settings import CentralSettings
 from homeport.core.identity.spiffe import client_id
 from homeport.core.model.caller import INTERNAL, Role
-from homeport.core.model.identity import IdentityKind, IdentityRecord, Standing
+from homeport.core.model.identity import IdentityKind, IdentityRecord, IdentityStatus
 from homeport.errors import InvalidInput, Refused
 from homeport.vocabulary import SiteName
+from tests.support.local import local_key
 from tests.support.running_central import Client
 
 pytestmark = pytest.mark.anyio
@@ -32,12 +34,15 @@ DOMAIN, WFM = "homeport.internal", "central"
 
 
 @asynccontextmanager
-async def secured(data: Path, host: str = "127.0.0.1", **settings: Any) -> AsyncIterator[tuple[CentralApp, Client]]:
+async def secured(
+    data: Path, host: str = "127.0.0.1", *, is_local: bool = True, **settings: Any
+) -> AsyncIterator[tuple[CentralApp, Client]]:
     """A central with TLS, and a client that trusts its authority."""
     given = {"http_address": (host, 0), "grpc_address": None, "tls": True, **settings}
     async with open_central(CentralSettings(data=data, **given)) as central:
         connector = aiohttp.TCPConnector(ssl=trusting(central))
-        async with aiohttp.ClientSession(connector=connector) as session:
+        headers = local_key(central) if is_local else {}
+        async with aiohttp.ClientSession(connector=connector, headers=headers) as session:
             yield central, Client(f"https://127.0.0.1:{central.http_port}", session)
 
 
@@ -53,7 +58,9 @@ def trusting(central: CentralApp) -> ssl.SSLContext:
     return context
 
 
-async def join(central: CentralApp, folder: Path, name: str, standing: Standing = Standing.ACCEPTED) -> Credentials:
+async def join(
+    central: CentralApp, folder: Path, name: str, standing: IdentityStatus = IdentityStatus.ACCEPTED
+) -> Credentials:
     """A machine with a certificate, and with a line in the list of the accepted."""
     now, spiffe_id = datetime.now(UTC), client_id(DOMAIN, WFM, name)
     own = Credentials(folder, domain=DOMAIN, wfm=WFM)
@@ -75,6 +82,7 @@ async def join(central: CentralApp, folder: Path, name: str, standing: Standing 
         decided_by="test",
     )
     await central.parts.store.write(lambda tx: tx.put_identity(record))
+    central.parts.registrar.policy.learn(record)
     return own
 
 
@@ -114,11 +122,11 @@ async def test_a_bind_outside_loopback_needs_a_token_and_is_then_https_only(tmp_
     assert str(refused.value) == "Refusing to listen on 0.0.0.0 without access control."
     assert f"homeport tokens create --role admin --name NAME --data {data}" in str(refused.value.hint)
     async with secured(data) as (central, _):
-        made = await central.parts.gate.tokens.create(INTERNAL, name="anna", role=Role.ADMIN)
+        made = await central.parts.authenticator.tokens.create(INTERNAL, name="anna", role=Role.ADMIN)
     async with secured(data, "0.0.0.0", tls=False) as (central, client):
         headers = {"Authorization": f"Bearer {made.text}"}
         assert (await client.get("/api/v1/sites", headers=headers)).status == 200
-        await central.parts.gate.tokens.revoke(INTERNAL, "anna")
+        await central.parts.authenticator.tokens.revoke(INTERNAL, "anna")
     with pytest.raises(Refused):
         async with secured(data, "0.0.0.0"):
             pass
@@ -127,7 +135,7 @@ async def test_a_bind_outside_loopback_needs_a_token_and_is_then_https_only(tmp_
 async def test_a_token_for_reading_or_for_one_site_does_not_open_the_door(tmp_path: Path) -> None:
     data = tmp_path / "central"
     async with secured(data) as (central, _):
-        tokens = central.parts.gate.tokens
+        tokens = central.parts.authenticator.tokens
         await tokens.create(INTERNAL, name="viewer", role=Role.VIEWER)
         await tokens.create(INTERNAL, name="limited", role=Role.ADMIN, sites=[SiteName("home")])
     with pytest.raises(Refused):
@@ -136,7 +144,7 @@ async def test_a_token_for_reading_or_for_one_site_does_not_open_the_door(tmp_pa
 
 
 async def test_a_machine_acts_for_itself_alone(tmp_path: Path) -> None:
-    async with secured(tmp_path / "central", open_loopback=False) as (central, client):
+    async with secured(tmp_path / "central", is_local=False) as (central, client):
         own = await join(central, tmp_path / "home", "home")
         async with as_machine(central, own) as session:
             machine = Client(client.url, session)
@@ -153,9 +161,33 @@ async def test_a_machine_acts_for_itself_alone(tmp_path: Path) -> None:
         assert (await client.put("/api/v1/sites/home", JOINING)).status == 401
 
 
-@pytest.mark.parametrize("standing", [Standing.PENDING, Standing.REMOVED])
-async def test_a_certificate_alone_admits_nobody(tmp_path: Path, standing: Standing) -> None:
-    async with secured(tmp_path / "central", open_loopback=False) as (central, client):
+async def test_beyond_loopback_the_registry_has_tls_and_knows_a_machine_by_its_certificate(tmp_path: Path) -> None:
+    data, content = tmp_path / "central", bytes(1_000_000)
+    digest = "sha256:" + hashlib.sha256(content).hexdigest()
+    async with secured(data) as (central, _):
+        made = await central.parts.authenticator.tokens.create(INTERNAL, name="anna", role=Role.ADMIN)
+    async with secured(data, "127.0.0.1", registry_address=("0.0.0.0", 0)) as (central, client):
+        address = central.parts.registry.address
+        assert address is not None
+        assert address.is_tls
+        url = f"https://localhost:{address.host.rpartition(':')[2]}"
+        headers = {"Authorization": f"Bearer {made.text}"}
+        person = Client(url, client.session, headers)
+        pushed = await person.call("POST", f"/v2/app/blobs/uploads/?digest={digest}", data=content)
+        assert pushed.status == 201
+        own = await join(central, tmp_path / "home", "home")
+        async with as_machine(central, own) as session:
+            async with session.get(f"{url}/v2/app/blobs/{digest}") as answer:
+                assert (answer.status, await answer.read() == content) == (200, True)
+            refused = await Client(url, session).call("POST", "/v2/app/blobs/uploads/")
+            assert (refused.status, refused.body["errors"][0]["code"]) == (403, "DENIED")
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusting(central))) as session:
+            assert (await Client(url, session).get("/v2/")).status == 401
+
+
+@pytest.mark.parametrize("standing", [IdentityStatus.PENDING, IdentityStatus.REMOVED])
+async def test_a_certificate_alone_admits_nobody(tmp_path: Path, standing: IdentityStatus) -> None:
+    async with secured(tmp_path / "central", is_local=False) as (central, client):
         own = await join(central, tmp_path / "home", "home", standing)
         async with as_machine(central, own) as session:
             machine = Client(client.url, session)
@@ -165,15 +197,15 @@ async def test_a_certificate_alone_admits_nobody(tmp_path: Path, standing: Stand
 
 
 async def test_a_removed_machine_is_cut_off_on_its_open_connection_and_stream(tmp_path: Path) -> None:
-    async with secured(tmp_path / "central", open_loopback=False) as (central, client):
+    async with secured(tmp_path / "central", is_local=False) as (central, client):
         own = await join(central, tmp_path / "home", "home")
         async with as_machine(central, own) as session:
             machine = Client(client.url, session)
             assert (await machine.put("/api/v1/sites/home", JOINING)).status == 200
             async with session.get(client.url + "/api/v1/sites/home/watch") as stream:
                 assert stream.status == 200
-                await join(central, tmp_path / "home", "home", Standing.REMOVED)
-                with anyio.fail_after(5):
+                await join(central, tmp_path / "home", "home", IdentityStatus.REMOVED)
+                with anyio.fail_after(60):
                     async for _ in stream.content:
                         pass
             assert (await machine.put("/api/v1/sites/home", JOINING)).status == 403

@@ -1,11 +1,12 @@
 """A site on a real repository and a real store, in this process."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from homeport.capability.site import SiteCapability
 from homeport.catalog.deployment import marker_path
 from homeport.catalog.marker import render_marker
 from homeport.ports import CentralLink
@@ -34,7 +35,9 @@ def person(remote: Path, tmp_path: Path) -> Person:
 @pytest.fixture
 def start(remote: Path, tmp_path: Path) -> OpenSite:
     @asynccontextmanager
-    async def start(central: CentralLink | None = None, **changes: object) -> AsyncIterator[SiteApp]:
+    async def start(
+        central: CentralLink | None = None, capabilities: Sequence[SiteCapability] = (), **changes: object
+    ) -> AsyncIterator[SiteApp]:
         settings = SiteSettings(
             **{
                 "name": SiteName("home"),
@@ -45,7 +48,7 @@ def start(remote: Path, tmp_path: Path) -> OpenSite:
                 **changes,
             }  # type: ignore[arg-type]
         )
-        async with open_site(settings, central) as site:
+        async with open_site(settings, central, capabilities=capabilities) as site:
             yield site
 
     return start

@@ -117,7 +117,7 @@ async def test_a_central_without_its_database_shows_everything_again(
             ] == here.parts.conductor.memory.applied
             row = next(row for row in (await client.get("/api/v1/deployments")).body["deployments"])
             (entry,) = (await client.get(f"/api/v1/deployments/{row['id']}/history")).body["history"]
-            assert (entry["verdict"], entry["happening"], entry["actor"]) == ("restated", "restated", "site")
+            assert (entry["verdict"], entry["trigger"], entry["actor"]) == ("restated", "restated", "site")
             person.write(path, text.replace("Ahoy", "Hello"))
             person.push()
             await eventually(lambda: len([o for o in node.orders if o.release and o.release.name == "hello"]) == 2)

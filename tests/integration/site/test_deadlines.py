@@ -70,12 +70,12 @@ async def test_retries_stop_at_the_deadline_and_a_restart_does_not_begin_it_anew
         await eventually(lambda: len(node.orders) == 2)
         await eventually(lambda: instance(site).state is State.FAILED)
         assert node.orders[1].limit_seconds < node.orders[0].limit_seconds == 30.0
-        spent = site.parts.conductor.memory.patience.spent[KEY, node.info.id]
+        spent = site.parts.conductor.memory.order_timers.spent[KEY, node.info.id]
         assert 0.5 <= spent < 30.0
     async with start(**IMPATIENT) as site:
-        patience = site.parts.conductor.memory.patience
-        assert patience.spent[KEY, node.info.id] == pytest.approx(spent, abs=0.01)
-        patience.spent[KEY, node.info.id] = 27.9  # as if it had taken so long by now
+        order_timers = site.parts.conductor.memory.order_timers
+        assert order_timers.spent[KEY, node.info.id] == pytest.approx(spent, abs=0.01)
+        order_timers.spent[KEY, node.info.id] = 27.9  # as if it had taken so long by now
         async with scripted_node(link(site), answer=fails) as again:
             await eventually(lambda: len(again.orders) == 1)
             await eventually(lambda: instance(site).next_at is None and instance(site).state is State.FAILED)

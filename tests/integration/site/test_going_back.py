@@ -1,6 +1,7 @@
 """A site rolls back by itself and at a person's word, alone, and remembers it over a restart."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -8,15 +9,15 @@ from homeport.core.model.deployment import Hold
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.order import Order
 from homeport.errors import Conflict, NotFound
-from homeport.fleet.maintenance import go_back, older_revision, set_hold
-from homeport.fleet.overview import Watchfulness
-from homeport.fleet.why import why
+from homeport.fleet.shared.overview import Reachability
+from homeport.fleet.shared.why import why
+from homeport.fleet.site.maintenance import older_revision, roll_back_to, set_hold
 from homeport.site.app import SiteApp
 from homeport.vocabulary import Code, DeploymentId, SiteName, State
 from tests.integration.site.conftest import OpenSite
 from tests.integration.site.test_site import link, only, reaches
 from tests.support.deployment_files import deployment_file
-from tests.support.git import Person
+from tests.support.git import Person, move
 from tests.support.scripted_node import Answer, scripted_node
 from tests.support.waiting import eventually
 
@@ -104,7 +105,7 @@ async def test_a_person_goes_back_at_the_site_alone_until_git_has_something_newe
         with pytest.raises(NotFound, match="has no revision 7"):
             await older_revision(store, memory, KEY, "7")
         target = await older_revision(store, memory, KEY, None)
-        await site.parts.conductor.alter(go_back(target, reason="too loud", author="ada"))
+        await site.parts.conductor.alter(roll_back_to(target, reason="too loud", author="ada"))
         await eventually(lambda: at(site, "1.0.0"))
     async with start() as site, scripted_node(link(site), held=tuple(node.held.values())):
         await site.parts.conductor.sweep()
@@ -121,6 +122,25 @@ async def test_a_person_goes_back_at_the_site_alone_until_git_has_something_newe
             assert list(await reader.revisions(KEY)) == []
 
 
+async def test_git_wins_also_when_it_says_the_same_again(person: Person, start: OpenSite, remote: Path) -> None:
+    """Somebody changed the file and took that back while the site could not look: newer than what is pinned."""
+    push(person, "1.0.0")
+    async with start() as site, scripted_node(link(site)):
+        await reaches(site, State.INSTALLED)
+        push(person, "1.1.0")
+        await eventually(lambda: at(site, "1.1.0"))
+        away = move(remote, "away.git")
+        target = await older_revision(site.parts.store, site.parts.conductor.memory, KEY, None)
+        await site.parts.conductor.alter(roll_back_to(target, reason="too loud", author="ada"))
+        await eventually(lambda: at(site, "1.0.0"))
+        person.remote(away)
+        push(person, "1.2.0")
+        push(person, "1.1.0")
+        move(away, remote.name)
+        await eventually(lambda: at(site, "1.1.0"))
+        assert site.parts.conductor.memory.pins == {}
+
+
 async def test_a_hold_keeps_centrals_word_waiting_and_not_that_of_who_is_there(
     person: Person, start: OpenSite
 ) -> None:
@@ -133,16 +153,16 @@ async def test_a_hold_keeps_centrals_word_waiting_and_not_that_of_who_is_there(
         hold = Hold(SiteName("home"), None, "night shift", "anna", now, now + timedelta(hours=8))
         await conductor.alter(set_hold(hold))
         target = await older_revision(site.parts.store, conductor.memory, KEY, None)
-        await conductor.alter(go_back(target, reason="too loud", author="central", is_here=False))
-        assert conductor.planned() == ()
+        await conductor.alter(roll_back_to(target, reason="too loud", author="central", is_here=False))
+        assert [each.status for each in await conductor.outlook()] == ["held"]
         async with site.parts.store.read() as reader:
-            told = await why(reader, KEY, Watchfulness(), now)
+            told = await why(reader, KEY, Reachability(), now)
         assert told.chain[-1].what.startswith("waits until"), told.chain
-        await conductor.alter(go_back(target, reason="too loud", author="ada"))
+        await conductor.alter(roll_back_to(target, reason="too loud", author="ada"))
         await eventually(lambda: at(site, "1.0.0"))
         async with site.parts.store.read() as reader:
             said = [event.event.message for event in await reader.events(after=0, limit=1000)]
-            told = await why(reader, KEY, Watchfulness(), now)
+            told = await why(reader, KEY, Reachability(), now)
         assert any("(when that ends: held until" in message for message in said)
         assert any("(at once, though it is held until" in message for message in said)
         assert told.chain[-1].what == "nothing: it is as wanted"

@@ -16,12 +16,13 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 from h2.connection import H2Connection
 
-from homeport.adapters.link import grpc_server, visits
+from homeport.adapters.link import grpc_connection, grpc_server
+from homeport.adapters.link.grpc_calls import MESSAGE_BYTES_MAX
 from homeport.adapters.link.grpc_node import GrpcSiteLink, GrpcStream
 from homeport.adapters.link.grpc_server import HANDSHAKES_PER_ADDRESS_MAX
-from homeport.adapters.link.grpc_site import MESSAGE_BYTES_MAX, SERVICE, serve_nodes
+from homeport.adapters.link.grpc_site import SERVICE, serve_nodes
 from homeport.errors import PeerUnavailable
-from homeport.fleet import sessions
+from homeport.fleet.site import node_streams
 from homeport.ports import Hello, SiteLink, Stream, Welcome
 from homeport.vocabulary import NodeId
 from homeport.wire.v1 import nodes_pb2 as pb
@@ -53,7 +54,7 @@ async def port(desk: FrontDesk) -> AsyncIterator[int]:
 async def connected(link: SiteLink, name: str = "good") -> AsyncIterator[Stream]:
     async with link.connect() as stream:
         await stream.send(Hello(a_node(name).info, ()))
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             assert isinstance(await anext(aiter(stream)), Welcome)
         yield stream
 
@@ -69,7 +70,7 @@ def stub(channel: grpc.aio.Channel) -> Any:
 def open_sockets(count: int, port: int, *, source: str = "127.0.0.1") -> list[socket.socket]:
     """Connections that say nothing."""
     return [
-        socket.create_connection(("127.0.0.1", port), timeout=5, source_address=(source, 0)) for _ in range(count)
+        socket.create_connection(("127.0.0.1", port), timeout=60, source_address=(source, 0)) for _ in range(count)
     ]
 
 
@@ -111,9 +112,9 @@ async def test_garbage_ends_its_own_connection_only(desk: FrontDesk, port: int, 
 async def test_a_stream_that_never_says_hello_is_ended(
     desk: FrontDesk, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "HELLO_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(node_streams, "HELLO_SECONDS_MAX", 0.3)
     async with GrpcSiteLink("127.0.0.1", port).connect() as stream:
-        with pytest.raises(PeerUnavailable, match="begins with hello, and none came"), anyio.fail_after(3):
+        with pytest.raises(PeerUnavailable, match="begins with hello, and none came"), anyio.fail_after(60):
             await anext(aiter(stream))
 
 
@@ -125,7 +126,7 @@ async def test_a_message_that_is_too_large_is_refused_by_code(desk: FrontDesk, p
     ):
         node = pb.Node(id="big", hostname="x" * (MESSAGE_BYTES_MAX + 1), capabilities=pb.Capabilities())
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub(channel).RegisterNode(pb.RegisterNodeRequest(node=node), timeout=10)
+            await stub(channel).RegisterNode(pb.RegisterNodeRequest(node=node), timeout=60)
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert still_connected(desk)
         assert NodeId("big") not in desk.conductor.memory.nodes
@@ -136,7 +137,7 @@ async def test_a_message_that_is_too_large_is_refused_by_code(desk: FrontDesk, p
     [
         (b"\x00\xff\xff\xff\xff", "a message may have"),
         (b"\x01\x00\x00\x00\x03", "compressed"),
-        (b"\x00\x00\x00\x00\x03", "this is no FromNode"),
+        (b"\x00\x00\x00\x00\x03", "not a valid FromNode"),
     ],
     ids=["four gigabytes", "compressed", "not a message"],
 )
@@ -144,7 +145,7 @@ async def test_a_message_that_is_none_is_refused(desk: FrontDesk, port: int, ann
     async with GrpcSiteLink("127.0.0.1", port).connect() as stream:
         assert isinstance(stream, GrpcStream)
         await stream._call._stream.send_data(announced + b"\xff\xff\xff")
-        with pytest.raises(PeerUnavailable, match=reason), anyio.fail_after(5):
+        with pytest.raises(PeerUnavailable, match=reason), anyio.fail_after(60):
             await anext(aiter(stream))
     assert not desk.sessions.connected
 
@@ -171,7 +172,7 @@ async def test_idle_connections_make_room_when_there_are_too_many(
         try:
             async with connected(GrpcSiteLink("127.0.0.1", port), "late"):
                 assert {NodeId("good"), NodeId("late")} == desk.sessions.connected
-            await eventually(lambda: sum(not is_closed(raw) for raw in flood) <= 30, seconds=3)
+            await eventually(lambda: sum(not is_closed(raw) for raw in flood) <= 30)
         finally:
             for raw in flood:
                 raw.close()
@@ -192,8 +193,8 @@ async def test_a_peer_that_resets_call_after_call_is_cut_off(desk: FrontDesk, po
     async with connected(GrpcSiteLink("127.0.0.1", port)), await anyio.connect_tcp("127.0.0.1", port) as raw:
         http2 = H2Connection()
         http2.initiate_connection()
-        with anyio.fail_after(10), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
-            for number in range(10 * visits.BROKEN_CALLS_MAX):
+        with anyio.fail_after(60), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            for number in range(10 * grpc_connection.BROKEN_CALLS_MAX):
                 http2.send_headers(2 * number + 1, CONNECT)
                 http2.reset_stream(2 * number + 1)
                 await raw.send(http2.data_to_send())
@@ -207,15 +208,15 @@ async def test_a_peer_with_more_calls_than_it_was_told_is_cut_off(desk: FrontDes
         http2 = H2Connection()
         http2.initiate_connection()
         await raw.send(http2.data_to_send())
-        while http2.remote_settings.max_concurrent_streams != visits.CALLS_MAX:
+        while http2.remote_settings.max_concurrent_streams != grpc_connection.CALLS_MAX:
             http2.receive_data(await raw.receive())
             await raw.send(http2.data_to_send())
         http2.remote_settings.max_concurrent_streams = 1000
         http2.remote_settings.acknowledge()
-        for number in range(visits.CALLS_MAX + 1):
+        for number in range(grpc_connection.CALLS_MAX + 1):
             http2.send_headers(2 * number + 1, CONNECT)
         await raw.send(http2.data_to_send())
-        with anyio.fail_after(5), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+        with anyio.fail_after(60), pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
             while True:
                 await raw.receive()
         assert still_connected(desk)
@@ -225,12 +226,12 @@ async def test_a_link_that_was_cut_without_a_word_is_noticed(
     desk: FrontDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = replace(
-        visits.CONFIGURATION,
+        grpc_connection.CONFIGURATION,
         _keepalive_time=0.2,
         _keepalive_timeout=0.3,
         _http2_min_sent_ping_interval_without_data=0.1,
     )
-    monkeypatch.setattr(visits, "CONFIGURATION", quick)
+    monkeypatch.setattr(grpc_connection, "CONFIGURATION", quick)
     async with (
         serve_nodes(desk.reception, "127.0.0.1:0") as port,
         _relay(port) as (relay_port, cut),
@@ -239,7 +240,7 @@ async def test_a_link_that_was_cut_without_a_word_is_noticed(
         await anyio.sleep(1)
         assert still_connected(desk), "a living link is left alone"
         cut.set()
-        await eventually(lambda: not still_connected(desk), seconds=3)
+        await eventually(lambda: not still_connected(desk))
 
 
 @asynccontextmanager

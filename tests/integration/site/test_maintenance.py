@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -11,11 +12,12 @@ import pytest
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Order
 from homeport.site.app import SiteApp
-from homeport.vocabulary import Code, NodeId, OrderKind, State
+from homeport.vocabulary import UNPLACED, Code, NodeId, OrderKind, State
 from tests.integration.site.conftest import OpenSite
 from tests.integration.site.test_site import link, reaches
 from tests.support.deployment_files import deployment_file
-from tests.support.git import Person
+from tests.support.git import Person, move
+from tests.support.local import local_key
 from tests.support.running_central import Client
 from tests.support.scripted_node import scripted_node
 from tests.support.waiting import eventually
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def asking(site: SiteApp) -> AsyncIterator[Client]:
-    async with aiohttp.ClientSession() as session:
+    async with aiohttp.ClientSession(headers=local_key(site)) as session:
         yield Client(f"http://127.0.0.1:{site.http_port}", session)
 
 
@@ -109,24 +111,55 @@ async def test_what_runs_on_each_node_leaves_the_drained_one_and_comes_back(pers
         await eventually(lambda: placed(site) == {"a": State.INSTALLED, "b": State.INSTALLED})
 
 
-async def test_a_drain_that_nobody_can_follow_is_said_with_the_reasons(person: Person, start: OpenSite) -> None:
+async def test_a_drain_that_nobody_can_follow_leaves_what_runs_and_is_said_with_the_reasons(
+    person: Person, start: OpenSite
+) -> None:
     person.write(*deployment_file(placement="{mode: one, selector: zone=x}"))
     person.push()
     async with (
         start() as site,
         asking(site) as client,
-        scripted_node(link(site), "a", labels={"zone": "x"}),
+        scripted_node(link(site), "a", labels={"zone": "x"}) as a,
         scripted_node(link(site), "b", labels={"zone": "y"}),
     ):
         await reaches(site, State.INSTALLED)
         await knows(client, "b")
         await drain(client, "a")
-        await reaches(site, State.FAILED)
+        await eventually(lambda: placed(site) == {"a": State.INSTALLED, UNPLACED: State.FAILED})
         found = await first(client)
         (instance,) = [item for item in found["instances"] if item["state"] == "FAILED"]
         assert instance["failure"]["code"] == Code.NO_ELIGIBLE_NODE
         assert "a is drained: new disk" in instance["failure"]["message"]
         assert "b does not meet the selector zone=x" in instance["failure"]["message"]
+        assert found["state"] == "INSTALLED"
+        assert "a is drained: new disk" in found["note"]
+        assert [order.kind for order in a.orders] == [OrderKind.APPLY]
+
+
+async def test_an_update_that_fits_no_node_leaves_the_release_that_runs_until_one_can_take_it(
+    person: Person, start: OpenSite
+) -> None:
+    key = "6a0c7a52-2c67-4a0e-8b52-5a1f0c7e9d11"
+    person.write(*deployment_file(deployment_id=key))
+    person.push()
+    async with start() as site, asking(site) as client, scripted_node(link(site), "a") as a:
+        await reaches(site, State.INSTALLED)
+        before = await first(client)
+        nowhere = "{mode: each, selector: zone=x}"
+        person.write(*deployment_file(deployment_id=key, placement=nowhere, version="1.1.0"))
+        person.push()
+        await reaches(site, State.FAILED)
+        shown = await first(client)
+        (instance,) = shown["instances"]
+        assert instance["failure"]["code"] == Code.NO_ELIGIBLE_NODE
+        assert instance["running_revision"] == before["revision"]
+        assert (shown["app_version"], shown["running_versions"]) == ("1.1.0", ["1.0.0"])
+        assert "1.0.0 goes on running on a" in shown["note"]
+        assert [order.kind for order in a.orders] == [OrderKind.APPLY]
+        async with scripted_node(link(site), "b", labels={"zone": "x"}) as b:
+            await eventually(lambda: placed(site) == {"b": State.INSTALLED})
+            assert [order.kind for order in b.orders] == [OrderKind.APPLY]
+            assert [order.kind for order in a.orders] == [OrderKind.APPLY, OrderKind.REMOVE]
 
 
 async def test_a_drain_survives_restarts_of_site_and_node(person: Person, start: OpenSite) -> None:
@@ -135,12 +168,14 @@ async def test_a_drain_survives_restarts_of_site_and_node(person: Person, start:
     async with start() as site, asking(site) as client, scripted_node(link(site), "a"):
         await reaches(site, State.INSTALLED)
         await drain(client, "a")
-        await eventually(lambda: NodeId("a") not in placed(site))
-    async with start() as site, asking(site) as client, scripted_node(link(site), "a") as node:
-        await site.parts.conductor.reconcile()
-        (shown,) = (await client.get("/api/v1/nodes")).body["nodes"]
-        assert shown["drain"] == "new disk"
-        assert node.orders == []
+        await eventually(lambda: UNPLACED in placed(site))
+    async with start() as site, asking(site) as client, scripted_node(link(site), "b"):
+        await eventually(lambda: placed(site).get(NodeId("b")) is State.INSTALLED)
+        async with scripted_node(link(site), "a") as a:
+            await eventually(lambda: placed(site) == {"b": State.INSTALLED})
+            shown = {node["id"]: node["drain"] for node in (await client.get("/api/v1/nodes")).body["nodes"]}
+            assert shown == {"a": "new disk", "b": None}
+            assert a.orders[-1].kind is OrderKind.REMOVE
 
 
 @pytest.mark.parametrize(
@@ -193,7 +228,7 @@ async def test_a_hold_keeps_a_newer_revision_waiting_until_it_is_released(person
         (shown,) = (await client.get("/api/v1/sites")).body["sites"]
         assert [hold["author"] for hold in shown["holds"]] == ["local"]
         released = await client.delete("/api/v1/sites/home/holds")
-        assert (released.status, released.body) == (200, {"holds": []})
+        assert (released.status, released.body["holds"]) == (200, [])
         await eventually(lambda: len(node.orders) == 2)
         await reaches(site, State.INSTALLED)
 
@@ -220,7 +255,7 @@ async def test_a_hold_on_one_deployment_keeps_its_removal_waiting_over_a_restart
         body = {"reason": "nearly over", "deployment": "hello", "expires_at": soon}
         assert (await client.post("/api/v1/sites/home/holds", body)).status == 200
         await reaches(site, State.DELETED)
-        assert (await client.get("/api/v1/sites/home/holds")).body == {"holds": []}
+        assert (await client.get("/api/v1/sites/home/holds")).body["holds"] == []
         async with site.parts.store.read() as reader:
             kinds = [event.event.kind for event in await reader.events(after=0, limit=1000)]
         assert [kind for kind in kinds if kind.startswith("hold.")] == ["hold.set", "hold.set", "hold.lifted"]
@@ -232,8 +267,8 @@ LONG_AGO, FAR_AWAY = "2020-01-01T00:00:00Z", "2999-01-01T00:00:00Z"
 @pytest.mark.parametrize(
     ("body", "field", "says"),
     [
-        ({"lasts_seconds": 60}, "reason", "must say why"),
-        ({"reason": "  ", "lasts_seconds": 60}, "reason", "must say why"),
+        ({"lasts_seconds": 60}, "reason", "is required, so that others can see why"),
+        ({"reason": "  ", "lasts_seconds": 60}, "reason", "is required, so that others can see why"),
         ({"reason": "x"}, "lasts_seconds", "say how long"),
         ({"reason": "x", "lasts_seconds": 60, "expires_at": FAR_AWAY}, "lasts_seconds", "say how long"),
         ({"reason": "x", "lasts_seconds": -60}, "expires_at", "has passed"),
@@ -249,7 +284,7 @@ async def test_a_hold_that_cannot_be_names_the_field(
         answer = await client.post("/api/v1/sites/home/holds", body)
         assert (answer.status, answer.fields) == (422, [field])
         assert says in answer.body["errors"][0]["message"]
-        assert (await client.get("/api/v1/sites/home/holds")).body == {"holds": []}
+        assert (await client.get("/api/v1/sites/home/holds")).body["holds"] == []
 
 
 async def test_why_tells_the_whole_chain_at_a_site(person: Person, start: OpenSite) -> None:
@@ -274,3 +309,22 @@ async def test_why_tells_the_whole_chain_at_a_site(person: Person, start: OpenSi
         assert missing.status == 404
         assert missing.body["detail"] == 'There is no deployment and no node "helo".'
         assert "hello" in missing.body["hint"]
+
+
+async def test_a_restart_leaves_what_cannot_be_read_as_it_is(person: Person, start: OpenSite, remote: Path) -> None:
+    """Its file is broken, then its node is drained, and at the restart nobody can look at the file again."""
+    path, text = deployment_file()
+    person.write(path, text)
+    person.push()
+    async with start() as site, asking(site) as client, scripted_node(link(site), "a") as node:
+        await reaches(site, State.INSTALLED)
+        person.write(path, "id: [this is\n")
+        person.push()
+        await eventually(lambda: bool(site.parts.conductor.memory.unreadable))
+        await drain(client, "a")
+        held = tuple(node.held.values())
+    move(remote, "away.git")
+    async with start() as site, scripted_node(link(site), "a", held=held) as node:
+        await site.parts.conductor.sweep()
+        assert site.parts.conductor.memory.unreadable
+        assert (placed(site), node.orders) == ({"a": State.INSTALLED}, [])

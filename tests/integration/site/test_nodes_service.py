@@ -10,6 +10,7 @@ from homeport.site.app import SiteApp
 from homeport.wire.v1 import nodes_pb2 as pb
 from tests.integration.site.conftest import OpenSite
 from tests.support.git import Person
+from tests.support.local import local_channel, machine_key
 from tests.support.stubs import nodes_pb2_grpc as pb_grpc
 from tests.support.waiting import eventually
 
@@ -23,7 +24,7 @@ def stub(channel: grpc.aio.Channel) -> Any:
 
 
 def channel_to(site: SiteApp) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(f"127.0.0.1:{site.grpc_port}")
+    return local_channel(site)
 
 
 async def test_a_node_registers_beats_changes_and_leaves(person: Person, start: OpenSite) -> None:
@@ -76,7 +77,7 @@ async def test_a_mistake_gets_its_own_status_and_changes_nothing(
 
 async def test_a_stream_that_does_not_begin_with_hello_is_refused(person: Person, start: OpenSite) -> None:
     async with start() as site, channel_to(site) as channel:
-        stream = stub(channel).Connect()
+        stream = stub(channel).Connect(metadata=machine_key(site))
         await stream.write(pb.FromNode(beat=pb.Beat()))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stream.read()
@@ -89,3 +90,18 @@ async def test_the_registry_survives_a_restart_of_the_site(person: Person, start
     async with start() as site, channel_to(site) as channel:
         await eventually(lambda: site.parts.conductor.memory.nodes)
         await stub(channel).Heartbeat(pb.HeartbeatRequest(node_id="pi"))
+
+
+async def test_a_fault_of_the_site_is_internal_and_not_unknown(
+    person: Person, start: OpenSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(peer: object = None) -> None:
+        raise ZeroDivisionError("secret detail")
+
+    async with start() as site, channel_to(site) as channel:
+        monkeypatch.setattr(site.parts.reception, "list_nodes", fail)
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await stub(channel).ListNodes(pb.ListNodesRequest())
+        assert refused.value.code() is grpc.StatusCode.INTERNAL
+        assert "secret detail" not in str(refused.value.details()), "what is inside stays inside"
+        assert "call failed by a fault of the site" in caplog.messages

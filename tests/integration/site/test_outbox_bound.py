@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from homeport.core.model.order import Progress
-from homeport.fleet.restating import BATCH_MAX, FULL, PROGRESS_QUEUED_MAX
+from homeport.fleet.site.resync import BATCH_MAX, FULL, PROGRESS_QUEUED_MAX
 from homeport.site.app import SiteApp
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, State, Step
 from tests.integration.site.conftest import OpenSite
@@ -14,6 +14,7 @@ from tests.integration.site.test_site import link, reaches
 from tests.support.builders import NOW
 from tests.support.deployment_files import deployment_file
 from tests.support.git import Person
+from tests.support.local import local_key
 from tests.support.scripted_node import scripted_node
 from tests.support.waiting import eventually
 
@@ -54,7 +55,7 @@ async def test_progress_stops_at_the_bound_and_steps_still_arrive(person: Person
         assert waiting["homeport_outbox_oldest_seconds"] > 0
         assert waiting["homeport_outbox_dropped"] == 0
 
-        await conductor.restate(FULL)
+        await conductor.resync(FULL)
         after = await metrics(site)
         dropped = len(rows) - BATCH_MAX
         assert after["homeport_outbox_dropped"] == dropped
@@ -70,6 +71,7 @@ async def test_progress_stops_at_the_bound_and_steps_still_arrive(person: Person
 
 async def metrics(site: SiteApp) -> dict[str, float]:
     """Those without labels."""
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{site.http_port}/metrics") as got:
+    url = f"http://127.0.0.1:{site.http_port}/metrics"
+    async with aiohttp.ClientSession(headers=local_key(site)) as session, session.get(url) as got:
         lines = [line.split(" ") for line in (await got.text()).splitlines() if not line.startswith("#")]
     return {name: float(value) for name, value in lines if "{" not in name}

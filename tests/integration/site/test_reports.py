@@ -14,7 +14,7 @@ from homeport.core.model.order import Progress
 from homeport.core.model.report import Progressed, Synced
 from homeport.core.secrets import SecretsThere
 from homeport.errors import PeerUnavailable
-from homeport.ports import Moved, News, Outgoing
+from homeport.ports import Joined, Lineage, Moved, News, Outgoing
 from homeport.vocabulary import NodeId, SiteName, Step
 from homeport.wire.reports import decode
 from tests.integration.site.conftest import OpenSite
@@ -37,10 +37,12 @@ class Notebook:
         self.reports: list[object] = []
         self.seen: Mapping[NodeId, datetime] = {}
 
-    async def join(self, site: SiteName, *, epoch: str, software_version: str) -> int:
+    async def join(
+        self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
+    ) -> Joined:
         self._answer()
         self.epochs.append(epoch)
-        return self.sequences[-1] if self.sequences else 0
+        return Joined(self.sequences[-1] if self.sequences else 0)
 
     async def report(
         self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
@@ -56,6 +58,9 @@ class Notebook:
     async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
         self._answer()
         return SecretsThere({})
+
+    async def call(self, site: SiteName, topic: str, body: bytes) -> bytes:
+        raise AssertionError("nothing calls here")
 
     async def answer(self, site: SiteName, question: str, answer: Mapping[str, Any]) -> None:
         self._answer()
@@ -74,7 +79,7 @@ class Notebook:
         return [step.value for step in told if step in (Step.DRIFTED, Step.RESTORED)]
 
     def steps(self) -> list[str]:
-        return [report.happening.value for report in self.reports if isinstance(report, Transition)]
+        return [report.trigger.value for report in self.reports if isinstance(report, Transition)]
 
 
 async def test_reports_arrive_in_order_without_gaps(person: Person, start: OpenSite) -> None:

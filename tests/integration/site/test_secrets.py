@@ -13,14 +13,14 @@ from homeport.adapters.vault import KEY_FILE
 from homeport.core.model.order import Order
 from homeport.core.secrets import SecretsThere, SecretValue
 from homeport.errors import PeerUnavailable
-from homeport.ports import FromCentral, Outgoing, SecretsChanged
+from homeport.ports import FromCentral, Joined, Lineage, Outgoing, SecretsChanged
 from homeport.site.app import SiteApp
 from homeport.vocabulary import Code, NodeId, SiteName, State
 from tests.integration.site.conftest import OpenSite
 from tests.integration.site.test_site import link, only, reaches
 from tests.support.deployment_files import deployment_file
+from tests.support.forks import COMMAND
 from tests.support.git import Person
-from tests.support.processes import COMMAND
 from tests.support.scripted_node import scripted_node
 from tests.support.waiting import eventually
 
@@ -45,9 +45,11 @@ class Safe:
         rung, self._changed = self._changed, anyio.Event()
         rung.set()
 
-    async def join(self, site: SiteName, *, epoch: str, software_version: str) -> int:
+    async def join(
+        self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
+    ) -> Joined:
         self._answer()
-        return 0
+        return Joined(0)
 
     async def report(
         self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
@@ -59,6 +61,9 @@ class Safe:
         self._answer()
         changed = {name: value for name, value in self.held.items() if known.get(name) != value.version}
         return SecretsThere({name: value.version for name, value in self.held.items()}, changed)
+
+    async def call(self, site: SiteName, topic: str, body: bytes) -> bytes:
+        raise AssertionError("nothing calls here")
 
     async def answer(self, site: SiteName, question: str, answer: Mapping[str, Any]) -> None:
         self._answer()
@@ -242,3 +247,51 @@ async def test_the_command_changes_the_key_of_a_site_and_nothing_is_restarted(
     assert set(kept["keys"]) == {"3"}
     async with start(central) as site:
         assert (await site.parts.secrets.reveal(["DB"]))["DB"] == SecretValue(1, VALUE)
+
+
+async def test_an_order_whose_secret_was_removed_before_it_went_out_has_failed(
+    person: Person, start: OpenSite
+) -> None:
+    """Its node was away when it was decided, and would never be asked."""
+    central = Safe(DB=VALUE)
+    async with start(central) as site:
+        conductor = site.parts.conductor
+        async with scripted_node(link(site)):
+            await eventually(lambda: bool(conductor.memory.nodes) and bool(conductor.memory.secrets))
+        await write(person)
+        await reaches(site, State.INSTALLING)
+        del central.held["DB"]
+        central.ring()
+        await eventually(lambda: not conductor.memory.secrets)
+        async with scripted_node(link(site)) as node:
+            await reaches(site, State.FAILED)
+            assert await failure_code(site) == Code.SECRET_MISSING
+            central.change("DB", 2, VALUE)
+            await reaches(site, State.INSTALLED)
+            assert len(node.orders) == 1
+
+
+async def test_a_changed_secret_reaches_what_runs_while_no_node_can_take_its_update(
+    person: Person, start: OpenSite
+) -> None:
+    central = Safe(DB=VALUE)
+    path, text = guarded()
+    nowhere = '  x-homeport-extensions:\n    placement: {mode: one, selector: "zone=b"}\n'
+    async with start(central) as site, scripted_node(link(site)) as node:
+        person.write(path, text)
+        person.push()
+        await reaches(site, State.INSTALLED)
+        person.write(path, text + nowhere)
+        person.push()
+        await reaches(site, State.FAILED)
+        assert await failure_code(site) == Code.NO_ELIGIBLE_NODE
+        central.change("DB", 2, "changed-value")
+        await eventually(lambda: len(node.orders) == 2)
+        first, second = node.orders
+        assert first.release is not None
+        assert second.release is not None
+        assert values(second) == {"DB": "changed-value"}
+        assert second.release.revision == first.release.revision, "what runs, not what has no node"
+        await reaches(site, State.FAILED)
+        assert await failure_code(site) == Code.NO_ELIGIBLE_NODE
+        assert len(node.orders) == 2

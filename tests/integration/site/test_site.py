@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from homeport.adapters.link.inprocess import InProcessLink
+from homeport.core.data import data_trailer
 from homeport.core.model.event import Deployment
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Held, Order
+from homeport.fleet.site.git_sync import follow_once
 from homeport.ports import DeploymentFilter, Store
 from homeport.site.app import SiteApp
 from homeport.vocabulary import Code, DeploymentId, Generation, Liveness, NodeId, OrderKind, State
@@ -54,8 +56,28 @@ async def test_a_pushed_file_installs_and_its_removal_removes(person: Person, st
         person.push()
         await reaches(site, State.DELETED)
         assert [order.kind for order in node.orders] == [OrderKind.APPLY, OrderKind.REMOVE]
+        assert node.orders[-1].remove_data_of == "", "data stays"
         assert site.parts.conductor.memory.instances == {}
         assert await only(site.parts.store) is None
+
+
+async def test_data_goes_with_a_deployment_whose_deletion_says_so_over_a_restart_too(
+    person: Person, start: OpenSite
+) -> None:
+    path, text = deployment_file()
+    person.write(path, text)
+    person.push()
+    async with start() as site:
+        async with scripted_node(link(site)) as node:
+            await reaches(site, State.INSTALLED)
+            held, (order,) = tuple(node.held.values()), node.orders
+        person.remove(path)
+        person.push(f"delete it\n\n{data_trailer(order.deployment_id)}")
+        await eventually(lambda: not site.parts.conductor.memory.wanted)
+    async with start() as site, scripted_node(link(site), held=held) as node:
+        await reaches(site, State.DELETED)
+        assert order.release is not None
+        assert [(each.kind, each.remove_data_of) for each in node.orders] == [(OrderKind.REMOVE, order.release.name)]
 
 
 async def test_history_names_actor_reason_and_time_of_every_step(person: Person, start: OpenSite) -> None:
@@ -147,11 +169,40 @@ async def test_a_missing_marker_deletes_nothing_and_says_so(person: Person, star
         person.remove("deployments/home")
         person.write("README.md", "all gone")
         person.push()
-        await eventually(lambda: site.parts.conductor.memory.complaint)
-        assert "deployments/home/site.yaml is missing" in str(site.parts.conductor.memory.complaint)
+        await eventually(lambda: site.parts.conductor.memory.source_problem)
+        assert "deployments/home/site.yaml is missing" in str(site.parts.conductor.memory.source_problem)
         assert "is missing" in (await site.parts.contact.checks())["git"]
         assert len(node.orders) == 1
         assert await has_state(site, State.INSTALLED)
+
+
+async def test_a_renamed_file_removes_nothing_and_its_problem_stays_until_it_is_gone(
+    person: Person, start: OpenSite
+) -> None:
+    path, text = deployment_file()
+    person.write(path, text)
+    person.push()
+    async with start() as site, scripted_node(link(site)) as node:
+        await reaches(site, State.INSTALLED)
+        memory = site.parts.conductor.memory
+        person.remove(path)
+        person.write(path.replace(".yaml", ".yml"), text)
+        person.write("deployments/home/notes.txt", "what nobody reads")
+        renamed = person.push()
+        await eventually(lambda: memory.applied == renamed)
+        source_problem = memory.source_problem
+        assert source_problem is not None and ".yml" in source_problem
+        for _ in range(3):  # looking again, as at every poll, does not take it back
+            await follow_once(site.parts.git, site.parts.conductor)
+        assert memory.source_problem == source_problem
+        assert await has_state(site, State.INSTALLED)
+        assert len(node.orders) == 1
+        person.remove(path.replace(".yaml", ".yml"))
+        person.remove("deployments/home/notes.txt")
+        person.write(path, text)
+        person.push()
+        await eventually(lambda: memory.source_problem is None)
+        assert len(node.orders) == 1, "the file is what it was, so nothing is done"
 
 
 async def test_a_marker_alone_is_a_real_empty_state(person: Person, start: OpenSite) -> None:
@@ -183,7 +234,7 @@ async def test_a_broken_file_keeps_its_own_deployment_and_delays_no_other(person
         assert f"{path}:" in str(first.problem)
         person.write(path, text)
         person.push()
-        await eventually(lambda: site.parts.conductor.memory.complaint is None)
+        await eventually(lambda: site.parts.conductor.memory.source_problem is None)
         mended = await only(site.parts.store)
         assert mended is not None
         assert mended.problem is None
@@ -199,7 +250,7 @@ async def test_rewritten_history_waits_for_a_person(person: Person, start: OpenS
         git("checkout", "--quiet", "--orphan", "again", cwd=person.folder)
         (person.folder / path).unlink()
         person.push(force=True)
-        await eventually(lambda: "history was rewritten" in str(site.parts.conductor.memory.complaint))
+        await eventually(lambda: "history was rewritten" in str(site.parts.conductor.memory.source_problem))
         assert len(node.orders) == 1
 
 

@@ -85,7 +85,8 @@ async def test_kill_minus_nine_loses_no_acknowledged_write(url: str) -> None:
         assert [item.sequence for item in await reader.outbox(limit=100_000)] == list(stored)
 
 
-async def test_a_second_process_is_refused_and_told_who_has_the_database(url: str) -> None:
+async def test_a_second_process_is_refused_and_told_who_has_the_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
     with writing_process(url) as process:
         next(acknowledged_lines(process))
         with pytest.raises(Refused, match=f"process {process.pid}"):
@@ -93,6 +94,44 @@ async def test_a_second_process_is_refused_and_told_who_has_the_database(url: st
                 pass
     async with open_store(url):
         pass
+
+
+async def test_several_processes_write_one_log_in_commit_order_and_one_killed_among_them_loses_nothing(
+    postgres_url: str,
+) -> None:
+    acknowledged: dict[int, str] = {}
+    seen: list[int] = []
+    async with open_store(postgres_url) as store:
+        with writing_process(postgres_url) as one, writing_process(postgres_url) as two:
+
+            async def collect(process: "subprocess.Popen[str]", count: int) -> None:
+                for _ in range(count):
+                    line = await anyio.to_thread.run_sync(acknowledged_lines(process).readline)
+                    event_id, number = line.split()
+                    acknowledged[int(event_id)] = number
+
+            async def follow() -> None:
+                while True:
+                    async with store.read() as reader:
+                        new = [event.id for event in await reader.events(after=seen[-1] if seen else 0, limit=100)]
+                    seen.extend(new)
+                    await anyio.sleep(0.001)
+
+            async with anyio.create_task_group() as reading:
+                reading.start_soon(follow)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(collect, one, 150)
+                    tasks.start_soon(collect, two, 150)
+                one.send_signal(signal.SIGKILL)
+                await collect(two, 100)
+                reading.cancel_scope.cancel()
+        await append(store, records.event("after all"))
+        assert seen == list(range(1, len(seen) + 1)), "a reader that follows misses nothing"
+        assert len(acknowledged) == 400
+        async with store.read() as reader:
+            stored = {event.id: event.event.message for event in await reader.events(after=0, limit=100_000)}
+        assert acknowledged.items() <= stored.items()
+        assert list(stored) == list(range(1, len(stored) + 1))
 
 
 async def test_a_writer_whose_connection_was_cut_connects_again(postgres_url: str) -> None:
@@ -105,18 +144,39 @@ async def test_a_writer_whose_connection_was_cut_connects_again(postgres_url: st
         assert await messages(store) == ["before", "after"]
 
 
-async def test_another_writer_that_took_over_is_respected(postgres_url: str) -> None:
-    async with open_store(postgres_url, lock_wait_seconds=0.2) as store:
+async def test_a_writer_that_connects_again_goes_on_behind_the_others(postgres_url: str) -> None:
+    async with open_store(postgres_url) as store:
         await append(store, records.event("mine"))
         await terminate_others(postgres_url)
         async with open_store(postgres_url) as other:
             await append(other, records.event("theirs"))
             with pytest.raises(TransientError):
                 await append(store, records.event("lost"))
-            with pytest.raises(Refused, match="in use by homeport on"):
-                await append(store, records.event("lost too"))
-        await append(store, records.event("mine again"))
+            await append(store, records.event("mine again"))
         assert await messages(store) == ["mine", "theirs", "mine again"]
+
+
+async def test_an_older_version_that_counts_in_memory_keeps_us_out(postgres_url: str) -> None:
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        await connection.execute("SELECT pg_advisory_lock($1)".replace("$1", str(int.from_bytes(b"homeport"))))
+        with pytest.raises(Refused, match="in use by an older version of Homeport"):
+            async with open_store(postgres_url, lock_wait_seconds=0.2):
+                pass
+    finally:
+        await connection.close()
+
+
+async def test_several_that_start_at_once_on_a_new_database_make_it_once(postgres_url: str) -> None:
+    async def open_and_write(number: int) -> None:
+        async with open_store(postgres_url) as store:
+            await append(store, records.event(str(number)))
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(4):
+            tasks.start_soon(open_and_write, number)
+    async with open_store(postgres_url) as store:
+        assert sorted(await messages(store)) == ["0", "1", "2", "3"]
 
 
 async def terminate_others(url: str) -> None:
@@ -164,7 +224,7 @@ async def test_a_full_disk_is_said_in_a_sentence_and_survived(small_disk: Path) 
 async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.write_text("these are my holiday pictures" * 100)
-    with pytest.raises(PermanentError, match="damaged or is no database"):
+    with pytest.raises(PermanentError, match="damaged or not a database"):
         async with open_store(str(path)):
             pass
     assert path.read_text().startswith("these are my holiday pictures")
@@ -223,3 +283,17 @@ async def test_questions_of_the_dashboard_are_answered_from_an_index(tmp_path: P
             assert "SEARCH" in plan and "SCAN" not in plan and "TEMP B-TREE" not in plan, (question, plan)
     finally:
         database.close()
+
+
+async def test_a_database_file_is_for_its_owner_alone_also_one_that_was_not(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    for _ in range(2):
+        async with open_store(str(path)) as store:
+            await append(store, records.event())
+            assert modes_of(tmp_path) == {"store.db": 0o600, "store.db-wal": 0o600, "store.db-shm": 0o600}
+        path.chmod(0o644)
+
+
+def modes_of(folder: Path) -> dict[str, int]:
+    found = {path.name: path.stat().st_mode & 0o777 for path in folder.glob("store.db*")}
+    return {name: mode for name, mode in found.items() if not name.endswith(".lock")}

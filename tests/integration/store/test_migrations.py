@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -14,11 +15,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from homeport.adapters.store.engine import parse_address
-from homeport.adapters.store.migrate import FOLDER, upgrade
+from homeport.adapters.store.databases.engine import parse_address
+from homeport.adapters.store.databases.migrate import FOLDER, upgrade
 from homeport.adapters.store.open import open_store
 from homeport.adapters.store.schema import REVISION, metadata
+from homeport.core.model.event import Subject
 from homeport.errors import Refused
+from tests.conformance.store import records
 
 pytestmark = pytest.mark.anyio
 
@@ -86,9 +89,14 @@ async def test_a_database_of_a_newer_version_is_refused(url: str) -> None:
         pass
     async with engine_at(url) as engine, engine.begin() as connection:
         await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(Refused, match="written by another version of Homeport"):
+    async with engine_at(url) as engine, engine.connect() as connection:
+        before = await connection.run_sync(shape)
+    with pytest.raises(Refused, match="written by a newer version of Homeport"):
         async with open_store(url):
             pass
+    async with engine_at(url) as engine, engine.connect() as connection:
+        assert await connection.run_sync(shape) == before, "nothing was changed"
+        assert await connection.scalar(text("SELECT version_num FROM alembic_version")) == "9999"
 
 
 async def test_a_database_that_somebody_else_uses_is_refused_and_left_alone(url: str) -> None:
@@ -112,3 +120,35 @@ async def test_alembic_is_not_loaded_for_a_new_or_current_database(url: str) -> 
     )
     with anyio.fail_after(60):
         await anyio.run_process([sys.executable, "-c", program, url], stderr=None)
+
+
+async def test_events_of_an_older_database_get_their_subjects(url: str) -> None:
+    def at_revision_three(connection: Connection) -> None:
+        config = Config()
+        config.set_main_option("script_location", str(FOLDER))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0003")
+
+    insert = text(
+        "INSERT INTO events (id, kind, at, message, site, deployment_id, node_id, data)"
+        " VALUES (:id, :kind, '2030-01-01 00:00:00', '', :site, :deployment, :node, :data)"
+    )
+    rows = [
+        (1, "app.added", None, None, None, '{"app_id":"a"}'),
+        (2, "instance.state", "home", "d", "n", "{}"),
+        (3, "node.left", "home", None, "n", "{}"),
+        (4, "site.problem", "home", "d", None, "{}"),
+        (5, "rollout.state", None, None, None, '{"rollout_id":"r"}'),
+    ]
+    names = ("id", "kind", "site", "deployment", "node", "data")
+    async with engine_at(url) as engine, engine.begin() as connection:
+        await connection.run_sync(at_revision_three)
+        await connection.execute(insert, [dict(zip(names, row, strict=True)) for row in rows])
+    async with open_store(url) as store:
+        await store.write(lambda tx: tx.append_events([records.event()]))
+        async with store.read() as reader:
+            found = await reader.events(after=0, limit=10)
+            assert await reader.events(after=0, limit=10, subject=Subject("deployment", "d")) == found[1:2]
+    subjects = [str(event.event.subject) for event in found[:5]]
+    assert subjects == ["app/a", "deployment/d", "node/n", "site/home", "rollout/r"]
+    assert found[-1].id == 6, "ids go on behind those that are there"

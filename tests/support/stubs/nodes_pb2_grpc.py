@@ -105,7 +105,7 @@ class NodesServicer:
 
     def Connect(self, request_iterator, context):
         """The stream of Homeport's own nodes. The first message is Hello; beats travel inside.
-        Room is left for Tunnel, SubmitJob, GetJob, CancelJob, ListJobs and StreamLogs.
+        Room is left for Tunnel and StreamLogs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -12,18 +12,17 @@ from homeport.catalog.deployment import (
     as_environment,
     asks_the_same,
     deployment_path,
-    is_marker,
     marker_path,
     parse_deployment,
     render_deployment,
     timeout_seconds,
 )
 from homeport.catalog.description import parse_description
-from homeport.catalog.marker import render_marker
+from homeport.catalog.marker import check_marker, render_marker
 from homeport.core.model.app import App, Component, Parameter, Profile, Target, Value
 from homeport.core.model.deployment import Desired, Placement, Policy, digest_of_bytes
 from homeport.core.parameters import check_values
-from homeport.core.selectors import parse_selector
+from homeport.core.values.selectors import parse_selector
 from homeport.errors import InvalidInput
 from homeport.vocabulary import DeploymentId, NodeId, PlacementMode, ProfileType, RolloutId, SiteName
 from tests.support.vectors import MARGO, as_yaml, load_json, load_yaml, patched
@@ -151,7 +150,7 @@ def test_timeouts_are_seconds(case: dict[str, Any]) -> None:
             for part, key, value, message in [
                 ("placement", "mode", "some", 'must be one of "each", "one" and "count", not some.'),
                 ("placement", "mode", "count", "is count, so `count` must say how many nodes."),
-                ("placement", "count", 0, "must be a whole number of at least 1, not 0."),
+                ("placement", "count", 0, "must be a whole number from 1 to 100000, not 0."),
                 ("placement", "selector", 7, "must be text, such as gpu,zone=a."),
                 (
                     "placement",
@@ -161,12 +160,12 @@ def test_timeouts_are_seconds(case: dict[str, Any]) -> None:
                 ),
                 ("policy", "retries", -1, "must be a whole number from 0 to 100, not -1."),
                 ("policy", "rollback", "no", "must be true or false, not no."),
-                ("policy", "deadline", 30, "must be a length of time such as 30s, 5m or 1h, not 30."),
+                ("policy", "deadline", 30, "must be a length of time such as 30s, 5m or 1h, at most 30d, not 30."),
                 (
                     "policy",
                     "retry",
                     1,
-                    'is not known here; there are "retries", "backoff", "rollback" and "deadline". '
+                    'is not known here; there are "retries", "backoff", "rollback", "deadline" and "onUnhealthy". '
                     'Did you mean "retries"?',
                 ),
             ]
@@ -254,15 +253,17 @@ def test_the_rollout_alone_is_no_difference_in_what_is_asked_for() -> None:
 
 def test_the_marker_names_its_site() -> None:
     assert marker_path(SITE) == "deployments/edge-01/site.yaml"
-    assert is_marker(render_marker(SITE), SITE)
+    check_marker(render_marker(SITE), marker_path(SITE), SITE)
+    check_marker(render_marker(SITE, {"zone": "a"}), marker_path(SITE), SITE)
     for content in (b"site: other\n", b"", b"site: [edge-01]\n", b"edge-01\n", b"site: edge-01\nsite: edge-01\n"):
-        assert not is_marker(content, SITE)
+        with pytest.raises(InvalidInput):
+            check_marker(content, marker_path(SITE), SITE)
 
 
 @pytest.mark.parametrize("name", ["7", "on", "1e3", "0x1f", "2024-01-31", "null"])
 def test_a_site_may_have_a_name_that_yaml_reads_as_something_else(name: str) -> None:
-    assert is_marker(render_marker(SiteName(name)), SiteName(name))
-    assert is_marker(f"site: {name}\n".encode(), SiteName(name))
+    check_marker(render_marker(SiteName(name)), "site.yaml", SiteName(name))
+    check_marker(f"site: {name}\n".encode(), "site.yaml", SiteName(name))
     content = render(site=SiteName(name), placement=Placement((NodeId(name),)), name=name)
     desired = parse_deployment(content, deployment_path(SiteName(name), ID), SiteName(name))
     assert (desired.name, desired.placement.nodes) == (name, (name,))
@@ -278,7 +279,7 @@ def test_values_become_text_for_an_environment(value: Value, text: str) -> None:
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True)
-SCALARS = TEXT | st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False)
+SCALARS = TEXT | st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.floats(allow_nan=False, allow_infinity=False)
 VALUES = SCALARS | st.lists(SCALARS, max_size=3).map(tuple)
 VERSIONS = st.from_regex(r"[1-9]\.[0-9]\.[0-9](-rc[1-9])?(_b[1-9])?", fullmatch=True)
 

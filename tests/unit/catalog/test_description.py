@@ -190,7 +190,7 @@ def test_extension_names_are_judged_as_the_vectors_say(case: dict[str, Any], pla
             "/configuration/schema/0/regexMatch",
             "[a-",
             "configuration.schema[0].regexMatch",
-            "is not a regular expression: unterminated character set at position 0.",
+            "is not a regular expression that RE2 reads: missing ]: [a-.",
         ),
         (
             "/configuration/schema/2/maxValue",

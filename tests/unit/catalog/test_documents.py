@@ -1,5 +1,7 @@
 """YAML as it comes from strangers: every refusal names file, line and field."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +42,14 @@ def test_aliases_are_expanded() -> None:
         (b"a: !custom {b: 1}\n", "a: has the tag !custom; only plain YAML is read."),
         (b"a: &a [*a]\n", "is nested more than 64 levels deep."),
         (b"a: .inf\n", "a: .inf is not a number that can be passed on."),
-        (b"a: " + b"9" * 5000, "cannot be read as int."),
+        (b"a: " + b"9" * 5000, "has too many digits for a number."),
+        (b"a: 9223372036854775808\n", "margo.yaml:1  a: 9223372036854775808 is too large"),
+        (b"a: -9223372036854775809\n", "is too large: a whole number has at most 64 bits."),
+        (b"a: 1" + b":59" * 100, "has too many digits for a number."),
+        (b'a: "b\\0c"\n', "a: has a character that cannot be passed on."),
+        (b'"b\\0c": 1\n', "has a character that cannot be passed on."),
+        (b"? " + b"k" * 1025 + b"\n: 1\n", "has a key of more than 1024 characters."),
+        (b"? " + b"[" * 70 + b"]" * 70 + b"\n: 1\n", "is nested more than 64 levels deep."),
         (b"? [1, 2]\n: 3\n", "has a key that is not plain text."),
         (b"a: &x {b: 1}\nc:\n  <<: *x\n", "margo.yaml:3  c: uses a merge key (<<); write the fields out."),
         (b"a: b\x00c\n", "has a character that YAML does not allow (U+0000)."),
@@ -64,6 +73,21 @@ def test_an_alias_bomb_is_refused_before_it_fills_the_memory() -> None:
     assert "more than 100,000 values" in problems(b"\n".join(lines))[0]
 
 
+def test_an_alias_means_the_anchor_before_it_however_often_its_name_is_used() -> None:
+    data = load(b"o: &o [&x 1, *x]\nn: &x 2\np: [*o, *x]\n", "f").data
+    assert data == {"o": [1, 1], "n": 2, "p": [[1, 1], 2]}
+
+
+def test_anchors_inside_anchors_are_not_read_again_for_each() -> None:
+    content = b"".join(b"&a%d [" % number for number in range(60)) + b"0, " * 95_000 + b"0" + b"]" * 60
+    began = time.process_time()
+    load(content, "f")
+    nested = time.process_time() - began
+    began = time.process_time()
+    load(b"[" + b"0, " * 95_000 + b"0]", "f")
+    assert nested < 5 * (time.process_time() - began)
+
+
 def test_a_file_above_one_mebibyte_is_too_large() -> None:
     with pytest.raises(TooLarge, match="larger than 1 MiB"):
         load(b"a" * (SIZE_MAX + 1), "margo.yaml")
@@ -84,8 +108,9 @@ def test_no_bytes_cause_anything_but_a_refusal(content: bytes) -> None:
         assert error.problems
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+SCALARS = st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False) | TEXT
 DATA = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4))
 
 

@@ -84,6 +84,36 @@ def test_a_link_among_the_files_is_refused(folder: Path) -> None:
         pack_app(folder, BASE)
 
 
+MISSING, PUBLISHED, FINE = "is not a file of the component", "would be published", ""
+# fmt: off
+FILES = [
+    ("services: {web: {env_file: web.env}}",                                    MISSING),
+    ("services: {web: {env_file: [{path: ../web.env}]}}",                       MISSING),
+    ("configs: {site: {file: /etc/site.conf}}",                                 MISSING),
+    ("secrets: {key: {file: ./inside.txt}}",                                    PUBLISHED),
+    ("services: {web: {volumes: ['./inside.txt:/x']}}",                         PUBLISHED),
+    ("services: {web: {volumes: [{type: bind, source: ., target: /x}]}}",       PUBLISHED),
+    ("services: {web: {env_file: ./inside.txt, volumes: ['d:/x', './d:/y']}}",  FINE),
+    ("services: {web: {env_file: [{path: no.env, required: false}, '$FILE']}}", FINE),
+    ("secrets: {key: {file: ./outside.txt}}",                                   FINE),
+    ("services: [1]",                                                           FINE),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("compose", "message"), FILES)
+def test_a_component_brings_the_files_it_needs_and_none_of_the_machine(
+    folder: Path, compose: str, message: str
+) -> None:
+    (folder / "components/web/compose.yaml").write_text(compose)
+    (folder / "components/web/inside.txt").write_text("x")
+    if not message:
+        assert pack_app(folder, BASE)
+        return
+    with pytest.raises(InvalidInput, match=message):
+        pack_app(folder, BASE)
+
+
 def test_a_component_must_have_a_compose_yaml(folder: Path) -> None:
     (folder / "components/web/compose.yaml").rename(folder / "components/web/docker-compose.yml")
     with pytest.raises(InvalidInput, match=r"web has no compose\.yaml"):

@@ -6,11 +6,11 @@ import pytest
 
 from homeport.catalog.marker import read_labels, render_marker
 from homeport.catalog.rollout import parse_rollout, render_rollout
-from homeport.core.model.deployment import Placement, Policy
+from homeport.core.model.deployment import PlacementOverrides, PolicyOverrides
 from homeport.core.model.rollout import Intent
-from homeport.core.selectors import parse_selector
+from homeport.core.values.selectors import parse_selector
 from homeport.errors import InvalidInput
-from homeport.vocabulary import PlacementMode, RolloutId, RolloutWord, SiteName
+from homeport.vocabulary import PlacementMode, RolloutCommand, RolloutId, SiteName
 from tests.support.rollouts import ALL, ONE, QUARTER, a_rollout
 
 ID = RolloutId("c0ffee00-5eed-4000-8000-00decade0000")
@@ -23,14 +23,15 @@ def an_intent() -> Intent:
         (QUARTER, None),
         (ALL, None),
         parameters={"greeting": "Hi", "count": 3, "names": ("x", "y")},
-        placement=Placement(mode=PlacementMode.COUNT, count=2, selector=parse_selector("gpu")),
-        policy=Policy(retries_max=0, rollback=False),
+        placement=PlacementOverrides(mode=PlacementMode.COUNT, count=2, selector=parse_selector("gpu")),
+        policy=PolicyOverrides(retries_max=0, rollback=False),
         remove_images=True,
+        keep_values=True,
         sites=(SiteName("a"),),
         selector=parse_selector("region=eu,tier!=test"),
         bake_seconds=300.0,
         threshold_percent=90,
-        word=RolloutWord.PAUSED,
+        word=RolloutCommand.PAUSED,
         joined=(SiteName("z"),),
     )
     return replace(rollout.intent, id=ID)
@@ -46,11 +47,11 @@ def test_what_is_written_is_read_back() -> None:
         ("threshold: 90%", "threshold: 0%", "threshold", "from 1% to 100%"),
         ("bake: 5m", "bake: soon", "bake", "such as 30s"),
         ("state: paused", "state: maybe", "state", "must be one of"),
-        ("size: 25%", "size: 250%", "waves[1].size", "more than everybody"),
-        ("size: 25%", "size: most", "waves[1].size", "no size of a wave"),
+        ("size: 25%", "size: 250%", "waves[1].size", "more than all sites"),
+        ("size: 25%", "size: most", "waves[1].size", "not a valid wave size"),
         ("selector: region=eu,tier!=test", "selector: =", "targets.selector", "cannot be read"),
         (f"rollout: {ID}", "rollout: other", "rollout", "the two must be the same"),
-        ("name: hello\napp", "name: Hello!\napp", "name", "no name of a deployment"),
+        ("name: hello\napp", "name: Hello!\napp", "name", "not a valid deployment name"),
         ("joined:\n- z", "joined:\n- a", "joined[0]", "is in another wave already"),
         ("author: ann", "autor: ann", "autor", "author"),
     ],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.cli.exporting import export_lines
+from homeport.cli.api.export import export_lines
 from homeport.errors import InvalidInput, Refused
 
 

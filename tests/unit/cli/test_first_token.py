@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from homeport.cli.addresses import Address
 from homeport.cli.main import cli
-from homeport.cli.roles import require_token_for
+from homeport.cli.roles.addresses import Address
+from homeport.cli.roles.options import require_token_for
 from homeport.errors import Refused
 
 

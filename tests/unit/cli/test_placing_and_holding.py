@@ -5,17 +5,17 @@ from typing import Any
 import click
 import pytest
 
-from homeport.cli.deploy import placement_of
-from homeport.cli.holding import hold_end
-from homeport.cli.nodes import state_text
+from homeport.cli.commands.apps.deploy import placement_of
+from homeport.cli.commands.machines.nodes import state_text
+from homeport.cli.terminal.holds import hold_end
 
 
 @pytest.mark.parametrize(
     ("place", "selector", "expected"),
     [
         (None, None, {}),
-        ("each", None, {}),
-        ("each", "gpu", {"selector": "gpu"}),
+        ("each", None, {"mode": "each"}),
+        ("each", "gpu", {"mode": "each", "selector": "gpu"}),
         ("one", "zone=a", {"mode": "one", "selector": "zone=a"}),
         ("3", None, {"mode": "count", "count": 3}),
     ],

@@ -11,22 +11,22 @@ from typing import Any, Literal
 import click
 import pytest
 
-from homeport.cli.addresses import ADDRESS, Address, require_loopback
-from homeport.cli.ages import age, duration, size, took
-from homeport.cli.client import parse_events, problem_of
-from homeport.cli.deploy import target_sites
-from homeport.cli.diagnosis import check_python, judge_disk
+from homeport.cli.api.client import parse_events, problem_of
+from homeport.cli.commands.apps.deploy import target_sites
+from homeport.cli.commands.running.node import parse_labels
 from homeport.cli.exits import Exit, exit_for
-from homeport.cli.finding import version_order
-from homeport.cli.logs import EnduringHandler, JsonFormatter, TextFormatter
-from homeport.cli.moments import Moment
-from homeport.cli.node import parse_labels
-from homeport.cli.parameters import typed_parameters
-from homeport.cli.progress import Line
-from homeport.cli.running import first_of, tell
-from homeport.cli.verdicts import exit_of
-from homeport.cli.waiting import Ended, Verdict, line_of, verdict_of
-from homeport.core.addresses import is_loopback
+from homeport.cli.local.diagnosis import check_python, judge_disk
+from homeport.cli.roles.addresses import ADDRESS, Address, require_loopback
+from homeport.cli.roles.logs import EnduringHandler, JsonFormatter, TextFormatter
+from homeport.cli.roles.running import first_of, tell
+from homeport.cli.set_option import typed_parameters
+from homeport.cli.terminal.ages import age, duration, size, took
+from homeport.cli.terminal.moments import Moment
+from homeport.cli.terminal.progress import STEP_WIDTH, Line
+from homeport.cli.terminal.verdicts import exit_of, print_verdicts
+from homeport.cli.terminal.waiting import STEP_OF_STATE, Ended, WaitVerdict, line_of, verdict_of
+from homeport.core.values.addresses import is_loopback
+from homeport.core.values.versions import version_order
 from homeport.errors import (
     Conflict,
     GitUnavailable,
@@ -34,8 +34,10 @@ from homeport.errors import (
     InvalidInput,
     NotFound,
     PeerUnavailable,
+    Problem,
     Refused,
 )
+from homeport.vocabulary import Step
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -158,44 +160,99 @@ def deployment(state: str, *instances: dict[str, Any], wanted: bool = True) -> d
     ("given", "verdict"),
     [
         (deployment("PENDING"), None),
-        (deployment("INSTALLED", instance("INSTALLED")), Verdict.INSTALLED),
+        (deployment("INSTALLED", instance("INSTALLED")), WaitVerdict.INSTALLED),
         # The site has not seen the new revision yet: the old one is installed, and nothing has ended.
         (deployment("INSTALLED", instance("INSTALLED", "old", "old")), None),
-        (deployment("INSTALLED", instance("INSTALLED", "old", "old", rejected_revision="new")), Verdict.ROLLED_BACK),
+        (
+            deployment("INSTALLED", instance("INSTALLED", "old", "old", rejected_revision="new")),
+            WaitVerdict.ROLLED_BACK,
+        ),
         (deployment("INSTALLED", instance("INSTALLED"), instance("INSTALLED", "old", "old")), None),
-        (deployment("INSTALLED", instance("INSTALLED"), instance("DELETED", "old", None)), Verdict.INSTALLED),
-        (deployment("FAILED", instance("FAILED")), Verdict.FAILED),
-        (deployment("FAILED", instance("FAILED", None, None)), Verdict.FAILED),
+        (deployment("INSTALLED", instance("INSTALLED"), instance("DELETED", "old", None)), WaitVerdict.INSTALLED),
+        (deployment("FAILED", instance("FAILED")), WaitVerdict.FAILED),
+        (deployment("FAILED", instance("FAILED", None, None)), WaitVerdict.FAILED),
         # Its site tries again, or goes back, by itself.
         (deployment("FAILED", instance("FAILED", next_at="soon")), None),
-        (deployment("FAILED", instance("FAILED", "old", "old", rejected_revision="new")), Verdict.FAILED),
+        (deployment("FAILED", instance("FAILED", "old", "old", rejected_revision="new")), WaitVerdict.FAILED),
         # What failed is the revision before.
         (deployment("FAILED", instance("FAILED", "old", None)), None),
-        (deployment("FAILED", instance("FAILED", "old", None), wanted=False), Verdict.FAILED),
+        (deployment("FAILED", instance("FAILED", "old", None), wanted=False), WaitVerdict.FAILED),
         (deployment("INSTALLED", instance("INSTALLED"), wanted=False), None),
-        (deployment("DELETED", wanted=False), Verdict.DELETED),
+        (deployment("DELETED", wanted=False), WaitVerdict.DELETED),
     ],
 )
-def test_a_deployment_is_judged_by_its_newest_revision(given: dict[str, Any], verdict: Verdict | None) -> None:
+def test_a_deployment_is_judged_by_its_newest_revision(given: dict[str, Any], verdict: WaitVerdict | None) -> None:
     assert verdict_of(given) is verdict
 
 
 def test_the_worst_end_decides_the_exit_code() -> None:
-    def ends(*verdicts: Verdict) -> list[Ended]:
+    def ends(*verdicts: WaitVerdict) -> list[Ended]:
         return [Ended(verdict, {}, 0.0) for verdict in verdicts]
 
-    installed = Verdict.INSTALLED
+    installed = WaitVerdict.INSTALLED
     assert exit_of(ends(installed, installed), wanted=installed) is Exit.DONE
-    assert exit_of(ends(installed, Verdict.TIMED_OUT), wanted=installed) is Exit.TIMED_OUT
-    assert exit_of(ends(Verdict.ROLLED_BACK, Verdict.TIMED_OUT), wanted=installed) is Exit.ROLLED_BACK
-    assert exit_of(ends(Verdict.ROLLED_BACK, Verdict.FAILED), wanted=installed) is Exit.FAILED
-    assert exit_of(ends(Verdict.DELETED), wanted=installed) is Exit.FAILED
+    assert exit_of(ends(installed, WaitVerdict.TIMED_OUT), wanted=installed) is Exit.TIMED_OUT
+    assert exit_of(ends(WaitVerdict.ROLLED_BACK, WaitVerdict.TIMED_OUT), wanted=installed) is Exit.ROLLED_BACK
+    assert exit_of(ends(WaitVerdict.ROLLED_BACK, WaitVerdict.FAILED), wanted=installed) is Exit.FAILED
+    assert exit_of(ends(WaitVerdict.DELETED), wanted=installed) is Exit.FAILED
 
 
 def test_a_line_of_progress_has_a_bar_when_the_size_is_known() -> None:
     half = Line("home / a", "pulling", "x:1", bytes_done=50, bytes_total=100)
-    assert half.render(10) == "  home / a     pulling     ━━━━━━━━╌╌╌╌╌╌╌╌  100 B   x:1"
+    assert half.render(10) == "  home / a     pulling      ━━━━━━━━╌╌╌╌╌╌╌╌  100 B   x:1"
     assert Line("home / a", "starting").render(8) == "  home / a   starting"
+
+
+@pytest.mark.parametrize("step", [*STEP_OF_STATE.values(), *(step.value for step in Step)])
+def test_a_space_stands_between_every_step_and_its_text(step: str) -> None:
+    assert f" {step} " in Line("home / a", step, "the release that was good").render(8)
+    assert Line("home", step, "text").render(4).index("text") == len("  home   ") + STEP_WIDTH + 1
+
+
+def test_a_step_is_not_repeated_in_its_text() -> None:
+    base = {"site": "home", "node_id": "a", "message": "m"}
+    gone = line_of(
+        {**base, "kind": "instance.state", "data": {"after": "DELETED", "reason": "removed from its node"}}
+    )
+    assert gone is not None and (gone.step, gone.text) == ("removed", "from its node")
+    part = {"step": "configuring", "message": "configuring shop: 1 variable"}
+    made = line_of({**base, "kind": "deployment.progress", "data": part})
+    assert made is not None and (made.step, made.text) == ("configuring", "shop: 1 variable")
+
+
+def test_a_failure_is_one_sentence_with_its_code_and_its_component(capsys: pytest.CaptureFixture[str]) -> None:
+    failure = {"code": "EXITED", "message": "shop ended with exit code 1 right after its start.", "source": "shop"}
+    deployment = {"id": "d-1", "name": "shop", "site": "home", "instances": [{"failure": failure}]}
+    print_verdicts([Ended(WaitVerdict.FAILED, deployment, 1.0)])
+    printed = capsys.readouterr().err
+    assert "right after its start (EXITED, component shop)\n" in printed
+    assert "Try again:  homeport deployments retry shop@home" in printed
+
+
+def test_a_port_in_use_is_answered_with_the_parameter_that_holds_it(capsys: pytest.CaptureFixture[str]) -> None:
+    message = "shop could not be started: port 18990 is already in use on this machine"
+    failure = {"code": "CREATE_FAILED", "message": message, "source": "shop"}
+    deployment: dict[str, Any] = {"name": "shop", "site": "home", "app_name": "shop", "id": "d-1"}
+    deployment |= {"instances": [{"failure": failure}], "parameters": {"GREETING": "hi", "PORT": 18990}}
+    print_verdicts([Ended(WaitVerdict.FAILED, deployment, 1.0)])
+    assert "homeport deploy shop --site home --set PORT=PORT" in capsys.readouterr().err
+    print_verdicts([Ended(WaitVerdict.FAILED, {**deployment, "parameters": {}}, 1.0)])
+    assert "Free the port, then try again:  homeport deployments retry shop@home" in capsys.readouterr().err
+
+
+def test_a_wrong_option_is_wrong_usage_and_a_wrong_document_is_not() -> None:
+    assert exit_for(InvalidInput(problems=[Problem("-p", "is not a port")])) is Exit.USAGE
+    assert exit_for(InvalidInput(problems=[Problem("services.web", "is not a service")])) is Exit.FAILED
+    assert exit_for(InvalidInput("This is not valid.")) is Exit.FAILED
+
+
+def test_a_deployment_that_was_as_asked_for_is_called_unchanged(capsys: pytest.CaptureFixture[str]) -> None:
+    deployment = {"id": "d-1", "name": "shop", "site": "home", "app_name": "shop", "app_version": "1.0.0"}
+    end = Ended(WaitVerdict.INSTALLED, deployment, 0.1)
+    print_verdicts([end], unchanged=["d-1"])
+    assert capsys.readouterr().out == "✓ unchanged: shop 1.0.0 is INSTALLED\n"
+    print_verdicts([end], unchanged=["d-2"])
+    assert "unchanged" not in capsys.readouterr().out
 
 
 def test_events_without_news_for_a_person_make_no_line() -> None:
@@ -229,19 +286,19 @@ def test_logs_carry_their_fields_whoever_wrote_them() -> None:
         {
             "name": "homeport.x",
             "levelname": "WARNING",
-            "msg": "round lost",
+            "msg": "loop iteration failed",
             "loop": "sweep",
             "fields": {"name": "a b"},
         }
     )
     entry = json.loads(JsonFormatter().format(record))
     assert (entry["message"], entry["level"], entry["loop"], entry["name"]) == (
-        "round lost",
+        "loop iteration failed",
         "warning",
         "sweep",
         "a b",
     )
-    assert TextFormatter().format(record).endswith('! round lost   loop=sweep  name="a b"')
+    assert TextFormatter().format(record).endswith('! loop iteration failed   loop=sweep  name="a b"')
 
 
 class SmallDisk(io.StringIO):
@@ -272,7 +329,7 @@ def test_lines_that_a_full_disk_cost_are_counted_in_the_log() -> None:
     log.info("last")
     log.info("and on")
     told = [json.loads(line) for line in disk.getvalue().splitlines()]
-    assert [each["message"] for each in told] == ["first", "the log could not be written", "last", "and on"]
+    assert [each["message"] for each in told] == ["first", "log write failed", "last", "and on"]
     assert told[1]["lines"] == 3
 
 
@@ -312,3 +369,8 @@ def test_a_span_leads_back_or_ahead() -> None:
 def test_what_is_no_time_is_told_what_is(text: str) -> None:
     with pytest.raises(click.BadParameter, match="neither a span of time such as 90d nor a date"):
         Moment("ago").convert(text, None, None)
+
+
+def test_a_host_without_any_site_is_asked_for_its_site() -> None:
+    with pytest.raises(click.UsageError, match="--site"):
+        target_sites((), ("pi-1",))

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from homeport.core.audit import BEGINNING, Ends, Mark, append, first_fault, link
-from homeport.core.folding import TEXT_MAX, Folds, cleaned
+from homeport.core.audit.chain import BEGINNING, Ends, Mark, append, first_fault, link
+from homeport.core.audit.throttle import TEXT_MAX, AuditThrottle, cleaned
 from homeport.core.model.access import AuditEntry, AuditResult, NewAudit
 from homeport.errors import InvalidInput
 
@@ -114,8 +114,8 @@ def test_a_mark_can_be_written_down_and_read_again() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "3", "3:abc", "x:" + "0" * 64, "3:" + "0" * 65, "٣:" + "0" * 64])
-def test_what_is_no_mark_is_refused(text: str) -> None:
-    with pytest.raises(InvalidInput, match="is no mark"):
+def test_what_is_not_a_checkpoint_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="is not a checkpoint"):
         Mark.parse(text)
 
 
@@ -131,20 +131,20 @@ def test_a_token_in_a_path_does_not_reach_the_trail() -> None:
 
 
 def test_a_change_is_never_folded() -> None:
-    folds = Folds()
+    folds = AuditThrottle()
     assert all(folds.admit(said(1)) for _ in range(3))
     assert folds.due(NOON + timedelta(days=1)) == ()
 
 
 def test_a_stranger_who_asks_again_and_again_to_be_let_in_is_counted() -> None:
-    folds = Folds()
+    folds = AuditThrottle()
     waiting = said(actor="stranger", action="identities.enrol", detail={"pending": True})
     assert folds.admit(waiting)
     assert not folds.admit(waiting)
 
 
 def test_repeats_of_a_refusal_become_one_entry_with_a_count() -> None:
-    folds = Folds(window_seconds=60)
+    folds = AuditThrottle(window_seconds=60)
     assert folds.admit(refused(0))
     assert not any(folds.admit(refused(second)) for second in range(1, 50))
     assert folds.due(NOON + timedelta(seconds=59)) == ()
@@ -155,20 +155,20 @@ def test_repeats_of_a_refusal_become_one_entry_with_a_count() -> None:
 
 
 def test_a_single_refusal_leaves_nothing_to_count() -> None:
-    folds = Folds()
+    folds = AuditThrottle()
     assert folds.admit(refused())
     assert folds.due(NOON + timedelta(hours=1)) == ()
 
 
 def test_refusals_of_another_kind_are_told_apart() -> None:
-    folds = Folds()
+    folds = AuditThrottle()
     assert folds.admit(refused())
     assert folds.admit(refused(address="192.0.2.8"))
     assert folds.admit(refused(action="nodes.remove"))
 
 
 def test_a_scan_over_many_targets_is_one_kind() -> None:
-    folds = Folds()
+    folds = AuditThrottle()
     assert folds.admit(refused(0, target="a"))
     assert not folds.admit(refused(1, target="b"))
     (folded,) = folds.due(NOON + timedelta(hours=1))
@@ -176,7 +176,7 @@ def test_a_scan_over_many_targets_is_one_kind() -> None:
 
 
 def test_refusals_from_very_many_addresses_are_bounded_too() -> None:
-    folds = Folds(kinds_max=10)
+    folds = AuditThrottle(kinds_max=10)
     admitted = [refused(address=f"10.0.{n // 250}.{n % 250}") for n in range(1000)]
     written = [entry for entry in admitted if folds.admit(entry)]
     assert len(written) == 11
@@ -185,7 +185,7 @@ def test_refusals_from_very_many_addresses_are_bounded_too() -> None:
 
 
 def test_a_failure_of_ours_is_never_folded() -> None:
-    folds = Folds()
+    folds = AuditThrottle()
     failed = said(result=AuditResult.FAILED, detail={"status": 500})
     assert folds.admit(failed)
     assert folds.admit(failed)

@@ -110,6 +110,6 @@ def test_both_or_neither_is_no_kind() -> None:
     both = {OURS: {"image": {}, "process": {"command": ["a"]}}}
     assert kind_of(both) is None
     ((_, message),) = judge_custom(both, repository="oci://r/a", revision="1.0.0")
-    assert "says both" in message
+    assert "says several" in message
     assert judge_custom({OURS: {"null": {}}}, repository="oci://r/a", revision="1.0.0") == []
     assert judge_custom({}, repository="oci://r/a", revision="1.0.0") == []

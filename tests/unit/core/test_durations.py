@@ -2,7 +2,7 @@
 
 import pytest
 
-from homeport.core.durations import duration_text, seconds_of
+from homeport.core.values.durations import duration_text, seconds_of
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("45s", 45), ("8m30s", 510), ("1h", 3600), ("7d", 604_800), ("0s", 0)])

@@ -15,8 +15,8 @@ from homeport.core.parameters import (
     data_type_of,
     judge,
     judge_type,
-    matches,
 )
+from homeport.core.values.patterns import matches
 from homeport.errors import InvalidInput
 from tests.support.vectors import MARGO, load_json
 

@@ -5,25 +5,25 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from homeport.core.lifecycle.replay import replay, restate
+from homeport.core.lifecycle.replay import apply_snapshot, replay
 from homeport.core.model.instance import Failure, Instance, Transition
-from homeport.core.model.report import Restated
+from homeport.core.model.report import InstanceSnapshot
 from homeport.errors import IllegalTransition
-from homeport.vocabulary import Actor, DeploymentId, Digest, Generation, Happening, Incarnation, NodeId, State
+from homeport.vocabulary import Actor, DeploymentId, Digest, Generation, Incarnation, NodeId, State, Trigger
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = Digest("sha256:" + "0" * 64), Digest("sha256:" + "1" * 64)
 FAILURE = Failure("HEALTH_CHECK_FAILED", "answered 500", "web")
 
 
-def transition(happening: Happening, actor: Actor = Actor.SITE, **changes: object) -> Transition:
+def transition(trigger: Trigger, actor: Actor = Actor.SITE, **changes: object) -> Transition:
     base = Transition(
         deployment_id=DeploymentId("d"),
         node_id=NodeId("n"),
         incarnation=Incarnation(1),
-        happening=happening,
+        trigger=trigger,
         actor=actor,
-        reason=f"because {happening}",
+        reason=f"because {trigger}",
         at=AT,
         generation=Generation(1),
         revision=NEW,
@@ -32,13 +32,13 @@ def transition(happening: Happening, actor: Actor = Actor.SITE, **changes: objec
 
 
 def installed(revision: Digest = NEW) -> Instance:
-    installing, _ = replay(None, transition(Happening.SCHEDULED, revision=revision))
-    done, _ = replay(installing, transition(Happening.HEALTHY, Actor.NODE, revision=revision))
+    installing, _ = replay(None, transition(Trigger.SCHEDULED, revision=revision))
+    done, _ = replay(installing, transition(Trigger.HEALTHY, Actor.NODE, revision=revision))
     return done
 
 
 def test_the_first_transition_makes_a_row_of_version_one() -> None:
-    instance, entry = replay(None, transition(Happening.SCHEDULED))
+    instance, entry = replay(None, transition(Trigger.SCHEDULED))
     assert (instance.state, instance.version, instance.attempt) == (State.INSTALLING, 1, 1)
     assert instance.running_revision is None
     assert (entry.before, entry.after, entry.verdict) == (State.PENDING, State.INSTALLING, "stepped")
@@ -47,56 +47,56 @@ def test_the_first_transition_makes_a_row_of_version_one() -> None:
 
 def test_healthy_makes_the_revision_the_running_one_and_clears_the_failure() -> None:
     failed, _ = replay(
-        replay(None, transition(Happening.SCHEDULED))[0],
-        transition(Happening.GAVE_UP, Actor.NODE, failure=FAILURE),
+        replay(None, transition(Trigger.SCHEDULED))[0],
+        transition(Trigger.GAVE_UP, Actor.NODE, failure=FAILURE),
     )
-    retried, _ = replay(failed, transition(Happening.RETRIED_INSTALL, generation=Generation(2)))
+    retried, _ = replay(failed, transition(Trigger.RETRIED_INSTALL, generation=Generation(2)))
     assert (retried.failure, retried.attempt, retried.generation) == (FAILURE, 2, 2)
-    healthy, _ = replay(retried, transition(Happening.HEALTHY, Actor.NODE, at=AT + timedelta(seconds=1)))
+    healthy, _ = replay(retried, transition(Trigger.HEALTHY, Actor.NODE, at=AT + timedelta(seconds=1)))
     assert (healthy.state, healthy.running_revision, healthy.failure) == (State.INSTALLED, NEW, None)
     assert (healthy.version, healthy.updated_at) == (4, AT + timedelta(seconds=1))
 
 
 def test_a_failed_update_keeps_the_running_revision_and_a_rollback_returns_to_it() -> None:
-    updating, _ = replay(installed(OLD), transition(Happening.CHANGED))
-    failed, _ = replay(updating, transition(Happening.GAVE_UP, Actor.NODE, failure=FAILURE))
+    updating, _ = replay(installed(OLD), transition(Trigger.CHANGED))
+    failed, _ = replay(updating, transition(Trigger.GAVE_UP, Actor.NODE, failure=FAILURE))
     assert (failed.revision, failed.running_revision, failed.failure) == (NEW, OLD, FAILURE)
-    back, _ = replay(failed, transition(Happening.ROLLED_BACK, revision=OLD))
-    healthy, _ = replay(back, transition(Happening.HEALTHY, Actor.NODE, revision=OLD))
+    back, _ = replay(failed, transition(Trigger.ROLLED_BACK, revision=OLD))
+    healthy, _ = replay(back, transition(Trigger.HEALTHY, Actor.NODE, revision=OLD))
     assert (healthy.state, healthy.revision, healthy.running_revision) == (State.INSTALLED, OLD, OLD)
 
 
 def test_a_removed_instance_runs_nothing() -> None:
-    deleting, _ = replay(installed(), transition(Happening.UNWANTED))
-    deleted, _ = replay(deleting, transition(Happening.REMOVED, Actor.NODE))
+    deleting, _ = replay(installed(), transition(Trigger.UNWANTED))
+    deleted, _ = replay(deleting, transition(Trigger.REMOVED, Actor.NODE))
     assert (deleted.state, deleted.running_revision) == (State.DELETED, None)
 
 
 def test_a_higher_incarnation_begins_a_new_row() -> None:
-    deleting, _ = replay(installed(), transition(Happening.UNWANTED))
-    deleted, _ = replay(deleting, transition(Happening.REMOVED, Actor.NODE))
-    again, entry = replay(deleted, transition(Happening.SCHEDULED, incarnation=Incarnation(2)))
+    deleting, _ = replay(installed(), transition(Trigger.UNWANTED))
+    deleted, _ = replay(deleting, transition(Trigger.REMOVED, Actor.NODE))
+    again, entry = replay(deleted, transition(Trigger.SCHEDULED, incarnation=Incarnation(2)))
     assert (again.state, again.incarnation, again.version) == (State.INSTALLING, 2, 1)
     assert entry.before is State.PENDING
 
 
 def test_news_of_an_earlier_life_is_stale() -> None:
     now = replace(installed(), incarnation=Incarnation(3))
-    same, entry = replay(now, transition(Happening.UNWANTED))
+    same, entry = replay(now, transition(Trigger.UNWANTED))
     assert same == now
     assert entry.verdict == "stale"
 
 
 def test_late_news_changes_nothing_and_is_recorded() -> None:
     now = installed()
-    same, entry = replay(now, transition(Happening.HEALTHY, Actor.NODE))
+    same, entry = replay(now, transition(Trigger.HEALTHY, Actor.NODE))
     assert same == now
     assert (entry.verdict, entry.before, entry.after) == ("stale", State.INSTALLED, State.INSTALLED)
 
 
 def test_what_the_table_does_not_know_is_illegal() -> None:
     with pytest.raises(IllegalTransition):
-        replay(None, transition(Happening.REMOVED, Actor.NODE))
+        replay(None, transition(Trigger.REMOVED, Actor.NODE))
 
 
 # --- told anew ----------------------------------------------------------------------------------------------------
@@ -104,26 +104,28 @@ def test_what_the_table_does_not_know_is_illegal() -> None:
 
 def test_what_is_told_anew_takes_the_place_of_what_was_known_in_one_line() -> None:
     now = replace(installed(NEW), generation=Generation(9), version=0)
-    told = Restated(now, steps_lost=16, since=AT)
-    stands = restate(installed(OLD), told)
+    told = InstanceSnapshot(now, steps_lost=16, since=AT)
+    stands = apply_snapshot(installed(OLD), told)
     assert stands is not None
     assert stands[0] == now
     entry = stands[1]
     assert (entry.before, entry.after, entry.verdict) == (State.INSTALLED, State.INSTALLED, "restated")
-    assert (entry.actor, entry.happening) == (Actor.SITE, Happening.RESTATED)
+    assert (entry.actor, entry.trigger) == (Actor.SITE, Trigger.RESTATED)
     assert entry.reason == "16 steps since 2026-01-01 00:00:00 UTC in between were not kept"
 
 
 def test_an_instance_that_nobody_knew_begins_where_it_stands() -> None:
-    stands = restate(None, Restated(installed(NEW)))
+    stands = apply_snapshot(None, InstanceSnapshot(installed(NEW)))
     assert stands is not None
     assert (stands[1].before, stands[1].after) == (State.PENDING, State.INSTALLED)
-    assert stands[1].reason == "its site says anew how it stands"
+    assert stands[1].reason == "its site restated its state"
 
 
 def test_told_again_it_changes_nothing_whatever_is_worded_differently() -> None:
     known = installed(NEW)
-    assert restate(known, Restated(replace(known, version=0, step="other words", updated_at=AT))) is None
+    assert (
+        apply_snapshot(known, InstanceSnapshot(replace(known, version=0, step="other words", updated_at=AT))) is None
+    )
 
 
 @pytest.mark.parametrize(("incarnation", "generation"), [(1, 8), (0, 99)])
@@ -132,4 +134,4 @@ def test_nothing_that_is_told_anew_goes_backwards(incarnation: int, generation: 
     older = replace(
         known, incarnation=Incarnation(incarnation), generation=Generation(generation), state=State.FAILED
     )
-    assert restate(known, Restated(older, steps_lost=3)) is None
+    assert apply_snapshot(known, InstanceSnapshot(older, steps_lost=3)) is None

@@ -12,9 +12,9 @@ from homeport.core.secrets import (
     filled,
     is_name,
     judge_value,
-    lacking,
     masked,
     missing,
+    missing_values,
     names_in,
     needed,
     plain_environment,
@@ -75,8 +75,8 @@ def test_a_release_is_filled_with_exactly_what_it_refers_to() -> None:
     assert plain_environment(web) == {"GREETING": "Ahoy"}
     assert secret_environment(web) == {"PASSWORD": VALUE}
     assert secret_files(web) == {"/run/secrets/licence": "key"}
-    assert lacking(web) == ()
-    assert lacking(PART) == ("DB", "LICENCE")
+    assert missing_values(web) == ()
+    assert missing_values(PART) == ("DB", "LICENCE")
 
 
 def test_the_digest_changes_with_the_version_and_not_with_the_value() -> None:

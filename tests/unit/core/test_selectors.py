@@ -2,7 +2,7 @@
 
 import pytest
 
-from homeport.core.selectors import label_problem, parse_selector
+from homeport.core.values.selectors import label_problem, parse_selector
 from homeport.errors import InvalidInput
 
 LABELS = {"region": "eu", "tier": "prod", "gpu": ""}
@@ -53,5 +53,10 @@ def test_a_selector_is_written_as_it_was_read(text: str) -> None:
 def test_labels_are_judged_before_they_are_kept() -> None:
     assert label_problem("example.com/region", "eu-1") is None
     assert label_problem("gpu", "") is None
-    assert "no name for a label" in (label_problem("-x", "a") or "")
-    assert "no value for the label x" in (label_problem("x", "a b") or "")
+    assert "not a valid label name" in (label_problem("-x", "a") or "")
+    assert "not a valid value for the label x" in (label_problem("x", "a b") or "")
+
+
+def test_a_selector_has_a_length_that_is_bounded() -> None:
+    with pytest.raises(InvalidInput, match="at most 1000"):
+        parse_selector("a=b," * 50_000 + "c")

@@ -8,7 +8,7 @@ import pytest
 
 from homeport.core.model.deployment import Hold, Pin
 from homeport.core.model.event import Site
-from homeport.core.model.instance import Failure
+from homeport.core.model.instance import Failure, Unhealthy
 from homeport.core.why import Facts, why_deployment, why_node
 from homeport.vocabulary import UNPLACED, Code, Commit, Liveness
 from homeport.vocabulary import State as S
@@ -16,6 +16,7 @@ from tests.support.builders import HOME, NOW, a_deployment, a_desired, a_node, a
 
 SITE = Site(HOME, NOW, NOW, Commit("d" * 40))
 OFFLINE = Failure(Code.NODE_OFFLINE, "one has not been heard")
+NOWHERE = Failure(Code.NO_ELIGIBLE_NODE, "no node can take 1.0.0")
 PULL = Failure(Code.IMAGE_PULL_FAILED, "no such image", "web")
 HOLD = Hold(HOME, None, "a shift is running", "anna", NOW, NOW + timedelta(hours=8))
 
@@ -47,20 +48,31 @@ FAILED = an_instance(state=S.FAILED, failure=PULL)
 NEXT = [
     ("all is well", {}, "nothing: it is as wanted"),
     ("nothing can be reached", {"reachable": False}, "waits for site home to call"),
-    ("a broken file", {"deployment": a_deployment(problem="line 3")}, "waits for a commit that mends its file"),
+    ("a broken file", {"deployment": a_deployment(problem="line 3")}, "waits for a commit that fixes its file"),
+    ("a plan set aside", {"deployment": a_deployment(set_aside="it divides by zero")},
+     "waits until site home can plan it: it tries again every minute"),
     ("no node yet", {"nodes": [], "instances": []}, "waits for a node to join site home"),
     ("being started", {"instances": []}, "is started on one"),
+    ("unhealthy", {"instances": [replace(an_instance(), unhealthy=Unhealthy(NOW, "web: 500"))]},
+     "one watches its health and restarts it"),
+    ("an older release runs", {"instances": [replace(an_instance(), running_revision=revision("older"))]},
+     "one runs another release than Git asks for; its site follows"),
     ("under way", {"instances": [an_instance(state=S.INSTALLING)]}, "one works on it"),
     ("only lost nodes", {"nodes": [a_node(liveness=Liveness.LOST)], "instances": []},
-     "waits for node one to be heard again"),
+     "waits for node one to send a heartbeat"),
     ("its node is lost", {"instances": [an_instance(state=S.FAILED, failure=OFFLINE)]},
-     "waits for node one to be heard again"),
+     "waits for node one to send a heartbeat"),
     ("a retry", {"instances": [replace(FAILED, next_at=NOW + timedelta(seconds=7))]},
      "attempt 2 of 4 on one at 12:00:07 UTC"),
     ("no more retries", {"instances": [FAILED]},
-     "nothing by itself: a new commit, or  homeport deployments rollback"),
+     "nothing by itself: try again with  homeport deployments retry app-1@home , or push a new commit"),
     ("nobody can take it", {"desired": a_desired(selector="gpu"), "instances": []},
      "waits for a node that can take it"),
+    ("nobody can take the update", {"desired": a_desired(selector="gpu"),
+                                    "instances": [an_instance(state=S.FAILED, failure=NOWHERE)]},
+     "waits for a node that can take it; what runs stays until then"),
+    ("rolled back", {"instances": [replace(an_instance(at="before"), rejected_revision=revision("first"))]},
+     "1.0.0 was rolled back: a new commit, or  homeport deployments retry app-1@home"),
     ("held", {"hold": HOLD, "instances": []},
      "waits until 2026-03-01 20:00 UTC, or for  homeport sites release home"),
     ("held, with nothing to do", {"hold": HOLD}, "nothing: it is as wanted"),
@@ -95,7 +107,7 @@ def test_the_chain_begins_with_commit_author_and_file() -> None:
 def test_every_node_is_chosen_or_refused_with_the_reason() -> None:
     nodes = [a_node("one"), a_node("b", drain="new disk"), a_node("c", types=()), a_node("d", types=())]
     assert said(facts(nodes=nodes), "placement") == [
-        "one is chosen: it has it already",
+        "one is chosen: it is assigned to it",
         "c, d not chosen: cannot run compose apps: with podman it runs nothing",
         "b not chosen: is drained: new disk",
     ]
@@ -126,10 +138,27 @@ def test_what_could_not_be_placed_says_so() -> None:
         (a_node(), True, "takes work"),
         (a_node(drain="new disk"), True, "1 instances are still to leave it"),
         (a_node(drain="new disk"), False, "nothing: it is empty"),
-        (a_node(liveness=Liveness.LOST), True, "waits to be heard again; what it holds stays its own for a while"),
+        (
+            a_node(liveness=Liveness.LOST),
+            True,
+            "waits for its next heartbeat; its instances stay assigned for a while",
+        ),
     ],
 )
 def test_a_node_tells_what_it_carries_and_what_is_next(node: Any, carries: bool, expected: str) -> None:
     chain = why_node(node, [an_instance()] if carries else [], {deployment_id(): "hello"})
     assert chain[-1].what == expected
     assert ("hello: INSTALLED" in [each.what for each in chain]) is carries
+
+
+def test_what_runs_on_a_node_that_may_not_have_it_is_said_to_stay() -> None:
+    drained = facts(nodes=[a_node(drain="new disk")])
+    assert "one keeps what runs there: no other node can take its place" in said(drained, "placement")
+    assert said(drained, "next") == ["waits for a node that can take it"]
+
+
+def test_a_failure_of_a_release_that_is_no_longer_wanted_is_not_the_status_of_the_one_that_runs() -> None:
+    """Somebody went back by hand: the file asks for what runs."""
+    back = replace(an_instance(failure=PULL), step="running and healthy", rejected_revision=revision("second"))
+    (instance,) = (each for each in why_deployment(facts(instances=[back]), NOW) if each.step == "instance")
+    assert instance.why == "running and healthy"

@@ -15,17 +15,17 @@ from homeport.core.model.caller import Caller, Role
 from homeport.core.model.identity import (
     CertificateView,
     IdentityKind,
+    IdentityStatus,
     Issued,
     Peer,
-    Standing,
     TrustBundle,
 )
 from homeport.errors import Conflict, InvalidInput, NotFound, Refused
-from homeport.fleet import register as register_module
-from homeport.fleet.enrolment import Registrar
-from homeport.fleet.identity import Policy
-from homeport.fleet.realm import Realm
-from homeport.fleet.register import Application, Grant, Register
+from homeport.identity import register as register_module
+from homeport.identity.accepted_clients import AcceptedClients
+from homeport.identity.enrolment import Registrar
+from homeport.identity.realm import Realm
+from homeport.identity.register import Application, Grant, Register
 from homeport.ports import Store
 from homeport.vocabulary import SiteName
 
@@ -73,7 +73,7 @@ def spki_of(csr: bytes) -> str:
 
 
 @dataclass
-class Office:
+class RegistrarUnderTest:
     registrar: Registrar
     clock: Clock
     store: Store
@@ -89,13 +89,13 @@ class Office:
             Application(name=name, csr=key, token=token, authority_csr=authority, address="10.0.0.7")
         )
 
-    async def standing(self, spiffe_id: str) -> Standing | None:
+    async def standing(self, spiffe_id: str) -> IdentityStatus | None:
         async with self.store.read() as reader:
             record = await reader.identity(spiffe_id)
         return None if record is None else record.standing
 
 
-def office_of(store: Store, site: SiteName | None = None) -> Office:
+def registrar_of(store: Store, site: SiteName | None = None) -> RegistrarUnderTest:
     clock, notes, chance = Clock(), list[NewAudit](), iter(range(1, 250))
 
     async def note(entry: NewAudit) -> None:
@@ -106,30 +106,30 @@ def office_of(store: Store, site: SiteName | None = None) -> Office:
         store=store,
         clock=clock,
         register=Register(realm=realm, authority=PaperAuthority, spki_of=spki_of),
-        policy=Policy(),
+        policy=AcceptedClients(),
         random_bytes=lambda count: bytes([next(chance)]) * count,
         note=note,
     )
-    return Office(registrar, clock, store, notes)
+    return RegistrarUnderTest(registrar, clock, store, notes)
 
 
 @pytest.fixture
-async def central(tmp_path: Path) -> AsyncIterator[Office]:
+async def central(tmp_path: Path) -> AsyncIterator[RegistrarUnderTest]:
     async with open_store(str(tmp_path / "central.db")) as store:
-        yield office_of(store)
+        yield registrar_of(store)
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> AsyncIterator[Office]:
+async def site(tmp_path: Path) -> AsyncIterator[RegistrarUnderTest]:
     async with open_store(str(tmp_path / "site.db")) as store:
-        yield office_of(store, NORTH)
+        yield registrar_of(store, NORTH)
 
 
 CLIENT = "spiffe://example.org/margo/wfm/central/client/north"
 NODE = "spiffe://example.org/homeport/site/north/node/n1"
 
 
-async def test_a_token_lets_a_site_in_and_gives_it_its_intermediate(central: Office) -> None:
+async def test_a_token_lets_a_site_in_and_gives_it_its_intermediate(central: RegistrarUnderTest) -> None:
     grant = await central.enrol(token=await central.invite(), authority=b"authority-key")
     assert grant is not None
     assert grant.record.spiffe_id == CLIENT
@@ -138,17 +138,17 @@ async def test_a_token_lets_a_site_in_and_gives_it_its_intermediate(central: Off
     assert grant.authority is not None
     assert json.loads(grant.authority.chain) == ["authority-key", "spiffe://example.org/homeport/site/north"]
     assert grant.authority.not_after == central.clock.now() + timedelta(seconds=1000)
-    assert await central.standing("spiffe://example.org/homeport/site/north") is Standing.ACCEPTED
+    assert await central.standing("spiffe://example.org/homeport/site/north") is IdentityStatus.ACCEPTED
 
 
-async def test_a_site_names_its_nodes_whatever_they_ask_for(site: Office) -> None:
+async def test_a_site_names_its_nodes_whatever_they_ask_for(site: RegistrarUnderTest) -> None:
     grant = await site.enrol("n1", key=b"I am spiffe://example.org/margo/wfm/central", token=await site.invite())
     assert grant is not None
     assert json.loads(grant.svid.chain)[1] == NODE
     assert (grant.record.kind, grant.record.site) == (IdentityKind.NODE, NORTH)
 
 
-async def test_a_used_token_admits_nobody_else(site: Office) -> None:
+async def test_a_used_token_admits_nobody_else(site: RegistrarUnderTest) -> None:
     token = await site.invite()
     await site.enrol("n1", token=token)
     with pytest.raises(Refused, match="used"):
@@ -156,7 +156,7 @@ async def test_a_used_token_admits_nobody_else(site: Office) -> None:
     assert await site.standing(NODE.replace("n1", "n2")) is None
 
 
-async def test_an_answer_that_was_lost_is_given_again_to_the_same_key(site: Office) -> None:
+async def test_an_answer_that_was_lost_is_given_again_to_the_same_key(site: RegistrarUnderTest) -> None:
     token = await site.invite()
     await site.enrol("n1", token=token)
     again = await site.enrol("n1", token=token)
@@ -164,21 +164,21 @@ async def test_an_answer_that_was_lost_is_given_again_to_the_same_key(site: Offi
     assert again.record.decided_by.startswith("join token")
 
 
-async def test_a_token_ends_with_its_hour(site: Office) -> None:
+async def test_a_token_ends_with_its_hour(site: RegistrarUnderTest) -> None:
     token = await site.invite()
     site.clock.pass_seconds(3600)
     with pytest.raises(Refused, match="expired"):
         await site.enrol("n1", token=token)
 
 
-async def test_a_token_for_another_site_is_no_use(central: Office) -> None:
+async def test_a_token_for_another_site_is_no_use(central: RegistrarUnderTest) -> None:
     token = await central.invite(SOUTH)
     with pytest.raises(Refused, match="for site south, not for north"):
         await central.enrol("north", token=token)
     assert await central.enrol("south", token=token) is not None, "the failed attempt has not used it up"
 
 
-async def test_a_token_of_another_kind_is_no_use(central: Office, site: Office) -> None:
+async def test_a_token_of_another_kind_is_no_use(central: RegistrarUnderTest, site: RegistrarUnderTest) -> None:
     made = await central.registrar.invite(NORTH, ANNA, kind=IdentityKind.NODE)
     with pytest.raises(Refused, match="not known here"):
         await central.enrol("north", token=made.text)
@@ -188,7 +188,7 @@ async def test_a_token_of_another_kind_is_no_use(central: Office, site: Office) 
     assert await site.enrol("n1", token=made.text) is not None
 
 
-async def test_a_wrong_secret_says_nothing_about_the_token(site: Office) -> None:
+async def test_a_wrong_secret_says_nothing_about_the_token(site: RegistrarUnderTest) -> None:
     token = await site.invite()
     forged = token[:-64] + "0" * 64
     with pytest.raises(Refused, match="not valid"):
@@ -197,14 +197,14 @@ async def test_a_wrong_secret_says_nothing_about_the_token(site: Office) -> None
         await site.enrol("n1", token="hp_1234")
 
 
-async def test_a_request_that_cannot_be_signed_uses_up_no_token(site: Office) -> None:
+async def test_a_request_that_cannot_be_signed_uses_up_no_token(site: RegistrarUnderTest) -> None:
     token = await site.invite()
     with pytest.raises(InvalidInput):
         await site.enrol("n1", key=b"nonsense", token=token)
     assert await site.enrol("n1", token=token) is not None
 
 
-async def test_a_name_stays_with_its_key_until_it_is_removed(site: Office) -> None:
+async def test_a_name_stays_with_its_key_until_it_is_removed(site: RegistrarUnderTest) -> None:
     await site.enrol("n1", token=await site.invite())
     token = await site.invite()
     with pytest.raises(Conflict, match="another key") as refused:
@@ -215,7 +215,7 @@ async def test_a_name_stays_with_its_key_until_it_is_removed(site: Office) -> No
     assert grant is not None
 
 
-async def test_without_a_token_a_person_decides(site: Office) -> None:
+async def test_without_a_token_a_person_decides(site: RegistrarUnderTest) -> None:
     assert await site.enrol("n1") is None
     assert await site.registrar.outcome(spki_of(b"key")) is None
     await site.registrar.approve("n1", ANNA)
@@ -225,7 +225,7 @@ async def test_without_a_token_a_person_decides(site: Office) -> None:
     assert grant.record.decided_by == "anna"
 
 
-async def test_an_approved_site_gets_its_intermediate_too(central: Office) -> None:
+async def test_an_approved_site_gets_its_intermediate_too(central: RegistrarUnderTest) -> None:
     assert await central.enrol(authority=b"authority-key") is None
     await central.registrar.approve("north", ANNA)
     grant = await central.registrar.outcome(spki_of(b"key"))
@@ -233,7 +233,7 @@ async def test_an_approved_site_gets_its_intermediate_too(central: Office) -> No
     assert json.loads(grant.authority.chain)[0] == "authority-key"
 
 
-async def test_a_denied_machine_hears_so_and_cannot_just_ask_again(site: Office) -> None:
+async def test_a_denied_machine_hears_so_and_cannot_just_ask_again(site: RegistrarUnderTest) -> None:
     await site.enrol("n1")
     await site.registrar.remove("n1", ANNA)
     with pytest.raises(Refused, match="denied"):
@@ -244,13 +244,15 @@ async def test_a_denied_machine_hears_so_and_cannot_just_ask_again(site: Office)
         await site.registrar.approve("n1", ANNA)
 
 
-async def test_a_stranger_cannot_slip_a_key_under_a_waiting_request(site: Office) -> None:
+async def test_a_stranger_cannot_slip_a_key_under_a_waiting_request(site: RegistrarUnderTest) -> None:
     await site.enrol("n1")
     with pytest.raises(Conflict, match="waiting for approval"):
         await site.enrol("n1", key=b"stranger")
 
 
-async def test_the_line_of_those_who_wait_has_an_end(site: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_line_of_those_who_wait_has_an_end(
+    site: RegistrarUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(register_module, "PENDING_MAX", 2)
     await site.enrol("n1")
     await site.enrol("n2", key=b"2")
@@ -259,14 +261,38 @@ async def test_the_line_of_those_who_wait_has_an_end(site: Office, monkeypatch: 
     assert await site.enrol("n1") is None, "who waits already may ask again"
 
 
-async def test_the_known_key_renews_even_long_after_the_end(site: Office) -> None:
+async def test_one_address_cannot_fill_the_line(site: RegistrarUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_module, "PENDING_PER_ADDRESS_MAX", 1)
+    await site.enrol("n1")
+    with pytest.raises(Refused, match="Too many"):
+        await site.enrol("n2", key=b"2")
+
+
+async def test_a_request_that_nobody_decides_expires_after_a_day(site: RegistrarUnderTest) -> None:
+    await site.enrol("n1")
+    site.clock.pass_seconds(register_module.PENDING_FOR.total_seconds() + 1)
+    await site.enrol("n2", key=b"2")
+    assert [record.name for record in await site.registrar.identities()] == ["n2"]
+    with pytest.raises(NotFound):
+        await site.registrar.approve("n1", ANNA)
+
+
+async def test_approving_with_a_key_lets_in_the_machine_of_that_key_alone(site: RegistrarUnderTest) -> None:
+    await site.enrol("n1", key=b"stranger")
+    with pytest.raises(Conflict, match="asks with the key"):
+        await site.registrar.approve("n1", ANNA, key=f"sha256:{spki_of(b'key')}")
+    approved = await site.registrar.approve("n1", ANNA, key=f"sha256:{spki_of(b'stranger')}")
+    assert approved.standing is IdentityStatus.ACCEPTED
+
+
+async def test_the_known_key_renews_even_long_after_the_end(site: RegistrarUnderTest) -> None:
     await site.enrol("n1", token=await site.invite())
     site.clock.pass_seconds(10_000)
     grant = await site.registrar.renew(NODE, b"key", address="")
     assert grant.svid.not_after == site.clock.now() + timedelta(seconds=100)
 
 
-async def test_a_sites_intermediate_renews_with_its_own_key(central: Office) -> None:
+async def test_a_sites_intermediate_renews_with_its_own_key(central: RegistrarUnderTest) -> None:
     await central.enrol(token=await central.invite(), authority=b"authority-key")
     authority = "spiffe://example.org/homeport/site/north"
     grant = await central.registrar.renew(authority, b"authority-key", address="")
@@ -278,8 +304,8 @@ async def test_a_sites_intermediate_renews_with_its_own_key(central: Office) -> 
         await central.registrar.renew(authority, b"authority-key", address="")
 
 
-async def test_no_other_key_no_stranger_and_no_waiting_one_is_renewed(site: Office) -> None:
-    with pytest.raises(Refused, match="has joined here"):
+async def test_no_other_key_no_stranger_and_no_waiting_one_is_renewed(site: RegistrarUnderTest) -> None:
+    with pytest.raises(Refused, match="has not joined here"):
         await site.registrar.renew(NODE, b"key", address="")
     await site.enrol("n1")
     with pytest.raises(Refused, match="not been approved"):
@@ -290,7 +316,7 @@ async def test_no_other_key_no_stranger_and_no_waiting_one_is_renewed(site: Offi
     assert (site.notes[-1].action, site.notes[-1].result) == ("identities.renew", AuditResult.REFUSED)
 
 
-async def test_the_policy_follows_every_decision_at_once(site: Office) -> None:
+async def test_the_policy_follows_every_decision_at_once(site: RegistrarUnderTest) -> None:
     policy = site.registrar.policy
     assert policy.refusal(peer(b"key")) is not None
     await site.enrol("n1", token=await site.invite())
@@ -300,35 +326,35 @@ async def test_the_policy_follows_every_decision_at_once(site: Office) -> None:
     assert "not on the list" in (policy.refusal(peer(b"key")) or "")
 
     await site.enrol("n1", key=b"second", token=await site.invite())
-    restarted = Policy()
+    restarted = AcceptedClients()
     await restarted.load(site.store)
     assert restarted.refusal(peer(b"second")) is None
     assert restarted.refusal(peer(b"key")) is not None
 
 
-async def test_an_administrator_gives_a_certificate_to_somebody_elses_client(central: Office) -> None:
+async def test_an_administrator_gives_a_certificate_to_somebody_elses_client(central: RegistrarUnderTest) -> None:
     grant = await central.registrar.issue("Line_7.b", b"key", ANNA)
     assert json.loads(grant.svid.chain)[1] == "spiffe://example.org/margo/wfm/central/client/Line_7.b"
     assert grant.authority is None
-    with pytest.raises(InvalidInput, match="no name"):
+    with pytest.raises(InvalidInput, match="not a valid name"):
         await central.registrar.issue("../evil", b"key", ANNA)
 
 
-async def test_only_a_name_that_a_site_can_have_gets_an_intermediate(central: Office) -> None:
+async def test_only_a_name_that_a_site_can_have_gets_an_intermediate(central: RegistrarUnderTest) -> None:
     with pytest.raises(Refused, match="not for"):
         await central.enrol("North", token=await central.invite(), authority=b"authority-key")
     with pytest.raises(InvalidInput, match="small letters"):
         await central.enrol("North", key=b"key", authority=b"authority-key")
 
 
-async def test_what_nobody_knows_cannot_be_decided(site: Office) -> None:
-    with pytest.raises(NotFound, match="Nobody called"):
+async def test_what_nobody_knows_cannot_be_decided(site: RegistrarUnderTest) -> None:
+    with pytest.raises(NotFound, match="has not joined"):
         await site.registrar.approve("n9", ANNA)
     with pytest.raises(NotFound, match="no such request"):
         await site.registrar.outcome(spki_of(b"unknown"))
 
 
-async def test_every_decision_is_noted_and_none_with_a_token_in_it(site: Office) -> None:
+async def test_every_decision_is_noted_and_none_with_a_token_in_it(site: RegistrarUnderTest) -> None:
     token = await site.invite()
     await site.enrol("n1", token=token)
     with pytest.raises(Refused):

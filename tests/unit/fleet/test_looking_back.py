@@ -2,25 +2,27 @@
 
 from collections.abc import Sequence
 
+import anyio
 import pytest
 
 from homeport.catalog.deployment import marker_path
 from homeport.catalog.marker import render_marker
+from homeport.core.model.deployment import Pin, digest_of_bytes
 from homeport.core.model.instance import Transition
-from homeport.core.model.report import Report, Synced
-from homeport.fleet.index import Index
-from homeport.fleet.intake import Intake
+from homeport.core.model.report import Pinned, Report, Synced
+from homeport.fleet.central.index import Index, NotInHistory
+from homeport.fleet.central.reports.intake import HISTORY_SECONDS, Intake
 from homeport.ports import Change, Outgoing
 from homeport.vocabulary import (
     Actor,
     Commit,
     DeploymentId,
     Generation,
-    Happening,
     Incarnation,
     NodeId,
     SiteName,
     State,
+    Trigger,
 )
 from homeport.wire.reports import encode
 from tests.simulation.git import MemoryGit, Remote
@@ -36,15 +38,17 @@ KEY = DeploymentId(PATH.rpartition("/")[2].removesuffix(".yaml"))
 MARKER = Change(marker_path(HOME), render_marker(HOME))
 
 
-def step(happening: Happening, actor: Actor) -> Transition:
+def step(trigger: Trigger, actor: Actor) -> Transition:
     at = MachineClock().now()
-    return Transition(KEY, NodeId("one"), Incarnation(1), happening, actor, "so it is", at, Generation(1), None, None)
+    return Transition(KEY, NodeId("one"), Incarnation(1), trigger, actor, "so it is", at, Generation(1), None, None)
 
 
-async def told(reports: Sequence[Report], remote: Remote, disk: Disk) -> None:
+async def told(
+    reports: Sequence[Report], remote: Remote, disk: Disk, *, astray: dict[SiteName, float] | None = None
+) -> None:
     clock = MachineClock()
     store = MemoryStore(disk)
-    intake = Intake(store, Index(store, MemoryGit(remote, []), clock), clock)
+    intake = Intake(store, Index(store, MemoryGit(remote, []), clock), clock, astray=astray or {})
     await intake.join(HOME, epoch="one", software_version="1")
     numbered = [Outgoing(number, encode(report)) for number, report in enumerate(reports, 1)]
     await intake.take(HOME, numbered, epoch="one", seen={})
@@ -56,21 +60,67 @@ async def test_what_came_and_went_is_recorded_from_its_beginning_to_its_end() ->
     gone = remote.push([Change(PATH, None)], message="delete")
     reports: list[Report] = [
         Synced(came, (KEY,)),
-        step(Happening.SCHEDULED, Actor.SITE),
-        step(Happening.HEALTHY, Actor.NODE),
+        step(Trigger.SCHEDULED, Actor.SITE),
+        step(Trigger.HEALTHY, Actor.NODE),
         Synced(gone, ()),
-        step(Happening.UNWANTED, Actor.SITE),
-        step(Happening.REMOVED, Actor.NODE),
+        step(Trigger.UNWANTED, Actor.SITE),
+        step(Trigger.REMOVED, Actor.NODE),
     ]
     await told(reports, remote, disk)
     row = disk.tables.deployments[KEY]
     assert (row.wanted, row.state, row.archived_at is not None) == (False, State.DELETED, True)
-    assert [entry.happening for entry in disk.tables.history] == ["scheduled", "healthy", "unwanted", "removed"]
+    assert [entry.trigger for entry in disk.tables.history] == ["scheduled", "healthy", "unwanted", "removed"]
     assert not [event for event in disk.tables.events if "not true" in event.event.message]
 
 
 async def test_a_commit_that_is_in_nobodys_history_makes_nothing_known() -> None:
     remote, disk = Remote(MachineClock().now), Disk()
     remote.push([MARKER], message="begin")
-    await told([Synced(Commit("f" * 40), (KEY,)), step(Happening.SCHEDULED, Actor.SITE)], remote, disk)
+    reports: list[Report] = [Synced(Commit("f" * 40), (KEY,)), step(Trigger.SCHEDULED, Actor.SITE)]
+    await told(reports, remote, disk, astray={HOME: anyio.current_time() - HISTORY_SECONDS})
     assert not disk.tables.deployments
+    assert [event for event in disk.tables.events if "not true" in event.event.message]
+
+
+async def test_reports_wait_for_a_commit_that_was_lost_when_the_branch_was_rewritten() -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    came = remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
+    tree = remote.tree
+    remote.rewrite({})
+    reports: list[Report] = [Synced(came, (KEY,)), step(Trigger.SCHEDULED, Actor.SITE)]
+    with pytest.raises(NotInHistory, match=f"follows commit {came[:8]}, which is not in the history"):
+        await told(reports, remote, disk)
+    remote.join(came, tree)
+    await told(reports, remote, disk)
+    assert [entry.trigger for entry in disk.tables.history] == ["scheduled"]
+    assert not [event for event in disk.tables.events if "not true" in event.event.message]
+
+
+async def test_a_file_that_was_spoilt_before_central_looked_is_still_wanted() -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    came = remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
+    remote.push([Change(PATH, b"id: [this is\n")], message="spoil")
+    await told([Synced(came, (KEY,)), step(Trigger.SCHEDULED, Actor.SITE)], remote, disk)
+    row = disk.tables.deployments[KEY]
+    assert (row.wanted, row.archived_at) == (True, None)
+    assert row.problem is not None and row.problem.startswith(PATH)
+
+
+async def test_a_folder_that_was_lost_before_central_looked_keeps_what_was_in_it() -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    came = remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
+    remote.push([Change(PATH, None), Change(MARKER.path, None)], message="oops")
+    await told([Synced(came, (KEY,)), step(Trigger.SCHEDULED, Actor.SITE)], remote, disk)
+    assert disk.tables.deployments[KEY].wanted
+
+
+async def test_a_revision_that_came_and_went_may_be_gone_back_to() -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
+    last = remote.push([Change(PATH, TEXT.replace("1.0.0", "1.1.0").encode())], message="change")
+    revision, now = digest_of_bytes(TEXT.encode()), MachineClock().now()
+    over = digest_of_bytes(TEXT.replace("1.0.0", "1.1.0").encode())
+    pin = Pin(KEY, revision, TEXT.encode(), over, "too loud", "ada", now)
+    await told([Synced(last, (KEY,)), Pinned(pin)], remote, disk)
+    assert disk.tables.pins[KEY].revision == revision
+    assert not [event for event in disk.tables.events if "not true" in event.event.message]

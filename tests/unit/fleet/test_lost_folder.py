@@ -4,13 +4,15 @@ import random
 
 import pytest
 
+from homeport.adapters.bus.inprocess import InProcessBus
 from homeport.catalog.deployment import marker_path
 from homeport.catalog.marker import render_marker
 from homeport.core.model.caller import INTERNAL
-from homeport.fleet.calls import Calls
-from homeport.fleet.deploy import Desk, FolderLost, check_folders, mark_site
-from homeport.fleet.index import Index
-from homeport.fleet.labels import label_site
+from homeport.fleet.central.deploy import FolderLost, GitWriter, check_folders, mark_site
+from homeport.fleet.central.index import Index
+from homeport.fleet.central.labels import label_site
+from homeport.fleet.central.sites.messages import SiteMessages
+from homeport.margo.wfm.contacts import Contacts
 from homeport.ports import Change
 from homeport.vocabulary import SiteName
 from tests.simulation.git import MemoryGit, Remote
@@ -31,33 +33,53 @@ def remote() -> Remote:
 
 
 @pytest.fixture
-async def desk(remote: Remote) -> Desk:
+async def git_writer(remote: Remote) -> GitWriter:
     """Knows that something is wanted at home, whose folder is lost since."""
     clock, store, git = MachineClock(), MemoryStore(Disk()), MemoryGit(remote, [])
-    desk = Desk(store, git, Index(store, git, clock), Calls(), SeededIds(random.Random(0)))
+    git_writer = GitWriter(
+        store, git, Index(store, git, clock), SiteMessages(InProcessBus()), SeededIds(random.Random(0))
+    )
     remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
-    await desk.index.catch_up()
+    await git_writer.index.catch_up()
     remote.push([Change(PATH, None), Change(MARKER.path, None)], message="oops")
-    return desk
+    return git_writer
 
 
-async def test_a_site_that_joins_again_gets_no_new_marker(desk: Desk, remote: Remote) -> None:
-    await mark_site(HOME, desk, INTERNAL)
+async def test_a_site_that_joins_again_gets_no_new_marker(git_writer: GitWriter, remote: Remote) -> None:
+    await mark_site(HOME, git_writer, INTERNAL)
     assert MARKER.path not in remote.tree
 
 
-async def test_a_site_that_nothing_is_wanted_at_gets_its_marker(desk: Desk, remote: Remote) -> None:
-    await mark_site(AWAY, desk, INTERNAL)
+async def test_a_site_that_nothing_is_wanted_at_gets_its_marker(git_writer: GitWriter, remote: Remote) -> None:
+    await mark_site(AWAY, git_writer, INTERNAL)
     assert marker_path(AWAY) in remote.tree
 
 
-async def test_a_label_brings_no_marker_back(desk: Desk, remote: Remote) -> None:
-    with pytest.raises(FolderLost, match=r"home/site\.yaml is gone from Git"):
-        await label_site(HOME, {"ring": "inner"}, INTERNAL, desk)
+async def test_many_new_clients_get_their_markers_in_one_commit_and_a_lost_folder_is_not_in_their_way(
+    git_writer: GitWriter, remote: Remote
+) -> None:
+    await git_writer.store.write(lambda tx: tx.remove_site(HOME))
+    clock = MachineClock()
+    names = [AWAY, SiteName("b"), SiteName("c")]
+    before = len(remote.order)
+    for seen, commits in ((names, 1), ([HOME, SiteName("d"), SiteName("e")], 2)):
+        clients = Contacts(git_writer.store, clock, lambda: git_writer)
+        for site in seen:
+            clients.seen(site)
+        await clients.flush()
+        assert len(remote.order) == before + commits
+        before = len(remote.order)
+    assert all(marker_path(SiteName(name)) in remote.tree for name in (*names, "d", "e"))
     assert MARKER.path not in remote.tree
 
 
-async def test_only_folders_in_which_something_is_wanted_count_as_lost(desk: Desk) -> None:
-    await check_folders(desk, [AWAY])
+async def test_a_label_brings_no_marker_back(git_writer: GitWriter, remote: Remote) -> None:
+    with pytest.raises(FolderLost, match=r"home/site\.yaml is gone from Git"):
+        await label_site(HOME, {"ring": "inner"}, INTERNAL, git_writer)
+    assert MARKER.path not in remote.tree
+
+
+async def test_only_folders_in_which_something_is_wanted_count_as_lost(git_writer: GitWriter) -> None:
+    await check_folders(git_writer, [AWAY])
     with pytest.raises(FolderLost):
-        await check_folders(desk, [AWAY, HOME])
+        await check_folders(git_writer, [AWAY, HOME])

@@ -6,18 +6,22 @@ from datetime import timedelta
 
 import pytest
 
+from homeport.adapters.bus.inprocess import InProcessBus
+from homeport.adapters.leases.inprocess import InProcessLeases
 from homeport.catalog.deployment import marker_path
 from homeport.catalog.marker import render_marker
+from homeport.central.capabilities import COMMIT_READERS
 from homeport.core.model.caller import INTERNAL
-from homeport.fleet.apps import AppQuery
-from homeport.fleet.calls import Calls
-from homeport.fleet.deploy import Desk
-from homeport.fleet.index import Index
-from homeport.fleet.overview import Watchfulness
-from homeport.fleet.resolve import DeployRequest, Target
-from homeport.fleet.rollout_rows import rollout_of
-from homeport.fleet.rollouts import Office, RolloutRequest, start_rollout
+from homeport.fleet.central.apps import AppQuery
+from homeport.fleet.central.index import Index
+from homeport.fleet.central.platform import CentralPlatform
+from homeport.fleet.central.resolve import DeployRequest, Target
+from homeport.fleet.central.sites.messages import SiteMessages
+from homeport.fleet.central.sites.queries import SiteQueries
+from homeport.fleet.central.sites.tunnels import SiteTunnels
 from homeport.ports import Change
+from homeport.rollouts.rows import rollout_of
+from homeport.rollouts.start import RolloutRequest, start_rollout
 from homeport.vocabulary import SiteName
 from tests.simulation.catalog import APP, CATEGORY, catalog
 from tests.simulation.git import MemoryGit, Remote
@@ -34,14 +38,27 @@ async def test_a_rollout_begun_after_the_clock_was_set_back_is_the_newest_all_th
     remote, store = Remote(clock.now), MemoryStore(disk)
     disk.tables = replace(disk.tables, apps=catalog(random.Random(0)))
     git = MemoryGit(remote, [])
-    desk = Desk(store, git, Index(store, git, clock), Calls(), SeededIds(random.Random(0)))
-    office = Office(desk, clock, Watchfulness())
+    bus, ids = InProcessBus(), SeededIds(random.Random(0))
+    calls = SiteMessages(bus)
+    central = CentralPlatform(
+        clock=clock,
+        ids=ids,
+        store=store,
+        git=git,
+        index=Index(store, git, clock, readers=COMMIT_READERS),
+        bus=bus,
+        leases=InProcessLeases(clock),
+        calls=calls,
+        questions=SiteQueries(calls, ids, bus),
+        tunnels=SiteTunnels(bus),
+        tracer=None,
+    )
     remote.push([Change(marker_path(HOME), render_marker(HOME))], message="join")
-    await desk.index.catch_up()
+    await central.index.catch_up()
     begun = []
     for version in ("1.0.0", "1.0.1"):
         request = RolloutRequest(DeployRequest((Target(HOME),), app=AppQuery(CATEGORY, APP, version)))
-        begun.append((await start_rollout(request, INTERNAL, office)).rollout_id)
+        begun.append((await start_rollout(request, INTERNAL, central)).rollout_id)
         clock.offset -= timedelta(days=1)
     first, second = (rollout_of(disk.tables.rollouts[each]) for each in begun)
     assert second.intent.created_at > first.intent.created_at

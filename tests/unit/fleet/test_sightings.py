@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from homeport.core.model.event import Site
-from homeport.fleet.overview import Watchfulness
-from homeport.fleet.sightings import Sightings
+from homeport.fleet.central.sightings import Sightings
+from homeport.fleet.shared.overview import Reachability
 from homeport.vocabulary import Generation, NodeId, State
 from tests.support.builders import HOME, NOW, an_instance
 
@@ -41,5 +41,5 @@ SILENCE = [
 def test_who_is_silent_is_told_by_times_that_can_be_compared(
     heard: datetime, listening: datetime | None, reachable: bool
 ) -> None:
-    watchfulness = Watchfulness(30.0, listening)
-    assert watchfulness.is_reachable(Site(HOME, NOW, heard, None), NOW) is reachable
+    reachability = Reachability(30.0, listening)
+    assert reachability.is_reachable(Site(HOME, NOW, heard, None), NOW) is reachable

@@ -8,8 +8,8 @@ from homeport.core.model.deployment import Hold
 from homeport.core.model.node import Node
 from homeport.core.model.order import Held
 from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS
-from homeport.fleet import strays
-from homeport.fleet.memory import Memory
+from homeport.fleet.site import orphans
+from homeport.fleet.site.state import SiteState
 from homeport.vocabulary import Commit, Generation, Incarnation, Liveness, NodeId, OrderKind
 from tests.support.builders import HOME, NOW, a_node, an_instance, deployment_id
 
@@ -18,32 +18,32 @@ HELD = Held(deployment_id(), Generation(3), OrderKind.APPLY, None, done=True)
 LATER = REMOVAL_RETRY_SECONDS
 
 
-def a_memory(*, wanted: bool, node: Node | None = None) -> Memory:
-    memory = Memory(HOME, Generation(7), Incarnation(1), applied=Commit("c" * 40))
+def a_memory(*, wanted: bool, node: Node | None = None) -> SiteState:
+    memory = SiteState(HOME, Generation(7), Incarnation(1), applied=Commit("c" * 40))
     memory.wanted = {deployment_id()} if wanted else set()
     memory.nodes = {ONE: node or a_node("one")}
     return memory
 
 
 def test_what_the_site_does_not_want_is_ordered_away_at_once() -> None:
-    (order,) = strays.removals(ONE, [HELD], a_memory(wanted=False), 0.0)
+    (order,) = orphans.removals(ONE, [HELD], a_memory(wanted=False), 0.0)
     assert (order.kind, order.generation) == (OrderKind.REMOVE, 8)
 
 
 def test_what_a_node_brings_back_and_was_placed_elsewhere_goes_after_a_while() -> None:
     memory = a_memory(wanted=True)
-    assert strays.removals(ONE, [HELD], memory, 0.0) == [], "the plan may still place it here"
-    assert strays.due(memory, LATER - 1, NOW) == []
-    ((node_id, order),) = strays.due(memory, LATER, NOW)
+    assert orphans.removals(ONE, [HELD], memory, 0.0) == [], "the plan may still place it here"
+    assert orphans.due(memory, LATER - 1, NOW) == []
+    ((node_id, order),) = orphans.due(memory, LATER, NOW)
     assert (node_id, order.deployment_id, order.kind) == (ONE, deployment_id(), OrderKind.REMOVE)
-    assert strays.due(memory, 2 * LATER, NOW) == [], "it is ordered once"
+    assert orphans.due(memory, 2 * LATER, NOW) == [], "it is ordered once"
 
 
 def test_what_is_placed_on_the_node_again_stays() -> None:
     memory = a_memory(wanted=True)
-    strays.removals(ONE, [HELD], memory, 0.0)
+    orphans.removals(ONE, [HELD], memory, 0.0)
     memory.instances[deployment_id(), ONE] = an_instance(node="one")
-    assert strays.due(memory, LATER, NOW) == []
+    assert orphans.due(memory, LATER, NOW) == []
 
 
 @pytest.mark.parametrize("node", [a_node("one", liveness=Liveness.LOST), a_node("one")])
@@ -52,14 +52,16 @@ def test_nothing_goes_before_the_plan_could_place_it(node: Node) -> None:
     memory = a_memory(wanted=True, node=node)
     if node.liveness is Liveness.LIVE:
         memory.holds = (Hold(HOME, None, "not now", "ann", NOW, NOW + timedelta(hours=1)),)
-    strays.removals(ONE, [HELD], memory, 0.0)
-    assert strays.due(memory, LATER, NOW) == []
+    orphans.removals(ONE, [HELD], memory, 0.0)
+    assert orphans.due(memory, LATER, NOW) == []
     memory.nodes, memory.holds = {ONE: a_node("one")}, ()
-    assert len(strays.due(memory, LATER, NOW)) == 1
+    assert len(orphans.due(memory, LATER, NOW)) == 1
 
 
 def test_a_file_that_cannot_be_read_keeps_what_it_asked_for() -> None:
     memory = a_memory(wanted=True)
-    memory.kept = frozenset({deployment_id()})
-    assert strays.removals(ONE, [HELD], memory, 0.0) == []
-    assert memory.strays == {}
+    memory.unreadable = frozenset({deployment_id()})
+    assert orphans.removals(ONE, [HELD], memory, 0.0) == []
+    assert orphans.due(memory, LATER, NOW) == []
+    memory.unreadable, memory.wanted = frozenset(), set()
+    assert len(orphans.due(memory, LATER, NOW)) == 1, "it was removed from Git before anybody could read it again"

@@ -1,5 +1,6 @@
 """Files cut from a pattern are the very bytes that rendering each would give."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -7,7 +8,8 @@ import yaml
 
 from homeport.catalog.deployment import parse_deployment
 from homeport.catalog.description import parse_description
-from homeport.fleet.resolve import Resolved, Target, default_name
+from homeport.core.update_values import merge_values
+from homeport.fleet.central.resolve import Resolved, Target, default_name
 from homeport.ports import AppRecord
 from homeport.vocabulary import AppId, DeploymentId, NodeId, RolloutId, SiteName
 from tests.support.running_central import MARGO
@@ -16,7 +18,7 @@ ID = DeploymentId("3952aa29-df29-4549-bc5f-111111111111")
 SITES = ["home", "line-7", "7", "no", "null", "0-1", "2026-01-01", "1e3", "s-00001", "x--y", "true-north", "a-"]
 
 
-def resolved(greeting: str) -> Resolved:
+def resolved() -> Resolved:
     text = MARGO.format(margo_id="demo-hello", name="hello", version="1.0.0").encode()
     description = parse_description(text, "margo.yaml", category="demo")
     app = description.app
@@ -37,22 +39,22 @@ def resolved(greeting: str) -> Resolved:
         added_at=datetime(2026, 1, 1, tzinfo=UTC),
         added_by="local",
     )
-    return Resolved(record, app, app.profiles[0], {"greeting": greeting, "port": 18080}, "hello", ())
+    return Resolved(record, app, "hello", ())
 
 
 @pytest.mark.parametrize("greeting", ["Hello", "place-of-the-site-c0ffee00", "c0ffee00-5eed-4000-8000-00decade0000"])
 @pytest.mark.parametrize("nodes", [(), (NodeId("a"), NodeId("b"))])
 def test_a_file_cut_from_a_pattern_equals_the_rendered_one(greeting: str, nodes: tuple[NodeId, ...]) -> None:
-    one = resolved(greeting)
+    one = resolved()
+    values = merge_values(one.app, one.requested_for(Target(SiteName("any"), nodes)), None)
+    values = replace(values, values={"greeting": greeting, "port": 18080})
     writer = one.writer()
-    like = None
-    for name in SITES:
-        target = Target(SiteName(name), nodes)
-        content = writer.render(target, ID, RolloutId("r"))
-        assert content == one.render(target, ID, RolloutId("r"))
+    for name in map(SiteName, SITES):
+        content = writer.render(Target(name), values, ID, RolloutId("r"), None)
+        assert content == one.render(name, values, ID, RolloutId("r"))
         assert yaml.safe_load(content)["metadata"]["deviceId"] == name
-        like = one.desired(target, ID, content, like)
-        assert like == parse_deployment(content, like.path, target.site)
+        desired = writer.desired(name, values, ID, content)
+        assert desired == parse_deployment(content, desired.path, name)
 
 
 def test_an_apps_folder_name_is_bent_into_a_deployments_name() -> None:

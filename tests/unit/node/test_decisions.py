@@ -1,7 +1,6 @@
-"""What a node decides, without a machine: which orders it takes, when a component is healthy, what to repair."""
+"""What a node decides, without a machine: which orders it takes, what to repair."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -9,11 +8,10 @@ from homeport.core.model.instance import Failure
 from homeport.core.model.order import Order, Result
 from homeport.core.node.backoff import Backoff, BackoffRules, after_repair, may_repair
 from homeport.core.node.entry import Entry, Outcome, accepted, ended
-from homeport.core.node.orders import Verdict, judge
-from homeport.node import checking
-from homeport.node.drift import drift, runs
-from homeport.node.records import dump_order, dump_result, load_order, load_result
-from homeport.ports import Container, Health, Observation, Run
+from homeport.core.node.orders import OrderVerdict, judge
+from homeport.node.journal.records import dump_order, dump_result, load_order, load_result
+from homeport.node.watch.drift import drift, runs
+from homeport.ports import Container, Observation
 from homeport.vocabulary import Code
 from tests.support.builders import NOW
 from tests.support.orders import a_component, a_release, to_apply, to_remove
@@ -30,12 +28,12 @@ def result_of(order: Order, *, succeeded: bool = True) -> Result:
 def test_only_a_newer_generation_is_taken_up() -> None:
     working = accepted(to_apply(5), None)
     done = ended(working, result_of(to_apply(5)), keeps_good=False)
-    assert judge(to_apply(1), None) is Verdict.ACCEPT
-    assert judge(to_apply(6), working) is Verdict.ACCEPT
-    assert judge(to_remove(6), done) is Verdict.ACCEPT
-    assert judge(to_apply(5), working) is Verdict.BUSY
-    assert judge(to_apply(5), done) is Verdict.REPEAT
-    assert judge(to_apply(4), working) is judge(to_remove(4), done) is Verdict.OLDER
+    assert judge(to_apply(1), None) is OrderVerdict.ACCEPT
+    assert judge(to_apply(6), working) is OrderVerdict.ACCEPT
+    assert judge(to_remove(6), done) is OrderVerdict.ACCEPT
+    assert judge(to_apply(5), working) is OrderVerdict.BUSY
+    assert judge(to_apply(5), done) is OrderVerdict.REPEAT
+    assert judge(to_apply(4), working) is judge(to_remove(4), done) is OrderVerdict.OLDER
 
 
 def test_an_entry_remembers_the_last_good_release_through_failures_until_removal() -> None:
@@ -77,90 +75,6 @@ def test_orders_and_results_survive_the_journal_unchanged(order: Order) -> None:
     assert load_order(dump_order(order)) == order
     for result in (result_of(order), result_of(order, succeeded=False)):
         assert load_result(dump_result(result)) == result
-
-
-# --- health ---
-
-RULES = checking.CheckRules(failures_max=3, spacing_seconds=1.0)
-UP = Container("1", "web-1", running=True)
-MORNING = datetime(2026, 1, 1, 8, tzinfo=UTC)
-
-
-def watch(*polls: tuple[float, bool | None], container: Container = UP) -> checking.Verdict:
-    checks, verdict = checking.Checks(), checking.Verdict()
-    for now, healthy in polls:
-        checks, verdict = checking.judge(
-            checks, Health(healthy, "GET / answered 500"), [container], at(now), RULES, component="web"
-        )
-    return verdict
-
-
-def at(seconds: float) -> checking.Now:
-    return checking.Now(seconds, MORNING + timedelta(seconds=seconds))
-
-
-def believed_at(*polls: tuple[float, str]) -> list[float]:
-    """When a component without a check was believed, of polls that tell when it had started."""
-    checks, when = checking.Checks(), []
-    for now, started_at in polls:
-        health = Health(True, runs=frozenset({Run("1", started_at)}))
-        checks, verdict = checking.judge(checks, health, [UP], at(now), RULES, component="web")
-        if verdict.healthy:
-            when.append(now)
-    return when
-
-
-def test_a_success_is_believed_at_once() -> None:
-    assert watch((0, True)).healthy
-    assert watch((0, False), (5, False), (6, True)).healthy
-
-
-def test_without_a_check_a_run_is_believed_when_it_goes_on() -> None:
-    assert believed_at((0, "?"), (1, "?"), (1.9, "?"), (2, "?")) == [2]
-
-
-def test_a_crash_that_the_engine_covers_up_is_never_believed() -> None:
-    assert believed_at(*((second / 2, f"start {second}") for second in range(40))) == []
-    assert believed_at((0, "a"), (1.5, "a"), (2, "b"), (3.5, "b"), (4, "b")) == [4]
-
-
-def test_what_has_run_for_long_is_not_made_to_wait() -> None:
-    """As engines write it: with nanoseconds, or in another zone."""
-    assert believed_at((0, "2025-12-31T08:00:00.123456789Z")) == [0]
-    assert believed_at((0, "2026-01-01T09:59:50+02:00")) == [0]
-    assert believed_at((0, "2026-01-01T07:59:59Z"), (1, "2026-01-01T07:59:59Z")) == [1]
-
-
-def test_a_clock_that_was_set_back_delays_no_longer_than_a_new_start() -> None:
-    assert believed_at((0, "2027-01-01T00:00:00Z"), (2, "2027-01-01T00:00:00Z")) == [2]
-
-
-def test_three_failures_in_a_row_have_failed_and_say_why() -> None:
-    assert watch((0, False), (1, False)).failure is None
-    failure = watch((0, False), (1, False), (2, False)).failure
-    assert failure == Failure(
-        Code.HEALTH_CHECK_FAILED, "the health check of web failed 3 times: GET / answered 500", "web"
-    )
-
-
-def test_failures_count_only_when_they_lie_apart_and_follow_each_other() -> None:
-    assert watch((0, False), (0.1, False), (0.2, False), (0.9, False)).failure is None
-    assert watch((0, False), (1, False), (1.5, None), (2.5, False)).failure is None
-
-
-def test_a_container_that_ended_has_failed_at_once() -> None:
-    gone = Container("1", "web-1", running=False, exit_code=3)
-    failure = watch((0, None), container=gone).failure
-    assert failure is not None
-    assert failure.code == Code.EXITED
-    assert failure.message.startswith("web-1 exited with code 3")
-
-
-def test_polling_starts_fast_and_stays_bounded() -> None:
-    delays = [checking.poll_delay(number) for number in range(100)]
-    assert delays[0] == 0.05
-    assert delays == sorted(delays)
-    assert max(delays) == 1.0
 
 
 # --- drift ---

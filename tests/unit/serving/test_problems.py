@@ -1,5 +1,7 @@
 """Every error has its status, and nothing of ours leaks out of a 500."""
 
+from typing import Any
+
 import pytest
 
 from homeport.errors import (
@@ -13,8 +15,9 @@ from homeport.errors import (
     Refused,
     TooLarge,
 )
-from homeport.serving.problems import problem_of, problem_response
-from homeport.serving.sse import cursor_from
+from homeport.serving.problems import plain_message, problem_of, problem_response
+from homeport.serving.server.sse import cursor_from
+from homeport.vocabulary import SITE_NAME_PATTERN
 
 
 @pytest.mark.parametrize(
@@ -56,3 +59,22 @@ def test_the_header_wins_over_the_query_when_a_stream_is_resumed() -> None:
     for text in ("x", "-1", "9" * 30):
         with pytest.raises(InvalidInput):
             cursor_from(text, None)
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        ({"msg": "Field required"}, "is missing"),
+        ({"msg": "Extra inputs are not permitted"}, "is not a known field"),
+        ({"msg": "Input should be a valid integer"}, "must be a valid integer"),
+        ({"msg": "String should have at most 63 characters"}, "must have at most 63 characters"),
+        ({"msg": "Value error, x is wrong"}, "x is wrong"),
+        ({"msg": "something else"}, "something else"),
+        (
+            {"msg": "String should match pattern", "ctx": {"pattern": SITE_NAME_PATTERN}},
+            "must have small letters, digits and hyphens only, at most 63, and begin with a letter or a digit",
+        ),
+    ],
+)
+def test_what_the_schema_library_says_follows_the_name_of_the_field(item: dict[str, Any], message: str) -> None:
+    assert plain_message(item) == message

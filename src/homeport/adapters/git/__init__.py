@@ -1,4 +1,4 @@
-"""Git: one remote repository and branch, through a bare clone of our own. See `homeport.ports.GitSource`."""
+"""Git: one remote repository and branch, through our own bare clone. See `homeport.ports.GitSource`."""
 
 from homeport.adapters.git.address import redact
 from homeport.adapters.git.bare import create_bare

@@ -1,8 +1,8 @@
-"""Where a repository is, and how that is said to people.
+"""Addresses of repositories: validation, and redaction for messages.
 
-A URL reaches us from settings and from the API, and `git` would run a program for some of them (`ext::`), take
-others for options (`-u…`). Only the transports that people use pass here. A URL may hold a password or a token;
-only `git` itself is told those, through the clone's own configuration.
+A URL comes from settings or the API, and `git` would run a program for some of them (`ext::`) or treat others as
+options (`-u…`). Only the common transports are accepted. A URL may contain a password or a token; those are passed
+only to `git` itself, through the clone's own configuration.
 """
 
 import re
@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from homeport.core.redaction import redact
 from homeport.errors import InvalidInput
+
+__all__ = ["Address", "parse_address", "redact"]
 
 SCHEMES = ("file", "http", "https", "ssh", "git")
 ALLOWED = "Use a path, or a URL with http://, https://, ssh://, git:// or file://, or user@host:path."
 
-_CREDENTIALS = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<userinfo>[^/\s@'\"]+)@", re.IGNORECASE)
-_QUERY = re.compile(r"(?P<url>https?://[^\s?'\"]+)\?[^\s'\"]+", re.IGNORECASE)
 _SCP_LIKE = re.compile(r"(?:(?P<user>[^@/:]+)@)?(?P<host>[^@/:]+|\[[0-9a-fA-F:.]+\]):(?P<path>[^:].*)")
 
 
@@ -30,7 +31,7 @@ class Address:
 
 
 def parse_address(url: str) -> Address:
-    """Raises InvalidInput for what is no address, or one that would run a program."""
+    """Raises InvalidInput for an invalid address, or one that would run a program."""
     if not url or any(ord(character) < 32 or ord(character) == 127 for character in url):
         raise InvalidInput("A Git address is empty or holds control characters.", hint=ALLOWED)
     if url.startswith("-"):
@@ -43,18 +44,6 @@ def parse_address(url: str) -> Address:
         return _from_scp_like(url)
     folder = Path(url).expanduser().absolute()
     return Address(str(folder), str(folder), folder)
-
-
-def redact(text: str) -> str:
-    """The text without the passwords and tokens of any URL in it."""
-    return _QUERY.sub(r"\g<url>?***", _CREDENTIALS.sub(_without_secret, text))
-
-
-def _without_secret(match: re.Match[str]) -> str:
-    scheme, userinfo = match["scheme"], match["userinfo"]
-    if scheme.lower() == "ssh://" and ":" not in userinfo:
-        return match[0]  # a user name over ssh is no secret, while over http it may be a token
-    return f"{scheme}***@"
 
 
 def _from_url(url: str) -> Address:

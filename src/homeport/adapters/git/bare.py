@@ -1,4 +1,4 @@
-"""A repository of our own making: the home profile's deployments, to which people may push as well."""
+"""Creates a bare repository: the home profile's deployments, to which users may push as well."""
 
 import secrets
 import shutil
@@ -10,9 +10,9 @@ from homeport.errors import InvalidInput, Refused
 
 
 def create_bare(path: Path, branch: str = "main") -> None:
-    """An empty bare repository whose HEAD is `branch`; one that is already there stays as it is.
+    """An empty bare repository whose HEAD is `branch`; an existing one stays unchanged.
 
-    It is made beside its place and moved there whole, so that a crash leaves none or all of it.
+    It is created in a temporary folder and moved into place, so that a crash leaves none or all of it.
     """
     reference = checked_branch(branch)
     if path.exists() and any(path.iterdir()):
@@ -22,9 +22,9 @@ def create_bare(path: Path, branch: str = "main") -> None:
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
     try:
         repository = pygit2.init_repository(new, bare=True, initial_head=reference.removeprefix("refs/heads/"))
-        repository.config["core.logAllRefUpdates"] = True  # a forced push can be undone by a person
+        repository.config["core.logAllRefUpdates"] = True  # a forced push can be undone by an administrator
         repository.config["core.fsync"] = "all"  # the record of desired state survives a power cut
-        repository.config["gc.auto"] = 2000  # every commit has a new tree of all sites, so pack them soon
+        repository.config["gc.auto"] = 2000  # every commit has a new tree of all sites, so pack them early
         repository.config["http.receivepack"] = True
         repository.free()
         new.replace(path)

@@ -1,15 +1,17 @@
-"""A commit of very many files, through `git fast-import`.
+"""A commit of thousands of files, through `git fast-import`.
 
 It writes one pack. As single objects, ten thousand files and their folders would be twenty thousand files on
 disk, several seconds of creating them and as many of reading them again for the push.
 """
 
+import pygit2
+
 from homeport.adapters.git.changes import Nested, leaves
-from homeport.adapters.git.commits import message_text, signature
+from homeport.adapters.git.commits import message_text
 from homeport.vocabulary import Commit
 
 BULK_FILES_MIN = 250
-"""From here on, starting a program costs less than writing the objects one by one."""
+"""From this number on, starting a program costs less than writing the objects one by one."""
 
 COMMAND = ("-c", "core.compression=1", "fast-import", "--quiet", "--done", "--force", "--depth=0")
 
@@ -17,9 +19,9 @@ _REFERENCE = "refs/homeport/import"
 _NOWHERE = "0" * 40
 
 
-def import_stream(*, base: Commit | None, changes: Nested, message: str, author: str) -> bytes:
-    """What fast-import reads. It prints the new commit's id; the ref it needs for its work is gone at the end."""
-    who, text = signature(author), message_text(message).encode()
+def import_stream(*, base: Commit | None, changes: Nested, message: str, author: pygit2.Signature) -> bytes:
+    """The input of fast-import. It prints the new commit's id; the temporary ref it needs is deleted at the end."""
+    who, text = author, message_text(message).encode()
     parts = [
         f"commit {_REFERENCE}\nmark :1\n".encode(),
         f"committer {who.name} <{who.email}> {who.time} +0000\n".encode(),

@@ -1,4 +1,4 @@
-"""The changes of one commit as a tree of names, checked: no path leaves the repository or enters its machinery."""
+"""The changes of one commit as a tree of names, validated: no path leaves the repository or enters `.git`."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ Nested: TypeAlias = "dict[str, Leaf | Nested]"
 
 
 def leaves(changes: Nested, prefix: str = "") -> Iterator[tuple[str, Leaf]]:
-    """Every changed file with its whole path."""
+    """Every changed file with its full path."""
     for name, change in changes.items():
         if isinstance(change, Leaf):
             yield f"{prefix}{name}", change

@@ -1,4 +1,4 @@
-"""The bare clone on our disk. The remote is the truth, so a damaged clone is thrown away, never repaired.
+"""The bare clone on our disk. The remote is the source of truth, so a damaged clone is replaced, never repaired.
 
 It holds one remote, `origin`, and of it one ref. The address is in its configuration and not on command lines,
 where any user of the machine could read a password in it.
@@ -19,9 +19,9 @@ from homeport.errors import NotFound, Refused
 from homeport.vocabulary import Commit
 
 DAMAGE = (Damaged, pygit2.GitError, KeyError)
-"""How pygit2 says that something in the clone cannot be read."""
+"""The errors with which pygit2 reports that something in the clone cannot be read."""
 
-# What may lie in a bare repository; a folder with anything else in it is somebody's, and is not deleted.
+# What a bare repository may contain; a folder with anything else is not ours, and is not deleted.
 _NAMES = re.compile(
     r"HEAD|FETCH_HEAD|ORIG_HEAD|config|description|packed-refs|shallow|objects|refs|hooks|info|branches|logs"
     r"|worktrees|gc\.\w+|fast_import_crash_\d+|.*\.lock"
@@ -40,7 +40,7 @@ class Tracked:
 
     @property
     def refspec(self) -> str:
-        """Forced, so that rewritten history is seen; whether to follow it is decided elsewhere."""
+        """Forced, so that rewritten history is fetched; whether to follow it is decided elsewhere."""
         return f"+{self.reference}:{self.local}"
 
 
@@ -49,7 +49,7 @@ def open_clone(folder: Path) -> pygit2.Repository:
 
 
 def prepare_clone(folder: Path, address: Address, tracked: Tracked) -> Commit | None:
-    """Makes `folder` a usable clone, without the network; returns the newest commit that it holds."""
+    """Makes `folder` a usable clone, without the network; returns its newest commit."""
     try:
         newest = newest_commit(folder, tracked)
     except DAMAGE:
@@ -62,7 +62,7 @@ def prepare_clone(folder: Path, address: Address, tracked: Tracked) -> Commit | 
 
 
 def make_clone(folder: Path, address: Address, tracked: Tracked) -> None:
-    """An empty clone, made beside its place and moved there whole."""
+    """An empty clone, created in a temporary folder and moved into place."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     new = beside(folder)
     try:
@@ -78,9 +78,9 @@ def configure(folder: Path, address: Address, tracked: Tracked) -> None:
     wanted = {
         "remote.origin.url": address.url,
         "remote.origin.fetch": tracked.refspec,
-        "core.hooksPath": "/dev/null",  # hooks that a template of the user put here are not ours to run
+        "core.hooksPath": "/dev/null",  # never run hooks that came from a user's template
         "gc.auto": "2000",  # the tree of ten thousand sites is large, and every commit has a new one
-        "gc.autoDetach": "false",  # housekeeping that outlives us would work on a folder that may be gone
+        "gc.autoDetach": "false",  # a background gc that outlives us would work on a folder that may be gone
     }
     for key, value in wanted.items():
         if key not in repository.config or repository.config[key] != value:
@@ -89,7 +89,7 @@ def configure(folder: Path, address: Address, tracked: Tracked) -> None:
 
 
 def newest_commit(folder: Path, tracked: Tracked) -> Commit | None:
-    """The commit the ref pointed to when last fetched, proven to be readable."""
+    """The commit the ref pointed to at the last fetch, checked to be readable."""
     repository = open_clone(folder)
     reference = repository.references.get(tracked.local)
     if reference is None:
@@ -107,7 +107,7 @@ def beside(folder: Path) -> Path:
 
 
 def discard(folder: Path) -> None:
-    """Removes what is left of a clone and of attempts to make one. Raises Refused where it never was one."""
+    """Removes a clone and leftovers of attempts to create one. Raises Refused where it never was one."""
     for leftover in folder.parent.glob(f".{folder.name}.*.new"):
         shutil.rmtree(leftover, ignore_errors=True)
     if folder.is_dir() and not folder.is_symlink():
@@ -123,6 +123,6 @@ def discard(folder: Path) -> None:
 
 
 def clear_locks(folder: Path) -> None:
-    """A git that was killed leaves its lock files; nobody but us writes here, so they guard nothing."""
+    """A killed git leaves its lock files; only we write here, so they can be deleted."""
     for lock in (*folder.glob("*.lock"), *(folder / "refs").rglob("*.lock")):
         lock.unlink(missing_ok=True)

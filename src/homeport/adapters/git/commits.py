@@ -1,6 +1,6 @@
 """Builds commits, without a checkout. Synchronous; callers run it in a worker thread.
 
-Only the folders on the way to a change are read and written, so one change among ten thousand folders costs
+Only the folders that contain a change are read and written, so one change among ten thousand folders costs
 milliseconds.
 """
 
@@ -15,27 +15,31 @@ from homeport.adapters.git.trees import find_commit, find_tree
 from homeport.errors import InvalidInput
 from homeport.vocabulary import Commit
 
+NOBODY = "homeport"
+_STRIPPED = " .,:;<>\"'\\"
+"""What libgit2 strips from both ends of a name, and refuses when nothing is left."""
+
 
 def write_commit(
-    repository: pygit2.Repository, *, base: Commit | None, changes: Nested, message: str, author: str
+    repository: pygit2.Repository, *, base: Commit | None, changes: Nested, message: str, author: pygit2.Signature
 ) -> Commit | None:
-    """A commit that no ref knows yet; None when the changes change nothing."""
+    """A commit without a ref yet; None when the changes change nothing."""
     before = find_commit(repository, base).tree if base else None
     empty = repository.TreeBuilder().write()
     tree = _build(repository, before, changes, "") or empty
     if tree == (before.id if before is not None else empty):
         return None
-    who = signature(author)
     parents = [base] if base else []
-    return Commit(str(repository.create_commit(None, who, who, message_text(message), tree, parents)))
+    return Commit(str(repository.create_commit(None, author, author, message_text(message), tree, parents)))
 
 
 def message_text(message: str) -> str:
-    return message.replace("\0", "").rstrip("\n") + "\n"
+    """The message without characters that a commit cannot hold: a reason or a name in it may be arbitrary input."""
+    return message.replace("\0", "").encode(errors="replace").decode().rstrip("\n") + "\n"
 
 
 def check_places(repository: pygit2.Repository, base: Commit | None, changes: Nested) -> None:
-    """Raises InvalidInput where a change would put a file in the place of a folder, or the reverse."""
+    """Raises InvalidInput where a change would replace a folder by a file, or the reverse."""
     if base is not None:
         _check_places(repository, find_commit(repository, base).tree, changes, "")
 
@@ -47,16 +51,19 @@ def is_same_tree(repository: pygit2.Repository, base: Commit | None, made: Commi
 
 
 def signature(author: str) -> pygit2.Signature:
-    """`name <name@homeport.invalid>`, whatever the name holds: it comes from tokens and headers."""
-    name = " ".join(re.sub(r"[<>\0-\x1f\x7f]", " ", author).split()).strip(".,:;\"'") or "homeport"
-    mailbox = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.") or "homeport"
-    return pygit2.Signature(name, f"{mailbox}@homeport.invalid", int(time.time()), 0, "utf-8")
+    """`name <name@homeport.invalid>`; the name is arbitrary input from tokens and headers."""
+    name = " ".join(re.sub(r"[<>\0-\x1f\x7f]", " ", author).split()).strip(_STRIPPED) or NOBODY
+    mailbox = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.") or NOBODY
+    try:
+        return pygit2.Signature(name, f"{mailbox}@homeport.invalid", int(time.time()), 0, "utf-8")
+    except (ValueError, pygit2.GitError):  # a name that git rejects must not prevent the change
+        return pygit2.Signature(NOBODY, f"{NOBODY}@homeport.invalid", int(time.time()), 0, "utf-8")
 
 
 def _build(
     repository: pygit2.Repository, tree: pygit2.Tree | None, changes: Nested, prefix: str
 ) -> pygit2.Oid | None:
-    """The id of the changed tree; None when nothing is left in it, for Git knows no empty folders."""
+    """The id of the changed tree; None when it is empty, because Git has no empty folders."""
     builder = repository.TreeBuilder(tree) if tree is not None else repository.TreeBuilder()
     for name, change in changes.items():
         present = builder.get(name)

@@ -1,6 +1,6 @@
-"""What git says when it fails, as one sentence for a person and one that says what to do.
+"""Explains git's error messages: one sentence for what is wrong and one for what to do.
 
-The rules are ordered, the first match wins: git often adds a general remark below the telling line.
+The rules are ordered, the first match wins: git often adds a general remark below the specific line.
 """
 
 import re
@@ -9,10 +9,10 @@ from homeport.adapters.git.address import Address, redact
 from homeport.errors import GitUnavailable
 
 WORDS_MAX = 600
-"""How much of a remote's own words is passed on."""
+"""How much of the remote's own message is passed on."""
 
 _PROGRESS = re.compile(r"objects: |deltas: |connectivity: |references: |\d+% \(\d+/\d+\)|^(remote: )?Total \d+ ")
-"""Lines that git prints while it is still going well."""
+"""Progress lines that git prints while there is no error."""
 
 _CREDENTIALS_HINT = (
     "Give the account that runs Homeport a credential helper or an ssh key for it, or put a token into the URL."
@@ -48,7 +48,7 @@ RULES: tuple[tuple[str, str, str | None], ...] = (
 
 
 def explain(address: Address, stderr: str) -> GitUnavailable:
-    """Why a fetch or push did not get through."""
+    """Why a fetch or push failed."""
     if address.folder is not None and not address.folder.exists():
         return GitUnavailable(
             f"The Git repository {address.shown} does not exist.",
@@ -70,7 +70,7 @@ def too_slow(address: Address, timeout_seconds: float) -> GitUnavailable:
 
 
 def refused(address: Address, reason: str, stderr: str) -> GitUnavailable:
-    """The remote was reached and does not take the commit: a hook, a protected branch, a full disk."""
+    """The remote was reached and rejects the commit: a hook, a protected branch, a full disk."""
     words = remote_words(stderr)
     said = f"{reason}: {words}" if words else reason
     hint = None
@@ -80,7 +80,7 @@ def refused(address: Address, reason: str, stderr: str) -> GitUnavailable:
 
 
 def remote_words(stderr: str) -> str:
-    """What the remote itself printed, on one line."""
+    """The remote's own output, on one line."""
     lines = (line.removeprefix("remote:").strip() for line in stderr.splitlines() if line.startswith("remote:"))
     return redact(" ".join(line for line in lines if line and not _PROGRESS.search(line)))[:WORDS_MAX]
 

@@ -1,8 +1,8 @@
-"""A remote's ref, read through our clone: fetch, look, compare. Knows nothing of writing.
+"""A remote's ref, read through our clone: fetch, read, compare. Read-only.
 
-Reading opens the clone anew each time (0.2 ms), in a worker thread: no handle is shared between threads or kept
-over a fetch, and a clone that had to be replaced is simply found in its place. What touches the remote goes one
-at a time, so that a fetch never takes back what a push has just recorded.
+Each read opens the clone again (0.2 ms), in a worker thread: no handle is shared between threads or kept across a
+fetch, and a replaced clone is found without further ado. Operations on the remote run one at a time, so that a fetch
+never reverts what a push has just recorded.
 """
 
 import re
@@ -16,24 +16,25 @@ from typing import TypeVar
 
 import anyio
 import pygit2
-import structlog
 from anyio import to_thread
 
+from homeport.adapters.disk import disk_problem, disk_problems
 from homeport.adapters.git import trees
 from homeport.adapters.git.address import Address
 from homeport.adapters.git.clone import DAMAGE, Tracked, beside, discard, make_clone, newest_commit, open_clone
 from homeport.adapters.git.failures import explain, too_slow
 from homeport.adapters.git.program import Outcome, run_git
 from homeport.errors import GitUnavailable
+from homeport.log import get_log
 from homeport.ports import TreeFile
 from homeport.vocabulary import Commit
 
 T = TypeVar("T")
 
-log = structlog.get_logger("homeport.git")
+log = get_log("homeport.git")
 
 UNTIDY_MAX = 500
-"""New objects, roughly, after which git is asked whether it wants to pack them."""
+"""Roughly the number of new objects after which `git gc --auto` is run."""
 
 TIDY_SECONDS_MAX = 120.0
 
@@ -46,20 +47,20 @@ _BROKEN_CLONE = re.compile(
 
 
 class Mirror:
-    """Reads one ref of one remote. Made by `snapshot`, and under every `Repository`."""
+    """Reads one ref of one remote. Created by `snapshot`, and the base of every `Repository`."""
 
     def __init__(
         self, address: Address, clone: Path, tracked: Tracked, newest: Commit | None, *, timeout_seconds: float
     ) -> None:
         self.url = address.shown
-        """The remote's address as people may see it, without credentials."""
+        """The remote's address for messages, without credentials."""
         self._address = address
         self._clone = clone.absolute()
         self._tracked = tracked
         self._timeout_seconds = timeout_seconds
         self._head = newest
         self._tip = newest
-        """What the remote had when we last heard of it; unlike `_head`, None again when its branch is gone."""
+        """The remote's commit at our last contact; unlike `_head`, None again when its branch is deleted."""
         self._heard_at = float("-inf")
         self._untidy = 0
         self._clones_made = 0
@@ -92,6 +93,9 @@ class Mirror:
     async def origins(self, before: Commit | None, after: Commit, folder: str) -> Mapping[str, Commit]:
         return await self._read(partial(trees.read_origins, before=before, after=after, folder=folder))
 
+    async def contents(self, commit: Commit, path: str, *, size_max: int) -> Sequence[bytes]:
+        return await self._read(partial(trees.read_contents, commit=commit, path=path, size_max=size_max))
+
     async def log(self, commit: Commit) -> tuple[str, str, datetime]:
         return await self._read(partial(trees.read_log, commit=commit))
 
@@ -101,7 +105,7 @@ class Mirror:
         self._heard_at = time.monotonic()
 
     async def _read(self, work: Callable[[pygit2.Repository], T]) -> T:
-        """Runs `work` on the clone; a clone that turns out to be damaged is fetched anew, once."""
+        """Runs `work` on the clone; a clone that proves to be damaged is fetched again, once."""
         clones_made = self._clones_made
         try:
             return await to_thread.run_sync(self._work_on_clone, work)
@@ -115,10 +119,11 @@ class Mirror:
             raise GitUnavailable(f"The local copy of {self.url} cannot be read ({error}).") from error
 
     def _work_on_clone(self, work: Callable[[pygit2.Repository], T]) -> T:
-        return work(open_clone(self._clone))
+        with disk_problems(self._clone):
+            return work(open_clone(self._clone))
 
     async def _fetch_into(self, clone: Path) -> Commit | None:
-        """Raises Damaged where the clone is at fault, GitUnavailable where the remote is."""
+        """Raises Damaged where the clone is the cause, GitUnavailable where the remote is."""
         outcome = await self._run(
             "fetch", "--progress", "--no-tags", "--no-auto-maintenance", "--no-write-fetch-head",
             "--no-recurse-submodules", "origin", self._tracked.refspec, clone=clone,
@@ -135,8 +140,8 @@ class Mirror:
             raise trees.Damaged(repr(error)) from error
 
     async def _replace_clone(self, reason: str) -> Commit | None:
-        """Fetches everything into a new clone and puts it in the place of the old one, which stays until then."""
-        log.warning("git clone damaged, fetching it anew", url=self.url, reason=reason.strip())
+        """Fetches everything into a new clone and replaces the old one, which stays until then."""
+        log.warning("git clone damaged, cloning again", url=self.url, reason=reason.strip())
         new = beside(self._clone)
         try:
             await to_thread.run_sync(make_clone, new, self._address, self._tracked)
@@ -156,15 +161,28 @@ class Mirror:
         self._clones_made += 1
 
     async def _tidy(self) -> None:
-        """Packs what has piled up. It costs seconds at most, once in thousands of commits."""
+        """Packs loose objects. It takes seconds at most, once in thousands of commits."""
         self._untidy = 0
         try:
             await run_git(self._clone, "gc", "--auto", "--quiet", timeout_seconds=TIDY_SECONDS_MAX)
         except TimeoutError:
-            log.warning("git clone could not be packed in time", url=self.url, seconds=TIDY_SECONDS_MAX)
+            log.warning("git clone housekeeping timed out", url=self.url, seconds=TIDY_SECONDS_MAX)
 
     async def _run(self, *arguments: str, clone: Path | None = None, stdin: bytes = b"") -> Outcome:
         try:
-            return await run_git(clone or self._clone, *arguments, timeout_seconds=self._timeout_seconds, stdin=stdin)
+            with disk_problems(self._clone):
+                outcome = await run_git(
+                    clone or self._clone, *arguments, timeout_seconds=self._timeout_seconds, stdin=stdin
+                )
         except TimeoutError as error:
             raise too_slow(self._address, self._timeout_seconds) from error
+        if outcome.exit_code != 0:
+            self._check_own_disk(outcome.stderr)
+        return outcome
+
+    def _check_own_disk(self, stderr: str) -> None:
+        """A problem of our own disk is not the remote's, and no reason to fetch everything again."""
+        own = "\n".join(line for line in stderr.splitlines() if not line.startswith("remote:"))
+        problem = disk_problem(own, self._clone)
+        if problem is not None:
+            raise problem

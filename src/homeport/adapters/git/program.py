@@ -1,7 +1,7 @@
 """Runs the `git` program: for fetch, push and housekeeping, never for reading.
 
-It brings proxies, credential helpers and ssh, and it can be stopped: every run has a deadline, and a cancelled
-caller leaves no process behind. It never asks a question, for nobody is there to answer it.
+It supports proxies, credential helpers and ssh, and it can be stopped: every run has a deadline, and a cancelled
+caller leaves no process behind. It never prompts, because there is no terminal.
 """
 
 import os
@@ -18,13 +18,13 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from homeport.errors import GitUnavailable
 
 OUTPUT_BYTES_MAX = 64 * 1024
-"""What is kept of the end of a run's output; an error says what it has to say in less."""
+"""How much of the end of a run's output is kept; error messages are shorter."""
 
 PATIENCE = 20
-"""How many times its deadline a git may run that keeps showing progress."""
+"""The maximum run time of a git that keeps showing progress, in multiples of its timeout."""
 
 ENDING_SECONDS = 2.0
-"""How long a stopped git may take to remove its lock files before it is killed."""
+"""How long a terminated git may take to remove its lock files before it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Outcome:
 async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: bytes = b"") -> Outcome:
     """Runs git on the bare repository `clone`.
 
-    Raises TimeoutError after `timeout_seconds` of silence, or `PATIENCE` times that in all: a large first fetch
-    over a slow link shows progress and may take its time, a stalled one does not.
+    Raises TimeoutError after `timeout_seconds` without output, or `PATIENCE` times that in total: a large first fetch
+    over a slow link shows progress and may take long, a stalled one does not.
     """
     try:
         process = await anyio.open_process(
@@ -46,9 +46,9 @@ async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: b
             stdin=PIPE if stdin else DEVNULL,
             stdout=PIPE,
             stderr=PIPE,
-            cwd="/",  # the clone may have vanished, and git shall be the one to say so
+            cwd="/",  # the clone may have vanished; then git reports that
             env=environment(os.environ),
-            start_new_session=True,  # away from the terminal: no prompt, and Ctrl-C reaches us alone
+            start_new_session=True,  # detached from the terminal: no prompt, and Ctrl-C reaches only us
         )
     except FileNotFoundError as error:
         raise GitUnavailable("The program git is not installed.", hint="Install it, e.g. apt install git.") from error
@@ -61,7 +61,7 @@ async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: b
 
 
 def environment(inherited: Mapping[str, str]) -> dict[str, str]:
-    """People's own git settings and credentials apply; what would ask, translate or redirect does not."""
+    """The user's git settings and credentials apply; anything that would prompt, translate or redirect does not."""
     kept = {
         name: value
         for name, value in inherited.items()
@@ -72,7 +72,7 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GCM_INTERACTIVE": "never",
         "GIT_ALLOW_PROTOCOL": "file:http:https:ssh:git",
-        "LC_ALL": "C",  # messages are told apart by their words
+        "LC_ALL": "C",  # messages are matched by their text
     }
 
 
@@ -97,7 +97,7 @@ async def _communicate(process: Process, stdin: bytes, timeout_seconds: float) -
 
 
 async def _feed(stream: ByteSendStream, content: bytes) -> None:
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it ended early, and says why
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # it ended early; its output says why
         await stream.send(content)
     await stream.aclose()
 
@@ -110,12 +110,12 @@ async def _collect(stream: ByteReceiveStream, into: bytearray, is_alive: Callabl
 
 
 async def _end(process: Process) -> None:
-    """Ends git and what it started (ssh, the http helper), with time to remove its lock files."""
+    """Terminates git and its children (ssh, the http helper), with time to remove its lock files."""
     with anyio.CancelScope(shield=True):
         _signal_group(process, signal.SIGTERM)
         with anyio.move_on_after(ENDING_SECONDS):
             await process.wait()
-        _signal_group(process, signal.SIGKILL)  # also what git started and did not wait for
+        _signal_group(process, signal.SIGKILL)  # also children that git did not wait for
         await process.wait()
 
 

@@ -1,7 +1,7 @@
 """Reads commits and trees, without a checkout. Synchronous; callers run it in a worker thread.
 
-An absent commit is NotFound. An object that a present commit needs and that cannot be read is Damaged: the clone
-has lost something, and the remote still has it.
+A missing commit is NotFound. An unreadable object that an existing commit needs is Damaged: the clone has lost
+something that the remote still has.
 """
 
 import re
@@ -19,16 +19,17 @@ from homeport.vocabulary import Commit
 DEPTH_MAX = 64
 FILES_MAX = 200_000
 BYTES_MAX = 512 * 1024 * 1024
-"""Bounds of one reading, so that a hostile tree costs an error and not the process."""
+"""Limits of one read, so that a hostile tree causes an error and does not exhaust memory."""
 ORIGINS_MAX = 500
-"""How many commits back the origin of a change is looked for."""
+"""How many commits back the origin of a change is searched."""
 
 _ENTRY = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
 _TREE = b"40000"
+_REGULAR = frozenset((FileMode.BLOB, FileMode.BLOB_EXECUTABLE))
 _FILES = frozenset((b"100644", b"100755", b"100664"))
 
 Entry = tuple[bytes, bytes, bytes]
-"""Mode, name and id as they stand in a tree: ten thousand of them are compared in a few milliseconds."""
+"""Mode, name and id as stored in a tree: ten thousand of them are compared in a few milliseconds."""
 
 
 class Damaged(Exception):
@@ -69,7 +70,7 @@ def read_files(repository: pygit2.Repository, commit: Commit, folder: str, size_
 def read_changed_paths(
     repository: pygit2.Repository, before: Commit | None, after: Commit, folder: str
 ) -> Sequence[str]:
-    """Equal subtrees are passed over unread, so the cost follows what changed."""
+    """Equal subtrees are skipped unread, so the cost depends only on what changed."""
     old = _folder(repository, find_commit(repository, before), folder) if before else None
     new = _folder(repository, find_commit(repository, after), folder)
     return sorted(islice(_differences(repository, old, new, _prefix(folder), DEPTH_MAX), FILES_MAX + 1))
@@ -78,7 +79,7 @@ def read_changed_paths(
 def read_origins(
     repository: pygit2.Repository, before: Commit | None, after: Commit, folder: str
 ) -> dict[str, Commit]:
-    """The newest commit of each changed path, along first parents, for some commits back."""
+    """The newest commit of each changed path, along first parents, up to a maximum depth."""
     origins: dict[str, Commit] = {}
     walk = repository.walk(find_commit(repository, after).id, SortMode.TOPOLOGICAL)
     walk.simplify_first_parent()
@@ -95,8 +96,23 @@ def read_origins(
     return origins
 
 
+def read_contents(repository: pygit2.Repository, commit: Commit, path: str, size_max: int) -> Sequence[bytes]:
+    """Newest first, unchanged contents once, along first parents, up to a maximum depth."""
+    folder, _, name = path.rpartition("/")
+    found: list[pygit2.Oid] = []
+    walk = repository.walk(find_commit(repository, commit).id, SortMode.TOPOLOGICAL)
+    walk.simplify_first_parent()
+    for each in islice(walk, ORIGINS_MAX):
+        tree = _folder(repository, each, folder)
+        entry = tree[name] if tree is not None and name in tree else None
+        if entry is not None and entry.filemode in _REGULAR and (not found or found[-1] != entry.id):
+            found.append(entry.id)
+    blobs = [_blob(repository, blob_id) for blob_id in found]
+    return [bytes(blob.data) for blob in blobs if blob.size <= size_max]
+
+
 def is_ancestor(repository: pygit2.Repository, older: Commit, newer: Commit) -> bool:
-    """False, too, where one of them is not here: nothing is known to lead from the one to the other."""
+    """False, too, where one of them is not in the clone: then no path between them is known."""
     try:
         old, new = find_commit(repository, older), find_commit(repository, newer)
     except NotFound:
@@ -110,7 +126,7 @@ def read_log(repository: pygit2.Repository, commit: Commit) -> tuple[str, str, d
 
 
 def _folder(repository: pygit2.Repository, commit: pygit2.Commit, folder: str) -> pygit2.Tree | None:
-    """The tree at `folder`; None where there is none, or something that is not a folder."""
+    """The tree at `folder`; None where it does not exist or is not a folder."""
     tree = find_tree(repository, commit.tree_id)
     for name in _prefix(folder).split("/")[:-1]:
         if name not in tree or tree[name].filemode != FileMode.TREE:
@@ -127,7 +143,7 @@ def _prefix(folder: str) -> str:
 def _blobs(
     repository: pygit2.Repository, tree: pygit2.Tree | None, folder: str
 ) -> Iterator[tuple[str, pygit2.Oid | None]]:
-    """Path and id of every file, None for what is not a regular one; bounded in number and depth."""
+    """Path and id of every file, None for one that is not regular; bounded in number and depth."""
     count = 0
     waiting = [(tree, _prefix(folder), 0)] if tree is not None else []
     while waiting:

@@ -1,1 +1,1 @@
-"""Keys, certificates and TLS. The node imports this too, so it needs `cryptography` and the standard library only."""
+"""Keys, certificates and TLS. Nodes import this too, so it needs only `cryptography` and the standard library."""

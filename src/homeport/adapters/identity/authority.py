@@ -1,6 +1,6 @@
-"""Central's own authority: it signs with a root whose key is in a folder of central's.
+"""Central's own authority: it signs with a root whose key is in one of central's folders.
 
-Its state is one small file that says which roots are trusted and which one signs; a rotation goes on where it stood
+Its state is one small file that says which roots are trusted and which one signs; a rotation resumes where it was
 when the process ended:
 
     steady --begin_rotation--> announced --switch--> switched --finish_rotation--> steady
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 ROOT_LIFETIME_SECONDS: Final = 10 * 365 * 86400.0
-"""Ten years: a root is ended by rotation, not by its date."""
+"""Ten years: a root is replaced by rotation, not by its expiry."""
 
 
 def open_authority(
@@ -54,7 +54,7 @@ def open_authority(
     root_lifetime_seconds: float = ROOT_LIFETIME_SECONDS,
     now: datetime | None = None,
 ) -> "FileAuthority":
-    """Opens central's authority, and makes it on first use."""
+    """Opens central's authority, and creates it on first use."""
     spiffe.domain_id(domain)
     make_folder(folder)
     lifetime = timedelta(seconds=root_lifetime_seconds)
@@ -127,8 +127,18 @@ class FileAuthority:
     def bundle(self) -> TrustBundle:
         return self._bundle
 
+    def refresh(self) -> bool:
+        """Loads changes that another process made in the folder; True when there were any. The caller holds the
+        folder's lock."""
+        with self._lock:
+            found = roots.read_state(self._folder)
+            if found is None or found == self._state:
+                return False
+            self._take(found)
+            return True
+
     def begin_rotation(self, now: datetime | None = None) -> Phase:
-        """Announces the next root. Repeating it while a rotation is under way changes nothing."""
+        """Announces the next root. Has no effect while a rotation is under way."""
         with self._lock:
             if self.phase is Phase.STEADY:
                 number, moment = self._state.roots[-1] + 1, now or datetime.now(UTC)
@@ -138,7 +148,7 @@ class FileAuthority:
             return self.phase
 
     def switch(self, now: datetime | None = None) -> Phase:
-        """Signs with the announced root from here on. Repeating it changes nothing."""
+        """Signs with the announced root from now on. Idempotent."""
         with self._lock:
             if self.phase is Phase.STEADY:
                 raise Refused("No rotation of the authority is under way.", hint="Begin one first.")
@@ -147,7 +157,8 @@ class FileAuthority:
             return self.phase
 
     def finish_rotation(self, now: datetime | None = None) -> Phase:
-        """Drops the old root: what it signed is refused from here on. Without a rotation it changes nothing."""
+        """Drops the old root: certificates signed by it are refused from now on. Without a rotation it changes
+        nothing."""
         with self._lock:
             if self.phase is Phase.ANNOUNCED:
                 raise Refused(
@@ -170,7 +181,7 @@ class FileAuthority:
         self._take(state)
 
     def _take(self, state: State) -> None:
-        """Loads what the state names, and deletes what it no longer does. The bundle changes in one assignment."""
+        """Loads the roots that the state names, and deletes the others. The bundle changes in one assignment."""
         anchors = tuple(to_der(roots.load_certificate(self._folder, number)) for number in state.roots)
         self._signer = roots.load_signer(self._folder, state.signing)
         self._bundle = TrustBundle(self.domain, state.sequence, self._refresh_hint_seconds, anchors)

@@ -1,6 +1,6 @@
-"""The trust bundle as SPIFFE writes it: a JWK set with one key per anchor.
+"""The trust bundle in SPIFFE's format: a JWK set with one key per anchor.
 
-Reading ignores what it does not know. A bundle without any anchor is refused, so that whoever holds one keeps it.
+Unknown fields are ignored. A bundle without any anchor is refused, so that the previous one stays in use.
 """
 
 import base64
@@ -18,7 +18,7 @@ from homeport.core.model.identity import TrustBundle
 from homeport.errors import InvalidInput
 
 REFRESH_HINT_SECONDS: Final = 300
-"""Used where a bundle does not say how often to ask for it."""
+"""Used where a bundle has no refresh hint."""
 SIZE_MAX: Final = 1 << 20
 ANCHORS_MAX: Final = 64
 
@@ -59,7 +59,7 @@ def decode(content: bytes, domain: str) -> TrustBundle:
 
 
 def _anchor(key: dict[str, Any]) -> bytes:
-    """SPIFFE allows exactly one certificate for a key; only the first is read."""
+    """SPIFFE allows exactly one certificate per key; only the first is read."""
     chain = key.get("x5c")
     if not isinstance(chain, list) or not chain or not isinstance(chain[0], str):
         raise InvalidInput("A key of the trust bundle has no certificate (x5c).")

@@ -1,8 +1,7 @@
-"""Reading and signing certificates: what the rules need to know of one, and the three kinds that are made here."""
+"""Reading and signing certificates: the view that the rules need, and the three kinds that we issue."""
 
 import hashlib
 import ipaddress
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,16 +15,16 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from homeport.adapters.identity.keys import NAME_LENGTH_MAX, PrivateKey, PublicKey, describe_key, signature_hash
 from homeport.core.model.identity import CertificateView
+from homeport.core.values.addresses import is_host
 from homeport.errors import InvalidInput
 
 BACKDATE_SECONDS: Final = 3600.0
-"""How long before now a certificate begins: the clock of its first reader may be behind. Small machines without a
-battery for theirs are by minutes, and one that is wrong by an hour was set for another summer."""
+"""By how much `notBefore` precedes now: the clock of a verifier may be behind. Small machines without a clock
+battery are behind by minutes; one that is wrong by an hour has the wrong summer time."""
 _BACKDATE_FRACTION: Final = 0.1
-"""Of a very short life only so much is given away, else it would be half over when it begins."""
+"""For short-lived certificates only this share is backdated, else half of the lifetime would already be over."""
 
 
-_HOST: Final = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _UNREADABLE: Final = (
     ValueError,
     TypeError,
@@ -44,7 +43,7 @@ class Signer:
 
 @lru_cache(maxsize=4096)
 def view(der: bytes) -> CertificateView:
-    """InvalidInput for what cannot be read as a certificate, or says one thing twice."""
+    """InvalidInput for an invalid certificate, or one with contradictory fields."""
     try:
         certificate = x509.load_der_x509_certificate(der)
         extensions = certificate.extensions
@@ -137,7 +136,7 @@ def _builder(
     now: datetime,
     signer: Signer | None,
 ) -> x509.CertificateBuilder:
-    """What all kinds have in common. None outlives its signer, for no verifier would accept it then."""
+    """The common part of all kinds. None outlives its signer, because verifiers would reject it."""
     now = now.replace(microsecond=0)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:NAME_LENGTH_MAX])])
     end = now + lifetime
@@ -184,12 +183,12 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
 
 
 def _host(name: str) -> x509.GeneralName:
-    """What people type to reach a server: a DNS name or an address. It plays no part in who the server is."""
+    """How users reach a server: a DNS name or an address. It has no part in the server's identity."""
+    if not is_host(name):
+        raise InvalidInput(f"{name!r} is neither a DNS name nor an address.")
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
-        if not _HOST.fullmatch(name):
-            raise InvalidInput(f"{name!r} is neither a DNS name nor an address.") from None
         return x509.DNSName(name)
 
 

@@ -1,4 +1,4 @@
-"""TLS contexts as every link of ours uses them, and the chain that the TLS layer has verified."""
+"""The TLS contexts of all our links, and access to the chain that the TLS layer has verified."""
 
 import os
 import ssl
@@ -10,14 +10,14 @@ from typing import Any, Final
 from cryptography import x509
 
 NO_CHECK_TIME: Final = 0x200000
-"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which `ssl` has no name for: dates are judged by `core.identity.rules`."""
+"""OpenSSL's X509_V_FLAG_NO_CHECK_TIME, missing in `ssl`: validity periods are checked by `core.identity.rules`."""
 
 _ENCODING_DER: Final = 2
 
 
 def bare_server() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.num_tickets = 0  # no resumption: it would prolong what a full handshake proved
+    context.num_tickets = 0  # no session resumption: it would prolong what a full handshake proved
     return _strict(context)
 
 
@@ -34,15 +34,15 @@ def _strict(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 def show_chain(context: ssl.SSLContext, chain_pem: bytes, key_pem: bytes) -> None:
-    """Shows this certificate in new handshakes. Given as bytes: files that somebody else replaces may no longer
-    belong together when OpenSSL reads them, and a context that took one half of them shows nothing at all."""
+    """Presents this certificate in new handshakes. Given as bytes: externally managed files may be replaced one by
+    one while OpenSSL reads them, and a context with only one half of a pair presents nothing at all."""
     with _private_file(chain_pem + b"\n" + key_pem) as path:
         context.load_cert_chain(path)
 
 
 @contextmanager
 def _private_file(content: bytes) -> Iterator[str]:
-    """OpenSSL takes the name of a file only; in memory where the system has such files."""
+    """OpenSSL only takes a file name; the file is in memory where the system supports that."""
     if not hasattr(os, "memfd_create"):
         with tempfile.NamedTemporaryFile() as file:
             file.write(content)
@@ -57,7 +57,7 @@ def _private_file(content: bytes) -> Iterator[str]:
 
 
 def add_anchors(context: ssl.SSLContext, anchors: Iterable[bytes]) -> None:
-    """Adds to what the context trusts; it never forgets. An anchor that is no root may end a chain as well."""
+    """Adds trusted anchors to the context; they cannot be removed. An intermediate may be an anchor too."""
     for der in anchors:
         certificate = x509.load_der_x509_certificate(der)
         if certificate.subject != certificate.issuer:
@@ -66,10 +66,10 @@ def add_anchors(context: ssl.SSLContext, anchors: Iterable[bytes]) -> None:
 
 
 def verified_chain(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> list[bytes] | None:
-    """The chain that OpenSSL has verified, DER, leaf first; None when the other side showed no certificate.
+    """The chain that OpenSSL has verified, DER, leaf first; None when the peer presented no certificate.
 
-    Python has a public call for this from 3.13 on; until then the private one below it is the only way to learn which
-    anchor a certificate led to. Nothing else touches it.
+    Python has a public call for this from 3.13 on; until then the private one is the only way to learn which anchor a
+    certificate led to. Nothing else uses it.
     """
     if ssl_object.getpeercert(binary_form=True) is None:
         return None
@@ -77,7 +77,7 @@ def verified_chain(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> list[bytes] | N
 
 
 def presented_chain(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> list[bytes]:
-    """What the other side sent, verified by nobody."""
+    """The chain that the peer sent, not verified."""
     return _chain(ssl_object, "get_unverified_chain")
 
 

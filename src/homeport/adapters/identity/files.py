@@ -1,11 +1,14 @@
-"""Files that must be whole, and keys that nobody else may read.
+"""Atomic file writes, and private key files.
 
-Every write goes to a draft beside the file, to the disk, and then into place: after a crash there is the old file or
-the new one.
+Every write goes to a temporary file, to the disk, and is then renamed: after a crash there is the old file or the
+new one.
 """
 
+import fcntl
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +21,7 @@ SIZE_MAX: Final = 1 << 20
 
 
 def make_folder(folder: Path) -> None:
-    """A new folder is for its owner alone; one that is there already stays as its owner made it."""
+    """A new folder is accessible to its owner alone; the mode of an existing one stays unchanged."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
@@ -35,7 +38,7 @@ def _write_whole(path: Path, content: bytes, mode: int) -> None:
     draft.unlink(missing_ok=True)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)  # the mask of the process may have taken more away
+        os.fchmod(descriptor, mode)  # the umask may have removed more
         file.write(content)
         file.flush()
         os.fsync(descriptor)
@@ -54,7 +57,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_private(path: Path) -> bytes:
-    """Refuses a key that others could have read: it may be known already, and using it would hide that."""
+    """Refuses a key file that others can read: the key may be compromised, and using it would hide that."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError as error:
@@ -62,13 +65,13 @@ def read_private(path: Path) -> bytes:
     if mode & 0o077:
         raise Refused(
             f"The key {path} is open to other users of this machine (mode {mode:04o}).",
-            hint=f"If nobody has read it, close it with: chmod 600 {path}",
+            hint=f"If no one else has read it, protect it with: chmod 600 {path}",
         )
     return read_needed(path)
 
 
 def read_needed(path: Path) -> bytes:
-    """A file that must be there."""
+    """Reads a file that must exist."""
     try:
         return read_bounded(path)
     except OSError as error:
@@ -87,3 +90,18 @@ def _unreadable(path: Path, error: OSError) -> InvalidInput:
     if isinstance(error, FileNotFoundError):
         return InvalidInput(f"{path} is missing.", hint="Restore it from a backup, or join this machine again.")
     return InvalidInput(f"{path} cannot be read: {error.strerror}.", hint="Look at who owns it.")
+
+
+@contextmanager
+def turn_in_folder(folder: Path) -> Iterator[None]:
+    """A lock: one process at a time in this folder."""
+    try:
+        make_folder(folder)
+        handle = os.open(folder / ".turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise TransientError(f"{folder} cannot be written: {error.strerror}.") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

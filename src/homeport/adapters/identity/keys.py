@@ -1,4 +1,4 @@
-"""Private keys and the requests that prove them. A key never leaves the machine that made it."""
+"""Private keys and certificate requests. A key never leaves the machine that created it."""
 
 import hashlib
 from pathlib import Path
@@ -19,13 +19,13 @@ PublicKey = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublic
 
 REQUEST_SIZE_MAX: Final = 1 << 16
 NAME_LENGTH_MAX: Final = 64
-"""X.509 allows a common name no more."""
+"""The maximum length of a common name in X.509."""
 
 _CURVES: Final = {"secp256r1": "ec-p256", "secp384r1": "ec-p384"}
 
 
 def load_or_create_key(path: Path) -> PrivateKey:
-    """ECDSA P-256 for a new one."""
+    """A new key is ECDSA P-256."""
     if path.exists():
         return load_key(path)
     key = new_key()
@@ -57,19 +57,29 @@ def key_pem(key: PrivateKey) -> bytes:
 
 
 def make_csr(key: PrivateKey, common_name: str) -> bytes:
-    """PEM. The common name is for people who look at it; the issuer decides the identity."""
+    """PEM. The common name is informational; the issuer decides the identity."""
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:NAME_LENGTH_MAX] or "-")])
     request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(key, signature_hash(key))
     return request.public_bytes(serialization.Encoding.PEM)
 
 
 def csr_spki(csr: bytes) -> str:
-    """The key that a request proves, as the SHA-256 of its SubjectPublicKeyInfo."""
+    """The key that signed a request, as the SHA-256 of its SubjectPublicKeyInfo."""
     return spki_of(csr_key(csr))
 
 
+def csr_name(csr: bytes) -> str:
+    """The common name of a request whose signature was checked; empty where it has none."""
+    try:
+        request = x509.load_pem_x509_csr(csr) if b"-----BEGIN" in csr else x509.load_der_x509_csr(csr)
+        found = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    except ValueError:
+        return ""
+    return str(found[0].value) if found else ""
+
+
 def csr_key(csr: bytes) -> PublicKey:
-    """The key that a request (PEM or DER) proves to hold; InvalidInput for one that proves nothing."""
+    """The key that signed a request (PEM or DER); InvalidInput for one without a valid signature."""
     if len(csr) > REQUEST_SIZE_MAX:
         raise InvalidInput("The certificate request is too large to be one.")
     try:
@@ -99,7 +109,7 @@ def check_key(key: object, whose: str) -> PublicKey:
 
 
 def describe_key(key: object) -> tuple[str, int]:
-    """Kind and bits, in the words of `CertificateView`."""
+    """Kind and bits, in the terms of `CertificateView`."""
     match key:
         case ec.EllipticCurvePublicKey():
             return _CURVES.get(key.curve.name, f"ec-{key.curve.name}"), key.curve.key_size
@@ -116,7 +126,7 @@ def spki_of(key: PublicKey) -> str:
 
 
 def signature_hash(key: PrivateKey) -> hashes.SHA256 | hashes.SHA384 | None:
-    """The hash that goes with a key; Ed25519 brings its own."""
+    """The signature hash for a key; Ed25519 has its own."""
     if isinstance(key, ed25519.Ed25519PrivateKey):
         return None
     if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.key_size > 256:

@@ -1,8 +1,8 @@
-"""A machine's own place in the fleet: where it joined, with which key, and how it stays a member.
+"""A machine's membership: where it joined, with which key, and how it renews its certificate.
 
-Everything is below one folder: `key.pem`, `chain.pem` and `bundle.json`, and `membership.json`, which says where to
-renew and by which pin that server is known. So a machine that has joined needs neither token nor pin again, and one
-that was cut off for longer than its certificate lives heals by itself: the key is what it is known by.
+Everything is below one folder: `key.pem`, `chain.pem` and `bundle.json`, and `membership.json`, which has the address
+for renewals and the pin of that server. So a machine that has joined needs neither token nor pin again, and one that
+was disconnected for longer than its certificate is valid recovers by itself, because its key identifies it.
 Calls block; they run in a thread.
 """
 
@@ -26,13 +26,14 @@ from homeport.adapters.identity.site_authority import (
 )
 from homeport.adapters.identity.tls import Credentials
 from homeport.adapters.link.enrolment_http import Distrusted, EnrolmentHttp
+from homeport.core.identity.joining import reach_mark
 from homeport.core.model.identity import TrustBundle
 from homeport.errors import InvalidInput, PeerUnavailable
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What `membership.json` says."""
+    """The content of `membership.json`."""
 
     url: str
     pin: str
@@ -40,17 +41,17 @@ class Joined:
     domain: str
     wfm: str
     site: str | None
-    """Of a site: its own name, for which it holds an intermediate."""
+    """Of a site: its own name; it holds an intermediate for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """What the join command says."""
+    """The arguments of the join command."""
 
     url: str
     pin: str
     token: str | None = None
-    """None: a person will have to approve it."""
+    """None: an administrator has to approve the request."""
 
 
 class Membership:
@@ -65,7 +66,7 @@ class Membership:
 
     @property
     def key(self) -> str:
-        """What a person compares before approving."""
+        """The key fingerprint that an administrator compares before approving."""
         return f"sha256:{csr_spki(self._csr('key'))}"
 
     def credentials(self) -> Credentials:
@@ -79,7 +80,7 @@ class Membership:
         return open_site_authority(self._authority_folder, domain=joined.domain, site=joined.site)
 
     def join(self, ticket: Ticket, *, name: str, site: str | None = None) -> bool:
-        """Asks once, and takes what is given; False while a person has to approve it. `site` is given by a site."""
+        """Sends one request and installs the result; False while approval is pending. Only a site passes `site`."""
         make_folder(self._folder)
         body: dict[str, Any] = {"name": name, "csr": self._csr(name).decode()}
         if site is not None:
@@ -96,8 +97,9 @@ class Membership:
         return True
 
     def renew(self, credentials: Credentials) -> None:
-        """By proof of the key, so that it works with an expired certificate as well."""
-        csr = credentials.request(self._known.name).decode()
+        """By proof of the key, so that it also works with an expired certificate."""
+        name = self._known.name if self.reach is None else reach_mark(self.reach)
+        csr = credentials.request(name).decode()
         answer = self._renewed(credentials, credentials.spiffe_id, csr)
         credentials.install(_text(answer, "chain").encode(), _bundle(answer, credentials.domain))
 
@@ -113,7 +115,7 @@ class Membership:
         )
 
     def refresh_bundle(self, credentials: Credentials) -> bool:
-        """True when the bundle is another than before. A failed or wrong answer changes nothing."""
+        """True when the bundle has changed. A failed or invalid response changes nothing."""
         answer = self._call(credentials, lambda http: http.get("/.well-known/spiffe/bundle.json"))
         bundle = bundles.decode(json.dumps(answer).encode(), credentials.domain)
         if bundle == credentials.bundle:
@@ -126,11 +128,11 @@ class Membership:
         return self._call(credentials, lambda http: http.post("/api/v1/identity/renew", body))
 
     def _call(self, credentials: Credentials, ask: Callable[[EnrolmentHttp], dict[str, Any]]) -> dict[str, Any]:
-        """The server is known by the bundle or, where that has been outlived by a rotation, by the pin."""
+        """The server is authenticated by the bundle or, where a rotation has made that obsolete, by the pin."""
         joined = self._known
 
-        def check(ssl_socket: ssl.SSLSocket) -> None:
-            credentials.verify_server(ssl_socket, datetime.now(UTC))
+        def check(ssl_object: ssl.SSLObject) -> None:
+            credentials.verify_server(ssl_object, datetime.now(UTC))
 
         try:
             return ask(EnrolmentHttp(joined.url, credentials.client_context(present=False), check))

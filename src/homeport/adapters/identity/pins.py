@@ -1,4 +1,4 @@
-"""Knowing a server by its key before there is a trust bundle: for joining, and for fetching the first bundle.
+"""Authenticates a server by its key before there is a trust bundle: for joining, and for the first bundle.
 
 A pin names the public key of the server itself, or of an authority that the server sends along with its certificate.
 Nothing is trusted on first use.
@@ -47,7 +47,7 @@ def pinned_context(pin: str) -> tuple[ssl.SSLContext, Check]:
     """A client context, and the check to call on a new connection before the first byte is sent."""
     wanted = parse_pin(pin)
     context = bare_client()
-    context.verify_mode = ssl.CERT_NONE  # the handshake still proves the key; the check below says whose it must be
+    context.verify_mode = ssl.CERT_NONE  # the handshake still proves the key; the check below compares it
 
     def check(ssl_object: ssl.SSLObject | ssl.SSLSocket) -> None:
         chain = presented_chain(ssl_object)
@@ -65,7 +65,7 @@ def pinned_context(pin: str) -> tuple[ssl.SSLContext, Check]:
 
 
 def _leads_to(chain: Sequence[bytes], wanted: str, now: datetime) -> bool:
-    """Whether the leaf has the key, or leads by valid signatures to an authority that has it."""
+    """Whether the leaf has the key, or chains by valid signatures to an authority that has it."""
     views = [view(der) for der in chain]
     if not views:
         return False

@@ -1,7 +1,7 @@
-"""The roots of central's authority on disk, and the one file that says what they are for.
+"""The roots of central's authority on disk, and the file with their state.
 
-`authority.json` is replaced whole, and only after the keys and certificates that it names are on the disk. So a crash
-leaves the state before or the state after, never one between.
+`authority.json` is replaced atomically, and only after the keys and certificates that it names are on the disk. So a
+crash leaves the previous or the next state, never one between.
 """
 
 import json
@@ -23,9 +23,9 @@ from homeport.errors import InvalidInput
 class Phase(StrEnum):
     STEADY = "steady"
     ANNOUNCED = "announced"
-    """The next root is in the bundle, the old one signs. Wait until everybody has fetched the bundle."""
+    """The next root is in the bundle, the old one signs. Wait until every machine has fetched the bundle."""
     SWITCHED = "switched"
-    """The next root signs, the old one is still trusted. Wait until what it signed has been renewed."""
+    """The next root signs, the old one is still trusted. Wait until the certificates it signed have been renewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class State:
 
 
 def read_state(folder: Path) -> State | None:
-    """None where there is no authority yet."""
+    """None where no authority exists yet."""
     path = folder / "authority.json"
     if not path.exists():
         return None
@@ -67,7 +67,7 @@ def write_state(folder: Path, state: State) -> None:
 
 
 def make_root(folder: Path, domain: str, number: int, lifetime: timedelta, now: datetime) -> None:
-    """Overwrites what an earlier attempt may have left: until the state names it, it is nobody's root."""
+    """Overwrites leftovers of an earlier attempt: until the state names a root, it is unused."""
     key = new_key()
     certificate = sign_root(
         key, common_name=f"{domain} root {number}", uri=spiffe.domain_id(domain), lifetime=lifetime, now=now
@@ -86,7 +86,7 @@ def load_certificate(folder: Path, number: int) -> x509.Certificate:
 
 
 def forget_others(folder: Path, state: State) -> None:
-    """Deletes roots that the state does not name: finished with, or never begun with."""
+    """Deletes roots that the state does not name: dropped ones, or leftovers."""
     kept = {path(folder, number) for number in state.roots for path in (_key_path, _certificate_path)}
     others = [path for path in folder.glob("root-*.pem") if path not in kept]
     for path in others:

@@ -1,4 +1,4 @@
-"""What every authority does alike when it signs."""
+"""The signing steps that all authorities share."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -35,7 +35,7 @@ def issue_leaf(
 
 
 def check_alive(signer: Signer, now: datetime) -> None:
-    """What an expired authority signs, nobody believes; better to say so than to hand it out."""
+    """Certificates signed by an expired authority are worthless; refuse instead of issuing them."""
     end = signer.certificate.not_valid_after_utc
     if now >= end:
         raise Refused(f"The authority expired on {end:%Y-%m-%d %H:%M} UTC and cannot sign until it is renewed.")

@@ -1,4 +1,4 @@
-"""A site's authority over its own nodes: an intermediate that central signed, with which the site works alone."""
+"""A site's authority over its own nodes: an intermediate that central signed; it works without central."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -24,14 +24,15 @@ def open_site_authority(folder: Path, *, domain: str, site: str) -> "SiteAuthori
 
 
 def request_site_authority(folder: Path, *, site: str) -> bytes:
-    """The request to send to central, first and at each renewal. The key stays the same, and so the nodes' chains."""
+    """The request for central, for the first certificate and each renewal. The key stays the same, so nodes' chains
+    stay valid."""
     return make_csr(load_or_create_key(folder / "key.pem"), f"site {site}")
 
 
 def install_site_authority(
     folder: Path, *, domain: str, site: str, chain: bytes, bundle: TrustBundle
 ) -> "SiteAuthority":
-    """Takes what central signed, after looking whether it fits the key and the name."""
+    """Installs the certificate that central signed, after checking that it matches the key and the name."""
     _read_intermediate(folder, chain, spiffe.site_authority_id(domain, site))
     write_whole(folder / "bundle.json", bundles.encode(bundle), mode=PUBLIC)
     write_whole(folder / "chain.pem", chain, mode=PUBLIC)
@@ -58,7 +59,7 @@ class SiteAuthority:
 
     @property
     def anchors(self) -> tuple[bytes, ...]:
-        """What this site's servers trust for nodes: the intermediate itself (DER)."""
+        """The anchors of this site's servers for nodes: the intermediate itself (DER)."""
         return (to_der(self._signer.certificate),)
 
     def issue(

@@ -1,4 +1,4 @@
-"""An identity in a folder: reading it, and replacing it without a moment in which it is half there."""
+"""An identity in a folder: reading it, and replacing it atomically."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +15,12 @@ from homeport.errors import InvalidInput, Refused
 
 OURS: Final = ("key.pem", "chain.pem", "bundle.json")
 THEIRS: Final = ("svid-key.pem", "svid-cert.pem", "svid-ca.pem")
-"""As SPIRE's helper and other Margo tools call them; these come first where both are there."""
+"""The names that SPIRE's helper and other Margo tools use; these take precedence where both exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Svid:
-    """What was in the folder at one moment: whoever replaces the files there does it one by one."""
+    """The content of the folder at one moment: external tools replace the files one by one."""
 
     folder: Path
     key_pem: bytes = field(repr=False)
@@ -29,7 +29,7 @@ class Svid:
     spiffe_id: str
     bundle: TrustBundle
     anchors: tuple[CertificateView, ...]
-    """The bundle's."""
+    """Of the bundle."""
 
 
 def is_there(folder: Path) -> bool:
@@ -57,10 +57,10 @@ def load(folder: Path, domain: str) -> Svid:
 
 
 def install(folder: Path, chain_pem: bytes, bundle: TrustBundle) -> Svid:
-    """The bundle is written first: a chain whose anchor is not yet known would be of no use after a crash."""
+    """The bundle is written first: after a crash, a chain without its anchor would be useless."""
     if is_theirs(folder):
         raise Refused(
-            f"The identity in {folder} is kept by somebody else (svid-cert.pem).",
+            f"The identity in {folder} is managed by another program (svid-cert.pem).",
             hint="Renew it where it was issued, or move those files away.",
         )
     key, chain, trust = (folder / name for name in OURS)
@@ -85,7 +85,7 @@ def _checked(key_path: Path, chain_path: Path, chain_pem: bytes, bundle: TrustBu
 
 
 def _check_domain(svid: Svid) -> None:
-    """What comes from elsewhere may be meant for another fleet."""
+    """Externally managed files may belong to another fleet."""
     domain, _ = spiffe.split(svid.spiffe_id)
     if domain != svid.bundle.domain:
         raise InvalidInput(f"{svid.spiffe_id} is of the trust domain {domain}; ours is {svid.bundle.domain}.")

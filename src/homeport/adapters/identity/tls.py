@@ -1,12 +1,12 @@
 """A machine's own identity in a folder, and TLS 1.3 with it.
 
-The folder holds what we wrote (`key.pem`, `chain.pem`, `bundle.json`) or what somebody else did (`svid-key.pem`,
-`svid-cert.pem`, `svid-ca.pem`, as SPIRE's helper writes them and replaces them in time).
+The folder holds the files we wrote (`key.pem`, `chain.pem`, `bundle.json`) or externally managed ones
+(`svid-key.pem`, `svid-cert.pem`, `svid-ca.pem`, as SPIRE's helper writes and renews them).
 
-OpenSSL verifies signatures and constraints, up to an anchor; dates, names and everything else are left to
-`core.identity.rules`, which can say who was refused and why, and allows for clocks that differ a little. So a context
-of ours is never enough by itself: whoever opens or takes a connection asks `verify` (or `verify_server`) before the
-first byte, and `recheck` at every request, for anchors and dates change while a connection lives.
+OpenSSL verifies signatures and constraints, up to an anchor; validity periods, names and everything else are left to
+`core.identity.rules`, which can say which peer was refused and why, and tolerates clock skew. So a context of ours is
+never enough by itself: both ends of a connection call `verify` (or `verify_server`) before the first byte, and
+`recheck` at every request, because anchors and certificates change while a connection lives.
 """
 
 import asyncio
@@ -36,12 +36,12 @@ _MODES: Final = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required
 
 
 class Credentials:
-    """Key, chain and trust bundle of one machine, and the TLS contexts that follow them.
+    """Key, chain and trust bundle of one machine, and the TLS contexts that use them.
 
-    Contexts are updated in place when a renewed chain or another bundle arrives: connections that are open stay, new
-    handshakes use the new one. A context cannot forget an anchor; `verify` and `recheck` do. Renewal may run in a
-    thread of its own: OpenSSL does not allow a handshake to begin while a context changes, so a context that was made
-    on an event loop is changed on that loop.
+    Contexts are updated in place when the chain or the bundle is renewed: open connections stay, new handshakes use
+    the new one. A context cannot drop an anchor; `verify` and `recheck` do. Renewal may run in its own thread:
+    OpenSSL does not allow a handshake to begin while a context changes, so a context that was created on an event
+    loop is changed on that loop.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Credentials:
         expected: str | None = None,
         skew_seconds: float = rules.SKEW_SECONDS,
     ) -> None:
-        """`expected` is the SPIFFE ID that the folder must hold, now and whenever somebody else replaces it."""
+        """`expected` is the SPIFFE ID that the folder must hold, also after an external tool replaces the files."""
         self.folder = folder
         self._expected = expected
         self.domain = domain
@@ -73,9 +73,9 @@ class Credentials:
         return self._svid is not None
 
     def refresh(self) -> bool:
-        """Reads the folder again, where somebody else may have written; True when something is new.
+        """Reads the folder again, for externally managed files; True when something has changed.
 
-        A file that is half written or wrong raises InvalidInput or Refused, and what was in use stays in use.
+        Half-written or invalid files raise InvalidInput or Refused, and the previous ones stay in use.
         """
         if not is_there(self.folder):
             return False
@@ -86,12 +86,12 @@ class Credentials:
         return True
 
     def request(self, common_name: str = "") -> bytes:
-        """A certificate request for this machine's key, which is made on first use."""
+        """A certificate request for this machine's key, which is created on first use."""
         key = load_or_create_key(self.folder / "key.pem")
         return make_csr(key, common_name or self.domain)
 
     def install(self, chain_pem: bytes, bundle: TrustBundle) -> None:
-        """Takes a chain for our key, and the bundle, which replaces the one before."""
+        """Installs a chain for our key, and the bundle, which replaces the previous one."""
         self._take(install(self.folder, chain_pem, bundle))
 
     def install_bundle(self, bundle: TrustBundle) -> None:
@@ -111,7 +111,8 @@ class Credentials:
 
     @property
     def pin(self) -> str:
-        """What another machine may know this one by before it has a bundle; the same after every renewal."""
+        """The pin by which other machines authenticate this one before they have a bundle; renewals do not change
+        it."""
         return pin_of(self.spki)
 
     @property
@@ -132,7 +133,7 @@ class Credentials:
         present: bool = True,
     ) -> ssl.SSLContext:
         """`anchors` (DER) are trusted for clients instead of the bundle's, as a site trusts its own intermediate.
-        With `present` False the caller loads a certificate of somebody else's making."""
+        With `present` False the caller loads a certificate of its own."""
         context = bare_server()
         context.verify_mode = _MODES[client]
         if present:
@@ -141,7 +142,7 @@ class Credentials:
         return context
 
     def client_context(self, *, present: bool = True) -> ssl.SSLContext:
-        """With `present` False no certificate is shown: for whoever asks for a new one after the old expired."""
+        """With `present` False no certificate is presented: for renewal after the old one expired."""
         context = bare_client()
         if present:
             self._present(context)
@@ -149,7 +150,7 @@ class Credentials:
         return context
 
     def trust(self, context: ssl.SSLContext, anchors: Sequence[bytes]) -> None:
-        """Replaces the anchors of a context that has its own, as after a site's intermediate was renewed."""
+        """Replaces the anchors of a context with its own ones, as after a site's intermediate was renewed."""
         add_anchors(context, anchors)
         with self._lock:
             self._own_anchors[context] = tuple(map(view, anchors))
@@ -157,7 +158,8 @@ class Credentials:
     # --- peers ---
 
     def verify(self, ssl_object: ssl.SSLObject | ssl.SSLSocket, now: datetime) -> Peer | None:
-        """Who is at the other end; None for nobody in particular. Refused says what is wrong with the certificate."""
+        """The authenticated peer; None for a peer without a certificate. Refused says what is wrong with the
+        certificate."""
         verified = verified_chain(ssl_object)
         if verified is None:
             return None
@@ -169,22 +171,22 @@ class Credentials:
         return self._judge(views, now, self._known.anchors if own is None else own)
 
     def verify_server(self, ssl_object: ssl.SSLObject | ssl.SSLSocket, now: datetime) -> Peer:
-        """The server, which must be the one that our own identity answers to; its DNS name plays no part."""
+        """The server, which must be the one that our own identity belongs to; its DNS name is irrelevant."""
         peer = self.verify(ssl_object, now)
         expected = spiffe.servers_for(self.spiffe_id, domain=self.domain, wfm=self.wfm)
         if peer is None or peer.spiffe_id not in expected:
-            found = "nobody" if peer is None else peer.spiffe_id
+            found = "without a certificate" if peer is None else peer.spiffe_id
             raise Refused(f"The server is {found}; {self.spiffe_id} answers to {' or '.join(sorted(expected))}.")
         return peer
 
     def recheck(self, peer: Peer, now: datetime) -> Peer:
-        """Whether a peer of an open connection is still believed: dates and anchors may have changed since."""
+        """Whether the peer of an open connection is still trusted: time and anchors may have changed since."""
         with self._lock:
             own = list(self._own_anchors.values())
         return self._judge(peer.chain, now, [*self._known.anchors, *chain.from_iterable(own)])
 
     def _judge(self, seen: Sequence[CertificateView], now: datetime, anchors: Sequence[CertificateView]) -> Peer:
-        """An anchor is a key: where an authority was certified anew, its newest certificate stands for the older."""
+        """An anchor is a key: where an authority was certified again, its newest certificate replaces the older."""
         current = {anchor.spki: anchor for anchor in anchors}
         return rules.judge(
             [*seen[:1], *(current.get(each.spki, each) for each in seen[1:])],
@@ -254,5 +256,5 @@ def _load_chain(context: ssl.SSLContext, svid: Svid) -> None:
 
 
 def _family(svid: Svid) -> str:
-    """OpenSSL keeps one certificate for each family of keys, and would go on showing the old one beside the new."""
+    """OpenSSL keeps one certificate per key family, and would present the old one in addition to the new."""
     return svid.leaf.key_kind.partition("-")[0]

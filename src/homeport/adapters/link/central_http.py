@@ -1,6 +1,6 @@
-"""The site's link to central over HTTP. The site dials out; nothing behind its NAT need be reachable.
+"""The site's link to central over HTTP. The site connects outwards; nothing behind its NAT need be reachable.
 
-With TLS each end shows its certificate, and the site says nothing before it knows that central is its own.
+With TLS each end presents its certificate, and the site sends nothing before central is authenticated.
 """
 
 import asyncio
@@ -9,63 +9,71 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import Any, Final
-from urllib.parse import urlsplit
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 from aiohttp.client_proto import ResponseHandler
 
-from homeport.core.addresses import is_loopback
+from homeport.adapters.local_access import Kind, find
+from homeport.adapters.lost_connection import LOST
 from homeport.core.identity.spiffe import SERVER_NAME
+from homeport.core.model.protocol import OWN, PeerProtocol
 from homeport.core.secrets import SecretsThere, SecretValue
-from homeport.errors import InvalidInput, PeerUnavailable, Refused
-from homeport.ports import (
-    DrainNode,
-    ExpectNode,
-    FromCentral,
-    LiftHold,
-    Moved,
-    NodeIdentities,
-    Outgoing,
-    RemoveNode,
-    RollBack,
-    SecretsChanged,
-    SetHold,
-)
-from homeport.vocabulary import Commit, NodeId, SiteName
-from homeport.wire.join_tokens import decode as decode_token
-from homeport.wire.reports import decode_hold
+from homeport.core.values.addresses import is_loopback
+from homeport.errors import NotFound, PeerIncompatible, PeerUnavailable, Refused, UnknownKind
+from homeport.log import get_log
+from homeport.ports import ROLLED_BACK_MAX, Ahead, FromCentral, Joined, Lineage, Outgoing
+from homeport.vocabulary import Generation, Incarnation, NodeId, SiteName
+from homeport.wire.reports import decode_rolled_back
+from homeport.wire.site_messages import decode
+
+T = TypeVar("T")
+
+log = get_log(__name__)
 
 CALL_SECONDS_MAX: Final = 15.0
 SILENCE_SECONDS_MAX: Final = 30.0
-"""Central pings the watch stream every 10 s; three missed pings mean that the link is cut."""
+"""Central pings the watch stream every 10 s; three missed pings mean that the connection is dead."""
 KNOWN_CHARACTERS_MAX: Final = 4_000
 CONNECTION_SECONDS_MAX: Final = 600.0
-"""How long a connection is used again, so that a renewed certificate is shown in time."""
+"""The maximum age of a reused connection, so that a renewed certificate is presented in time."""
 NOT_BELIEVED: Final = frozenset({401, 403})
+REFUSALS: Final = frozenset({400, 404, 409, 413, 422, 501})
+"""What repeating the same call will not change."""
+NO_ANSWER_THERE: Final = frozenset({UnknownKind.code, NotFound.code})
+"""A central that does not know the topic, or is too old to know the route."""
+BYTES: Final = {"Content-Type": "application/octet-stream"}
 
 NewContext = Callable[[], ssl.SSLContext]
 VerifyCentral = Callable[[ssl.SSLObject], object]
-"""Raises Refused unless the machine at the other end is the central that this site belongs to."""
+"""Raises Refused unless the peer is the central that this site belongs to."""
 
 
 @asynccontextmanager
 async def open_central_link(
-    url: str, *, tls: NewContext | None = None, verify: VerifyCentral | None = None
+    url: str,
+    *,
+    tls: NewContext | None = None,
+    verify: VerifyCentral | None = None,
+    local_keys: Path | None = None,
 ) -> AsyncIterator["HttpCentralLink"]:
-    """`tls` is asked anew for each connection, so that a renewed certificate is used from the next one on.
+    """`tls` is called for each connection, so that the next one uses a renewed certificate.
 
-    Raises Refused for a URL that would send the site's news in the clear.
+    Without it, central is on this machine, and its machine key is read from the folder `local_keys` at each call,
+    because it changes with each start of central. Raises Refused for a URL that would send reports
+    unencrypted.
     """
     assert (tls is None) == (verify is None), "TLS without a look at the certificate proves nothing"
     _require_safe(url, has_identity=tls is not None)
     timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
 
     def new_session() -> aiohttp.ClientSession:
-        connector = None if tls is None or verify is None else _VerifyingConnector(tls, verify)
+        connector = None if tls is None or verify is None else VerifyingConnector(tls, verify)
         return aiohttp.ClientSession(timeout=timeout, connector=connector)
 
-    link = HttpCentralLink(url, new_session)
+    link = HttpCentralLink(url, new_session, local_keys if tls is None else None)
     try:
         yield link
     finally:
@@ -88,17 +96,28 @@ def _require_safe(url: str, *, has_identity: bool) -> None:
 class HttpCentralLink:
     """`ports.CentralLink` against central's `/api/v1/sites`."""
 
-    def __init__(self, url: str, new_session: Callable[[], aiohttp.ClientSession]) -> None:
+    def __init__(
+        self, url: str, new_session: Callable[[], aiohttp.ClientSession], local_keys: Path | None = None
+    ) -> None:
         self._url = url.rstrip("/")
+        self._local_keys = local_keys
         self._new_session = new_session
         self._session = new_session()
 
     async def close(self) -> None:
         await self._session.close()
 
-    async def join(self, site: SiteName, *, epoch: str, software_version: str) -> int:
+    async def join(
+        self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
+    ) -> Joined:
         body = {"epoch": epoch, "software_version": software_version}
-        return await self._last_sequence("PUT", f"/api/v1/sites/{site}", body)
+        # Not in the body: an earlier version of central refuses unknown fields there.
+        told: list[tuple[str, object]] = []
+        if lineage is not None:
+            told += [*(("starts", each) for each in lineage.starts), ("given", lineage.given)]
+        told += [("protocol", OWN.version), *(("features", each) for each in OWN.features)]
+        query = urlencode(told)
+        return await self._send("PUT", f"/api/v1/sites/{site}?{query}", body, _joined)
 
     async def report(
         self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
@@ -108,11 +127,11 @@ class HttpCentralLink:
             "reports": [{"sequence": item.sequence, "body": item.body} for item in reports],
             "seen": {node_id: at.isoformat() for node_id, at in seen.items()},
         }
-        return await self._last_sequence("POST", f"/api/v1/sites/{site}/reports", body)
+        return await self._send("POST", f"/api/v1/sites/{site}/reports", body, _reported)
 
     async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
         query = [("known", f"{name}:{version}") for name, version in sorted(known.items())]
-        # Too many for an address: then all of them are sent again, which is harmless.
+        # Too long for a URL: then all of them are sent again, which is harmless.
         query = query if sum(len(text) for _, text in query) <= KNOWN_CHARACTERS_MAX else []
         try:
             async with self._request("GET", f"/api/v1/sites/{site}/secrets/values", params=query) as answer:
@@ -124,18 +143,32 @@ class HttpCentralLink:
                     for name, each in body["changed"].items()
                 }
                 return SecretsThere({name: int(version) for name, version in body["versions"].items()}, changed)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except LOST as error:
             raise PeerUnavailable(self._unreachable(error)) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            # Not the error's own words: they could quote what was sent.
+            # Not the error's own message: it could quote what was sent.
             raise PeerUnavailable("central sent secrets that cannot be read") from error
+
+    async def call(self, site: SiteName, topic: str, body: bytes) -> bytes:
+        try:
+            async with self._request(
+                "POST", f"/api/v1/sites/{site}/calls", params={"topic": topic}, data=body, headers=BYTES
+            ) as received:
+                if received.status in REFUSALS:
+                    code, why = await _refusal(received)
+                    raise PeerIncompatible(why) if code in NO_ANSWER_THERE else Refused(why)
+                if received.status >= 300:
+                    raise await self._refused(received)
+                return await received.read()
+        except LOST as error:
+            raise PeerUnavailable(self._unreachable(error)) from error
 
     async def answer(self, site: SiteName, question: str, answer: Mapping[str, Any]) -> None:
         try:
             async with self._request("POST", f"/api/v1/sites/{site}/answers/{question}", json=answer) as received:
                 if received.status >= 300:
                     raise await self._refused(received)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except LOST as error:
             raise PeerUnavailable(self._unreachable(error)) from error
 
     async def watch(self, site: SiteName) -> AsyncIterator[FromCentral]:
@@ -146,29 +179,45 @@ class HttpCentralLink:
                     raise await self._refused(answer)
                 async for line in answer.content:
                     if line.startswith(b"data:"):
-                        call = _call(json.loads(line[5:]))
-                        if call is not None:
-                            yield call
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                        yield decode(json.loads(line[5:]))
+        except (*LOST, ValueError, AttributeError) as error:
             raise PeerUnavailable(self._unreachable(error)) from error
 
+    def git(self, method: str, path: str, **options: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """A request of git itself to central's repository; a large one may take as long as bytes flow."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS_MAX, sock_read=SILENCE_SECONDS_MAX)
+        return self._request(
+            method, f"/git/deployments.git/{path}", timeout=timeout, auto_decompress=False, **options
+        )
+
     def _request(self, method: str, path: str, **options: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Asks for central's SVID by name, for people may be shown another certificate there."""
+        """Requests central's SVID by SNI, because browsers may get another certificate there."""
+        options["headers"] = {**options.get("headers", {}), **self._local_key()}
         return self._session.request(method, self._url + path, server_hostname=SERVER_NAME, **options)
 
-    async def _last_sequence(self, method: str, path: str, body: Mapping[str, Any]) -> int:
+    def _local_key(self) -> Mapping[str, str]:
+        parts = urlsplit(self._url)
+        found = find(self._local_keys, parts.port or 80, Kind.MACHINE)
+        is_for_it = found is not None and found.opens(parts.hostname or "")
+        return {"Authorization": f"Bearer {found.key}"} if found is not None and is_for_it else {}
+
+    async def _send(
+        self, method: str, path: str, body: Mapping[str, Any], read: Callable[[Mapping[str, Any]], T]
+    ) -> T:
         try:
             async with self._request(method, path, json=body) as answer:
                 if answer.status >= 300:
                     raise await self._refused(answer)
-                return int((await answer.json())["last_sequence"])
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
+                return read(await answer.json())
+        except (*LOST, ValueError, KeyError, TypeError) as error:
             raise PeerUnavailable(self._unreachable(error)) from error
 
     async def _refused(self, answer: aiohttp.ClientResponse) -> PeerUnavailable:
-        """Whoever is not believed opens a new connection for the next call, with the certificate that is then the
+        """After a refused certificate the next call opens a new connection, with the certificate that is then the
         newest."""
-        why = await _refusal(answer)
+        code, why = await _refusal(answer)
+        if code == PeerIncompatible.code:
+            return PeerIncompatible(why)
         if answer.status in NOT_BELIEVED:
             before, self._session = self._session, self._new_session()
             await before.close()
@@ -178,35 +227,31 @@ class HttpCentralLink:
         return f"central at {self._url} cannot be reached: {str(error) or type(error).__name__}"
 
 
-def _call(data: Mapping[str, Any]) -> FromCentral | None:
-    """None for something that a newer central says and this site does not know yet."""
-    read = next((reader for name, reader in _READERS.items() if name in data), None)
-    if read is None:
-        return None
-    try:
-        return read(data)
-    except (InvalidInput, KeyError, TypeError):
-        return None
+def _joined(answer: Mapping[str, Any]) -> Joined:
+    told, features, ahead = answer.get("ahead"), answer.get("features"), None
+    if told is not None:
+        ahead = Ahead(
+            Generation(int(told["generation"])),
+            Incarnation(int(told["incarnation"])),
+            decode_rolled_back(told.get("rolled_back"))[:ROLLED_BACK_MAX],
+        )
+    return Joined(
+        int(answer["last_sequence"]),
+        ahead,
+        is_let_in=bool(answer.get("is_let_in", True)),
+        protocol=PeerProtocol.said(answer.get("protocol"), features if isinstance(features, list) else ()),
+    )
 
 
-_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], FromCentral]]] = {
-    "commit": lambda data: Moved(Commit(data["commit"])),
-    "secrets": lambda data: SecretsChanged(),
-    "expect": lambda data: ExpectNode(decode_token(data["expect"])),
-    "question": lambda data: NodeIdentities(
-        **{name: str(data.get(name, "")) for name in ("question", "step", "name", "by")}
-    ),
-    "drain": lambda data: DrainNode(NodeId(data["drain"]["node_id"]), data["drain"]["reason"]),
-    "hold": lambda data: SetHold(decode_hold(data["hold"])),
-    "release": lambda data: LiftHold(data["release"]["deployment_id"], data["release"]["by"]),
-    "roll_back": lambda data: RollBack(**data["roll_back"]),
-    "node_id": lambda data: RemoveNode(NodeId(data["node_id"])),
-}
-"""By the field that a word of central's is known by."""
+def _reported(answer: Mapping[str, Any]) -> int:
+    """Central keeps reports that it cannot process, for a version that can."""
+    for item in answer.get("set_aside") or ():
+        log.warning("report set aside by central", sequence=item["sequence"], code=item["code"], why=item["why"])
+    return int(answer["last_sequence"])
 
 
-class _VerifyingConnector(aiohttp.TCPConnector):
-    """Looks at central's certificate before anything is sent on a new connection."""
+class VerifyingConnector(aiohttp.TCPConnector):
+    """Verifies the server's certificate before anything is sent on a new connection."""
 
     def __init__(self, tls: NewContext, verify: VerifyCentral) -> None:
         super().__init__()
@@ -230,10 +275,10 @@ class _VerifyingConnector(aiohttp.TCPConnector):
         return protocol
 
 
-async def _refusal(answer: aiohttp.ClientResponse) -> str:
-    """Central's own words, when it gave any."""
+async def _refusal(answer: aiohttp.ClientResponse) -> tuple[str, str]:
+    """Central's own error code and message, if any."""
     try:
         problem = await answer.json(content_type=None)
-        return f"central answered {answer.status}: {problem['detail']}"
-    except (ValueError, KeyError, TypeError):
-        return f"central answered {answer.status}"
+        return str(problem.get("code")), f"central answered {answer.status}: {problem['detail']}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "", f"central answered {answer.status}"

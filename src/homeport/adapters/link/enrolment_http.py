@@ -1,41 +1,34 @@
-"""How a machine asks to join and to be renewed: a few JSON calls over the standard library's client, so that a node
-stays light. Calls block; they run in a thread.
+"""The client of enrolment and renewal: a few JSON calls. Calls block; they run in a thread, each with its own event
+loop.
 
 No client certificate is presented: the first call has none, and an expired one would end the handshake. The proof is
-in the body. Who answers is checked before a word is said.
+in the body. The server is authenticated before anything is sent.
 """
 
-import http.client
 import json
-import socket
 import ssl
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import anyio
+
+from homeport.adapters.http_client import Answer, ExchangeFailed, TlsAddress, ask, parse_json, reason_of
 from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.errors import Conflict, HomeportError, InvalidInput, NotFound, PeerUnavailable, Refused, TransientError
 
 CALL_SECONDS_MAX: Final = 15.0
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 
-Check = Callable[[ssl.SSLSocket], None]
-"""Raises Refused unless the right one is at the other end."""
+Check = Callable[[ssl.SSLObject], None]
+"""Raises Refused unless the server is the expected one."""
 
 
 class Distrusted(PeerUnavailable):
-    """Whoever answers is not the one that was expected; nothing was said to it."""
+    """The server is not the expected one; nothing was sent to it."""
 
     code = "distrusted"
-
-
-class _Connection(http.client.HTTPSConnection):
-    """Asks for the SVID, where a server also has a certificate for people."""
-
-    def connect(self) -> None:
-        http.client.HTTPConnection.connect(self)
-        self.sock = self._context.wrap_socket(self.sock, server_hostname=SERVER_NAME)  # type: ignore[attr-defined]
 
 
 class EnrolmentHttp:
@@ -57,33 +50,35 @@ class EnrolmentHttp:
         return self._call("POST", path, body)
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-        host, port = self._address
-        connection = _Connection(host, port, timeout=CALL_SECONDS_MAX, context=self._context)
-        with closing(connection):
-            try:
-                self._open(connection)
-                headers = {"Accept": "application/json", "Content-Type": "application/json"}
-                connection.request(method, path, None if body is None else json.dumps(body), headers)
-                answer = connection.getresponse()
-                content = answer.read(ANSWER_BYTES_MAX)
-            except (OSError, http.client.HTTPException) as error:
-                raise PeerUnavailable(f"{self._url} cannot be reached: {_reason(error)}") from error
-        return _understood(answer.status, content, self._url)
+        content = b"" if body is None else json.dumps(body).encode()
+        answer = anyio.run(partial(self._exchange, method, path, content))
+        return _understood(answer.status, answer.body, self._url)
 
-    def _open(self, connection: http.client.HTTPSConnection) -> None:
+    async def _exchange(self, method: str, path: str, content: bytes) -> Answer:
+        host, port = self._address
+        # Requests the SVID, where a server also has a public certificate.
+        address = TlsAddress(host, port, self._context, server_name=SERVER_NAME, check=self._check)
         try:
-            connection.connect()
-            assert isinstance(connection.sock, ssl.SSLSocket)
-            self._check(connection.sock)
+            return await ask(
+                address,
+                method,
+                path,
+                body=content,
+                headers={"Accept": "application/json"},
+                seconds=CALL_SECONDS_MAX,
+                size_max=ANSWER_BYTES_MAX,
+            )
         except ssl.SSLError as error:
             raise Distrusted(f"{self._url} is not who it should be: {error.reason or error}") from error
         except Refused as error:
             raise Distrusted(f"{self._url} is not who it should be: {error}", hint=error.hint) from error
+        except (OSError, ExchangeFailed) as error:
+            raise PeerUnavailable(f"{self._url} cannot be reached: {reason_of(error)}") from error
 
 
 def _understood(status: int, content: bytes, url: str) -> dict[str, Any]:
     try:
-        body = json.loads(content)
+        body = parse_json(content)
     except ValueError:
         body = None
     if not isinstance(body, dict):
@@ -103,11 +98,3 @@ _BY_STATUS: Final[Mapping[int, type[HomeportError]]] = {
     409: Conflict,
     422: InvalidInput,
 }
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, socket.gaierror):
-        return "unknown host"
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

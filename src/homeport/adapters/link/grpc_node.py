@@ -1,13 +1,13 @@
-"""The node's end of `homeport.v1.Nodes`, through grpclib: it lets us set the socket's own time limit, so that a dead
-link is noticed without any help from the server, and look at the site's certificate before a word is said.
+"""The node's end of `homeport.v1.Nodes`, through grpclib: it lets us set the socket's timeout, so that a dead
+connection is detected without the server's help, and verify the site's certificate before anything is sent.
 """
 
 import asyncio
-import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
@@ -20,34 +20,34 @@ from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 from grpclib.metadata import decode_grpc_message
 from grpclib.protocol import H2Protocol
 
-from homeport.core.addresses import is_loopback
-from homeport.errors import InvalidInput, PeerUnavailable, Refused
+from homeport.adapters.link.grpclib_seam import open_channel, raw_stream, with_pings
+from homeport.adapters.local_access import Kind, find
+from homeport.core.values.addresses import is_loopback
+from homeport.errors import PeerUnavailable, Refused
 from homeport.ports import FromNode, Stream, ToNode
 from homeport.vocabulary import NodeId
 from homeport.wire import nodes as convert
 from homeport.wire.v1 import nodes_pb2 as pb
 
-log = logging.getLogger("homeport.link")
-
 CONNECT_SECONDS: Final = 5.0
 UNANSWERED_SECONDS: Final = 12
-"""How long sent bytes may stay unacknowledged by the other machine before the connection counts as dead."""
+"""How long sent bytes may stay unacknowledged (TCP_USER_TIMEOUT) before the connection counts as dead."""
 PING_SECONDS: Final = 10.0
-"""How often the site's process itself is asked for a sign of life, and how long it may take: a proxy or a stopped
-process would go on acknowledging bytes."""
+"""Interval and timeout of pings to the site's process: a proxy or a stopped process would still acknowledge
+bytes."""
 CLOSE_SECONDS: Final = 1.0
 SERVICE: Final = "/homeport.v1.Nodes"
 
 NewContext = Callable[[], ssl.SSLContext]
 VerifySite = Callable[[ssl.SSLObject], object]
-"""Raises Refused unless the machine at the other end is this node's own site."""
+"""Raises Refused unless the peer is this node's own site."""
 
 
 class GrpcSiteLink:
-    """`ports.SiteLink` over the network. Every connection has its own channel: reconnecting is the node's to pace.
+    """`ports.SiteLink` over the network. Every connection has its own channel: the node paces reconnects.
 
-    `tls` is asked anew for each connection, so that a renewed certificate is used from the next one on. Without it
-    only a site on the same machine is spoken to.
+    `tls` is called for each connection, so that the next one uses a renewed certificate. Without it only a site on
+    the same machine is contacted, with the key that it published in the folder `local_keys`.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class GrpcSiteLink:
         *,
         tls: NewContext | None = None,
         verify: VerifySite | None = None,
+        local_keys: Path | None = None,
         ping_seconds: float = PING_SECONDS,
     ) -> None:
         assert (tls is None) == (verify is None), "TLS without a look at the certificate proves nothing"
@@ -69,18 +70,14 @@ class GrpcSiteLink:
         self._port = port
         self._tls = tls
         self._verify = verify
-        self._configuration = Configuration(
-            _keepalive_time=ping_seconds,
-            _keepalive_timeout=ping_seconds,
-            _http2_max_pings_without_data=0,
-            _http2_min_sent_ping_interval_without_data=ping_seconds / 2,
-        )
+        self._local_keys = local_keys if tls is None else None
+        self._configuration = with_pings(ping_seconds, ping_seconds, ping_seconds / 2)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Stream]:
         async with self._channel() as channel:
             method = StreamMethod(channel, f"{SERVICE}/Connect", pb.FromNode, pb.ToNode)
-            call = method.open()
+            call = method.open(metadata=self._local_key())
             await call.__aenter__()
             try:
                 with _translated():
@@ -95,19 +92,26 @@ class GrpcSiteLink:
                 channel, f"{SERVICE}/UnregisterNode", pb.UnregisterNodeRequest, pb.UnregisterNodeResponse
             )
             try:
-                await method(pb.UnregisterNodeRequest(node_id=node_id), timeout=CONNECT_SECONDS)
+                await method(
+                    pb.UnregisterNodeRequest(node_id=node_id), timeout=CONNECT_SECONDS, metadata=self._local_key()
+                )
             except GRPCError as error:
                 if error.status is not Status.NOT_FOUND:
                     raise PeerUnavailable(f"the site did not take the farewell: {error.message}") from error
             except (OSError, TimeoutError, StreamTerminatedError) as error:
                 raise PeerUnavailable(f"the site did not take the farewell: {error}") from error
 
+    def _local_key(self) -> dict[str, str]:
+        """Read each time: it changes with each start of the site."""
+        found = find(self._local_keys, self._port, Kind.MACHINE)
+        return {"authorization": f"Bearer {found.key}"} if found is not None and found.opens(self._host) else {}
+
     @asynccontextmanager
     async def _channel(self) -> AsyncIterator[Channel]:
-        channel = _WatchfulChannel(self._host, self._port, self._configuration, self._tls, self._verify)
+        channel = _ChannelWithTimeout(self._host, self._port, self._configuration, self._tls, self._verify)
         try:
             with anyio.fail_after(CONNECT_SECONDS):
-                await channel.__connect__()
+                await open_channel(channel)
         except Refused as error:
             raise PeerUnavailable(f"what answers at {self._host}:{self._port} is not trusted: {error}") from error
         except (OSError, TimeoutError) as error:
@@ -133,26 +137,22 @@ class GrpcStream:
             with _translated(self._call):
                 message = await self._call.recv_message()
             if message is None:
-                said = _last_words(self._call)
+                said = _end_reason(self._call)
                 if said is not None:
                     raise _unavailable(said)
                 return
-            try:
-                yield convert.to_node_from_proto(message)
-            except (InvalidInput, ValueError) as error:
-                # A newer site may say what this node does not know yet; the rest of the stream still counts.
-                log.warning("message from the site passed over", extra={"error": str(error)})
+            yield convert.to_node_from_proto(message)
 
 
 class _Protocol(H2Protocol):
-    """Keeps the reason for which the connection was lost: a refused certificate is told by TLS, not by gRPC."""
+    """Keeps the reason of a lost connection: a refused certificate is reported by TLS, not by gRPC."""
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.processor.close("the connection was lost" if exc is None else _cause(exc))
 
 
-class _WatchfulChannel(Channel):
-    """Has the kernel give up on a peer that no longer answers; by default that takes a quarter of an hour."""
+class _ChannelWithTimeout(Channel):
+    """Sets TCP_USER_TIMEOUT for a peer that no longer responds; the kernel's default is a quarter of an hour."""
 
     def __init__(
         self, host: str, port: int, config: Configuration, tls: NewContext | None, verify: VerifySite | None
@@ -191,7 +191,7 @@ def _for_http2(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 def _cause(error: BaseException) -> str:
-    """What a person can act on, of what the layers below say."""
+    """The part of the lower layers' error that a user can act on."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not good: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
@@ -202,8 +202,8 @@ def _cause(error: BaseException) -> str:
 
 @contextmanager
 def _translated(call: Call[Any, Any] | None = None) -> Iterator[None]:
-    """grpclib wakes a waiting task by cancelling it. That mark is taken back, or the task group above would take the
-    broken link for a cancellation of its own."""
+    """grpclib wakes a waiting task by cancelling it. That cancellation is undone, or the task group above would take
+    the broken connection for a cancellation of its own."""
     task = asyncio.current_task()
     before = task.cancelling() if task else 0
     try:
@@ -211,14 +211,14 @@ def _translated(call: Call[Any, Any] | None = None) -> Iterator[None]:
     except (GRPCError, ProtocolError, StreamTerminatedError, OSError) as error:
         while task and task.cancelling() > before:
             task.uncancel()
-        said = error if isinstance(error, GRPCError) else None if call is None else _last_words(call)
+        said = error if isinstance(error, GRPCError) else None if call is None else _end_reason(call)
         raise _unavailable(said or error) from error
 
 
-def _last_words(call: Call[Any, Any]) -> GRPCError | None:
-    """Why the site ended the call; None when it did not say, or ended it well. grpclib only looks at this after the
-    node has said its own last word, which it does not want to."""
-    headers = dict(call._stream.trailers or call._stream.headers or ())
+def _end_reason(call: Call[Any, Any]) -> GRPCError | None:
+    """Why the site ended the call; None when it gave no reason, or ended it normally. grpclib only reads this after
+    the client has ended its side, which the node does not do."""
+    headers = dict(raw_stream(call).trailers or raw_stream(call).headers or ())
     status = headers.get("grpc-status", "0")
     if status == "0":
         return None

@@ -1,9 +1,8 @@
-"""Listens for gRPC calls with grpclib, on Python's TLS. Bounds what strangers can hold: handshakes per address,
-connections per identity, connections in all. Knows nothing of what the calls mean.
+"""Listens for gRPC calls with grpclib, on Python's TLS. Limits handshakes per address, connections per identity, and
+connections in total. Independent of the services.
 """
 
 import asyncio
-import logging
 import socket
 import ssl
 import time
@@ -16,45 +15,54 @@ from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
-from grpclib.encoding.proto import ProtoCodec
-from grpclib.events import _DispatchServerEvents
-from grpclib.server import Handler
+from anyio.abc import TaskGroup
 
-from homeport.adapters.link.visits import Verify, Visit, VisitProtocol
+from homeport.adapters.link.grpc_connection import GrpcConnection, GrpcConnectionProtocol, Verify
+from homeport.adapters.link.grpclib_seam import handler
 from homeport.adapters.system import room_for_connections
-from homeport.core.addresses import is_loopback
+from homeport.adapters.tunnel.dial import ALPN
+from homeport.adapters.tunnel.entry import PREFACE, TunnelEntry
+from homeport.core.values.addresses import is_loopback
 from homeport.errors import Refused
+from homeport.log import get_log
 
-log = logging.getLogger("homeport.link")
+log = get_log("homeport.link")
 
 STOP_SECONDS: Final = 1.0
 HANDSHAKE_SECONDS_MAX: Final = 5.0
 HANDSHAKES_PER_ADDRESS_MAX: Final = 32
-"""Connections from one address that have not said who they are."""
+"""Maximum unauthenticated connections from one address."""
 CONNECTIONS_PER_PEER_MAX: Final = 4
-"""A node has one, and for a moment the one before it."""
+"""A node has one, and for a moment the previous one."""
 UNANSWERED_SECONDS: Final = 15
 SWEEP_SECONDS: Final = 0.5
 TLS_BUFFER_BYTES: Final = 32 * 1024
-"""Two TLS records. asyncio takes 256 KiB for every connection, which is a quarter of a gigabyte for 1,000 nodes that
-say a few bytes now and then. It has no parameter for it, only this attribute, which holds for the whole process."""
+"""Two TLS records. asyncio allocates 256 KiB for every connection, a quarter of a gigabyte for 1,000 nodes that
+send a few bytes now and then. It has no parameter for it, only this attribute of the whole process."""
 SSLProtocol.max_size = TLS_BUFFER_BYTES
 
-Service = Callable[[Visit], dict[str, Any]]
-"""The calls that a visitor may make, by path."""
+Calls = Callable[[GrpcConnection], dict[str, Any]]
+"""The calls that a client may make, by path."""
+NewEntry = Callable[[str, Callable[[TunnelEntry], None]], TunnelEntry]
+"""Creates the end of a tunnel, for an address; calls back when the connection is made."""
 
 
 @asynccontextmanager
 async def serve_grpc(
-    service: Service, address: str, *, tls: ssl.SSLContext | None = None, verify: Verify | None = None
+    calls: Calls,
+    address: str,
+    *,
+    tls: ssl.SSLContext | None = None,
+    verify: Verify | None = None,
+    tunnels: NewEntry | None = None,
 ) -> AsyncIterator[int]:
-    """Listens on `host:port`; yields the port. Port 0 takes any free one. Raises Refused when it is busy, or open to
-    other machines without TLS."""
+    """Listens on `host:port`; yields the port. Port 0 takes any free one. Raises Refused when it is in use, or
+    reachable from other machines without TLS. With `tunnels`, clients may ask for a tunnel instead."""
     listener = _bind(address, is_open=tls is None)
     if tls is not None:
         assert verify is not None, "TLS without a look at the certificate would admit anybody it vouches for"
-        tls.set_alpn_protocols(["h2"])
-    server = _Server(service, tls, verify)
+        tls.set_alpn_protocols(["h2"] if tunnels is None else ["h2", ALPN])
+    server = _Server(calls, tls, verify, tunnels)
     with listener:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.accept, listener)
@@ -87,13 +95,16 @@ def _bind(address: str, *, is_open: bool) -> socket.socket:
 
 
 class _Server:
-    def __init__(self, service: Service, tls: ssl.SSLContext | None, verify: Verify | None) -> None:
-        self._service = service
+    def __init__(
+        self, calls: Calls, tls: ssl.SSLContext | None, verify: Verify | None, tunnels: NewEntry | None
+    ) -> None:
+        self._calls = calls
         self._tls = tls
         self._verify = verify
-        self._visits: dict[Visit, None] = {}
+        self._tunnels = tunnels
+        self._visits: dict[GrpcConnection, None] = {}
         """In the order of arrival."""
-        self._strangers: Counter[str] = Counter()
+        self._unverified: Counter[str] = Counter()
         self._turned_away = 0
         self._connections_max = room_for_connections()
 
@@ -104,19 +115,19 @@ class _Server:
                 try:
                     raw, source = await loop.sock_accept(listener)
                 except OSError as error:
-                    log.warning("cannot take a connection", extra={"error": str(error)})
+                    log.warning("accepting a connection failed", error=str(error))
                     await anyio.sleep(0.2)
                     continue
                 if self._has_room(source[0]):
-                    handshakes.start_soon(self._shake_hands, raw, self._enter(source[0]))
+                    handshakes.start_soon(self._handshake, raw, self._enter(source[0]), handshakes)
                 else:
                     self._turned_away += 1
                     raw.close()
-                # A queue of connections is accepted without a pause; those inside have to get their turn too.
+                # A backlog of connections is accepted without a pause; open ones need their turn too.
                 await anyio.lowlevel.checkpoint()
 
     async def sweep(self) -> None:
-        """Ends visits whose time is over."""
+        """Closes connections that have exceeded their time."""
         while True:
             await anyio.sleep(SWEEP_SECONDS)
             now, wall = time.monotonic(), datetime.now(UTC)
@@ -126,11 +137,14 @@ class _Server:
                 if why is not None:
                     visit.end(why)
             if self._turned_away:
-                log.warning("connections turned away", extra={"count": self._turned_away})
+                log.warning("connections rejected", count=self._turned_away)
                 self._turned_away = 0
 
     async def close(self) -> None:
-        """Ends every call and connection, those that do not listen too."""
+        """Ends every call and connection, also unresponsive ones."""
+        for visit in self._visits:
+            if visit.tunnel is not None:
+                visit.end("the site is stopping")
         visits = [visit for visit in self._visits if visit.protocol is not None]
         for visit in visits:
             visit.end("the site is stopping")
@@ -141,11 +155,11 @@ class _Server:
                 await visit.protocol.lost.wait()
         for visit in visits:
             assert visit.protocol is not None
-            if not visit.protocol.lost.is_set():  # Python before 3.11.5 stumbles over ending what has ended.
+            if not visit.protocol.lost.is_set():  # Python before 3.11.5 fails when closing a closed connection.
                 visit.protocol.transport.abort()
 
     def _has_room(self, host: str) -> bool:
-        if self._tls is not None and self._strangers[host] >= HANDSHAKES_PER_ADDRESS_MAX:
+        if self._tls is not None and self._unverified[host] >= HANDSHAKES_PER_ADDRESS_MAX:
             return False
         if len(self._visits) < self._connections_max:
             return True
@@ -157,50 +171,89 @@ class _Server:
         self._visits.pop(idle, None)
         return True
 
-    def _enter(self, host: str) -> Visit:
-        visit = Visit(host)
+    def _enter(self, host: str) -> GrpcConnection:
+        visit = GrpcConnection(host)
         self._visits[visit] = None
-        self._strangers[host] += 1
+        self._unverified[host] += 1
         return visit
 
-    async def _shake_hands(self, raw: socket.socket, visit: Visit) -> None:
+    async def _handshake(self, raw: socket.socket, visit: GrpcConnection, tasks: TaskGroup) -> None:
         limits = {"ssl_handshake_timeout": HANDSHAKE_SECONDS_MAX, "ssl_shutdown_timeout": STOP_SECONDS}
+
+        def grpc() -> asyncio.Protocol:
+            return GrpcConnectionProtocol(handler(self._calls(visit)), visit, self._verify, self._arrived)
+
+        def begin(entry: TunnelEntry) -> None:
+            visit.tunnel = entry
+            self._arrived(visit)
+            tasks.start_soon(entry.serve)
+
+        def tunnel() -> asyncio.Protocol:
+            return grpc() if self._tunnels is None else self._tunnels(visit.address, begin)
+
         try:
             _set_options(raw)
+            wants_tunnel = self._tls is None and self._tunnels is not None and await _asks_for_tunnel(raw)
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: VisitProtocol(self._calls(visit), visit, self._verify, self._arrived),
+                (tunnel if wants_tunnel else grpc) if self._tls is None else lambda: _ByAlpn(grpc, tunnel),
                 raw,
                 ssl=self._tls,
                 **(limits if self._tls else {}),
             )
         except OSError as error:
-            log.info("handshake failed", extra={"address": visit.address, "error": str(error)})
+            log.info("handshake failed", address=visit.address, error=str(error))
         finally:
-            self._strangers[visit.address] -= 1
-            if not self._strangers[visit.address]:
-                del self._strangers[visit.address]
-            if visit.protocol is None:
+            self._unverified[visit.address] -= 1
+            if not self._unverified[visit.address]:
+                del self._unverified[visit.address]
+            if visit.protocol is None and visit.tunnel is None:
                 self._visits.pop(visit, None)
                 raw.close()
 
-    def _calls(self, visit: Visit) -> Handler:
-        return Handler(self._service(visit), ProtoCodec(), None, _DispatchServerEvents())
-
-    def _arrived(self, visit: Visit) -> None:
-        """The newest connections of a peer stay: whoever dials again has given up the ones before."""
+    def _arrived(self, visit: GrpcConnection) -> None:
+        """The newest connections of a peer stay: a peer that reconnects has given up the earlier ones."""
         if visit.peer is None:
-            return
+            return  # A tunnel is limited where it is attached.
         same = [each for each in self._visits if each.peer and each.peer.spiffe_id == visit.peer.spiffe_id]
         for older in same[:-CONNECTIONS_PER_PEER_MAX]:
             older.end("replaced by newer connections of the same peer")
 
-    def _forget_if_lost(self, visit: Visit) -> None:
-        if visit.protocol is not None and visit.protocol.lost.is_set():
+    def _forget_if_lost(self, visit: GrpcConnection) -> None:
+        if visit.is_lost():
             self._visits.pop(visit, None)
 
 
+class _ByAlpn(asyncio.Protocol):
+    """Takes the protocol that the client named in the TLS handshake."""
+
+    def __init__(self, grpc: Callable[[], asyncio.Protocol], tunnel: Callable[[], asyncio.Protocol]) -> None:
+        self._grpc = grpc
+        self._tunnel = tunnel
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        chosen = transport.get_extra_info("ssl_object").selected_alpn_protocol()
+        protocol = (self._tunnel if chosen == ALPN else self._grpc)()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+
+async def _asks_for_tunnel(raw: socket.socket) -> bool:
+    """Whether a local client begins like HTTP/1.1. Nothing is consumed."""
+    loop, readable = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(raw.fileno(), readable.set)
+    try:
+        with anyio.move_on_after(HANDSHAKE_SECONDS_MAX):
+            await readable.wait()
+    finally:
+        loop.remove_reader(raw.fileno())
+    try:
+        return raw.recv(len(PREFACE), socket.MSG_PEEK) == PREFACE
+    except OSError:
+        return False
+
+
 def _set_options(raw: socket.socket) -> None:
-    """Has the kernel give up on a peer that no longer answers; by default that takes a quarter of an hour."""
+    """Sets TCP_USER_TIMEOUT for a peer that no longer responds; the kernel's default is a quarter of an hour."""
     raw.setblocking(False)
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):

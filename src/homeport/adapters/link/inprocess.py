@@ -15,7 +15,7 @@ BUFFER_MAX: Final = 256
 
 
 class _SiteEnd:
-    """What the site sees: a NodeSession."""
+    """The site's end: a NodeSession."""
 
     def __init__(
         self, incoming: MemoryObjectReceiveStream[FromNode], outgoing: MemoryObjectSendStream[ToNode]
@@ -35,7 +35,7 @@ class _SiteEnd:
 
 
 class _NodeEnd:
-    """What the node sees: a Stream."""
+    """The node's end: a Stream."""
 
     def __init__(
         self, incoming: MemoryObjectReceiveStream[ToNode], outgoing: MemoryObjectSendStream[FromNode]
@@ -43,7 +43,7 @@ class _NodeEnd:
         self._incoming = incoming
         self._outgoing = outgoing
         self.problem: HomeportError | None = None
-        """What the site said when it ended the stream for a reason."""
+        """The site's error when it ended the stream."""
 
     async def send(self, message: FromNode) -> None:
         try:
@@ -59,7 +59,7 @@ class _NodeEnd:
 
 
 class InProcessLink:
-    """`ports.SiteLink` on the reception itself."""
+    """`ports.SiteLink` directly on the site's reception."""
 
     def __init__(self, reception: NodeReception) -> None:
         self._reception = reception

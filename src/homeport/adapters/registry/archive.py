@@ -1,7 +1,8 @@
-"""Puts a component's archive on disk, after `core.archive` has judged every entry of it."""
+"""Unpacks a component's archive, after `core.archive` has checked every entry of it."""
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,11 @@ def extract_archive(content: bytes, target: Path) -> None:
     `target` must be empty or not exist yet. Raises InvalidInput or TooLarge before anything is written; when
     writing itself fails, what was written is removed again.
     """
-    entries = check_archive(content)
+    write_entries(target, check_archive(content))
+
+
+def write_entries(target: Path, entries: Iterable[Entry]) -> None:
+    """Entries of archives that were checked."""
     target.mkdir(parents=True, exist_ok=True)
     if any(target.iterdir()):
         raise InvalidInput(f"{target} is not empty; a component's archive is never unpacked over other files.")

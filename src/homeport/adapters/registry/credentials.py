@@ -1,7 +1,7 @@
-"""Finds a registry's user and password where `podman login` and `docker login` leave them.
+"""Finds a registry's user and password where `podman login` and `docker login` store them.
 
-Credentials are read anew for each connection, so that a login takes effect without a restart. They never appear
-in messages. Credential helper programs are not asked.
+Credentials are read again for each connection, so that a login takes effect without a restart. They never appear in
+messages. Credential helper programs are not used.
 """
 
 import base64
@@ -10,7 +10,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from homeport.adapters.local_access import Kind, find
+from homeport.core.values.addresses import host_of, is_loopback
+
+LOCAL_USER: Final = "homeport"
+"""The built-in registry checks only the password, which is a token or a key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +24,12 @@ class Credentials:
     user: str
     password: str = field(repr=False)
     identity_token: str | None = field(default=None, repr=False)
+
+    @property
+    def for_engine(self) -> str:
+        """In the format of a container engine's pull request (X-Registry-Auth)."""
+        content = json.dumps({"username": self.user, "password": self.password})
+        return base64.urlsafe_b64encode(content.encode()).decode()
 
     @property
     def basic(self) -> str:
@@ -36,7 +48,7 @@ def default_auth_files(environment: Mapping[str, str], home: Path) -> tuple[Path
 
 
 def find_credentials(files: Sequence[Path], host: str, name: str) -> Credentials | None:
-    """The first file that knows the repository or its host decides. A broken file is passed over."""
+    """The first file that has the repository or its host decides. An invalid file is ignored."""
     for file in files:
         auths = _auths(file)
         for key in _keys(host, name):
@@ -44,6 +56,16 @@ def find_credentials(files: Sequence[Path], host: str, name: str) -> Credentials
             if credentials is not None:
                 return credentials
     return None
+
+
+def local_login(folder: Path | None, host: str) -> Credentials | None:
+    """For a registry on this machine: the local key that its role published for its own user."""
+    name = host_of(host)
+    port = host.rpartition(":")[2]
+    if not is_loopback(name) or not port.isdecimal():
+        return None
+    found = find(folder, int(port), Kind.MACHINE)
+    return Credentials(LOCAL_USER, found.key) if found is not None and found.opens(name) else None
 
 
 def _auths(file: Path) -> Mapping[str, Any]:

@@ -1,26 +1,28 @@
 """Artifacts in any OCI registry, over the distribution API.
 
-Nothing is believed: what is pulled is checked against size and digest before it is handed on, and bounded before
-it is read. The requests block, so they run in a worker thread.
+Nothing is trusted: pulled content is verified against size and digest before it is passed on, and its size is
+limited before it is read.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-import anyio.to_thread
+from anyio.to_thread import run_sync
 
+from homeport.adapters.http_client import parse_json
+from homeport.adapters.registry.credentials import Credentials, local_login
 from homeport.adapters.registry.reference import Reference, parse_reference
-from homeport.adapters.registry.transport import TIMEOUT_SECONDS, Answer, Connection, Torn
+from homeport.adapters.registry.transport import TIMEOUT_SECONDS, RegistryConnection, Torn, Trust
+from homeport.core.model.artifact import Artifact, Layer
 from homeport.core.model.deployment import digest_of_bytes
-from homeport.errors import InvalidInput, PeerUnavailable, TooLarge
-from homeport.ports import Artifact, Layer
+from homeport.errors import Conflict, InvalidInput, PeerUnavailable, TooLarge
 from homeport.vocabulary import Digest
 
 MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"
@@ -29,8 +31,16 @@ EMPTY_CONFIG: Final = b"{}"
 MANIFEST_SIZE_MAX: Final = 4 * 2**20
 ARTIFACT_SIZE_MAX: Final = 64 * 2**20
 LAYER_COUNT_MAX: Final = 200
+TAGS_PAGE: Final = 100
+TAGS_MAX: Final = 2_000
+TAGS_SIZE_MAX: Final = 2**20
+AT_ONCE_MAX: Final = 64 * 1024
+"""Content up to this size is sent without checking whether it exists: the check would take as long."""
 RESUMES_MAX: Final = 8
-"""How often a layer whose line broke is taken up where it broke; after that it is for the caller to try again."""
+"""How often an interrupted layer is resumed; after that the caller has to retry."""
+
+FetchBlob = Callable[[str, int], Awaitable[bytes]]
+"""A blob by digest and size; a longer one need not be read to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +48,49 @@ class OciRegistry:
     """Implements `ports.Registry`."""
 
     auth_files: Sequence[Path] = ()
-    """Where to look for credentials; see `credentials.default_auth_files`."""
+    """Files with credentials; see `credentials.default_auth_files`."""
+    logins: Mapping[str, Credentials] = field(default_factory=dict)
+    """Known credentials, by host (with port)."""
+    access_folder: Path | None = None
+    """Where roles of this machine publish keys for programs of their own user."""
+    trusted: Mapping[str, Trust] = field(default_factory=dict)
+    """How to authenticate hosts (with port) that the system's authorities do not vouch for."""
     plain_http_hosts: frozenset[str] = frozenset()
-    """Hosts (with port) that are spoken to without TLS, beside those on loopback."""
+    """Hosts (with port) that are accessed without TLS, in addition to those on loopback."""
     timeout_seconds: float = TIMEOUT_SECONDS
 
-    async def pull(self, repository: str, tag: str) -> Artifact:
+    async def pull(self, repository: str, tag: str, *, user: str = "") -> Artifact:
         reference = parse_reference(repository, tag)
-        work = partial(_pull, self._connection(reference, "pull"))
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        return await _pull(self.connection(reference, "pull"))
+
+    async def pull_pinned(
+        self, repository: str, tag: str, *, only: Collection[str] | None = None
+    ) -> tuple[Digest, Artifact]:
+        """With the digest of its manifest, which names exactly this content for ever. `only` are the media types of
+        the layers that are fetched."""
+        connection = self.connection(parse_reference(repository, tag), "pull")
+        manifest = await _pull_manifest(connection)
+        fetch = partial(_blob, connection)
+        return digest_of_bytes(manifest), await read_artifact(manifest, connection.reference, fetch, only=only)
+
+    async def tags(self, repository: str, *, page: int = TAGS_PAGE) -> Sequence[str]:
+        """All tags of a repository, page by page. Raises NotFound, PeerUnavailable, InvalidInput, TooLarge."""
+        return await _tags(self.connection(parse_reference(repository, "latest"), "pull"), page)
 
     async def push(self, repository: str, tag: str, artifact: Artifact) -> Digest:
         reference = parse_reference(repository, tag)
-        work = partial(_push, self._connection(reference, "pull,push"), artifact)
-        return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        return await _push(self.connection(reference, "pull,push"), artifact)
 
-    def _connection(self, reference: Reference, scope: str) -> Connection:
-        return Connection(reference, scope, self.auth_files, self.plain_http_hosts, self.timeout_seconds)
+    def connection(self, reference: Reference, scope: str) -> RegistryConnection:
+        return RegistryConnection(
+            reference,
+            scope,
+            self.auth_files,
+            self.plain_http_hosts,
+            self.timeout_seconds,
+            trust=self.trusted.get(reference.host),
+            login=self.logins.get(reference.host) or local_login(self.access_folder, reference.host),
+        )
 
 
 def render_manifest(artifact: Artifact) -> bytes:
@@ -83,66 +119,124 @@ def _descriptor(layer: Layer) -> dict[str, Any]:
     return descriptor | ({"annotations": dict(layer.annotations)} if layer.annotations else {})
 
 
-def _push(connection: Connection, artifact: Artifact) -> Digest:
+async def _push(connection: RegistryConnection, artifact: Artifact) -> Digest:
+    manifest = render_manifest(artifact)
+    digest = digest_of_bytes(manifest)
+    there = await connection.request(
+        "HEAD", f"manifests/{connection.reference.tag}", headers={"Accept": MANIFEST_TYPE}, expect=(200, 404)
+    )
+    if there.status == 200:
+        if there.headers.get("docker-content-digest") == digest:
+            return digest
+        raise version_is_taken(connection.reference)
     config = artifact.config.content if artifact.config is not None else EMPTY_CONFIG
     for content in dict.fromkeys((config, *(layer.content for layer in artifact.layers))):
-        _push_blob(connection, content)
-    manifest = render_manifest(artifact)
+        await _push_blob(connection, content)
     headers = {"Content-Type": MANIFEST_TYPE}
     url = f"manifests/{connection.reference.tag}"
-    connection.request("PUT", url, body=manifest, headers=headers, expect=(200, 201, 202))
-    return digest_of_bytes(manifest)
+    await connection.request("PUT", url, body=manifest, headers=headers, expect=(200, 201, 202))
+    return digest
 
 
-def _push_blob(connection: Connection, content: bytes) -> None:
-    digest = digest_of_bytes(content)
-    if connection.request("HEAD", f"blobs/{digest}", expect=(200, 404)).status == 200:
-        return
-    begun = connection.request("POST", "blobs/uploads/", body=b"", expect=(202,))
+def version_is_taken(reference: Reference) -> Conflict:
+    """Nodes that have the old content would keep it, and a successful push would hide that."""
+    return Conflict(
+        f"{reference} is there already, with other content.",
+        hint="A version never changes. Give the app, or the component whose files changed, a new version.",
+    )
+
+
+async def _push_blob(connection: RegistryConnection, content: bytes) -> None:
+    """Small content is sent with the first request; a registry that requires two steps says so."""
+    digest = await run_sync(digest_of_bytes, content)
+    headers = {"Content-Type": "application/octet-stream"}
+    if len(content) <= AT_ONCE_MAX:
+        url = f"blobs/uploads/?{urlencode({'digest': digest})}"
+        begun = await connection.request("POST", url, body=content, headers=headers, expect=(201, 202))
+        if begun.status == 201:
+            return
+    else:
+        known = await connection.request("HEAD", f"blobs/{digest}", expect=(200, 404))
+        if known.status == 200:
+            return
+        begun = await connection.request("POST", "blobs/uploads/", body=b"", expect=(202,))
     location = begun.headers.get("location", "")
     location += ("&" if "?" in location else "?") + urlencode({"digest": digest})
-    headers = {"Content-Type": "application/octet-stream"}
-    connection.request("PUT", location, body=content, headers=headers, expect=(201,))
+    await connection.request("PUT", location, body=content, headers=headers, expect=(201,))
 
 
-def _pull(connection: Connection) -> Artifact:
+async def _tags(connection: RegistryConnection, page: int) -> Sequence[str]:
+    found: dict[str, None] = {}
+    last = ""
+    while True:
+        query = urlencode({"n": page, **({"last": last} if last else {})})
+        answer = await connection.request("GET", f"tags/list?{query}", size_max=TAGS_SIZE_MAX)
+        try:
+            given = parse_json(answer.body)
+            tags = (given.get("tags") or []) if isinstance(given, dict) else None
+        except ValueError:
+            tags = None
+        name = f"{connection.reference.host}/{connection.reference.name}"
+        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            raise InvalidInput(f"The list of tags of {name} is not one.")
+        new = [tag for tag in tags if tag not in found]
+        found.update(dict.fromkeys(new))
+        if len(found) > TAGS_MAX:
+            raise TooLarge(f"{name} has more than {TAGS_MAX} tags.", hint="Name one version of it.")
+        # A registry that ignores `last` sends the same page again.
+        if not new or ("link" not in answer.headers and len(tags) < page):
+            return list(found)
+        last = tags[-1]
+
+
+async def _pull(connection: RegistryConnection) -> Artifact:
+    manifest = await _pull_manifest(connection)
+    return await read_artifact(manifest, connection.reference, partial(_blob, connection))
+
+
+async def _pull_manifest(connection: RegistryConnection) -> bytes:
     tag = connection.reference.tag
-    answer = connection.request(
+    answer = await connection.request(
         "GET", f"manifests/{tag}", headers={"Accept": MANIFEST_TYPE}, size_max=MANIFEST_SIZE_MAX
     )
     promised = tag if ":" in tag else answer.headers.get("docker-content-digest")
     if promised is not None and promised.startswith("sha256:"):
         _check_digest(answer.body, promised, f"The manifest of {connection.reference}")
-    manifest = _manifest(answer, connection.reference)
-    descriptors = manifest["layers"]
+    return answer.body
+
+
+async def read_artifact(
+    manifest: bytes, reference: Reference, fetch: FetchBlob, *, only: Collection[str] | None = None
+) -> Artifact:
+    """The artifact of a manifest; every layer is verified. `only` are the media types of those that are wanted."""
+    document = _manifest(manifest, reference)
+    descriptors = [each for each in document["layers"] if only is None or each["mediaType"] in only]
     if len(descriptors) > LAYER_COUNT_MAX or sum(each["size"] for each in descriptors) > ARTIFACT_SIZE_MAX:
-        raise TooLarge(
-            f"{connection.reference} is larger than the {ARTIFACT_SIZE_MAX // 2**20} MiB that are accepted."
-        )
+        raise TooLarge(f"{reference} is larger than the {ARTIFACT_SIZE_MAX // 2**20} MiB that are accepted.")
     return Artifact(
-        artifact_type=str(manifest.get("artifactType") or (manifest.get("config") or {}).get("mediaType") or ""),
-        layers=tuple(_layer(connection, each) for each in descriptors),
-        annotations=manifest.get("annotations") or {},
+        artifact_type=str(document.get("artifactType") or (document.get("config") or {}).get("mediaType") or ""),
+        layers=tuple([await _layer(reference, each, fetch) for each in descriptors]),
+        annotations=document.get("annotations") or {},
     )
 
 
-def _layer(connection: Connection, descriptor: Mapping[str, Any]) -> Layer:
+async def _layer(reference: Reference, descriptor: Mapping[str, Any], fetch: FetchBlob) -> Layer:
     digest, size = descriptor["digest"], descriptor["size"]
-    content = _blob(connection, digest, size)
+    content = await fetch(digest, size)
     if len(content) != size:
-        raise InvalidInput(f"A layer of {connection.reference} has {len(content)} bytes where {size} were promised.")
-    _check_digest(content, digest, f"A layer of {connection.reference}")
+        raise InvalidInput(f"A layer of {reference} has {len(content)} bytes where {size} were promised.")
+    await run_sync(_check_digest, content, digest, f"A layer of {reference}")
     return Layer(descriptor["mediaType"], content, descriptor.get("annotations") or {})
 
 
-def _blob(connection: Connection, digest: str, size: int) -> bytes:
-    """A bad line costs what it has torn, not the whole layer again. One that knows no ranges sends all."""
+async def _blob(connection: RegistryConnection, digest: str, size: int) -> bytes:
+    """A broken connection costs only the missing rest, not the whole layer. A registry without ranges sends all."""
     received = b""
     for attempts_left in reversed(range(RESUMES_MAX + 1)):
         headers = {"Range": f"bytes={len(received)}-"} if received else {}
         expect = (200, 206, 416) if received else (200,)
         try:
-            answer = connection.request("GET", f"blobs/{digest}", headers=headers, size_max=size, expect=expect)
+            answer = await connection.request("GET", f"blobs/{digest}", headers=headers, size_max=size, expect=expect)
             status, body = answer.status, answer.body
         except Torn as torn:
             if not attempts_left:
@@ -152,7 +246,7 @@ def _blob(connection: Connection, digest: str, size: int) -> bytes:
             if not attempts_left or not received:
                 raise
             continue
-        if status == 416:  # it has no more than this; whether that is enough is judged by the caller
+        if status == 416:  # it has no more than this; the caller checks whether that is enough
             break
         received = received + body if status == 206 else body
         if len(received) >= size:
@@ -160,9 +254,9 @@ def _blob(connection: Connection, digest: str, size: int) -> bytes:
     return received
 
 
-def _manifest(answer: Answer, reference: Reference) -> dict[str, Any]:
+def _manifest(content: bytes, reference: Reference) -> dict[str, Any]:
     try:
-        manifest = json.loads(answer.body)
+        manifest = parse_json(content)
     except ValueError as error:
         raise InvalidInput(f"The manifest of {reference} is not JSON.") from error
     if isinstance(manifest, dict) and "manifests" in manifest:

@@ -1,6 +1,5 @@
-"""Where an artifact lives: `oci://host[:port]/name`, and a tag."""
+"""The location of an artifact: `oci://host[:port]/name`, and a tag."""
 
-import ipaddress
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -47,15 +46,13 @@ def parse_reference(repository: str, tag: str) -> Reference:
     return Reference(host, name, tag)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a host, with or without a port, is this very machine."""
-    found = _HOST.fullmatch(host)
-    if found is None:
-        return False
-    name = found["name"].strip("[]")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+def nested_name(reference: str) -> str:
+    """`host:5000/name` as the name of a repository below another host, where a colon is not allowed:
+    `host__5000/name`. A host has no underscore."""
+    host, slash, name = reference.partition("/")
+    return f"{host.lower().replace(':', '__')}{slash}{name}"
+
+
+def from_nested_name(name: str) -> str:
+    host, slash, rest = name.partition("/")
+    return f"{host.replace('__', ':')}{slash}{rest}"

@@ -1,4 +1,4 @@
-"""Brings a component's archive from its registry to a node's disk, whole and checked."""
+"""Pulls a component's archive from its registry to a node's disk, complete and verified."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from homeport.adapters.runtime.compose_files import ARTIFACT_TYPE, unpack
+from homeport.adapters.runtime.compose.files import ARTIFACT_TYPE, unpack
 from homeport.adapters.runtime.failures import disk_full, is_disk_full
 from homeport.core.model.deployment import ComponentSpec
 from homeport.errors import HomeportError, WorkFailed
@@ -20,13 +20,13 @@ async def fetch_component(registry: Registry, spec: ComponentSpec, folder: Path)
     """Raises WorkFailed with COMPONENT_FETCH_FAILED or DISK_FULL."""
     with fetching(spec, "component"):
         with anyio.fail_after(spec.timeout_seconds):
-            artifact = await registry.pull(spec.repository, spec.revision)
+            artifact = await registry.pull(spec.repository, spec.revision, user=spec.content_user)
         await anyio.to_thread.run_sync(partial(unpack, _archive(artifact), folder))
 
 
 @contextmanager
 def fetching(spec: ComponentSpec, noun: str) -> Iterator[None]:
-    """Whatever keeps a component from the disk becomes a failure that names it and where it should come from."""
+    """Translates any error into a failure that names the component and its source."""
 
     def failed(reason: str) -> WorkFailed:
         message = f"The {noun} {spec.name} could not be fetched from {spec.repository}:{spec.revision}: {reason}"

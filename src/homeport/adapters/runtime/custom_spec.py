@@ -1,16 +1,20 @@
-"""Reads what a `custom` component runs, for a runtime that is about to run it: a problem becomes a failure."""
+"""Parses a `custom` component for a runtime that is about to run it: a problem becomes a failure."""
+
+import os
 
 from homeport.adapters.runtime.extensions import KEY
 from homeport.core.custom import judge_custom, read_custom
 from homeport.core.model.custom import CustomSpec, Kind
 from homeport.core.model.deployment import ComponentSpec
+from homeport.core.node.demands import custom_demands
+from homeport.core.node.permissions import Permissions, refusal
 from homeport.core.secrets import plain_environment
 from homeport.errors import WorkFailed
 from homeport.vocabulary import Code
 
 
 def read_spec(spec: ComponentSpec, kind: Kind) -> CustomSpec:
-    """Raises WorkFailed: CREATE_FAILED with the first wrong field, UNSUPPORTED_TYPE for the other kind."""
+    """Raises WorkFailed: CREATE_FAILED with the first invalid field, UNSUPPORTED_TYPE for the other kind."""
     found = judge_custom(spec.extensions, repository=spec.repository, revision=spec.revision)
     if found:
         (_, *where), problem = found[0]
@@ -25,8 +29,16 @@ def read_spec(spec: ComponentSpec, kind: Kind) -> CustomSpec:
     return custom
 
 
+def require_allowed(spec: ComponentSpec, custom: CustomSpec, permissions: Permissions) -> None:
+    """Raises WorkFailed with NOT_ALLOWED for what this node's owner has not permitted."""
+    demands = custom_demands(custom, real=os.path.realpath)
+    refused = refusal(demands, permissions)
+    if refused is not None:
+        raise WorkFailed(Code.NOT_ALLOWED, f"{spec.name} cannot be started. {refused}", source=spec.name)
+
+
 def environment_of(spec: ComponentSpec, custom: CustomSpec) -> dict[str, str]:
-    """All variables but the secrets. Parameters win over what the description sets."""
+    """All variables but the secrets. Parameters override the description's environment."""
     return {**custom.environment, **plain_environment(spec)}
 
 

@@ -1,29 +1,33 @@
-"""Opens the runtime that a node was asked for, or finds out which one this machine has."""
+"""Opens the configured runtime of a node, or detects which one this machine has."""
 
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any
 
 from homeport.adapters.runtime.by_type import RuntimeByType
-from homeport.adapters.runtime.compose import ComposeRuntime
-from homeport.adapters.runtime.container_engine import EngineOptions
-from homeport.adapters.runtime.containerd import ContainerdRuntime
-from homeport.adapters.runtime.docker import DockerEngine
+from homeport.adapters.runtime.compose.runtime import ComposeRuntime
+from homeport.adapters.runtime.docker.engine import DockerEngine
+from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.adapters.runtime.fake import NullRuntime
-from homeport.adapters.runtime.helm_cluster import HelmInCluster
-from homeport.adapters.runtime.helm_podman import HelmOnPodman
-from homeport.adapters.runtime.podman import PodmanEngine
-from homeport.adapters.runtime.process import ProcessRuntime
+from homeport.adapters.runtime.helm.on_podman import HelmOnPodman
+from homeport.adapters.runtime.podman.engine import PodmanEngine
+from homeport.adapters.runtime.process.runtime import ProcessRuntime
+from homeport.core.model.engines import AUTO, ENGINES, RUNTIMES
 from homeport.errors import EngineUnavailable, InvalidInput
 from homeport.ports import Registry, Runtime
 from homeport.vocabulary import NodeId
 
-RuntimeKind = Literal["auto", "podman", "docker", "containerd", "process", "null"]
-KINDS: tuple[RuntimeKind, ...] = ("auto", "podman", "docker", "containerd", "process", "null")
+if TYPE_CHECKING:
+    # Few machines use these: each is loaded where it is, and a node stays small.
+    from homeport.adapters.runtime.containerd.runtime import ContainerdRuntime  # noqa: F401
+    from homeport.adapters.runtime.helm.cluster import HelmInCluster  # noqa: F401
+
 INSTALL_HINT = (
     "Install Podman (Debian: apt-get install podman runc) or Docker and start it; "
-    "homeport doctor  tells what is missing, and  --runtime process  runs native programs without either."
+    "homeport doctor  says what is missing, and  --runtime process  runs native programs without either."
 )
 
 
@@ -35,7 +39,7 @@ async def open_runtime(
     `options` defaults to the environment of this process, and nothing else.
     """
     chosen = options or EngineOptions(environment=dict(os.environ))
-    if kind == "auto":
+    if kind == AUTO:
         return await _open_first(data, registry, node_id, chosen)
     runtime = _make(kind, data, registry, node_id, chosen)
     try:
@@ -47,9 +51,8 @@ async def open_runtime(
 
 
 async def _open_first(data: Path, registry: Registry, node_id: NodeId, options: EngineOptions) -> Runtime:
-    """Podman before Docker, for it needs no daemon of root's; containerd last, for it runs single images alone."""
     reasons = []
-    for kind in ("podman", "docker", "containerd"):
+    for kind in (name for name, engine in ENGINES.items() if engine.is_found):
         try:
             return await open_runtime(kind, data, registry, node_id, options=options)
         except EngineUnavailable as error:
@@ -59,17 +62,38 @@ async def _open_first(data: Path, registry: Registry, node_id: NodeId, options: 
 
 def _make(kind: str, data: Path, registry: Registry, node_id: NodeId, options: EngineOptions) -> Runtime:
     if options.kubeconfig is not None and kind != "null":
-        cluster = HelmInCluster(options.kubeconfig, data, registry, node_id, options.environment)
+        cluster = _loaded("helm.cluster", "HelmInCluster")(
+            options.kubeconfig, data, registry, node_id, options.environment
+        )
         return RuntimeByType(_make(kind, data, registry, node_id, replace(options, kubeconfig=None)), cluster)
-    if kind == "podman":
-        engine = PodmanEngine(data, options)
-        return RuntimeByType(ComposeRuntime(engine, registry, node_id), HelmOnPodman(engine, registry, node_id))
-    if kind == "docker":
-        return ComposeRuntime(DockerEngine(options), registry, node_id)
-    if kind == "containerd":
-        return ContainerdRuntime(data, options, node_id)
-    if kind == "process":
-        return ProcessRuntime(data, options.environment)
-    if kind == "null":
-        return NullRuntime(data)
-    raise InvalidInput(f'There is no runtime "{kind}".', hint=f"Choose one of {', '.join(KINDS)}.")
+    if kind not in MAKERS:
+        raise InvalidInput(f'There is no runtime "{kind}".', hint=f"Choose one of {', '.join(RUNTIMES)}.")
+    return MAKERS[kind](data, registry, node_id, options)
+
+
+def _podman(data: Path, registry: Registry, node_id: NodeId, options: EngineOptions) -> Runtime:
+    engine = PodmanEngine(data, options)
+    return RuntimeByType(
+        ComposeRuntime(engine, registry, node_id, options.permissions),
+        HelmOnPodman(engine, registry, node_id, options.permissions),
+    )
+
+
+def _docker(data: Path, registry: Registry, node_id: NodeId, options: EngineOptions) -> Runtime:
+    return ComposeRuntime(DockerEngine(options), registry, node_id, options.permissions)
+
+
+def _loaded(module: str, name: str) -> Any:
+    return getattr(import_module(f"homeport.adapters.runtime.{module}"), name)
+
+
+MAKERS: Mapping[str, Callable[[Path, Registry, NodeId, EngineOptions], Runtime]] = {
+    "podman": _podman,
+    "docker": _docker,
+    "containerd": lambda data, registry, node_id, options: _loaded("containerd.runtime", "ContainerdRuntime")(
+        data, options, node_id
+    ),
+    "process": lambda data, registry, node_id, options: ProcessRuntime(data, options.environment, options.variables),
+    "null": lambda data, registry, node_id, options: NullRuntime(data),
+}
+"""The factory of each row of `core.model.engines`."""

@@ -1,6 +1,7 @@
-"""Turns what engines and compose tools print into one sentence for a person. Pure."""
+"""Turns the output of engines and compose tools into one sentence. Pure."""
 
 import re
+from collections.abc import Mapping
 
 from homeport.errors import WorkFailed
 from homeport.vocabulary import Code
@@ -15,13 +16,35 @@ _NOISE = re.compile(
 _PORT_TAKEN = re.compile(
     r"(?:listen|bind for|Bind for)[^:]*?\S*?:(\d+)\b.*(?:address already in use|port is already allocated)"
 )
+_PORT_IN_USE = re.compile(r"port (\d+) is already in use on this machine")
 _PROGRAM_MISSING = re.compile(r'exec: "?([^":]+)"?:.*(?:executable file not found|no such file or directory)')
 _STUMBLE = "can't get final child's PID from pipe"
+_PULL_CAUSES = (
+    (
+        re.compile(r"manifest unknown|name unknown|manifest for .* not found|repository .* not found|404 Not Found"),
+        "its registry has no such image or tag. Check the name, or push it first",
+    ),
+    (
+        re.compile(r"short-name .* did not resolve|no unqualified-search registries"),
+        "its name has no registry. Write it in full, such as docker.io/library/nginx:1.25",
+    ),
+    (
+        re.compile(r"unauthorized|authentication required|denied|no basic auth credentials"),
+        "its registry refuses access without a login, or has no such image",
+    ),
+    (re.compile(r"dial tcp (\S+): connect: connection refused"), r"its registry does not answer at \1"),
+    (re.compile(r"lookup (\S+) on .*: (?:no such host|server misbehaving)"), r"the host \1 cannot be found"),
+    (
+        re.compile(r"server gave HTTP response to HTTPS client"),
+        "its registry has no TLS, and the container engine is not configured to use it without",
+    ),
+)
+"""What engines answer, and what it means; the first that matches."""
 _FULL = ("no space left on device", "disk quota exceeded")
 
 
 def meaningful_line(output: str) -> str:
-    """The line that says why: the first error, since the later ones are its consequences; else the last word."""
+    """The line with the cause: the first error, since the later ones are its consequences; else the last line."""
     lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
     errors = [line for line in lines if re.search(r"\berror\b|cannot|failed|denied|invalid", line, re.IGNORECASE)]
     chosen = (errors[:1] or lines[-1:] or ["it gave no reason"])[0]
@@ -29,7 +52,7 @@ def meaningful_line(output: str) -> str:
 
 
 def explain(reason: str) -> str:
-    """The engine's reason as a sentence, where we know what it means to a person."""
+    """The engine's reason as a sentence, for known causes."""
     if taken := _PORT_TAKEN.search(reason):
         return f"port {taken[1]} is already in use on this machine"
     if missing := _PROGRAM_MISSING.search(reason):
@@ -37,12 +60,20 @@ def explain(reason: str) -> str:
     return re.sub(r'^unable to start container "[0-9a-f]{12,64}": ', "", reason)
 
 
+def with_port_holder(message: str, holders: Mapping[int, str]) -> str:
+    """The sentence of `explain`, with the name of our deployment that uses the port."""
+    taken = _PORT_IN_USE.search(message)
+    if taken is None or int(taken[1]) not in holders:
+        return message
+    return message.replace(taken[0], f"{taken[0]} by {holders[int(taken[1])]}", 1)
+
+
 def is_disk_full(reason: str) -> bool:
     return any(sign in reason.lower() for sign in _FULL)
 
 
-def is_stumble(reason: str) -> bool:
-    """A start that runc lost on a busy machine. It says nothing about the app, and the next start goes well."""
+def is_transient_start_error(reason: str) -> bool:
+    """A start that runc lost on a busy machine. It says nothing about the app, and the next start succeeds."""
     return _STUMBLE in reason
 
 
@@ -55,7 +86,9 @@ def create_failed(component: str, reason: str) -> WorkFailed:
 def pull_failed(component: str, image: str, reason: str) -> WorkFailed:
     if is_disk_full(reason):
         return disk_full(component)
-    return WorkFailed(Code.IMAGE_PULL_FAILED, f"The image {image} could not be pulled: {reason}", source=component)
+    causes = (found.expand(text) for pattern, text in _PULL_CAUSES if (found := pattern.search(reason)))
+    cause = next(causes, reason)
+    return WorkFailed(Code.IMAGE_PULL_FAILED, f"The image {image} could not be pulled: {cause}", source=component)
 
 
 def disk_full(component: str) -> WorkFailed:

@@ -1,13 +1,14 @@
 """The runtime `null`: runs nothing, and behaves in every other way like one that does.
 
 For tests, simulations and for trying things out. What "runs" is a journal of lines in its data folder, appended to
-at each change, so that ids survive a restart and a thousand deployments cost a thousand lines. Components can ask
-for misfortune: `x-homeport-extensions: {"null": {"fail": CODE, "unhealthy": true, "seconds": 0.2}}`.
+at each change, so that ids survive a restart and a thousand deployments cost a thousand lines. Components can request
+failures: `x-homeport-extensions: {"null": {"fail": CODE, "unhealthy": true, "retries": 3, "seconds": 0.2,
+"port": 8080}}`.
 """
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,12 +17,15 @@ from typing import IO, Any
 import anyio
 
 from homeport.adapters.runtime.extensions import extension
+from homeport.core.model.health import CheckResult, CheckRules, HealthSample, Run, RunState
 from homeport.errors import WorkFailed
-from homeport.ports import Container, Health, Observation, OnProgress, Workload
+from homeport.ports import Container, IsDue, Observation, OnProgress, Output, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
 
 FETCH_CODES = (Code.COMPONENT_FETCH_FAILED, Code.IMAGE_PULL_FAILED, Code.DISK_FULL)
-"""What goes wrong in `prepare`; the other codes go wrong in `apply`, or where their name says."""
+"""The codes that fail in `prepare`; the others fail in `apply`, or where their name says."""
+
+CHECK_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class _Running:
     environment: Mapping[str, str]
     started_at: str
     fail: str
+    port: int = 0
+    """The published port; 0 for none."""
 
 
 class NullRuntime:
@@ -59,22 +65,24 @@ class NullRuntime:
         return "1"
 
     async def prepare(self, workload: Workload, on_progress: OnProgress) -> None:
-        wish = _wish(workload)
+        script = _script(workload)
         on_progress(Step.PULLING, f"pulling {workload.spec.name}", 0, 0)
-        if wish.get("fail") in FETCH_CODES:
-            raise _failed(workload.spec.name, Code(wish["fail"]))
+        if script.get("fail") in FETCH_CODES:
+            raise _failed(workload.spec.name, Code(script["fail"]))
         on_progress(Step.PULLING, f"pulling {workload.spec.name}", 1, 1)
 
     async def apply(self, workload: Workload, on_progress: OnProgress) -> None:
-        spec, wish = workload.spec, _wish(workload)
+        spec, script = workload.spec, _script(workload)
         held = self._running.get(workload.deployment_id, {}).get(spec.name)
         if held is not None and held.digest == spec.digest:
             return
         on_progress(Step.CREATING, f"creating {spec.name}", 0, 0)
-        await anyio.sleep(float(wish.get("seconds", 0)))
-        fail = str(wish.get("fail", ""))
+        await anyio.sleep(float(script.get("seconds", 0)))
+        fail = str(script.get("fail", ""))
         if fail and fail not in (*FETCH_CODES, Code.REMOVE_FAILED, Code.HEALTH_CHECK_FAILED):
             raise _failed(spec.name, Code(fail))
+        port = int(script.get("port", 0))
+        self._refuse_taken(workload, port)
         on_progress(Step.STARTING, f"starting {spec.name}", 0, 0)
         started = _Running(
             id=f"null-{uuid.uuid4().hex[:12]}",
@@ -82,6 +90,7 @@ class NullRuntime:
             environment=dict(spec.environment),
             started_at=datetime.now(UTC).isoformat(),
             fail=fail,
+            port=port,
         )
         self._running.setdefault(workload.deployment_id, {})[spec.name] = started
         self._note(workload.deployment_id, spec.name, started)
@@ -96,19 +105,37 @@ class NullRuntime:
             for component, held in sorted(self._running.get(deployment_id, {}).items())
         ]
 
-    async def health(self, workload: Workload) -> Health:
-        wish = _wish(workload)
-        if workload.spec.name not in self._running.get(workload.deployment_id, {}):
-            return Health(False, f"{workload.spec.name} is not running")
-        if wish.get("unhealthy") or wish.get("fail") == Code.HEALTH_CHECK_FAILED:
-            return Health(False, f"{workload.spec.name} is unhealthy, as its extension asks")
-        return Health(True)
+    async def sample_health(self, workload: Workload, is_due: IsDue) -> Sequence[HealthSample]:
+        name, script = workload.spec.name, _script(workload)
+        held = self._running.get(workload.deployment_id, {}).get(name)
+        if held is None:
+            return ()
+        run = Run(held.id, held.started_at)
+        if not script.get("unhealthy") and script.get("fail") != Code.HEALTH_CHECK_FAILED:
+            return (HealthSample(name, run, RunState.READY),)
+        rules = CheckRules(interval_seconds=CHECK_SECONDS, retries=int(script.get("retries", 3)))
+        result = CheckResult(False, f"{name} is unhealthy, as its extension asks")
+        return (HealthSample(name, run, rules=rules, result=result if is_due(run, rules) else None),)
 
     async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
         held = self._running.get(workload.deployment_id, {}).get(workload.spec.name)
-        lines = [f"{name}={value}\n" for name, value in sorted(held.environment.items())] if held else []
+        has_exited = held is None and _script(workload).get("fail") == Code.EXITED
+        environment = workload.spec.environment if has_exited else held.environment if held else {}
+        lines = [f"{name}={value}\n" for name, value in sorted(environment.items())]
         for line in lines[-tail:]:
             yield line.encode()
+
+    async def follow(
+        self, workload: Workload, container: Container, resume: str
+    ) -> AsyncGenerator[Sequence[Output], None]:
+        """Its environment, and the lines of `"null": {"output": [...]}`, once."""
+        held = self._running.get(workload.deployment_id, {}).get(workload.spec.name)
+        written = [f"{name}={value}" for name, value in sorted(held.environment.items())] if held else []
+        written += [str(line) for line in _script(workload).get("output", ())]
+        done = int(resume) if resume.isdigit() else 0
+        lines = [Output(line.encode(), str(number)) for number, line in enumerate(written, start=1)][done:]
+        if lines:
+            yield lines
 
     async def remove(self, deployment_id: DeploymentId, component: str, *, remove_images: bool) -> None:
         held = self._running.get(deployment_id, {}).get(component)
@@ -121,13 +148,21 @@ class NullRuntime:
             del self._running[deployment_id]
         self._note(deployment_id, component, None)
 
+    def _refuse_taken(self, workload: Workload, port: int) -> None:
+        own = workload.deployment_id, workload.spec.name
+        for key, parts in self._running.items():
+            for name, held in parts.items():
+                if port and held.port == port and (key, name) != own:
+                    message = f"{own[1]} cannot be created: port {port} is already in use by {name}."
+                    raise WorkFailed(Code.CREATE_FAILED, message, source=own[1])
+
     def _note(self, deployment_id: DeploymentId, component: str, running: _Running | None) -> None:
         assert self._journal is not None, "start() comes first"
         self._journal.write(_line(deployment_id, component, running))
         self._journal.flush()
 
 
-def _wish(workload: Workload) -> Mapping[str, Any]:
+def _script(workload: Workload) -> Mapping[str, Any]:
     return extension(workload.spec, "null")
 
 
@@ -140,7 +175,7 @@ def _line(deployment_id: DeploymentId, component: str, running: _Running | None)
 
 
 def _read(path: Path) -> dict[DeploymentId, dict[str, _Running]]:
-    """The last line about a component wins. A line cut short by a crash is the last one, and is passed over."""
+    """The last line about a component wins. A line truncated by a crash is the last one, and is ignored."""
     running: dict[DeploymentId, dict[str, _Running]] = {}
     for line in path.read_text().splitlines() if path.is_file() else ():
         try:
@@ -154,7 +189,7 @@ def _read(path: Path) -> dict[DeploymentId, dict[str, _Running]]:
 
 
 def _write(path: Path, running: Mapping[DeploymentId, Mapping[str, _Running]]) -> None:
-    """Rewrites the journal with only what still runs: once at each start, so that it does not grow for ever."""
+    """Rewrites the journal with only what still runs: once at each start, so that it does not grow forever."""
     lines = [_line(key, name, held) for key, components in running.items() for name, held in components.items()]
     beginning = path.with_suffix(".new")
     beginning.write_text("".join(lines))

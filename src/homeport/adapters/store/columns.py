@@ -1,7 +1,7 @@
-"""Column types that mean the same in SQLite and PostgreSQL, and JSON as text.
+"""Column types that behave the same in SQLite and PostgreSQL, and JSON as text.
 
-Text sorts by code point in both databases. Times are UTC, with their time zone, on the way in and out. JSON is
-kept as plain text, written and read by us, so that neither database has an opinion about it.
+Text sorts by code point in both databases. Times are UTC, with their time zone, on the way in and out. JSON is stored
+as plain text that we write and parse, so that both databases treat it alike.
 """
 
 import json
@@ -14,13 +14,13 @@ from sqlalchemy import TEXT, BigInteger, DateTime, Dialect, Integer, LargeBinary
 from homeport.errors import InvalidInput, InvariantViolated
 
 Number = BigInteger().with_variant(Integer(), "sqlite")
-"""64 bits. SQLite calls that INTEGER, and only under this name makes it the row's own key."""
+"""64 bits. SQLite calls that INTEGER, and only under this name uses it as the row id."""
 Bytes = LargeBinary()
 
 
 class Words(TypeDecorator[str]):
-    """Text. What PostgreSQL cannot hold (NUL, half a surrogate pair) becomes U+FFFD, so that the output of a
-    strange container can always be recorded."""
+    """Text. Characters that PostgreSQL cannot store (NUL, a lone surrogate) become U+FFFD, so that the output of any
+    container can be recorded."""
 
     impl = Text
     cache_ok = True
@@ -33,7 +33,7 @@ class Words(TypeDecorator[str]):
 
 
 class Moment(TypeDecorator[datetime]):
-    """A point in time. PostgreSQL keeps the zone; SQLite has no such type, so there it is UTC by agreement."""
+    """A point in time. PostgreSQL stores the zone; SQLite has no such type, so it stores UTC."""
 
     impl = DateTime
     cache_ok = True
@@ -67,7 +67,7 @@ def storable(text: str) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Raises InvalidInput for what JSON cannot say."""
+    """Raises InvalidInput for what JSON cannot represent."""
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain)
     except (TypeError, ValueError) as error:

@@ -6,8 +6,8 @@ from sqlalchemy import Boolean, Column, ForeignKey, ForeignKeyConstraint, Index,
 
 from homeport.adapters.store.columns import Bytes, Moment, Number, Words
 
-REVISION: Final = "0003"
-"""The newest migration. Kept here so that an up-to-date database is recognised without loading Alembic."""
+REVISION: Final = "0009"
+"""The newest migration. Defined here so that an up-to-date database is recognised without loading Alembic."""
 
 metadata = MetaData(
     naming_convention={
@@ -27,12 +27,12 @@ def _optional(name: str) -> Column[str | None]:
     return Column(name, Words, nullable=True)
 
 
-def _number(name: str) -> Column[int]:
-    return Column(name, Number, nullable=False)
+def _number(name: str, *, nullable: bool = False) -> Column[Any]:
+    return Column(name, Number, nullable=nullable)
 
 
 def _position(name: str) -> Column[int]:
-    """A key that we count ourselves: one writer, no gaps, in the order of commits."""
+    """A key that continues a row of `counters`: no gaps, in the order of commits."""
     return Column(name, Number, primary_key=True, autoincrement=False, nullable=False)
 
 
@@ -60,6 +60,7 @@ apps = Table(
     _optional("commit"),
     _moment("added_at"),
     _text("added_by"),
+    _optional("version_order"),
     UniqueConstraint("category", "app_name", "version"),
     Index(None, "app_name"),
 )
@@ -98,6 +99,9 @@ sites = Table(
     _optional("problem"),
     _text("software_version"),
     _optional("labels"),
+    _moment("silent_since", nullable=True),
+    _number("protocol", nullable=True),
+    _optional("features"),
 )
 
 nodes = Table(
@@ -113,6 +117,11 @@ nodes = Table(
     _moment("last_seen"),
     _moment("registered_at"),
     _optional("drain"),
+    _optional("problem"),
+    _optional("tunable"),
+    _number("protocol", nullable=True),
+    _optional("features"),
+    _optional("agent_address"),
     Index(None, "id"),
 )
 
@@ -140,9 +149,10 @@ deployments = Table(
     _text("created_by"),
     _optional("problem"),
     _moment("archived_at", nullable=True),
-    Index(None, "site", "name"),
+    _optional("set_aside"),
+    Index(None, "site", "name", "id"),
     Index(None, "name"),
-    Index(None, "state"),
+    Index(None, "state", "archived_at"),
     Index(None, "rollout_id"),
 )
 
@@ -165,6 +175,8 @@ instances = Table(
     _moment("updated_at"),
     _optional("rejected_revision"),
     _moment("next_at", nullable=True),
+    _moment("unhealthy_since", nullable=True),
+    _optional("unhealthy_why"),
 )
 
 revisions = Table(
@@ -190,7 +202,20 @@ pins = Table(
     _text("author"),
     _moment("at"),
 )
-"""At a site: what it stays at. At central: what is still to be written to Git."""
+"""At a site: the revision it stays at. At central: what is still to be written to Git."""
+
+reports_aside = Table(
+    "reports_aside",
+    metadata,
+    _text("site", key=True),
+    _text("epoch", key=True),
+    Column("sequence", Number, primary_key=True, autoincrement=False, nullable=False),
+    _text("kind"),
+    _text("why"),
+    _text("body"),
+    _moment("at"),
+)
+"""At central: reports of a site that could not be processed."""
 
 holds = Table(
     "holds",
@@ -202,7 +227,7 @@ holds = Table(
     _moment("at"),
     _moment("expires_at"),
 )
-"""An empty deployment_id stands for the whole site."""
+"""An empty deployment_id means the whole site."""
 
 rollouts = Table(
     "rollouts",
@@ -221,7 +246,7 @@ rollouts = Table(
 )
 
 # --- what happened ----------------------------------------------------------------------------------------
-# Neither refers to other tables: a record outlives what it speaks of.
+# No foreign keys: a record outlives what it is about.
 
 history = Table(
     "history",
@@ -255,7 +280,12 @@ events = Table(
     _optional("deployment_id"),
     _optional("node_id"),
     _text("data"),
+    _optional("subject_kind"),
+    _optional("subject_id"),
+    _optional("stream"),
     Index(None, "deployment_id", "id"),
+    Index(None, "subject_kind", "subject_id", "id"),
+    Index(None, "stream", "id"),
 )
 
 # --- a site's own -----------------------------------------------------------------------------------------
@@ -272,9 +302,52 @@ desired_files = Table(
 outbox = Table("outbox", metadata, _position("sequence"), _text("body"))
 
 counters = Table("counters", metadata, _text("name", key=True), _number("value"))
-"""Numbers that must outlive the rows they were given to: the outbox is emptied, its sequence goes on."""
+"""The sequencer: the last number assigned in each append-only table. It outlives the rows: the outbox is emptied, its
+sequence continues."""
 
 role_values = Table("role_values", metadata, _text("key", key=True), _text("value"))
+
+
+# --- measurements -----------------------------------------------------------------------------------------
+
+telemetry = Table(
+    "telemetry",
+    metadata,
+    _text("site", key=True),
+    _text("node_id", key=True),
+    Column("resolution_seconds", Number, primary_key=True, autoincrement=False, nullable=False),
+    Column("start", Moment, primary_key=True, nullable=False),
+    Column("content", Bytes, nullable=False),
+    Index(None, "resolution_seconds", "start"),
+)
+"""Packed windows: a row for each node, resolution and stretch of time."""
+
+heartbeats = Table(
+    "heartbeats",
+    metadata,
+    _text("site", key=True),
+    _text("node_id", key=True),
+    Column("start", Moment, primary_key=True, nullable=False),
+    _text("state"),
+    _moment("finish", nullable=True),
+    Index(None, "finish"),
+)
+"""Intervals in which a node was live, stale or lost."""
+
+# --- several processes on one database --------------------------------------------------------------------
+
+leases = Table(
+    "leases",
+    metadata,
+    _text("name", key=True),
+    _text("holder"),
+    _number("token"),
+    _moment("expires_at"),
+)
+"""Leases: work that one process does at a time. The times are the database's own."""
+
+bus_messages = Table("bus_messages", metadata, _text("id", key=True), _text("body"), _moment("at"))
+"""Messages between processes that are too long for a notification; each is deleted after a minute."""
 
 
 # --- who is who -------------------------------------------------------------------------------------------
@@ -351,4 +424,169 @@ secrets = Table(
     _number("version"),
     _moment("updated_at"),
     _text("updated_by"),
+)
+
+
+# --- Margo clients ----------------------------------------------------------------------------------------
+
+margo_manifests = Table(
+    "margo_manifests",
+    metadata,
+    _text("site", key=True),
+    _number("manifest_version"),
+    Column("body", Bytes, nullable=False),
+    _text("recent"),
+    _moment("rendered_at"),
+)
+"""The newest State Manifest of each client. A row outlives its client: versions are never reused."""
+
+margo_artifacts = Table(
+    "margo_artifacts",
+    metadata,
+    _text("site", key=True),
+    _text("digest", key=True),
+    _optional("deployment_id"),
+    Column("content", Bytes, nullable=False),
+    _number("manifest_version"),
+)
+"""YAML files and bundles, by digest. Scoped to a client: a digest of another one does not exist."""
+
+margo_devices = Table(
+    "margo_devices",
+    metadata,
+    _text("site", key=True),
+    _text("id", key=True),
+    _text("properties"),
+    _text("labels"),
+    _text("extensions"),
+    _moment("reported_at"),
+)
+
+margo_statuses = Table(
+    "margo_statuses",
+    metadata,
+    _text("site", key=True),
+    _text("deployment_id", key=True),
+    _text("device_id", key=True),
+    _number("adopted_version"),
+    _text("state"),
+    _optional("error"),
+    _text("components"),
+    _moment("at"),
+)
+"""The last status report of each deployment on each device, with its components."""
+
+# --- inference --------------------------------------------------------------------------------------------
+
+tasks = Table(
+    "tasks",
+    metadata,
+    _text("id", key=True),
+    _text("caller"),
+    _text("digest"),
+    _text("state"),
+    _text("body"),
+    _text("answer"),
+    _text("outcome"),
+    _moment("at"),
+    Index(None, "state", "at"),
+)
+
+artifacts = Table(
+    "artifacts",
+    metadata,
+    _text("id", key=True),
+    _text("kind"),
+    _number("created_ms"),
+    _text("tags"),
+    _text("document"),
+    _text("owner"),
+    Index(None, "created_ms"),
+)
+
+usage = Table(
+    "usage",
+    metadata,
+    _text("caller", key=True),
+    _text("day", key=True),
+    _text("model", key=True),
+    _number("requests"),
+    _number("tokens_in"),
+    _number("tokens_out"),
+)
+"""Tokens and requests of each key, by day and model."""
+
+
+# --- jobs -------------------------------------------------------------------------------------------------
+
+jobs = Table(
+    "jobs",
+    metadata,
+    _text("site", key=True),
+    _text("id", key=True),
+    _text("state"),
+    _number("version"),
+    _optional("node_id"),
+    _moment("created_at"),
+    _moment("updated_at"),
+    _moment("finished_at", nullable=True),
+    Column("is_delivered", Boolean, nullable=False),
+    Column("is_cancelled", Boolean, nullable=False),
+    _text("record"),
+    Index(None, "created_at", "site", "id"),
+    Index(None, "site", "state"),
+    Index(None, "state", "finished_at"),
+    Index(None, "id"),
+)
+
+job_files = Table(
+    "job_files",
+    metadata,
+    _text("site", key=True),
+    _text("job_id", key=True),
+    _text("path", key=True),
+    Column("content", Bytes, nullable=False),
+)
+
+job_reports = Table("job_reports", metadata, _position("position"), _text("body"))
+
+# --- pipelines --------------------------------------------------------------------------------------------
+
+pipelines = Table(
+    "pipelines",
+    metadata,
+    _text("name", key=True),
+    _text("site"),
+    _number("version"),
+    _moment("updated_at"),
+    _moment("next_at", nullable=True),
+    _text("record"),
+)
+
+pipeline_runs = Table(
+    "pipeline_runs",
+    metadata,
+    _text("id", key=True),
+    _text("pipeline"),
+    _text("site"),
+    _text("state"),
+    _number("version"),
+    _moment("created_at"),
+    _moment("updated_at"),
+    _moment("finished_at", nullable=True),
+    _optional("cancelled_by"),
+    _text("record"),
+    Index(None, "created_at", "id"),
+    Index(None, "pipeline", "created_at"),
+    Index(None, "state", "finished_at"),
+)
+
+pipeline_results = Table(
+    "pipeline_results",
+    metadata,
+    _text("run_id", key=True),
+    _text("step", key=True),
+    _position("item"),
+    _text("output"),
+    _text("log"),
 )

@@ -1,7 +1,7 @@
-"""`ports.Transaction`: what one work of a group commit may do.
+"""`ports.Transaction`: the interface of one work in a group commit.
 
-Rows for the logs are handed to `Appends` and reach the database with everybody else's, unless the work asks for
-them itself. Anything else first sets a savepoint, so that a work which fails is taken back alone.
+Rows for the logs are handed to `Appends` and written with those of the other works, unless the work reads them
+itself. Any other write first sets a savepoint, so that a failed work is rolled back alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,36 +10,58 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from homeport.adapters.store import access, apps, identities, log, role, schema, sites, trail
-from homeport.adapters.store import deployments as stored_deployments
-from homeport.adapters.store import holds as stored_holds
-from homeport.adapters.store import instances as stored_instances
-from homeport.adapters.store import revisions as stored_revisions
-from homeport.adapters.store import rollouts as stored_rollouts
-from homeport.adapters.store.appends import Appends
-from homeport.adapters.store.border import Connection
+from homeport.adapters.store import schema
+from homeport.adapters.store.commit.appends import Appends
+from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.queries import (
+    access,
+    apps,
+    aside,
+    audit,
+    identities,
+    inference,
+    log,
+    margo,
+    role_state,
+    sites,
+)
+from homeport.adapters.store.queries import deployments as stored_deployments
+from homeport.adapters.store.queries import holds as stored_holds
+from homeport.adapters.store.queries import instances as stored_instances
+from homeport.adapters.store.queries import jobs as stored_jobs
+from homeport.adapters.store.queries import pipelines as stored_pipelines
+from homeport.adapters.store.queries import revisions as stored_revisions
+from homeport.adapters.store.queries import rollouts as stored_rollouts
+from homeport.adapters.store.queries import telemetry as measured
 from homeport.adapters.store.reader import SqlReader
+from homeport.core.inference.records import StoredArtifact, StoredTask, Usage
+from homeport.core.jobs.job import Job, JobFile
+from homeport.core.margo.records import ManifestArtifact, ManifestRecord, MargoDevice, StatusRecord
 from homeport.core.model.access import ApiToken, NewAudit, SecretRecord
 from homeport.core.model.deployment import Hold, Pin, Revision
-from homeport.core.model.event import Deployment, Event, HistoryEntry, HistoryLine, NewEvent, Site
+from homeport.core.model.event import Deployment, Event, HistoryEntry, HistoryLine, NewEvent, Site, Subject
 from homeport.core.model.identity import IdentityRecord, JoinToken
-from homeport.core.model.instance import Instance
+from homeport.core.model.instance import Instance, Unhealthy
+from homeport.core.model.lease import Lease
 from homeport.core.model.node import Node
 from homeport.core.model.rollout import RolloutRow
+from homeport.core.pipelines.model import Definition, ItemKey, ItemResult, Run
+from homeport.core.telemetry.heartbeats import Interval
+from homeport.core.telemetry.records import TelemetryRow
 from homeport.errors import Conflict
-from homeport.ports import AppRecord, ComponentRecord, DesiredFile, Outgoing, ProfileRecord
-from homeport.vocabulary import AppId, DeploymentId, NodeId, SiteName
+from homeport.ports import AppRecord, ComponentRecord, DesiredFile, JobReport, Outgoing, ProfileRecord, SetAside
+from homeport.vocabulary import AppId, DeploymentId, LogStream, NodeId, RunId, SiteName
 
 
 class Savepoint:
-    """The one savepoint of a group commit, set anew for each work that writes."""
+    """The one savepoint of a group commit, set again for each work that writes."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._is_set = False
 
     async def set(self) -> None:
-        # Releasing the previous work's here, and not when it ended, spares a round trip.
+        # Releasing the previous work's savepoint here, and not when it ended, saves a round trip.
         release = ("RELEASE SAVEPOINT work",) if self._is_set else ()
         await self._connection.command(*release, "SAVEPOINT work")
         self._is_set = True
@@ -62,7 +84,7 @@ class SqlTransaction(SqlReader):
     # --- for the group commit -------------------------------------------------------------------------------
 
     def keep(self) -> None:
-        """The work has ended well. A conflict that it has swallowed still takes everything back."""
+        """The work has succeeded. A conflict that it has swallowed still rolls everything back."""
         if self._conflict is not None:
             raise self._conflict
 
@@ -85,6 +107,12 @@ class SqlTransaction(SqlReader):
 
     async def put_site(self, site: Site) -> None:
         await sites.put_site(await self._writable(), site)
+
+    async def remove_site(self, name: SiteName) -> None:
+        await sites.remove_site(await self._writable(), name)
+
+    async def touch_sites(self, names: Sequence[SiteName], at: datetime) -> None:
+        await sites.touch_sites(await self._writable(), names, at)
 
     async def put_node(self, node: Node) -> None:
         await sites.put_node(await self._writable(), node)
@@ -115,6 +143,9 @@ class SqlTransaction(SqlReader):
     async def set_steps(self, steps: Mapping[tuple[DeploymentId, NodeId], str]) -> None:
         await stored_instances.set_steps(await self._writable(), steps)
 
+    async def set_health(self, observed: Mapping[tuple[DeploymentId, NodeId], Unhealthy | None]) -> None:
+        await stored_instances.set_health(await self._writable(), observed)
+
     async def drop_instances(self, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:
         await stored_instances.drop_instances(await self._writable(), keys)
 
@@ -125,6 +156,51 @@ class SqlTransaction(SqlReader):
             self._conflict = conflict
             raise
 
+    async def put_jobs(self, jobs: Sequence[Job]) -> None:
+        try:
+            await stored_jobs.put_jobs(await self._writable(), jobs)
+        except Conflict as conflict:
+            self._conflict = conflict
+            raise
+
+    async def put_job_files(self, job: Job, files: Sequence[JobFile]) -> None:
+        await stored_jobs.put_files(await self._writable(), job, files)
+
+    async def trim_jobs(self, *, keep: int, before: datetime) -> int:
+        return await stored_jobs.trim_jobs(await self._writable(), keep=keep, before=before)
+
+    async def add_job_reports(self, reports: Sequence[JobReport]) -> None:
+        await stored_jobs.add_reports(await self._writable(), reports)
+
+    async def drop_job_reports(self, up_to_position: int) -> None:
+        await stored_jobs.drop_reports(await self._writable(), up_to_position)
+
+    async def put_pipeline_runs(self, runs: Sequence[Run]) -> None:
+        try:
+            await stored_pipelines.put_runs(await self._writable(), runs)
+        except Conflict as conflict:
+            self._conflict = conflict
+            raise
+
+    async def put_pipeline_results(self, run_id: RunId, results: Mapping[ItemKey, ItemResult]) -> None:
+        await stored_pipelines.put_results(await self._writable(), run_id, results)
+
+    async def trim_pipeline_runs(self, *, keep: int, before: datetime) -> int:
+        return await stored_pipelines.trim_runs(await self._writable(), keep=keep, before=before)
+
+    async def put_pipelines(self, definitions: Sequence[Definition]) -> None:
+        try:
+            await stored_pipelines.put_pipelines(await self._writable(), definitions)
+        except Conflict as conflict:
+            self._conflict = conflict
+            raise
+
+    async def set_pipeline_due(self, definition: Definition, next_at: datetime | None) -> None:
+        await stored_pipelines.set_due(await self._writable(), definition, next_at)
+
+    async def remove_pipeline(self, name: str) -> None:
+        await stored_pipelines.remove_pipeline(await self._writable(), name)
+
     # --- what happened --------------------------------------------------------------------------------------
 
     async def append_history(self, entries: Sequence[HistoryEntry]) -> None:
@@ -133,8 +209,9 @@ class SqlTransaction(SqlReader):
     async def append_events(self, events: Sequence[NewEvent]) -> None:
         self._appends.add(schema.events, map(log.event_row, events))
 
-    async def trim_events(self, keep: int) -> None:
-        await log.trim_events(await self._with_all(schema.events, writable=True), keep)
+    async def trim_events(self, stream: LogStream, *, keep: int, before: datetime | None = None) -> None:
+        connection = await self._with_all(schema.events, writable=True)
+        await log.trim_events(connection, stream, keep=keep, before=before)
 
     async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
         return await log.find_history(await self._with_all(schema.history), deployment_id)
@@ -145,9 +222,13 @@ class SqlTransaction(SqlReader):
         connection = await self._with_all(schema.history)
         return await log.find_history_after(connection, after, limit=limit, deployment_id=deployment_id)
 
-    async def events(self, *, after: int, limit: int, deployment_id: DeploymentId | None = None) -> Sequence[Event]:
+    async def events(
+        self, *, after: int, limit: int, deployment_id: DeploymentId | None = None, subject: Subject | None = None
+    ) -> Sequence[Event]:
         connection = await self._with_all(schema.events)
-        return await log.find_events(connection, after=after, limit=limit, deployment_id=deployment_id)
+        return await log.find_events(
+            connection, after=after, limit=limit, deployment_id=deployment_id, subject=subject
+        )
 
     async def last_event_id(self) -> int:
         return self._appends.counts[schema.events]
@@ -157,8 +238,14 @@ class SqlTransaction(SqlReader):
     async def put_token(self, token: ApiToken) -> None:
         await access.put_token(await self._writable(), token)
 
+    async def lease(self, name: str) -> Lease | None:
+        return await role_state.find_lease(self._connection, name)
+
     async def put_identity(self, record: IdentityRecord) -> None:
         await identities.put_identity(await self._writable(), record)
+
+    async def drop_identities(self, spiffe_ids: Sequence[str]) -> None:
+        await identities.drop_identities(await self._writable(), spiffe_ids)
 
     async def put_join_token(self, token: JoinToken) -> None:
         await identities.put_join_token(await self._writable(), token)
@@ -167,10 +254,34 @@ class SqlTransaction(SqlReader):
         return await identities.use_join_token(await self._writable(), token_id, by=by, at=at)
 
     async def append_audit(self, entries: Sequence[NewAudit]) -> None:
-        await trail.append_audit(await self._writable(), entries)
+        await audit.append_audit(await self._writable(), entries)
 
     async def trim_audit(self, before: datetime) -> None:
-        await trail.trim_audit(await self._writable(), before)
+        await audit.trim_audit(await self._writable(), before)
+
+    async def margo_manifests_of(self, sites: Sequence[SiteName]) -> Sequence[ManifestRecord]:
+        return await margo.find_manifests(self._connection, sites, for_update=True)
+
+    async def put_margo_manifests(self, records: Sequence[ManifestRecord]) -> None:
+        await margo.put_manifests(await self._writable(), records)
+
+    async def put_margo_artifacts(self, artifacts: Sequence[ManifestArtifact]) -> None:
+        await margo.put_artifacts(await self._writable(), artifacts)
+
+    async def drop_margo_artifacts(self, before: Mapping[SiteName, int]) -> None:
+        await margo.drop_artifacts(await self._writable(), before)
+
+    async def put_margo_device(self, device: MargoDevice) -> None:
+        await margo.put_device(await self._writable(), device)
+
+    async def drop_margo_devices(self, site: SiteName, ids: Sequence[str]) -> None:
+        await margo.drop_devices(await self._writable(), site, ids)
+
+    async def put_margo_status(self, status: StatusRecord) -> None:
+        await margo.put_status(await self._writable(), status)
+
+    async def drop_margo_client(self, site: SiteName) -> None:
+        await margo.drop_client(await self._writable(), site)
 
     async def put_secret(self, secret: SecretRecord) -> None:
         await access.put_secret(await self._writable(), secret)
@@ -190,35 +301,75 @@ class SqlTransaction(SqlReader):
     async def drop_pins(self, deployment_ids: Sequence[DeploymentId]) -> None:
         await stored_revisions.drop_pins(await self._writable(), deployment_ids)
 
+    async def put_tasks(self, tasks: Sequence[StoredTask]) -> None:
+        await inference.put_tasks(await self._writable(), tasks)
+
+    async def start_tasks(self, task_ids: Sequence[str]) -> None:
+        await inference.start_tasks(await self._writable(), task_ids)
+
+    async def trim_tasks(self, *, keep: int) -> None:
+        await inference.trim_tasks(await self._writable(), keep)
+
+    async def put_artifacts(self, artifacts: Sequence[StoredArtifact]) -> None:
+        await inference.put_artifacts(await self._writable(), artifacts)
+
+    async def trim_artifacts(self, *, keep: int, bytes_max: int) -> None:
+        await inference.trim_artifacts(await self._writable(), keep, bytes_max)
+
+    async def add_usage(self, usage: Sequence[Usage]) -> None:
+        await inference.add_usage(await self._writable(), usage)
+
+    async def put_aside(self, reports: Sequence[SetAside]) -> None:
+        await aside.put_aside(await self._writable(), reports)
+
+    async def drop_aside(self, reports: Sequence[SetAside]) -> None:
+        await aside.drop_aside(await self._writable(), reports)
+
     async def put_desired_files(self, files: Sequence[DesiredFile]) -> None:
-        await role.put_desired_files(await self._writable(), files)
+        await role_state.put_desired_files(await self._writable(), files)
 
     async def drop_desired_files(self, deployment_ids: Sequence[DeploymentId]) -> None:
-        await role.drop_desired_files(await self._writable(), deployment_ids)
+        await role_state.drop_desired_files(await self._writable(), deployment_ids)
 
     async def enqueue(self, bodies: Sequence[Mapping[str, Any]]) -> None:
-        self._appends.add(schema.outbox, map(role.outbox_row, bodies))
+        self._appends.add(schema.outbox, map(role_state.outbox_row, bodies))
 
     async def dequeue(self, up_to_sequence: int) -> None:
-        await role.dequeue(await self._with_all(schema.outbox, writable=True), up_to_sequence)
+        await role_state.dequeue(await self._with_all(schema.outbox, writable=True), up_to_sequence)
 
     async def drop_outbox(self, after_sequence: int) -> None:
-        await role.drop_outbox(await self._with_all(schema.outbox, writable=True), after_sequence)
+        await role_state.drop_outbox(await self._with_all(schema.outbox, writable=True), after_sequence)
 
     async def outbox(self, *, limit: int, after: int = 0) -> Sequence[Outgoing]:
-        return await role.find_outbox(await self._with_all(schema.outbox), limit=limit, after=after)
+        return await role_state.find_outbox(await self._with_all(schema.outbox), limit=limit, after=after)
 
     async def outbox_size(self) -> int:
-        return await role.outbox_size(await self._with_all(schema.outbox))
+        return await role_state.outbox_size(await self._with_all(schema.outbox))
 
     async def outbox_bytes(self) -> int:
-        return await role.outbox_bytes(await self._with_all(schema.outbox))
+        return await role_state.outbox_bytes(await self._with_all(schema.outbox))
 
     async def outbox_left(self) -> int:
-        return await role.outbox_left(await self._with_all(schema.outbox))
+        return await role_state.outbox_left(await self._with_all(schema.outbox))
 
     async def set_value(self, key: str, value: str) -> None:
-        await role.set_value(await self._writable(), key, value)
+        await role_state.set_value(await self._writable(), key, value)
+
+    # --- measurements ---------------------------------------------------------------------------------------
+
+    async def put_telemetry(self, rows: Sequence[TelemetryRow]) -> None:
+        await measured.put_rows(await self._writable(), rows)
+
+    async def trim_telemetry(self, resolution_seconds: int, *, before: datetime, bytes_max: int) -> tuple[int, int]:
+        return await measured.trim_rows(
+            await self._writable(), resolution_seconds, before=before, bytes_max=bytes_max
+        )
+
+    async def put_heartbeats(self, site: SiteName, intervals: Sequence[Interval]) -> None:
+        await measured.put_intervals(await self._writable(), site, intervals)
+
+    async def trim_heartbeats(self, *, before: datetime) -> None:
+        await measured.trim_intervals(await self._writable(), before=before)
 
     # --- savepoint and tails --------------------------------------------------------------------------------
 
@@ -229,7 +380,7 @@ class SqlTransaction(SqlReader):
         return self._connection
 
     async def _with_all(self, table: Table, *, writable: bool = False) -> Connection:
-        """The connection, once it can see every row that was appended to `table`."""
+        """The connection, once all rows appended to `table` are written to it."""
         if writable or not self._appends.is_written(table):
             await self._appends.write(await self._writable(), table)
         return self._connection

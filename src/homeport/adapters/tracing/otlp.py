@@ -1,8 +1,8 @@
 """Sends spans to a collector: OTLP over HTTP, with the OpenTelemetry SDK.
 
-The libraries are imported only when somebody names a collector, for they would cost a node more than all else that
-it imports. Spans wait in a bounded queue that one thread empties, so that nobody waits for a collector: one that is
-gone costs a line in the log and, when the queue is full, the oldest spans, which are counted.
+The libraries are imported only when a collector is configured, because they would cost a node more than all its other
+imports. Spans are queued and sent by one thread, so that no caller waits for a collector: an unreachable one costs
+a log line and, when the bounded queue is full, the oldest spans, which are counted.
 """
 
 import logging
@@ -16,36 +16,36 @@ from urllib.parse import urlsplit
 
 import anyio
 from anyio.to_thread import run_sync
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from homeport import __version__
+from homeport.adapters.prometheus_text import counter, gauge
 from homeport.core.tracing import Span, TraceContext
+from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import InvalidInput, PermanentError
+from homeport.log import get_log
 
-log = logging.getLogger("homeport.tracing")
+log = get_log("homeport.tracing")
 
 QUEUE_MAX: Final = 4096
 """Some hundred deploys; a few megabytes."""
 BATCH_MAX: Final = 512
 GATHER_SECONDS: Final = 0.2
-"""How long to gather spans before they are sent together."""
+"""How long to batch spans before they are sent together."""
 SEND_SECONDS: Final = 5.0
-"""How long a collector may take for one batch."""
-RETRY_FIRST_SECONDS: Final = 0.5
-RETRY_MAX_SECONDS: Final = 30.0
+"""Timeout of one batch."""
+RETRY: Final = BackoffPolicy(first_seconds=0.5, max_seconds=30.0)
 CLOSE_SECONDS: Final = 1.5
-"""How long a stopping role waits for what is still queued."""
+"""How long a stopping role waits for the queue."""
 
 Send = Callable[[Sequence[Span]], bool]
-"""Whether the collector has taken them; blocks, and never raises."""
+"""Whether the collector accepted them; blocks, and never raises."""
 
 
 @asynccontextmanager
 async def open_tracer(url: str, *, instance: str = "") -> AsyncIterator["OtlpTracer"]:
     """Sends to the collector at `url` while the body runs.
 
-    Raises InvalidInput for what is no URL, and PermanentError where the libraries are missing.
+    Raises InvalidInput for an invalid URL, and PermanentError where the libraries are missing.
     """
     endpoint = traces_endpoint(url)
     tracer = OtlpTracer(await run_sync(_sender, endpoint, instance), endpoint)
@@ -57,7 +57,7 @@ async def open_tracer(url: str, *, instance: str = "") -> AsyncIterator["OtlpTra
 
 
 def traces_endpoint(url: str) -> str:
-    """A collector is named by its root, as in OTEL_EXPORTER_OTLP_ENDPOINT, or by the whole path for traces."""
+    """A collector is given by its root, as in OTEL_EXPORTER_OTLP_ENDPOINT, or by the whole path for traces."""
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise InvalidInput(
@@ -67,7 +67,7 @@ def traces_endpoint(url: str) -> str:
     return url if parts.path.endswith("/v1/traces") else f"{url.rstrip('/')}/v1/traces"
 
 
-class OtlpTracer(Collector):
+class OtlpTracer:
     """`ports.Tracer`; also the metrics of its queue, for a registry."""
 
     def __init__(self, send: Send, endpoint: str) -> None:
@@ -96,23 +96,21 @@ class OtlpTracer(Collector):
             self._changed.notify()
 
     def close(self) -> None:
-        """Tries once more to send what is left, for a moment."""
+        """One last short attempt to send the queue."""
         self._closing.set()
         with self._changed:
             self._changed.notify()
         self._thread.join(CLOSE_SECONDS)
 
-    def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("homeport_trace_queue", "Spans that wait for the collector.", value=len(self._queue))
-        yield CounterMetricFamily("homeport_trace_spans", "Spans that the collector has taken.", value=self._sent)
-        yield CounterMetricFamily(
-            "homeport_trace_spans_dropped", "Spans dropped because the queue was full.", value=self._dropped
-        )
+    def collect(self) -> Iterator[Any]:
+        yield gauge("homeport_trace_queue", "Spans that wait for the collector.", len(self._queue))
+        yield counter("homeport_trace_spans", "Spans that the collector has taken.", self._sent)
+        yield counter("homeport_trace_spans_dropped", "Spans dropped because the queue was full.", self._dropped)
 
     # --- the thread -----------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        wait_seconds = RETRY_FIRST_SECONDS
+        failures = 0
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._queue or self._closing.is_set())
@@ -122,14 +120,14 @@ class OtlpTracer(Collector):
                 return
             if self._send(batch):
                 self._sent += len(batch)
-                wait_seconds = RETRY_FIRST_SECONDS
+                failures = 0
                 self._say(reached=True)
                 continue
             self._put_back(batch)
             self._say(reached=False)
-            if self._closing.wait(wait_seconds):
+            failures += 1
+            if self._closing.wait(RETRY.ceiling_seconds(failures)):
                 return
-            wait_seconds = min(RETRY_MAX_SECONDS, wait_seconds * 2)
 
     def _take(self) -> list[Span]:
         with self._changed:
@@ -146,13 +144,14 @@ class OtlpTracer(Collector):
             self._dropped += 1
 
     def _say(self, *, reached: bool) -> None:
-        """One line when the collector goes, and one when it is back."""
+        """Logs once when the collector becomes unreachable, and once when it is back."""
         if reached and self._is_silent:
-            log.info("the collector takes traces again", extra={"collector": self._endpoint})
+            log.info("trace export recovered", collector=self._endpoint)
         elif not reached and not self._is_silent:
             log.warning(
-                "the collector cannot be reached; traces wait, work goes on",
-                extra={"collector": self._endpoint, "kept": QUEUE_MAX},
+                "trace export failed, spans queued",
+                collector=self._endpoint,
+                kept=QUEUE_MAX,
             )
         self._is_silent = not reached
 
@@ -166,7 +165,7 @@ def _sender(endpoint: str, instance: str) -> Send:
             "Traces were asked for, but the OpenTelemetry libraries are not installed.",
             hint="Install them:  pip install 'homeport[otel]' , or leave --otlp and OTEL_EXPORTER_OTLP_ENDPOINT out.",
         ) from error
-    # It says each failed attempt; we say once that the collector is gone.
+    # The SDK logs each failed attempt; we log only once that the collector is unreachable.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     exporter = OTLPSpanExporter(endpoint=endpoint, timeout=SEND_SECONDS)
     convert = _converter(instance)
@@ -174,7 +173,7 @@ def _sender(endpoint: str, instance: str) -> Send:
     def send(spans: Sequence[Span]) -> bool:
         try:
             return exporter.export([convert(span) for span in spans]) is SpanExportResult.SUCCESS
-        except Exception:  # noqa: BLE001 - whatever a collector does to the library, spans are not worth a thread
+        except Exception:  # noqa: BLE001 - no failure of the library may end this thread
             return False
 
     return send

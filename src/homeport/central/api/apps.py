@@ -1,15 +1,16 @@
 """The catalog of apps."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import Depends, Path, Query, Response
 
 from homeport.central.parts import CentralParts
-from homeport.core.model.caller import Caller
-from homeport.fleet.apps import AppQuery, add_apps, find_app, remove_app
-from homeport.fleet.versions import newest_first
-from homeport.ports import AppRecord, ComponentRecord, ProfileRecord
+from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
+from homeport.errors import InvalidInput, Problem
+from homeport.fleet.central.apps import AppQuery, AppsAdded, add_apps, check_reach, find_app, remove_app
+from homeport.fleet.central.registering import NewApp, register_app
+from homeport.ports import APPS, AppFilter, AppRecord, ComponentRecord, ProfileRecord
 from homeport.serving.bodies.apps import (
     AddApps,
     AppBody,
@@ -19,27 +20,47 @@ from homeport.serving.bodies.apps import (
     ComponentBody,
     ProfileBody,
 )
-from homeport.serving.callers import allowed
+from homeport.serving.bodies.deployments import Deploy
+from homeport.serving.capability import Routes
+from homeport.serving.middleware.callers import CallerOf
+from homeport.serving.pages import Asked, asked
+from homeport.serving.routing import Router
 from homeport.vocabulary import AppId
 
 AppRef = Annotated[str, Path(max_length=64)]
 Name = Annotated[str | None, Query(max_length=200)]
-AppReader = Annotated[Caller, Depends(allowed("apps.read"))]
 
 
-def apps_router(central: CentralParts) -> APIRouter:
-    router = APIRouter(tags=["apps"])
+_READ: Final = Action("apps.read", Level.VIEWER, Scope.NONE, Audit.NONE)
+# fmt: off
+ACTIONS: Final[Actions] = {
+    ("GET", "/api/v1/apps"): _READ,
+    ("GET", "/api/v1/apps/{app_id}"): _READ,
+    ("POST", "/api/v1/apps"): Action("apps.add", Level.OPERATOR, Scope.FLEET, Audit.WAIT),
+    ("DELETE", "/api/v1/apps/{app_id}"): Action("apps.remove", Level.OPERATOR, Scope.FLEET, Audit.WAIT),
+}
+# fmt: on
+
+
+def apps_routes(central: CentralParts) -> Routes:
+    router = Router(tags=["apps"])
 
     @router.post(
         "/api/v1/apps",
-        summary="Add apps from a registry",
+        summary="Add apps from a registry, or one app",
         status_code=201,
         responses={404: {}, 409: {}},
     )
-    async def add_from_registry(
-        caller: Annotated[Caller, Depends(allowed("apps.add"))], body: AddApps
-    ) -> AppsAddedBody:
-        """Adds every app of the registry that the filters leave, or none: all of them must be valid."""
+    async def add_from_registry(caller: CallerOf, body: AddApps) -> AppsAddedBody:
+        """Adds every app of the registry that passes the filters, or none: all of them must be valid."""
+        if body.repository is None:
+            added = await register_app(
+                new_app(body), caller, store=central.store, clock=central.clock, ids=central.ids
+            )
+            return _added(added)
+        if body.description is not None:
+            raise InvalidInput(problems=[Problem("description", "cannot stand beside repository.")])
+        check_reach(body.repository, caller)
         added = await add_apps(
             body.repository,
             body.branch,
@@ -50,23 +71,28 @@ def apps_router(central: CentralParts) -> APIRouter:
             clock=central.clock,
             ids=central.ids,
         )
-        return AppsAddedBody(
-            added=[AppBody(**_fields(app)) for app in added.added],
-            unchanged=[AppBody(**_fields(app)) for app in added.unchanged],
-        )
+        return _added(added)
 
-    @router.get("/api/v1/apps", summary="List apps")
+    @router.get("/api/v1/apps", summary="List apps", response_model=AppsBody)
     async def list_apps(
-        caller: AppReader, *, category: Name = None, app_name: Name = None, version: Name = None
-    ) -> AppsBody:
+        caller: CallerOf,
+        page: Annotated[Asked, Depends(asked(APPS, AppBody))],
+        *,
+        category: Name = None,
+        app_name: Name = None,
+        version: Name = None,
+        contains: Annotated[
+            str | None, Query(max_length=200, description="Only those whose name contains this, whatever the case.")
+        ] = None,
+    ) -> Response:
+        """By category and name, the newest version of each first."""
+        where = AppFilter(category=category, app_name=app_name, version=version, contains=contains)
         async with central.store.read() as reader:
-            found = await reader.apps(category=category, app_name=app_name, version=version)
-        newest = newest_first(found, lambda app: app.version)
-        ordered = sorted(newest, key=lambda app: (app.category, app.app_name))
-        return AppsBody(apps=[AppBody(**_fields(app)) for app in ordered])
+            found = await reader.page(APPS, where, page.cut)
+        return page.answer("apps", [AppBody(**_fields(app)) for app in found.items], found.next)
 
     @router.get("/api/v1/apps/{app_id}", summary="Show one app", responses={404: {}})
-    async def show_app(caller: AppReader, app_id: AppRef) -> AppDetailBody:
+    async def show_app(caller: CallerOf, app_id: AppRef) -> AppDetailBody:
         async with central.store.read() as reader:
             app = await find_app(reader, app_id=app_id, query=AppQuery())
             profiles = await reader.profiles(app.id)
@@ -79,11 +105,28 @@ def apps_router(central: CentralParts) -> APIRouter:
         )
 
     @router.delete("/api/v1/apps/{app_id}", summary="Remove an app", status_code=204, responses={404: {}, 409: {}})
-    async def remove_one_app(caller: Annotated[Caller, Depends(allowed("apps.remove"))], app_id: AppRef) -> Response:
+    async def remove_one_app(caller: CallerOf, app_id: AppRef) -> Response:
         await remove_app(AppId(app_id), caller, store=central.store, clock=central.clock)
         return Response(status_code=204)
 
-    return router
+    return Routes(router, ACTIONS)
+
+
+def new_app(body: AddApps | Deploy) -> NewApp:
+    """The app that a request contains."""
+    needed = {"description": body.description, "category": body.category, "app_name": body.app_name}
+    missing = [Problem(field, "is missing.") for field, value in needed.items() if value is None]
+    if missing:
+        raise InvalidInput(problems=missing)
+    assert body.description is not None and body.category is not None and body.app_name is not None
+    return NewApp(body.category, body.app_name, body.description.encode(), body.version)
+
+
+def _added(added: AppsAdded) -> AppsAddedBody:
+    return AppsAddedBody(
+        added=[AppBody(**_fields(app)) for app in added.added],
+        unchanged=[AppBody(**_fields(app)) for app in added.unchanged],
+    )
 
 
 def _fields(app: AppRecord) -> dict[str, Any]:

@@ -1,30 +1,48 @@
-"""Deploying and deleting. Both change Git and nothing else; sites do the rest."""
+"""Deploying and deleting. Both change only Git; sites do the rest."""
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any, Final
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Response
 from fastapi.responses import JSONResponse
 
-from homeport.catalog.extension import read_policy
-from homeport.central.api.rollouts import rollout_request
+from homeport.catalog.extension import placement_overrides, policy_overrides
+from homeport.catalog.marks import Mark
+from homeport.central.api.apps import new_app
 from homeport.central.parts import CentralParts
-from homeport.core.durations import seconds_of
+from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.model.caller import Caller
-from homeport.core.model.deployment import ON_EACH_NODE, USUAL_POLICY, Placement, Policy
+from homeport.core.model.deployment import (
+    NO_PLACEMENT_OVERRIDES,
+    NO_POLICY_OVERRIDES,
+    PlacementOverrides,
+    PolicyOverrides,
+)
 from homeport.core.parameters import as_value
-from homeport.core.selectors import parse_selector
+from homeport.core.update_values import RequestedValues
+from homeport.core.values.durations import seconds_of
+from homeport.core.values.selectors import parse_selector
 from homeport.errors import InvalidInput, Problem
-from homeport.fleet.apps import AppQuery
-from homeport.fleet.charts import with_chart_warnings
-from homeport.fleet.deploy import delete, deploy
-from homeport.fleet.overview import find_deployment
-from homeport.fleet.preview import DeploymentPlan, Plan, preview_delete, preview_deploy
-from homeport.fleet.resolve import DeployRequest, Target
-from homeport.fleet.rollback import roll_back
-from homeport.fleet.rollouts import RolloutRequest, prepare_rollout, start_rollout
-from homeport.fleet.scope import seen_by
-from homeport.serving.bodies.deployments import Deploy, DeployedBody, PlacementBody, PolicyWish
+from homeport.fleet.central.apps import AppQuery
+from homeport.fleet.central.charts import with_chart_warnings
+from homeport.fleet.central.deploy import Deployed, ask_again, delete, deploy
+from homeport.fleet.central.preview import DeploymentPlan, Plan, preview_delete, preview_deploy
+from homeport.fleet.central.registering import unregistered
+from homeport.fleet.central.resolve import DeployRequest, Target
+from homeport.fleet.central.rollback import roll_back
+from homeport.fleet.shared.overview import find_deployment
+from homeport.fleet.shared.scope import seen_by
+from homeport.rollouts.routes import rollout_request
+from homeport.rollouts.start import RolloutRequest, prepare_rollout, start_rollout
+from homeport.serving.bodies.deployments import (
+    Again,
+    AskedBody,
+    Deploy,
+    DeployedBody,
+    KeptBody,
+    PlacementBody,
+    PolicyBody,
+)
 from homeport.serving.bodies.plans import (
     PlanBody,
     PlannedComponent,
@@ -35,24 +53,37 @@ from homeport.serving.bodies.plans import (
     RefusedNode,
 )
 from homeport.serving.bodies.revisions import GoBack, WentBackBody
-from homeport.serving.callers import allowed, check_sites
-from homeport.serving.reading import DeploymentRef
-from homeport.vocabulary import NodeId, PlacementMode, SiteName
+from homeport.serving.capability import Routes
+from homeport.serving.middleware.callers import CallerOf, PlanOnly, RemoveData, check_sites
+from homeport.serving.routes.read import DeploymentRef
+from homeport.serving.routing import Router
+from homeport.vocabulary import NodeId, SiteName
 
-PlanOnly = Annotated[bool, Query(alias="plan", description="Answer what would happen, and change nothing.")]
-Deployer = Annotated[Caller, Depends(allowed("deployments.create"))]
-Returner = Annotated[Caller, Depends(allowed("deployments.rollback"))]
-Deleter = Annotated[Caller, Depends(allowed("deployments.delete"))]
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"model": PlanBody, "description": "With `plan=true`: what would happen."},
-    202: {"model": DeployedBody, "description": "Pushed to Git; the sites are told."},
+    202: {"model": DeployedBody, "description": "Pushed to Git; the sites are notified."},
     404: {},
     409: {},
 }
 
 
-def deployments_router(central: CentralParts) -> APIRouter:
-    router = APIRouter(tags=["deployments"])
+# fmt: off
+ACTIONS: Final[Actions] = {
+    ("POST", "/api/v1/deployments"): Action("deployments.create", Level.OPERATOR, Scope.NAMED, Audit.WAIT),
+    ("DELETE", "/api/v1/deployments/{deployment_id}"):
+        Action("deployments.delete", Level.OPERATOR, Scope.SEEN, Audit.WAIT),
+    ("POST", "/api/v1/deployments/{deployment_id}/rollback"):
+        Action("deployments.rollback", Level.OPERATOR, Scope.SEEN, Audit.WAIT),
+    ("POST", "/api/v1/deployments/{deployment_id}/retry"):
+        Action("deployments.retry", Level.OPERATOR, Scope.SEEN, Audit.WAIT),
+    ("POST", "/api/v1/deployments/{deployment_id}/restart"):
+        Action("deployments.restart", Level.OPERATOR, Scope.SEEN, Audit.WAIT),
+}
+# fmt: on
+
+
+def deployments_routes(central: CentralParts) -> Routes:
+    router = Router(tags=["deployments"])
 
     @router.post(
         "/api/v1/deployments",
@@ -61,24 +92,20 @@ def deployments_router(central: CentralParts) -> APIRouter:
         response_model=None,
         responses=_ANSWERS,
     )
-    async def deploy_app(caller: Deployer, body: Deploy, plan: PlanOnly = False) -> Response:
+    async def deploy_app(caller: CallerOf, body: Deploy, plan: PlanOnly) -> Response:
         """One commit for all sites, or for the first wave. A deployment of the same name at a site is updated."""
-        request = _request(body)
+        request = await _with_description(_request(body, plan=plan), body, caller, central)
         check_sites(caller, [target.site for target in request.targets])
         rollout = rollout_request(body, request, caller)
         if plan:
             return _json(await _plan(request, rollout, caller, central), 200)
+        async with central.store.read() as reader:
+            before = await reader.last_event_id()
         if rollout is not None:
-            done = await start_rollout(rollout, caller, central.office)
+            done = await start_rollout(rollout, caller, central)
         else:
-            done = await deploy(request, caller, central.desk)
-        answer = DeployedBody(
-            rollout_id=done.rollout_id,
-            deployment_ids=done.deployment_ids,
-            commit=done.commit,
-            unchanged=done.unchanged,
-        )
-        return _json(answer, 202)
+            done = await deploy(request, caller, central.git_writer)
+        return _json(_deployed_body(done, last_event_id=before), 202)
 
     @router.delete(
         "/api/v1/deployments/{deployment_id}",
@@ -87,88 +114,161 @@ def deployments_router(central: CentralParts) -> APIRouter:
         response_model=None,
         responses=_ANSWERS,
     )
-    async def delete_deployment(caller: Deleter, deployment_id: DeploymentRef, plan: PlanOnly = False) -> Response:
-        """Removes its file from Git; the site then removes what runs."""
+    async def delete_deployment(
+        caller: CallerOf, deployment_id: DeploymentRef, plan: PlanOnly, remove_data: RemoveData
+    ) -> Response:
+        """Removes its file from Git; the site then removes what runs. Its data volumes stay unless `remove_data`."""
         async with seen_by(caller, central.store).read() as reader:
             deployment_id = (await find_deployment(reader, deployment_id)).id
+            before = await reader.last_event_id()
         if plan:
-            return _json(_plan_body(await preview_delete(deployment_id, central.desk, central.clock.now())), 200)
-        row, commit = await delete(deployment_id, caller, central.desk)
-        return _json(DeployedBody(rollout_id=row.rollout_id or "", deployment_ids=[row.id], commit=commit), 202)
+            preview = await preview_delete(
+                deployment_id, central.git_writer, central.clock.now(), remove_data=remove_data
+            )
+            return _json(_plan_body(preview), 200)
+        row, commit = await delete(deployment_id, caller, central.git_writer, remove_data=remove_data)
+        answer = DeployedBody(
+            rollout_id=row.rollout_id or "", deployment_ids=[row.id], commit=commit, last_event_id=before
+        )
+        return _json(answer, 202)
 
+    _rollback_route(router, central)
+    _again_routes(router, central)
+    return Routes(router, ACTIONS)
+
+
+def _again_routes(router: Router, central: CentralParts) -> None:
+    async def ask(caller: Caller, deployment_id: str, mark: Mark, body: Again) -> AskedBody:
+        async with seen_by(caller, central.store).read() as reader:
+            deployment_id = (await find_deployment(reader, deployment_id)).id
+            before = await reader.last_event_id()
+        done = await ask_again(deployment_id, mark, body.reason, caller, central.git_writer)
+        return AskedBody(
+            deployment_id=done.deployment.id, revision=done.revision, commit=done.commit, last_event_id=before
+        )
+
+    @router.post(
+        "/api/v1/deployments/{deployment_id}/retry",
+        summary="Try again what has failed or was rolled back",
+        status_code=202,
+        responses={404: {}, 409: {}},
+    )
+    async def retry_deployment(caller: CallerOf, deployment_id: DeploymentRef, body: Again) -> AskedBody:
+        """Marks its file in Git, which makes another revision of the same content: all attempts start again."""
+        return await ask(caller, deployment_id, "retry", body)
+
+    @router.post(
+        "/api/v1/deployments/{deployment_id}/restart",
+        summary="Restart the containers of a deployment in place",
+        status_code=202,
+        responses={404: {}, 409: {}},
+    )
+    async def restart_deployment(caller: CallerOf, deployment_id: DeploymentRef, body: Again) -> AskedBody:
+        """Marks its file in Git; every node then replaces each component, and its data stays."""
+        return await ask(caller, deployment_id, "restart", body)
+
+
+def _rollback_route(router: Router, central: CentralParts) -> None:
     @router.post(
         "/api/v1/deployments/{deployment_id}/rollback",
         summary="Go back to an older revision",
         status_code=202,
         responses={404: {}, 409: {}},
     )
-    async def roll_back_deployment(caller: Returner, deployment_id: DeploymentRef, body: GoBack) -> WentBackBody:
-        """The older content becomes the file in Git again. Where Git cannot be written the site goes back at once,
-        and Git follows when it can."""
+    async def roll_back_deployment(caller: CallerOf, deployment_id: DeploymentRef, body: GoBack) -> WentBackBody:
+        """The older content becomes the file in Git again. While Git cannot be written the site rolls back at once,
+        and Git is updated later."""
         async with seen_by(caller, central.store).read() as reader:
             deployment_id = (await find_deployment(reader, deployment_id)).id
+            before = await reader.last_event_id()
         done = await roll_back(
-            deployment_id, body.to, reason=body.reason, caller=caller, desk=central.desk, clock=central.clock
+            deployment_id,
+            body.to,
+            reason=body.reason,
+            caller=caller,
+            git_writer=central.git_writer,
+            clock=central.clock,
         )
         return WentBackBody(
             deployment_id=done.deployment.id,
             revision=done.target.revision,
             app_version=done.target.app_version,
             commit=done.commit,
-            site_told=done.site_told or done.commit is not None,
+            site_told=done.is_site_informed or done.commit is not None,
             waits=done.waits,
+            last_event_id=before,
         )
 
-    return router
+
+async def _with_description(
+    request: DeployRequest, body: Deploy, caller: Caller, central: CentralParts
+) -> DeployRequest:
+    if body.description is None:
+        return request
+    record = await unregistered(new_app(body), caller, store=central.store, clock=central.clock, ids=central.ids)
+    return replace(request, record=record)
 
 
-def _request(body: Deploy) -> DeployRequest:
+def _request(body: Deploy, *, plan: bool) -> DeployRequest:
+    if body.description is not None and not plan:
+        message = "is for a plan: add the app with  POST /api/v1/apps  first."
+        raise InvalidInput(problems=[Problem("description", message)])
     if (body.app_id is None) == (body.app_name is None):
         raise InvalidInput(problems=[Problem("app_name", "name the app by app_name or by app_id, and not by both.")])
     return DeployRequest(
         targets=tuple(
-            Target(SiteName(site.site_id), tuple(NodeId(node) for node in site.host_ids or ())) for site in body.sites
+            Target(
+                SiteName(site.site_id),
+                None if site.host_ids is None else tuple(NodeId(node) for node in site.host_ids),
+                site.device_id,
+            )
+            for site in body.sites
         ),
         app_id=body.app_id,
         app=AppQuery(body.category, body.app_name, body.version),
-        profile=body.profile,
         name=body.name,
-        parameters={name: as_value(value) for name, value in body.parameters.items()},
-        placement=_placement(body.placement),
-        policy=_policy(body.policy),
-        remove_images=body.remove_images,
+        requested=RequestedValues(
+            profile=body.profile,
+            parameters={name: as_value(value) for name, value in body.parameters.items()},
+            placement=_placement(body.placement),
+            policy=_policy(body.policy),
+            remove_images=body.remove_images,
+            reset_values=body.reset_values,
+        ),
     )
 
 
-def _placement(body: PlacementBody | None) -> Placement:
+def _placement(body: PlacementBody | None) -> PlacementOverrides:
     if body is None:
-        return ON_EACH_NODE
-    mode = PlacementMode(body.mode)
-    if (mode is PlacementMode.COUNT) != (body.count is not None):
+        return NO_PLACEMENT_OVERRIDES
+    if (body.mode == "count") != (body.count is not None):
         message = "is how many nodes, with the mode count and no other."
         raise InvalidInput(problems=[Problem("placement.count", message)])
-    selector = parse_selector(body.selector, field="placement.selector")
-    return Placement(mode=mode, count=body.count or 1, selector=selector)
+    if body.selector is not None:
+        parse_selector(body.selector, field="placement.selector")
+    return placement_overrides({"placement": body.model_dump(exclude_none=True)})
 
 
-def _policy(wish: PolicyWish | None) -> Policy:
-    if wish is None:
-        return USUAL_POLICY
-    given = wish.model_dump(exclude_none=True)
+def _policy(body: PolicyBody | None) -> PolicyOverrides:
+    if body is None:
+        return NO_POLICY_OVERRIDES
+    given = body.model_dump(exclude_none=True)
     for key in ("backoff", "deadline"):
         if key in given and not seconds_of(given[key]):
-            message = f'"{given[key]}" is no length of time; write 30s, 5m or 1h.'
+            message = f'"{given[key]}" is not a valid duration; write 30s, 5m or 1h.'
             raise InvalidInput(problems=[Problem(f"policy.{key}", message)])
-    return read_policy({"policy": given})
+    if "on_unhealthy" in given:
+        given["onUnhealthy"] = given.pop("on_unhealthy")
+    return policy_overrides({"policy": given})
 
 
 async def _plan(
     request: DeployRequest, rollout: RolloutRequest | None, caller: Caller, central: CentralParts
 ) -> PlanBody:
-    prepared = None if rollout is None else await prepare_rollout(rollout, caller, central.office)
+    prepared = None if rollout is None else await prepare_rollout(rollout, caller, central)
     if prepared is not None:
         request = replace(request, targets=prepared.resolved.targets)
-    found = await preview_deploy(request, central.desk, central.clock.now())
+    found = await preview_deploy(request, central.git_writer, central.clock.now())
     plan = _plan_body(await with_chart_warnings(found, central.store, central.charts))
     if prepared is None:
         return plan
@@ -181,6 +281,17 @@ async def _plan(
 
 def _json(body: DeployedBody | PlanBody, status: int) -> Response:
     return JSONResponse(body.model_dump(mode="json"), status_code=status)
+
+
+def _deployed_body(done: Deployed, *, last_event_id: int) -> DeployedBody:
+    return DeployedBody(
+        rollout_id=done.rollout_id,
+        deployment_ids=done.deployment_ids,
+        commit=done.commit,
+        unchanged=done.unchanged,
+        kept=[KeptBody(site=site, kept=values.kept, dropped=values.dropped) for site, values in done.kept],
+        last_event_id=last_event_id,
+    )
 
 
 def _plan_body(plan: Plan) -> PlanBody:
@@ -201,6 +312,7 @@ def _planned(plan: DeploymentPlan) -> PlannedDeployment:
         name=plan.name,
         action=plan.action,
         app_name=app_name,
+        device=after.device if after else None,
         version_before=before.app_version if before else None,
         version_after=after.app_version if after else None,
         revision_before=before.revision if before else None,
@@ -215,6 +327,8 @@ def _planned(plan: DeploymentPlan) -> PlannedDeployment:
         ],
         refused=[RefusedNode(node_id=node_id, why=why) for node_id, why in plan.refused.items()],
         parameters=[PlannedParameter(name=name, before=was, after=is_) for name, was, is_ in plan.parameters],
+        kept=plan.kept,
+        dropped=plan.dropped,
         waits=plan.waits,
         warnings=plan.warnings,
     )

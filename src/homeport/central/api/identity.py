@@ -1,18 +1,22 @@
-"""The authority: where trust is discovered, how its key is rotated, and certificates for others' clients."""
+"""The authority: trust discovery, rotation of its key, and certificates for third-party clients."""
 
 import json
-from typing import Annotated, Literal
+from collections.abc import Callable, Mapping
+from typing import Final, Literal
 
 import anyio.to_thread
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Request, Response
 from pydantic import Field
 
+from homeport.adapters.identity.authority import FileAuthority
 from homeport.central.parts import CentralParts
-from homeport.core.model.caller import Caller
+from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.errors import Refused
 from homeport.serving.bodies.body import Body, NodeIdText
-from homeport.serving.callers import allowed
-from homeport.serving.enrolling import Desk, EnrolledBody, Pem, with_etag
+from homeport.serving.capability import Routes
+from homeport.serving.middleware.callers import CallerOf
+from homeport.serving.routes.enrolment import EnrolledBody, EnrolmentService, Pem, with_etag
+from homeport.serving.routing import Router
 
 
 class Rotate(Body):
@@ -21,7 +25,7 @@ class Rotate(Body):
 
 
 class AuthorityBody(Body):
-    phase: str = Field(description="steady, announced, switched; outside: somebody else certifies.")
+    phase: str = Field(description="steady, announced, switched; outside: an external authority certifies.")
     domain: str
     wfm: str
     pin: str
@@ -35,41 +39,48 @@ class IssueClient(Body):
     csr: Pem
 
 
-def identity_router(central: CentralParts, desk: Desk) -> APIRouter:
-    router = APIRouter(tags=["trust"])
+# fmt: off
+ACTIONS: Final[Actions] = {
+    # what a machine needs before it can trust us
+    ("GET", "/.well-known/margo"): Action("identity.bundle", Level.OPEN, Scope.NONE, Audit.NONE),
+    ("GET", "/api/v1/authority"): Action("identity.read", Level.ADMIN, Scope.FLEET, Audit.NONE),
+    ("POST", "/api/v1/authority/rotation"): Action("identity.rotate", Level.ADMIN, Scope.FLEET, Audit.WAIT),
+    ("POST", "/api/v1/identities"): Action("identity.issue", Level.ADMIN, Scope.FLEET, Audit.OWN),
+}
+# fmt: on
+
+
+def identity_routes(central: CentralParts, enrolment: EnrolmentService) -> Routes:
+    router = Router(tags=["trust"])
 
     @router.get("/.well-known/margo", summary="Where the trust bundle is", response_model=None)
-    async def discovery(caller: Annotated[Caller, Depends(allowed("identity.bundle"))], request: Request) -> Response:
-        uri = f"https://{request.headers['host']}/.well-known/spiffe/bundle.json"
+    async def discovery(caller: CallerOf, request: Request) -> Response:
+        uri = f"{request.url.scheme}://{request.headers['host']}/.well-known/spiffe/bundle.json"
         content = {"trustDomain": central.settings.trust_domain, "trustBundleUri": uri}
         return with_etag(request, json.dumps(content).encode())
 
     @router.get("/api/v1/authority", summary="The authority and its rotation")
-    async def show_authority(caller: Annotated[Caller, Depends(allowed("identity.read"))]) -> AuthorityBody:
+    async def show_authority(caller: CallerOf) -> AuthorityBody:
         return await _authority(central)
 
     @router.post("/api/v1/authority/rotation", summary="Rotate the authority's own key", responses={409: {}})
-    async def rotate_authority(
-        caller: Annotated[Caller, Depends(allowed("identity.rotate"))], body: Rotate
-    ) -> AuthorityBody:
-        """`begin` publishes the next root beside the old one, `switch` signs with it, `finish` drops the old one.
-        Leave between them at least the time in which everybody refreshes the bundle."""
+    async def rotate_authority(caller: CallerOf, body: Rotate) -> AuthorityBody:
+        """`begin` publishes the next root in addition to the old one, `switch` signs with it, `finish` drops the old
+        one. Leave at least the refresh interval of the bundle between them."""
         await _rotate(central, body)
         return await _authority(central)
 
-    @router.post("/api/v1/identities", summary="A certificate for somebody else's client", responses={409: {}})
-    async def issue_identity(
-        caller: Annotated[Caller, Depends(allowed("identity.issue"))], body: IssueClient
-    ) -> EnrolledBody:
-        desk.check_certifies()
-        grant = await desk.registrar.issue(body.name, body.csr.encode(), caller)
-        return desk.answer(grant, grant.record.spki)
+    @router.post("/api/v1/identities", summary="A certificate for a third-party client", responses={409: {}})
+    async def issue_identity(caller: CallerOf, body: IssueClient) -> EnrolledBody:
+        enrolment.check_certifies()
+        grant = await enrolment.registrar.issue(body.name, body.csr.encode(), caller)
+        return enrolment.answer(grant, grant.record.spki)
 
-    return router
+    return Routes(router, ACTIONS)
 
 
 async def _rotate(central: CentralParts, body: Rotate) -> None:
-    identity, authority = central.identity, central.identity.own_authority
+    await anyio.to_thread.run_sync(central.identity.keep_up)  # from the last step, made by any replica
     behind = await _behind(central)
     if body.step == "finish" and behind and not body.force:
         raise Refused(
@@ -77,34 +88,32 @@ async def _rotate(central: CentralParts, body: Rotate) -> None:
             hint="They renew within a few refreshes of the bundle; wait, or finish with --force and let them heal.",
         )
     if body.step == "switch" and not body.force:
-        _refuse_haste(central)
-    step = {
-        "begin": authority.begin_rotation,
-        "switch": authority.switch,
-        "finish": authority.finish_rotation,
-    }[body.step]
-
-    def work() -> None:
-        step()
-        identity.keep_up(at_once=True)
-
-    await anyio.to_thread.run_sync(work)
+        _refuse_too_early(central)
+    await anyio.to_thread.run_sync(central.identity.rotate, _STEPS[body.step])
+    central.access_changes.publish()
 
 
-def _refuse_haste(central: CentralParts) -> None:
-    """A certificate of a root that somebody has not heard of yet would cut them off until their next refresh."""
+_STEPS: Final[Mapping[str, Callable[[FileAuthority], object]]] = {
+    "begin": FileAuthority.begin_rotation,
+    "switch": FileAuthority.switch,
+    "finish": FileAuthority.finish_rotation,
+}
+
+
+def _refuse_too_early(central: CentralParts) -> None:
+    """A certificate of a root that a machine has not fetched yet would disconnect it until its next refresh."""
     authority = central.identity.own_authority
     hint = authority.bundle().refresh_hint_seconds
     waited = (central.clock.now() - authority.phase_since).total_seconds()
     if authority.phase == "announced" and waited < hint:
         raise Refused(
-            f"Not everybody can have the new root yet: the bundle is refreshed every {hint} s.",
+            f"Some sites and nodes may not have the new root yet: the bundle is refreshed every {hint} s.",
             hint=f"Switch in {hint - waited:.0f} s, or with --force.",
         )
 
 
 async def _behind(central: CentralParts) -> list[str]:
-    """Whose newest certificate is from before the new root began to sign. Only known once it does."""
+    """Machines whose newest certificate is older than the switch to the new root. Only known after the switch."""
     if central.identity.is_outside or central.identity.own_authority.phase != "switched":
         return []
     since = central.identity.own_authority.phase_since

@@ -1,24 +1,48 @@
-"""Deciding about nodes from afar: removing one, and who may join. Its site does it; central passes the word on."""
+"""Node management from central: removing one, and enrolment. The site does it; central forwards the request."""
 
-from typing import Annotated
+from typing import Annotated, Final, TypeVar
 
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import Path, Response
+from pydantic import BaseModel, ValidationError
 
 from homeport.central.api.sites import SiteRef
 from homeport.central.parts import CentralParts
+from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.model.caller import Caller
-from homeport.errors import NotFound
-from homeport.fleet.overview import find_node
-from homeport.fleet.questions import Answer
-from homeport.fleet.removal import remove_node
-from homeport.fleet.scope import seen_by
-from homeport.serving.callers import allowed
-from homeport.serving.enrolling import IdentitiesBody, IdentityBody, Name
+from homeport.errors import BadAnswer
+from homeport.fleet.central.sites.node_removal import remove_node
+from homeport.fleet.shared.overview import find_node, find_site
+from homeport.fleet.shared.scope import seen_by
+from homeport.serving.capability import Routes
+from homeport.serving.middleware.callers import CallerOf
+from homeport.serving.routes.enrolment import (
+    Approve,
+    IdentitiesBody,
+    IdentitiesPage,
+    IdentityBody,
+    Name,
+    Standing,
+)
+from homeport.serving.routing import Router
 from homeport.vocabulary import SiteName
+from homeport.wire.answers import Answer
+
+B = TypeVar("B", bound=BaseModel)
+
+# fmt: off
+ACTIONS: Final[Actions] = {
+    ("DELETE", "/api/v1/nodes/{node_id}"): Action("nodes.remove", Level.ADMIN, Scope.SEEN, Audit.WAIT),
+    ("GET", "/api/v1/sites/{site}/nodes/identities"): Action("nodes.pending", Level.ADMIN, Scope.SITE, Audit.NONE),
+    ("POST", "/api/v1/sites/{site}/nodes/identities/{name}/approve"):
+        Action("nodes.approve", Level.ADMIN, Scope.SITE, Audit.WAIT),
+    ("DELETE", "/api/v1/sites/{site}/nodes/identities/{name}"):
+        Action("nodes.expel", Level.ADMIN, Scope.SITE, Audit.WAIT),
+}
+# fmt: on
 
 
-def nodes_router(central: CentralParts) -> APIRouter:
-    router = APIRouter(tags=["nodes"])
+def nodes_routes(central: CentralParts) -> Routes:
+    router = Router(tags=["nodes"])
 
     @router.delete(
         "/api/v1/nodes/{node_id}",
@@ -27,50 +51,62 @@ def nodes_router(central: CentralParts) -> APIRouter:
         response_class=Response,
         responses={404: {}, 409: {}},
     )
-    async def delete_node(
-        caller: Annotated[Caller, Depends(allowed("nodes.remove"))], node_id: Annotated[str, Path(max_length=200)]
-    ) -> Response:
+    async def delete_node(caller: CallerOf, node_id: Annotated[str, Path(max_length=200)]) -> Response:
         async with seen_by(caller, central.store).read() as reader:
             await find_node(reader, node_id)
-        await remove_node(node_id, central.store, central.calls)
+        await remove_node(node_id, central.store, central.questions)
         return Response(status_code=204)
 
     @router.get(
         "/api/v1/sites/{site}/nodes/identities",
         summary="Who joined a site as a node, who asks to, who was removed",
-        responses={404: {}, 503: {}},
+        response_model=IdentitiesBody,
+        responses={404: {}, 502: {}, 503: {}},
     )
     async def list_node_identities(
-        caller: Annotated[Caller, Depends(allowed("nodes.approve"))], site: SiteRef
-    ) -> IdentitiesBody:
+        caller: CallerOf, site: SiteRef, page: IdentitiesPage, standing: Standing = None
+    ) -> Response:
         """The site is asked, and must be connected."""
-        return IdentitiesBody.model_validate(await ask(site, "list", "", caller))
+        every = (await ask(IdentitiesBody, site, "list", "", caller)).identities
+        wanted = [each for each in every if standing in (None, each.standing)]
+        by_name = page.sorted_by("name", None)
+        found = by_name.part_of(wanted, lambda each: (each.spiffe_id,))
+        return by_name.answer("identities", found.items, found.next)
 
     @router.post(
         "/api/v1/sites/{site}/nodes/identities/{name}/approve",
         summary="Let a node in that waits at its site",
-        responses={404: {}, 503: {}},
+        responses={404: {}, 502: {}, 503: {}},
     )
     async def approve_node_identity(
-        caller: Annotated[Caller, Depends(allowed("nodes.approve"))], site: SiteRef, name: Name
+        caller: CallerOf, site: SiteRef, name: Name, body: Approve | None = None
     ) -> IdentityBody:
-        return IdentityBody.model_validate(await ask(site, "approve", name, caller))
+        key = "" if body is None or body.key is None else body.key
+        return await ask(IdentityBody, site, "approve", name, caller, key=key)
 
     @router.delete(
         "/api/v1/sites/{site}/nodes/identities/{name}",
         summary="Send a node of a site away, at once",
-        responses={404: {}, 503: {}},
+        responses={404: {}, 502: {}, 503: {}},
     )
-    async def remove_node_identity(
-        caller: Annotated[Caller, Depends(allowed("nodes.approve"))], site: SiteRef, name: Name
-    ) -> IdentityBody:
-        """What it runs goes on; nothing of it is believed any more. A waiting node is denied."""
-        return IdentityBody.model_validate(await ask(site, "remove", name, caller))
+    async def remove_node_identity(caller: CallerOf, site: SiteRef, name: Name) -> IdentityBody:
+        """Its workloads keep running; it is no longer trusted. A pending node is denied."""
+        return await ask(IdentityBody, site, "remove", name, caller)
 
-    async def ask(site: str, step: str, name: str, caller: Caller) -> Answer:
+    async def ask(form: type[B], site: str, step: str, name: str, caller: Caller, *, key: str = "") -> B:
         async with central.store.read() as reader:
-            if site not in {known.name for known in await reader.sites()}:
-                raise NotFound(f"There is no site {site}.", hint="List them:  homeport sites list")
-        return await central.questions.node_identities(SiteName(site), step, name, caller.name)
+            await find_site(reader, site)
+        return read_answer(
+            form, site, await central.questions.node_identities(SiteName(site), step, name, caller.name, key)
+        )
 
-    return router
+    return Routes(router, ACTIONS)
+
+
+def read_answer(form: type[B], site: str, answer: Answer) -> B:
+    """Unknown fields of a newer site are ignored. Raises BadAnswer for an invalid answer."""
+    try:
+        return form.model_validate(answer, extra="ignore")
+    except ValidationError as error:
+        fields = ", ".join(sorted({".".join(map(str, item["loc"])) or "the whole" for item in error.errors()})[:5])
+        raise BadAnswer(f"Site {site} answered in a form that this central cannot read: {fields}.") from error

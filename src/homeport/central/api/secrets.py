@@ -1,21 +1,27 @@
-"""Secrets of sites. People set, list and remove them and never see one again; a value is answered only to the site it
-belongs to, known by its certificate, or to a site on this very machine."""
+"""Secrets of sites. Users set, list and remove them and never see one again; a value is returned only to the site it
+belongs to, authenticated by its certificate, or by central's local machine key."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import Depends, Path, Query, Response
 from pydantic import Field
 
 from homeport.central.parts import CentralParts
-from homeport.core.access.roles import may_see
+from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.model.access import SecretRecord
 from homeport.core.model.caller import Caller, CallerKind
 from homeport.core.secrets import COUNT_MAX, NAME_PATTERN, reference
 from homeport.errors import InvalidInput, NotAuthorized, Problem
-from homeport.serving.bodies.body import Body, SiteNameText
-from homeport.serving.callers import allowed, check_sites
+from homeport.fleet.shared.overview import find_site
+from homeport.fleet.shared.scope import seen_by
+from homeport.ports import SECRETS, SecretFilter
+from homeport.serving.bodies.body import Body, PageBody, SiteNameText
+from homeport.serving.capability import Routes
+from homeport.serving.middleware.callers import CallerOf, check_sites
+from homeport.serving.pages import Asked, asked
+from homeport.serving.routing import Router
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 
 SiteRef = Annotated[str, Path(pattern=SITE_NAME_PATTERN, description="Small letters, digits and dashes.")]
@@ -23,7 +29,7 @@ NameRef = Annotated[str, Path(pattern=NAME_PATTERN, description="Letters, digits
 
 
 class SetSecret(Body):
-    """`value` is sealed at once; no answer, log or event repeats it."""
+    """`value` is encrypted at once; no response, log or event contains it."""
 
     value: str = Field(repr=False)
 
@@ -33,13 +39,16 @@ class SecretBody(Body):
     name: str
     version: int
     reference: str
-    """What a parameter says in the place of the value."""
+    """The reference that a parameter uses instead of the value."""
     updated_at: datetime
     updated_by: str
 
 
-class SecretsBody(Body):
+class SecretsBody(PageBody):
     secrets: list[SecretBody]
+
+
+SecretsPage = Annotated[Asked, Depends(asked(SECRETS, SecretBody))]
 
 
 class SecretValueBody(Body):
@@ -51,29 +60,47 @@ class SecretValuesBody(Body):
     versions: Mapping[str, int]
     """Every secret of the site."""
     changed: Mapping[str, SecretValueBody]
-    """Those whose version is not the one that the site named."""
+    """Those whose version differs from the one that the site has."""
 
 
-def secrets_router(central: CentralParts) -> APIRouter:
-    router = APIRouter(tags=["secrets"])
+# fmt: off
+ACTIONS: Final[Actions] = {
+    # names only: operators must know what can be referenced
+    ("GET", "/api/v1/secrets"): Action("secrets.list", Level.OPERATOR, Scope.SEEN, Audit.NONE),
+    ("GET", "/api/v1/sites/{site}/secrets"): Action("secrets.list", Level.OPERATOR, Scope.SITE, Audit.NONE),
+    ("GET", "/api/v1/sites/{site}/secrets/values"):
+        Action("sites.secrets", Level.MACHINE_ONLY, Scope.SITE, Audit.NONE),
+    ("PUT", "/api/v1/sites/{site}/secrets/{name}"): Action("secrets.set", Level.ADMIN, Scope.SITE, Audit.WAIT),
+    ("DELETE", "/api/v1/sites/{site}/secrets/{name}"): Action("secrets.remove", Level.ADMIN, Scope.SITE, Audit.WAIT),
+}
+# fmt: on
+
+
+def secrets_routes(central: CentralParts) -> Routes:
+    router = Router(tags=["secrets"])
     secrets = central.secrets
 
-    @router.get("/api/v1/secrets", summary="List the names of secrets", responses={404: {}})
+    @router.get(
+        "/api/v1/secrets", summary="List the names of secrets", response_model=SecretsBody, responses={404: {}}
+    )
     async def list_secrets(
-        caller: Annotated[Caller, Depends(allowed("secrets.list"))],
+        caller: CallerOf,
+        page: SecretsPage,
         site: Annotated[SiteNameText | None, Query(description="Only this site's.")] = None,
-    ) -> SecretsBody:
+    ) -> Response:
         """Names, versions and ages; never values."""
         if site is not None:
             check_sites(caller, [site])
-        found = await secrets.list(SiteName(site) if site else None)
-        return SecretsBody(secrets=[_body(each) for each in found if may_see(caller, each.site)])
+        return await _listed(central, caller, page, site)
 
-    @router.get("/api/v1/sites/{site}/secrets", summary="List the names of a site's secrets", responses={404: {}})
-    async def list_secrets_of_site(
-        caller: Annotated[Caller, Depends(allowed("secrets.list"))], site: SiteRef
-    ) -> SecretsBody:
-        return SecretsBody(secrets=[_body(each) for each in await secrets.list(SiteName(site))])
+    @router.get(
+        "/api/v1/sites/{site}/secrets",
+        summary="List the names of a site's secrets",
+        response_model=SecretsBody,
+        responses={404: {}},
+    )
+    async def list_secrets_of_site(caller: CallerOf, site: SiteRef, page: SecretsPage) -> Response:
+        return await _listed(central, caller, page, site)
 
     @router.get(
         "/api/v1/sites/{site}/secrets/values",
@@ -81,14 +108,14 @@ def secrets_router(central: CentralParts) -> APIRouter:
         responses={403: {}},
     )
     async def read_secret_values(
-        caller: Annotated[Caller, Depends(allowed("sites.secrets"))],
+        caller: CallerOf,
         site: SiteRef,
         response: Response,
         known: Annotated[
             Sequence[str], Query(max_length=COUNT_MAX, description="NAME:VERSION of each that the site has.")
         ] = (),
     ) -> SecretValuesBody:
-        """No person's token opens this, of whatever role."""
+        """Not available to users of any role."""
         check_is_the_site(caller, site)
         there = await secrets.for_site(SiteName(site), known=_versions(known))
         response.headers["cache-control"] = "no-store"
@@ -100,9 +127,7 @@ def secrets_router(central: CentralParts) -> APIRouter:
     @router.put(
         "/api/v1/sites/{site}/secrets/{name}", summary="Set a secret, or change it", responses={404: {}, 409: {}}
     )
-    async def set_secret(
-        caller: Annotated[Caller, Depends(allowed("secrets.set"))], site: SiteRef, name: NameRef, body: SetSecret
-    ) -> SecretBody:
+    async def set_secret(caller: CallerOf, site: SiteRef, name: NameRef, body: SetSecret) -> SecretBody:
         """Deployments that refer to it are updated. The same value again changes nothing."""
         return _body(await secrets.set(SiteName(site), name, body.value, caller))
 
@@ -113,24 +138,31 @@ def secrets_router(central: CentralParts) -> APIRouter:
         response_class=Response,
         responses={404: {}, 409: {}},
     )
-    async def remove_secret(
-        caller: Annotated[Caller, Depends(allowed("secrets.remove"))], site: SiteRef, name: NameRef
-    ) -> Response:
+    async def remove_secret(caller: CallerOf, site: SiteRef, name: NameRef) -> Response:
         await secrets.remove(SiteName(site), name, caller)
         return Response(status_code=204)
 
-    return router
+    return Routes(router, ACTIONS)
+
+
+async def _listed(central: CentralParts, caller: Caller, page: Asked, site: str | None) -> Response:
+    async with seen_by(caller, central.store).read() as reader:
+        if site is not None:
+            await find_site(reader, site)
+        found = await reader.page(SECRETS, SecretFilter(site=SiteName(site) if site else None), page.cut)
+    return page.answer("secrets", [_body(each) for each in found.items], found.next)
 
 
 def check_is_the_site(caller: Caller, site: str) -> None:
-    """Raises NotAuthorized for everybody but the site itself, and a process on this machine where that is open."""
-    is_local = caller.kind is CallerKind.LOCAL
-    is_itself = caller.kind is CallerKind.MACHINE and caller.sites == (site,) and caller.name == site
-    if not is_local and not is_itself:
+    """Raises NotAuthorized for every caller but the site itself; a client that is not a site is a machine too. A
+    machine without a certificate has proven that it can read central's own files, including the key that decrypts the
+    values."""
+    is_itself = caller.sites == (site,) and caller.name == site
+    if caller.kind is not CallerKind.MACHINE or (caller.sites and not is_itself):
         raise NotAuthorized(
             f"The values of secrets are answered to site {site} alone.",
             target=site,
-            hint="Set a secret anew if its value is lost.",
+            hint="Set the secret again if its value is lost.",
         )
 
 

@@ -1,8 +1,8 @@
-"""Slows down guessing. Pure: seconds come in from outside, and memory has a bound.
+"""Rate limit for failed authentication. Pure: the caller passes the time, and memory is bounded.
 
-Every failed attempt counts against where it came from. After some in a minute the answer becomes "wait", each time
-twice as long. A success is never held back: whoever has a valid token is let in from anywhere, so that nobody can
-lock somebody else out by failing in their place.
+Every failed attempt counts against its source. After several in a minute the source has to wait, each time twice as
+long. A success is never delayed: a valid token works from anywhere, so that an attacker cannot lock out a user by
+failing in the user's place.
 """
 
 import ipaddress
@@ -45,7 +45,7 @@ class Throttle:
         return len(self._records)
 
     def failed(self, key: str, now: float) -> float:
-        """Counts one failure. The seconds to wait before the next attempt is listened to; 0 for no wait."""
+        """Counts one failure. Returns the seconds until the next attempt is accepted; 0 for no wait."""
         record = self._records.pop(key, None)
         if record is None or self._is_over(record, now):
             record = _Record(0, now)
@@ -53,7 +53,7 @@ class Throttle:
         while len(self._records) > self._keys_max:
             self._records.popitem(last=False)
         if now < record.blocked_until:
-            # Trying on while told to wait changes nothing: the wait ends when it was said to end.
+            # Attempts during the wait do not extend it.
             return record.blocked_until - now
         record.count += 1
         if record.count <= self._failures_max:
@@ -68,7 +68,7 @@ class Throttle:
 
 
 def address_key(address: str) -> str:
-    """One key for all that one machine can choose freely: an IPv6 network of 64 bits is usually one machine."""
+    """One key for all addresses that one machine can choose: an IPv6 /64 network is usually one machine."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,1 +1,1 @@
-"""Who may be believed: SPIFFE IDs, the rules a certificate is judged by, renewal, and one-time tokens."""
+"""Machine identity: SPIFFE IDs, certificate validation rules, renewal, and one-time tokens."""

@@ -1,12 +1,14 @@
-"""Tokens that are shown once and kept as a hash: `hp_<id>_<secret>` for people, `hpj_<id>_<secret>` for joining.
+"""Tokens that are shown once and stored as a hash: `hp_<id>_<secret>` for people, `hpj_<id>_<secret>` for joining.
 
-The id finds the record, the secret proves the holder. Chance comes from outside, as bytes. The secret has as many
-bits as its hash, so that a plain SHA-256 is enough: there is nothing to guess that slow hashing would protect.
+The id finds the record, the secret authenticates the holder. The caller passes random bytes. The secret has as many
+bits as its hash, so a plain SHA-256 is enough: there is no weak password that slow hashing would protect.
 """
 
 import hashlib
 import hmac
+import json
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -17,7 +19,7 @@ API_PREFIX: Final = "hp"
 JOIN_PREFIX: Final = "hpj"
 SECRET_BYTES_MIN: Final = 32
 ID_BYTES: Final = 6
-"""What callers should ask chance for: enough that two tokens of a fleet do not meet."""
+"""Random bytes for an id: enough that two tokens of a fleet do not collide."""
 
 _ID = re.compile(r"[0-9a-f]{8,32}", re.ASCII)
 _SECRET = re.compile(r"[0-9a-f]{64,128}", re.ASCII)
@@ -26,7 +28,7 @@ _SECRET = re.compile(r"[0-9a-f]{64,128}", re.ASCII)
 class NewToken(NamedTuple):
     id: str
     text: str
-    """Shown once; whoever has it is believed."""
+    """Shown once; every holder of it is authenticated."""
     hash: str
 
 
@@ -38,7 +40,7 @@ def new_token(prefix: str, id_bytes: bytes, secret_bytes: bytes) -> NewToken:
 
 
 def split(text: str, prefix: str) -> tuple[str, str]:
-    """A token's id and the hash of its secret. The text itself is never repeated in the error."""
+    """A token's id and the hash of its secret. Errors never quote the token."""
     found, _, rest = text.strip().partition("_")
     token_id, _, secret = rest.partition("_")
     if found != prefix or not _ID.fullmatch(token_id) or not _SECRET.fullmatch(secret):
@@ -50,12 +52,12 @@ def split(text: str, prefix: str) -> tuple[str, str]:
 
 
 def same(one: str, other: str) -> bool:
-    """Compares two hashes in a time that says nothing about where they differ."""
+    """Compares two hashes in constant time."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 
 def refusal(token: JoinToken, secret_hash: str, now: datetime) -> str | None:
-    """Why a join token admits nobody; None when it does. Without the secret one learns nothing about the token."""
+    """Why a join token is refused; None when it is valid. Without the secret nothing is revealed about the token."""
     if not same(token.hash, secret_hash):
         return "The join token is not valid."
     if token.used_at is not None:
@@ -67,3 +69,8 @@ def refusal(token: JoinToken, secret_hash: str, now: datetime) -> str | None:
 
 def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def reach_mark(reach: Mapping[str, str]) -> str:
+    """What a site writes into the request that it signs with its key, so that the addresses beside it are its own."""
+    return "reach " + hashlib.sha256(json.dumps(dict(reach), sort_keys=True).encode()).hexdigest()[:48]

@@ -1,4 +1,5 @@
-"""When a certificate is renewed: at half of its life, so that a failed renewal has as long again to be repeated."""
+"""When a certificate is renewed: at half of its lifetime, so that failed renewals can be retried for as long
+again."""
 
 from datetime import datetime
 from typing import Final
@@ -11,5 +12,5 @@ def renew_at(not_before: datetime, not_after: datetime) -> datetime:
 
 
 def is_due(not_before: datetime, not_after: datetime, now: datetime) -> bool:
-    """Also when it begins after now: whoever made it had a clock that was ahead, and nobody believes it yet."""
+    """Also when it is not yet valid: its issuer's clock was ahead, and peers reject it until then."""
     return not not_before <= now < renew_at(not_before, not_after)

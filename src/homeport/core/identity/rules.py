@@ -1,9 +1,9 @@
-"""Whether a certificate is believed, and for whom.
+"""Whether a certificate is trusted, and for which identity.
 
-The rules stand in the order of Margo's validation, and the first that is broken gives the reason. Signatures have
-been verified when a chain arrives here (the TLS layer did it, against anchors that may be outdated); what is decided
-here is everything else: the name, the period, the keys, the current anchors and what each authority may vouch for.
-Whether a believed peer is also admitted is a matter of policy and not decided here.
+The rules are in the order of Margo's validation, and the first broken one gives the reason. Signatures are verified
+before a chain arrives here (by the TLS layer, against anchors that may be outdated); everything else is decided here:
+the name, the validity period, the keys, the current anchors and which ids each authority may sign.
+Whether an authenticated peer is also admitted is a matter of policy and not decided here.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from homeport.core.model.identity import CertificateView, Peer
 from homeport.errors import InvalidInput, Refused
 
 SKEW_SECONDS: Final = 60.0
-"""How far two clocks may disagree: a minute is more than any time service leaves, and little beside a lifetime."""
+"""Tolerated clock skew: a minute is more than any time service leaves, and short compared with a lifetime."""
 
 KEY_BITS_MIN: Final = {"ec-p256": 256, "ec-p384": 384, "ed25519": 256, "rsa": 3072}
 CHAIN_LENGTH_MAX: Final = 10
@@ -24,7 +24,7 @@ CHAIN_LENGTH_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One chain under judgement: from the leaf up to the first anchor, or whole when it has none."""
+    """One chain being validated: from the leaf up to the first anchor, or whole when it has none."""
 
     chain: Sequence[CertificateView]
     domain: str
@@ -47,7 +47,7 @@ class Case:
 
 
 Rule = Callable[[Case], str | None]
-"""The sentence to refuse with, or None where the rule is kept."""
+"""The reason to refuse, or None where the rule holds."""
 
 
 def judge(
@@ -59,9 +59,9 @@ def judge(
     anchors: frozenset[str],
     skew_seconds: float = SKEW_SECONDS,
 ) -> Peer:
-    """Who stands behind a verified chain (leaf first); Refused says which rule is broken.
+    """The identity behind a verified chain (leaf first); Refused names the broken rule.
 
-    `anchors` are the fingerprints of what is trusted now.
+    `anchors` are the fingerprints of the currently trusted certificates.
     """
     if not chain:
         raise Refused("No certificate was presented.")
@@ -144,7 +144,7 @@ def _strong_keys(case: Case) -> str | None:
 def _signed_by_authorities(case: Case) -> str | None:
     if all(certificate.is_ca for certificate in case.authorities):
         return None
-    return f"The certificate of {case.name} was signed by one that is no authority."
+    return f"The certificate of {case.name} was signed by a certificate that is not an authority."
 
 
 # --- 3. the leaf ----------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def _leaf_signs_nothing(case: Case) -> str | None:
     return f"The certificate of {case.name} may sign others." if case.leaf.signs_certificates else None
 
 
-# --- 4. what the name means, and who may vouch for it ---------------------------------------------------
+# --- 4. what the name means, and who may sign for it ---------------------------------------------------
 
 
 def _known_form(case: Case) -> str | None:
@@ -170,9 +170,9 @@ def _known_form(case: Case) -> str | None:
 
 
 def _vouched_by_the_right_authority(case: Case) -> str | None:
-    """An authority without a name, or named for the trust domain, may vouch for all; one of a site for its own.
+    """An authority without a name, or named for the trust domain, may sign for all; a site's authority for its site.
 
-    So a site that turns malicious can make nodes of its own, but no client and no node of its neighbour.
+    So a compromised site can create nodes of its own, but no client and no node of another site.
     """
     roots = spiffe.domain_id(case.domain)
     for authority in case.authorities:

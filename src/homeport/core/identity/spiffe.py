@@ -1,7 +1,7 @@
 """The SPIFFE IDs of Homeport: how they are written and what they mean.
 
-A SPIFFE ID is a name and nothing more; whether its holder is believed is decided in `rules`. Comparison is exact and
-case-sensitive, and nothing is normalised: what is not in the canonical form is no id.
+A SPIFFE ID is only a name; `rules` decides whether its holder is trusted. Comparison is exact and case-sensitive, and
+nothing is normalised: an id that is not in the canonical form is invalid.
 """
 
 import re
@@ -14,10 +14,10 @@ from homeport.vocabulary import NodeId, SiteName
 
 SCHEME: Final = "spiffe://"
 SERVER_NAME: Final = "svid.homeport.internal"
-"""The DNS name by which machines ask a server for its SVID, whatever address they dialled: the same for all, for
-whoever joins knows no other yet. It is a wish for a certificate; identity is the SPIFFE ID in it."""
+"""The TLS server name (SNI) that requests a server's SVID, independent of the address dialled. It is the same for
+all, because a joining machine knows no other yet. It only selects a certificate; identity is the SPIFFE ID in it."""
 LENGTH_MAX: Final = 2048
-"""SPIFFE allows no longer id."""
+"""The maximum length of a SPIFFE ID."""
 DOMAIN_LENGTH_MAX: Final = 255
 
 _DOMAIN = re.compile(r"[a-z0-9._-]+", re.ASCII)
@@ -58,7 +58,7 @@ def node_id(domain: str, site: SiteName | str, node: NodeId | str) -> str:
 
 
 def parse(text: str, *, domain: str, wfm: str) -> ParsedId:
-    """What an id of our own trust domain and our own wfm-id means; InvalidInput for every other text."""
+    """Parses an id of our own trust domain and our own wfm-id; InvalidInput for every other text."""
     found, segments = split(text)
     if found != domain:
         raise InvalidInput(f"{text} belongs to the trust domain {found}, not to {domain}.")
@@ -76,8 +76,7 @@ def parse(text: str, *, domain: str, wfm: str) -> ParsedId:
 
 @lru_cache(maxsize=4096)
 def split(text: str) -> tuple[str, tuple[str, ...]]:
-    """The trust domain and the segments of the path, which may be none. Remembered: the same few ids come with every
-    request."""
+    """The trust domain and the path segments, possibly none. Cached: the same few ids come with every request."""
     if not text.startswith(SCHEME) or len(text) > LENGTH_MAX:
         raise InvalidInput(f"{text[:200]!r} is not a SPIFFE ID.")
     domain, *segments = text[len(SCHEME) :].split("/")
@@ -89,18 +88,18 @@ def split(text: str) -> tuple[str, tuple[str, ...]]:
 def may_vouch(authority: str, leaf: str) -> bool:
     """Whether a site's authority may sign for an id: its own nodes, and the site itself as its nodes see it.
 
-    The second is how nodes recognise their site while central is gone for longer than the site's certificate from
-    central lives; central takes no site by it.
+    The second lets nodes authenticate their site when central has been gone for longer than the site's certificate
+    from central is valid; central does not accept it.
     """
     node = leaf.removeprefix(f"{authority}/node/")
     return leaf == authority or (node != leaf and _is_segment(node))
 
 
 def servers_for(own: str, *, domain: str, wfm: str) -> frozenset[str]:
-    """Whom the holder of an id may take for its server; derived from its own id, never from configuration.
+    """The server ids that the holder of an id accepts; derived from its own id, never from configuration.
 
-    A client answers to its WFM alone. A node answers to its site, known by the certificate from central or by the one
-    that the site made for itself.
+    A client accepts its WFM alone. A node accepts its site, with the certificate from central or with the one that
+    the site issued for itself.
     """
     me = parse(own, domain=domain, wfm=wfm)
     if me.kind is IdentityKind.NODE and me.site is not None:

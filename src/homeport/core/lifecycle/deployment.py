@@ -8,8 +8,8 @@ from typing import Final
 
 from homeport.core.lifecycle.machine import Machine, Row
 from homeport.vocabulary import UNPLACED, Actor, NodeId
-from homeport.vocabulary import Happening as H
 from homeport.vocabulary import State as S
+from homeport.vocabulary import Trigger as H
 
 _SITE: Final = frozenset({Actor.SITE})
 _NODE: Final = frozenset({Actor.NODE})
@@ -21,7 +21,7 @@ DEPLOYMENT: Final = Machine(start=S.PENDING, rows=(
     Row(S.PENDING,      H.SCHEDULED,            S.INSTALLING,   _SITE),
     Row(S.PENDING,      H.UNPLACEABLE,          S.FAILED,       _SITE),
     Row(S.INSTALLING,   H.HEALTHY,              S.INSTALLED,    _NODE),
-    Row(S.INSTALLING,   H.GAVE_UP,              S.FAILED,       _BOTH),   # the site: the node is lost, or mute
+    Row(S.INSTALLING,   H.GAVE_UP,              S.FAILED,       _BOTH),   # the site: the node is lost or silent
     Row(S.INSTALLED,    H.CHANGED,              S.UPDATING,     _SITE),
     Row(S.UPDATING,     H.HEALTHY,              S.INSTALLED,    _NODE),
     Row(S.UPDATING,     H.GAVE_UP,              S.FAILED,       _BOTH),
@@ -49,8 +49,8 @@ DEPLOYMENT: Final = Machine(start=S.PENDING, rows=(
     Row(S.DELETING,     H.REMOVED,              S.DELETED,      _BOTH),   # the site: nothing was ever placed
     Row(S.DELETING,     H.GAVE_UP,              S.FAILED,       _BOTH),
 ), stale=(
-    # News that a node sent before it heard of the newer order. The generation tells most of it apart; these
-    # are the pairs that can still meet when a site was cut off while its instance moved on.
+    # Messages that a node sent before it received the newer order. The generation filters out most of them; these
+    # pairs can still occur when a site was disconnected while its instance moved on.
     (S.INSTALLED,  H.HEALTHY),
     (S.FAILED,     H.HEALTHY), (S.FAILED,  H.GAVE_UP), (S.FAILED, H.REMOVED),
     (S.DELETING,   H.HEALTHY), (S.DELETING, H.UNWANTED),
@@ -64,11 +64,11 @@ IN_FLIGHT: Final = frozenset({S.INSTALLING, S.UPDATING, S.ROLLINGBACK, S.DELETIN
 
 
 def fold(instances: Iterable[tuple[NodeId, S]], *, wanted: bool = True) -> S:
-    """A deployment's state: the first present of SEVERITY. Where there is none, or all are DELETED, PENDING while its
-    file is in Git, for it waits for a node to take it, and DELETED once it is not.
+    """A deployment's state: the first present of SEVERITY. Without instances, or when all are DELETED, it is PENDING
+    while its file is in Git (it waits for a node) and DELETED once it is not.
 
-    What a site says of a deployment that it could not place counts only while nothing is placed; what is gone from
-    one node does not speak for the others.
+    The site's own entry for a deployment it could not place counts only while nothing is placed; DELETED on one node
+    says nothing about the others.
     """
     living = [(node, state) for node, state in instances if state is not S.DELETED]
     placed = {state for node, state in living if node != UNPLACED} or {state for _, state in living}

@@ -1,6 +1,6 @@
-"""A state machine is a table. This module steps any such table and knows no particular one.
+"""A state machine is a table. This module steps any such table and has no knowledge of a particular one.
 
-Three verdicts exist for every (state, event): a row says what it becomes; late news from a site that was
+Every (state, event) has one of three verdicts: a row gives the next state; a late event from a site that was
 offline is *stale*, recorded and without effect; anything else is illegal, raises, and changes nothing.
 """
 
@@ -32,7 +32,7 @@ class Stepped(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Stale(Generic[S]):
-    """Late news: the state stays what it is."""
+    """A late event: the state stays unchanged."""
 
     state: S
 
@@ -48,7 +48,7 @@ class Machine(Generic[S, E]):
         self._by_pair: Mapping[tuple[S, E], Row[S, E]] = MappingProxyType(by_pair)
 
     def step(self, state: S, event: E, actor: Actor) -> Stepped[S] | Stale[S]:
-        """What `event` from `actor` makes of `state`; raises IllegalTransition where the table is silent."""
+        """The state after `event` from `actor`; raises IllegalTransition where the table has no entry."""
         row = self._by_pair.get((state, event))
         if row is not None and actor in row.by:
             return Stepped(row.becomes)

@@ -1,7 +1,7 @@
-"""What a batch of transitions makes of what is known: new rows, history lines and events, all as values.
+"""Applies a batch of transitions to the known records: new rows, history lines and events, all as values.
 
-The site records its own steps with this and central those that sites report, so the two agree. A transition
-that the table refuses spoils nobody else's: it becomes an event that says so. What a site states anew is copied.
+The site records its own steps with this and central those that sites report, so the two agree. A transition that the
+table refuses does not affect the others: it becomes an event with the reason. Resynced snapshots are copied.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from homeport.core.lifecycle.deployment import fold
-from homeport.core.lifecycle.replay import replay, restate
+from homeport.core.lifecycle.replay import apply_snapshot, replay
 from homeport.core.model.event import Deployment, HistoryEntry, NewEvent
 from homeport.core.model.instance import Failure, Instance, Transition
-from homeport.core.model.report import Restated
+from homeport.core.model.report import InstanceSnapshot
 from homeport.errors import IllegalTransition
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, State
 
@@ -22,7 +22,7 @@ Key = tuple[DeploymentId, NodeId]
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What is to be written. Versions are one above the stored ones, however many steps the batch had."""
+    """The records to write. Versions are one above the stored ones, however many steps the batch had."""
 
     instances: tuple[Instance, ...]
     deployments: tuple[Deployment, ...]
@@ -31,25 +31,25 @@ class Recorded:
     refused: tuple[tuple[Transition, str], ...]
 
 
-Told = Transition | Restated
+ReportedStep = Transition | InstanceSnapshot
 
 
 def record(
     instances: Mapping[Key, Instance],
     deployments: Mapping[DeploymentId, Deployment],
-    told: Sequence[Told],
+    steps: Sequence[ReportedStep],
     now: datetime,
 ) -> Recorded:
-    """`instances` holds every instance of each deployment that is told of."""
+    """`instances` holds every instance of each deployment in the batch."""
     after = dict(instances)
     history: list[HistoryEntry] = []
     events: list[NewEvent] = []
     refused: list[tuple[Transition, str]] = []
-    for item in told:
+    for item in steps:
         deployment = deployments.get(item.deployment_id)
         key = (item.deployment_id, item.node_id)
-        if isinstance(item, Restated):
-            stands = None if deployment is None else restate(after.get(key), item)
+        if isinstance(item, InstanceSnapshot):
+            stands = None if deployment is None else apply_snapshot(after.get(key), item)
             if deployment is None or stands is None:
                 continue
             after[key], entry = stands
@@ -86,7 +86,7 @@ def _refold(
     touched: set[DeploymentId],
     now: datetime,
 ) -> tuple[Deployment, ...]:
-    """The deployments whose state the batch changed. One that is gone for good is archived."""
+    """The deployments whose state the batch changed. Permanently deleted ones are archived."""
     states: dict[DeploymentId, list[tuple[NodeId, State]]] = {}
     for (deployment_id, node_id), instance in instances.items():
         if deployment_id in touched:
@@ -105,7 +105,7 @@ def _refold(
     return tuple(moved)
 
 
-def _instance_event(deployment: Deployment, item: Told, entry: HistoryEntry) -> NewEvent:
+def _instance_event(deployment: Deployment, item: ReportedStep, entry: HistoryEntry) -> NewEvent:
     place = entry.node_id or "no node"
     return NewEvent(
         kind=EventKind.INSTANCE_STALE if entry.verdict == "stale" else EventKind.INSTANCE_STATE,
@@ -117,11 +117,11 @@ def _instance_event(deployment: Deployment, item: Told, entry: HistoryEntry) -> 
         data={
             "before": entry.before.value,
             "after": entry.after.value,
-            "happening": entry.happening.value,
+            "trigger": entry.trigger.value,
             "actor": entry.actor.value,
             "reason": entry.reason,
             "revision": entry.revision,
-            "generation": item.instance.generation if isinstance(item, Restated) else item.generation,
+            "generation": item.instance.generation if isinstance(item, InstanceSnapshot) else item.generation,
             "failure": failure_data(entry.failure),
         },
     )
@@ -135,18 +135,18 @@ def _refusal(deployment: Deployment, transition: Transition, why: str) -> NewEve
         site=deployment.site,
         deployment_id=deployment.id,
         node_id=transition.node_id,
-        data={"happening": transition.happening.value, "actor": transition.actor.value, "why": why},
+        data={"trigger": transition.trigger.value, "actor": transition.actor.value, "why": why},
     )
 
 
 def _first_failures(instances: Mapping[Key, Instance]) -> dict[DeploymentId, Failure]:
-    """Of each deployment that has any, the failure of the first node by name. Looked up once for a whole batch."""
+    """For each deployment with failures, that of the first node by name. Looked up once for a whole batch."""
     failed = [(key, item.failure) for key, item in instances.items() if item.failure is not None]
     return {key[0]: failure for key, failure in sorted(failed, key=lambda pair: pair[0], reverse=True)}
 
 
 def _deployment_event(before: Deployment, after: Deployment, failure: Failure | None, now: datetime) -> NewEvent:
-    reason = f": {failure.message} ({failure.code})" if failure is not None and after.state is State.FAILED else ""
+    reason = f": {failure}" if failure is not None and after.state is State.FAILED else ""
     return NewEvent(
         kind=EventKind.DEPLOYMENT_STATE,
         at=now,

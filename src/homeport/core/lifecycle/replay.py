@@ -1,8 +1,8 @@
-"""One transition applied to one instance. The site steps its instances with this, and central replays what the
-site reported with the same code, so that both always agree on what a transition means. Where the steps were lost,
-central copies how the instance stands (ADR 0024).
+"""Applies one transition to one instance. The site steps its instances with this, and central replays what the site
+reported with the same code, so that both always agree on what a transition means. Where the steps were lost, central
+copies the instance's current state (ADR 0024).
 
-It decides; it writes nothing and knows no store.
+Pure: it writes nothing and knows no store.
 """
 
 from dataclasses import replace
@@ -11,10 +11,11 @@ from datetime import datetime
 from homeport.core.lifecycle.deployment import DEPLOYMENT
 from homeport.core.lifecycle.machine import Stale
 from homeport.core.model.event import HistoryEntry
-from homeport.core.model.instance import Failure, Instance, Transition
-from homeport.core.model.report import Restated
+from homeport.core.model.instance import Failure, Instance, Transition, Unhealthy
+from homeport.core.model.order import Progress
+from homeport.core.model.report import InstanceSnapshot
 from homeport.vocabulary import Actor, Digest, Generation, State
-from homeport.vocabulary import Happening as H
+from homeport.vocabulary import Trigger as H
 
 _NEW_ATTEMPT = frozenset({H.RETRIED_INSTALL, H.RETRIED_UPDATE})
 _FIRST_ATTEMPT = frozenset(
@@ -28,41 +29,43 @@ _OTHER_REVISION = frozenset({H.SCHEDULED, H.CHANGED, H.SUPERSEDED_INSTALL, H.SUP
 def replay(instance: Instance | None, transition: Transition) -> tuple[Instance, HistoryEntry]:
     """The instance after `transition`, and the line for its history.
 
-    Late news returns the instance as it was, with the verdict `stale`. Raises IllegalTransition where the table
-    is silent; nothing has changed then. The version returned is the one to write: 1 for a new row, else one
+    A late event returns the instance unchanged, with the verdict `stale`. Raises IllegalTransition where the table
+    has no entry; nothing has changed then. The version returned is the one to write: 1 for a new row, else one
     more than the row that was read.
     """
     if instance is not None and transition.incarnation < instance.incarnation:
         return instance, _entry(transition, instance.state, instance.state, verdict="stale")
     begins = instance is None or transition.incarnation > instance.incarnation
     base = _begin(transition) if instance is None or begins else instance
-    verdict = DEPLOYMENT.step(base.state, transition.happening, transition.actor)
+    verdict = DEPLOYMENT.step(base.state, transition.trigger, transition.actor)
     if isinstance(verdict, Stale):
         return base, _entry(transition, base.state, base.state, verdict="stale")
     return _moved(base, verdict.state, transition), _entry(transition, base.state, verdict.state, verdict="stepped")
 
 
-def restate(instance: Instance | None, told: Restated) -> tuple[Instance, HistoryEntry] | None:
-    """The instance as its site says that it stands, and one line for all that is not known in between.
+def apply_snapshot(instance: Instance | None, snapshot: InstanceSnapshot) -> tuple[Instance, HistoryEntry] | None:
+    """The instance as its site's snapshot describes it, and one history line for the unknown steps in between.
 
-    None where nothing is new, or what is known is of a newer order or life: said again, it changes nothing, and
+    None where nothing is new, or where the stored instance has a newer order or life: repeats change nothing, and
     nothing goes backwards.
     """
-    now = told.instance
+    now = snapshot.instance
     if instance is not None:
-        if (now.incarnation, now.generation) < (instance.incarnation, instance.generation):
+        is_older = (now.incarnation, now.generation) < (instance.incarnation, instance.generation)
+        if is_older and not snapshot.replaces:
             return None
-        if not told.steps_lost and _standing(now) == _standing(instance):
+        if not snapshot.steps_lost and _comparable(now) == _comparable(instance):
             return None
+    begins = instance is None or now.incarnation > instance.incarnation
     return now, HistoryEntry(
         deployment_id=now.deployment_id,
         node_id=now.node_id,
         incarnation=now.incarnation,
-        before=DEPLOYMENT.start if instance is None else instance.state,
+        before=DEPLOYMENT.start if begins or instance is None else instance.state,
         after=now.state,
-        happening=H.RESTATED,
+        trigger=H.RESTATED,
         actor=Actor.SITE,
-        reason=_what_is_missing(told),
+        reason=snapshot.reason or _what_is_missing(snapshot),
         at=now.updated_at,
         revision=now.revision,
         failure=now.failure,
@@ -70,21 +73,33 @@ def restate(instance: Instance | None, told: Restated) -> tuple[Instance, Histor
     )
 
 
-def _standing(item: Instance) -> Instance:
-    """Without what is counted or worded differently at each place."""
+def observe_health(instance: Instance, progress: Progress) -> Instance:
+    """The instance after its node reported it unhealthy, or healthy again. The same object where nothing changed: the
+    report is about an older order, or known already."""
+    if progress.healthy is None or progress.generation != instance.generation:
+        return instance
+    if progress.healthy:
+        return instance if instance.unhealthy is None else replace(instance, unhealthy=None)
+    since = progress.at if instance.unhealthy is None else instance.unhealthy.since
+    unhealthy = Unhealthy(since, progress.message)
+    return instance if instance.unhealthy == unhealthy else replace(instance, unhealthy=unhealthy)
+
+
+def _comparable(item: Instance) -> Instance:
+    """Without the fields that are counted or worded differently at each role."""
     return replace(item, version=0, step="", updated_at=datetime.min)
 
 
-def _what_is_missing(told: Restated) -> str:
-    if not told.steps_lost:
-        return "its site says anew how it stands"
-    steps = "1 step" if told.steps_lost == 1 else f"{told.steps_lost} steps"
-    since = "" if told.since is None else f" since {told.since:%Y-%m-%d %H:%M:%S} UTC"
-    return f"{steps}{since} in between {'was' if told.steps_lost == 1 else 'were'} not kept"
+def _what_is_missing(snapshot: InstanceSnapshot) -> str:
+    if not snapshot.steps_lost:
+        return "its site restated its state"
+    steps = "1 step" if snapshot.steps_lost == 1 else f"{snapshot.steps_lost} steps"
+    since = "" if snapshot.since is None else f" since {snapshot.since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{steps}{since} in between {'was' if snapshot.steps_lost == 1 else 'were'} not kept"
 
 
 def _begin(transition: Transition) -> Instance:
-    """A new life is a new row, of which nothing is known yet; its first step makes it version 1."""
+    """A new life is a new row without any history; its first step makes it version 1."""
     return Instance(
         deployment_id=transition.deployment_id,
         node_id=transition.node_id,
@@ -115,51 +130,59 @@ def _moved(base: Instance, state: State, transition: Transition) -> Instance:
         updated_at=transition.at,
         rejected_revision=_rejected(base, transition),
         next_at=transition.next_at if state is State.FAILED else None,
+        unhealthy=_still_unhealthy(base, transition),
     )
 
 
+def _still_unhealthy(base: Instance, transition: Transition) -> Unhealthy | None:
+    """A node watches the health of a release from the end of its order on, so what is known of that very order is
+    newer than its result: a connection that broke may bring the result last. Anything else is of another release."""
+    is_own = transition.trigger is H.HEALTHY and transition.generation == base.generation
+    return base.unhealthy if is_own else None
+
+
 def _running(base: Instance, state: State, transition: Transition) -> Digest | None:
-    """The release that runs: what turned healthy, nothing once removed, and otherwise what ran before."""
+    """The release that runs: the one that became healthy, none once removed, and otherwise the previous one."""
     if state is State.DELETED:
         return None
-    if transition.happening is H.HEALTHY:
+    if transition.trigger is H.HEALTHY:
         return transition.revision or base.revision
     return base.running_revision
 
 
 def _attempt(base: Instance, transition: Transition) -> int:
-    goes_back_again = transition.happening is H.ROLLED_BACK and base.revision == transition.revision
-    if transition.happening in _NEW_ATTEMPT or goes_back_again:
+    goes_back_again = transition.trigger is H.ROLLED_BACK and base.revision == transition.revision
+    if transition.trigger in _NEW_ATTEMPT or goes_back_again:
         return base.attempt + 1
-    return 1 if transition.happening in _FIRST_ATTEMPT else base.attempt
+    return 1 if transition.trigger in _FIRST_ATTEMPT else base.attempt
 
 
 def _rejected(base: Instance, transition: Transition) -> Digest | None:
-    """What was rolled back from stays remembered until another revision is wanted."""
-    if transition.happening is H.ROLLED_BACK:
+    """The revision that was rolled back from stays recorded until another revision is wanted."""
+    if transition.trigger is H.ROLLED_BACK:
         return base.revision if base.revision != transition.revision else base.rejected_revision
-    is_past = transition.happening in _OTHER_REVISION and not _is_renewed(base, transition)
+    is_past = transition.trigger in _OTHER_REVISION and not _is_renewed(base, transition)
     return None if is_past else base.rejected_revision
 
 
 def _is_renewed(base: Instance, transition: Transition) -> bool:
-    """A changed secret gives another order for the very release that was gone back to."""
+    """A changed secret causes another order for the same release that was rolled back to."""
     is_back = base.rejected_revision is not None
-    return is_back and transition.happening in _OTHER_REVISION and transition.revision == base.revision
+    return is_back and transition.trigger in _OTHER_REVISION and transition.revision == base.revision
 
 
 def _failure(base: Instance, transition: Transition) -> Failure | None:
-    """A rollback and a retry keep what they answer to; success and a newer order clear it. What was rolled back keeps
-    the failure it was rolled back for: that is why another release runs than the one wanted."""
+    """A rollback and a retry keep the failure that caused them; success and a newer order clear it. A finished
+    rollback keeps its failure too: it explains why another release runs than the one wanted."""
     if transition.failure is not None:
         return transition.failure
     if _is_renewed(base, transition):
         return base.failure
-    if transition.happening is H.HEALTHY and (base.state is State.ROLLINGBACK or base.rejected_revision is not None):
+    if transition.trigger is H.HEALTHY and (base.state is State.ROLLINGBACK or base.rejected_revision is not None):
         return base.failure
-    if transition.happening in (H.HEALTHY, H.REMOVED):
+    if transition.trigger in (H.HEALTHY, H.REMOVED):
         return None
-    return base.failure if transition.happening in (*_NEW_ATTEMPT, H.ROLLED_BACK) else None
+    return base.failure if transition.trigger in (*_NEW_ATTEMPT, H.ROLLED_BACK) else None
 
 
 def _entry(transition: Transition, before: State, after: State, *, verdict: str) -> HistoryEntry:
@@ -169,7 +192,7 @@ def _entry(transition: Transition, before: State, after: State, *, verdict: str)
         incarnation=transition.incarnation,
         before=before,
         after=after,
-        happening=transition.happening,
+        trigger=transition.trigger,
         actor=transition.actor,
         reason=transition.reason,
         at=transition.at,

@@ -1,4 +1,4 @@
-"""What people may do, and the record of what they did."""
+"""Access rights of people, and the audit record of what they did."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from homeport.vocabulary import SiteName
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """A person's or program's key. Only its hash is kept; the key itself is shown once."""
+    """A person's or program's API token. Only its hash is stored; the token itself is shown once."""
 
     id: str
     name: str
@@ -28,6 +28,8 @@ class ApiToken:
 
 
 class AuditResult(StrEnum):
+    BEGUN = "begun"
+    """Written before an irreversible action, so that a kill in between still leaves an audit entry."""
     DONE = "done"
     REFUSED = "refused"
     FAILED = "failed"
@@ -51,7 +53,7 @@ class NewAudit:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """`hash` covers the entry and the hash before it, so that a changed or missing line shows."""
+    """`hash` covers the entry and the hash before it, so that a changed or missing entry is detected."""
 
     position: int
     entry: NewAudit

@@ -22,7 +22,7 @@ class Target:
 class Parameter:
     name: str
     value: Value | None
-    """The default; None when the description gives none, so that the person deploying must."""
+    """The default; None when the description gives none, so that the caller must provide a value."""
     targets: tuple[Target, ...]
 
 
@@ -49,7 +49,7 @@ class Setting:
     parameter: str
     name: str
     rule: str
-    """Name of the Rule that judges values of this setting."""
+    """Name of the Rule that validates values of this setting."""
     immutable: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Who asks. Every use-case that changes or shows something takes a Caller, from the first commit on."""
+"""The caller of a use-case. Every use-case that changes or shows something takes one."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,13 +13,13 @@ class Role(StrEnum):
 
 
 class CallerKind(StrEnum):
-    """How we know who it is."""
+    """How the caller was authenticated."""
 
     LOCAL = "local"
-    """Somebody on this machine, or the product itself."""
+    """A local user of this machine, or the product itself."""
     TOKEN = "token"
     MACHINE = "machine"
-    """A site or a client with a certificate. It has no role: it may do what machines do, for itself alone."""
+    """A site or a client with a certificate. It has no role: it may perform machine actions, for itself alone."""
     ANONYMOUS = "anonymous"
 
 
@@ -33,7 +33,7 @@ class Caller:
     """The only sites it may see and change. Empty: every site."""
     kind: CallerKind = CallerKind.LOCAL
     key: str = ""
-    """What it is known by: a token's id or a machine's SPIFFE ID."""
+    """How it is identified: a token's id or a machine's SPIFFE ID."""
 
 
 INTERNAL = Caller("homeport", Role.ADMIN)

@@ -1,34 +1,19 @@
-"""What a component of a `custom` profile runs, once it has been read: one image, or one program of the machine."""
+"""What a component of a `custom` profile runs, parsed: one image, one program of the machine, or an
+inference engine, of which the node makes one of these two."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from homeport.core.model.health import CheckRules
+
 
 class Kind(StrEnum):
     IMAGE = "image"
     PROCESS = "process"
-
-
-KINDS_BY_ENGINE: Final[Mapping[str, tuple[Kind, ...]]] = {
-    "podman": (Kind.IMAGE,),
-    "docker": (Kind.IMAGE,),
-    "containerd": (Kind.IMAGE,),
-    "process": (Kind.PROCESS,),
-    "null": (Kind.IMAGE, Kind.PROCESS),
-}
-"""What of `custom` each engine runs. An engine of another name is asked and answers for itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckRules:
-    """How often a health check runs and when it counts; the defaults are those of the compose specification."""
-
-    interval_seconds: float = 30.0
-    timeout_seconds: float = 30.0
-    retries: int = 3
-    start_period_seconds: float = 0.0
+    ENGINE = "engine"
+    """An inference engine: the node makes one of the other two of it (`core.inference`)."""
 
 
 CUSTOM_RULES: Final = CheckRules(interval_seconds=10.0, timeout_seconds=5.0)
@@ -69,7 +54,7 @@ class Port:
 @dataclass(frozen=True, slots=True)
 class Mount:
     source: str
-    """A folder of the machine, or the name of a volume that stays when the component goes."""
+    """A folder of the machine, or the name of a volume that outlives the component."""
     target: str
     read_only: bool = False
 
@@ -80,7 +65,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class CustomSpec:
-    """Empty `command` and `args` mean what the image says."""
+    """Empty `command` and `args` mean the image's defaults."""
 
     kind: Kind
     image: str
@@ -93,3 +78,5 @@ class CustomSpec:
     ports: tuple[Port, ...] = ()
     mounts: tuple[Mount, ...] = ()
     host_network: bool = False
+    gpus: tuple[str, ...] = ()
+    """Numbers of the machine's GPUs that the container may use, or "all"."""

@@ -1,15 +1,25 @@
-"""What is wanted: one deployment file of a site, and the release it asks for."""
+"""The desired state: one deployment file of a site, and the release it describes."""
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Final
 
 from homeport.core.model.app import Value
-from homeport.core.selectors import ANYTHING, Selector
-from homeport.vocabulary import Commit, DeploymentId, Digest, NodeId, PlacementMode, ProfileType, RolloutId, SiteName
+from homeport.core.values.selectors import ANYTHING, Selector
+from homeport.vocabulary import (
+    Commit,
+    DeploymentId,
+    Digest,
+    NodeId,
+    OnUnhealthy,
+    PlacementMode,
+    ProfileType,
+    RolloutId,
+    SiteName,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +31,7 @@ class ComponentSpec:
     repository: str
     revision: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of its containers; for helm, the chart's values (as JSON) by where they go (`web.replicas`)."""
+    """Variables of its containers; for helm, the chart's values (as JSON) by path (`web.replicas`)."""
     wait: bool = True
     timeout_seconds: float = 300.0
     extensions: Mapping[str, Any] = field(default_factory=dict)
@@ -34,8 +44,8 @@ class ComponentSpec:
     def digest(self) -> Digest:
         """Equal digests mean that a running component can stay as it is.
 
-        How long to wait for it is no part of what runs, so `wait` and `timeout_seconds` are left out. A secret
-        counts by its version: the digest is a label that many can read.
+        `wait` and `timeout_seconds` are left out: they do not change what runs. A secret counts by its version,
+        because the digest is a label that many can read.
         """
         content: dict[str, Any] = {
             "name": self.name,
@@ -48,6 +58,11 @@ class ComponentSpec:
         if self.secrets:
             content["secrets"] = dict(self.secrets)
         return digest_of(content)
+
+    @property
+    def content_user(self) -> str:
+        """By which a site's cache knows what it needs. Without secrets, which only site and node know."""
+        return f"component/{replace(self, secrets={}, secret_values={}).digest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,28 +83,67 @@ class Placement:
     nodes: tuple[NodeId, ...] = ()
     mode: PlacementMode = PlacementMode.EACH
     count: int = 1
-    """With COUNT: how many nodes. ONE is always one, EACH all that suit."""
+    """With COUNT: the number of nodes. ONE is always one, EACH all that are eligible."""
     selector: Selector = ANYTHING
     """Labels that a node must have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a site does when a release does not work. It stands in the file, so that the site decides alone."""
+    """What a site does when a release fails. It is part of the file, so that the site can decide without central."""
 
     retries_max: int = 3
     """Further attempts after the first; 0 gives up at once."""
     backoff_seconds: float = 5.0
     """The wait before the first retry. It doubles each time, up to `BACKOFF_SECONDS_MAX`."""
     rollback: bool = True
-    """Whether the last good release comes back when an update fails for good."""
+    """Whether the last good release is restored when an update fails permanently."""
     deadline_seconds: float = 3600.0
-    """How long it may take in all until it is healthy: pulling, retries and the waits between them. Going back has as
-    long again."""
+    """The total time until it is healthy: pulling, retries and the waits between them. A rollback has as long
+    again."""
+    on_unhealthy: OnUnhealthy = OnUnhealthy.RESTART
+    """What its node does when a component turns unhealthy after it was installed."""
 
 
 ON_EACH_NODE: Final = Placement()
-USUAL_POLICY: Final = Policy()
+DEFAULT_POLICY: Final = Policy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementOverrides:
+    """The requested part of a placement. None: not specified."""
+
+    nodes: tuple[NodeId, ...] | None = None
+    mode: PlacementMode | None = None
+    count: int | None = None
+    selector: Selector | None = None
+
+    def over(self, base: Placement) -> Placement:
+        after = replace(base, **given_fields(self))
+        return after if after.mode is PlacementMode.COUNT else replace(after, count=ON_EACH_NODE.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOverrides:
+    """The requested part of a policy. None: not specified."""
+
+    retries_max: int | None = None
+    backoff_seconds: float | None = None
+    rollback: bool | None = None
+    deadline_seconds: float | None = None
+    on_unhealthy: OnUnhealthy | None = None
+
+    def over(self, base: Policy) -> Policy:
+        return replace(base, **given_fields(self))
+
+
+def given_fields(overrides: PlacementOverrides | PolicyOverrides) -> dict[str, Any]:
+    """The fields that are not None."""
+    return {each.name: value for each in fields(overrides) if (value := getattr(overrides, each.name)) is not None}
+
+
+NO_PLACEMENT_OVERRIDES: Final = PlacementOverrides()
+NO_POLICY_OVERRIDES: Final = PolicyOverrides()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +166,23 @@ class Desired:
     placement: Placement
     rollout_id: RolloutId | None
     revision: Digest
-    """SHA-256 of the file's bytes. *Newer* means another digest than the one last judged."""
+    """SHA-256 of the file's bytes. *Newer* means another digest than the one last processed."""
     path: str
-    """Where the file stands in the repository, for messages."""
-    policy: Policy = USUAL_POLICY
+    """Path of the file in the repository, for messages."""
+    policy: Policy = DEFAULT_POLICY
     remove_images: bool = False
-    """Whether its images go with it when it is removed (`x-homeport-extensions: {removal: {images: true}}`)."""
+    """Whether its images are removed with it (`x-homeport-extensions: {removal: {images: true}}`)."""
+    retry: str = ""
+    """Who last requested a retry of what failed. It makes another revision of the same content."""
+    restart: str = ""
+    """Who last requested a restart; part of every component's digest."""
+    device: str | None = None
+    """The device of a Margo client that it is for; None for the site itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """The content that a deployment had at some time; the newest few are kept, to compare and to go back to."""
+    """Earlier content of a deployment; the newest few are kept, for comparison and rollback."""
 
     deployment_id: DeploymentId
     revision: Digest
@@ -135,13 +195,13 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A person's wish to stay at an older revision, until Git has another one than `over`."""
+    """A manual rollback: stay at an older revision until Git has another one than `over`."""
 
     deployment_id: DeploymentId
     revision: Digest
     content: bytes
     over: Digest
-    """What Git wanted at that moment."""
+    """The revision in Git at that moment."""
     reason: str
     author: str
     at: datetime
@@ -149,7 +209,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A site operator's word that nothing is to change for a while."""
+    """A site operator's request to change nothing for a while."""
 
     site: SiteName
     deployment_id: DeploymentId | None

@@ -3,22 +3,50 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from homeport.core.model.instance import Failure
+from homeport.core.model.protocol import UNSAID, PeerProtocol
 from homeport.vocabulary import (
     Actor,
     Commit,
     DeploymentId,
     Digest,
     EventKind,
-    Happening,
     Incarnation,
+    LogStream,
     NodeId,
     RolloutId,
     SiteName,
     State,
+    SubjectKind,
+    Trigger,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an event is about."""
+
+    kind: str
+    """A `SubjectKind`, or one of another version."""
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.id}"
+
+    @property
+    def stream(self) -> LogStream:
+        match self.kind:
+            case SubjectKind.JOB | SubjectKind.PIPELINE:
+                return LogStream.JOBS
+            case SubjectKind.TASK:
+                return LogStream.TASKS
+            case _:
+                return LogStream.FLEET
+
+
+NOT_SAID: Final = Subject("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +61,32 @@ class NewEvent:
     deployment_id: DeploymentId | None = None
     node_id: NodeId | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    subject: Subject = NOT_SAID
+    """Derived from the kind, unless given."""
+
+    def __post_init__(self) -> None:
+        if self.subject is NOT_SAID:
+            object.__setattr__(self, "subject", _subject(self))
+
+
+def _subject(event: NewEvent) -> Subject:
+    """Derived from the noun of the kind."""
+    noun = event.kind.value.partition(".")[0]
+    match noun:
+        case "app" | "rollout":
+            return Subject(noun, str(event.data.get(f"{noun}_id", "")))
+        case "node":
+            return Subject(SubjectKind.NODE, event.node_id or "")
+        case "deployment" | "instance" | "drift" | "hold" if event.deployment_id is not None:
+            return Subject(SubjectKind.DEPLOYMENT, event.deployment_id)
+        case _:
+            return Subject(SubjectKind.SITE, event.site or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     id: int
-    """In commit order, without gaps a reader could miss: a reader that has seen 7 asks for what is after 7."""
+    """In commit order, without gaps that a reader could miss: after event 7, a reader requests what is after 7."""
     event: NewEvent
 
 
@@ -49,19 +97,19 @@ class HistoryEntry:
     incarnation: Incarnation
     before: State
     after: State
-    happening: Happening
+    trigger: Trigger
     actor: Actor
     reason: str
     at: datetime
     revision: Digest | None
     failure: Failure | None = None
     verdict: str = "stepped"
-    """`stepped`; `stale` for late news that changed nothing; `restated` where steps before it are not known."""
+    """`stepped`; `stale` for a late event that changed nothing; `restated` where earlier steps are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryLine:
-    """An entry with its place among all of them."""
+    """An entry with its position in the whole history."""
 
     id: int
     entry: HistoryEntry
@@ -69,7 +117,7 @@ class HistoryLine:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A deployment as a role knows it: what is wanted, and the fold of what its instances say."""
+    """A deployment as a role knows it: the desired state, and the state derived from its instances."""
 
     id: DeploymentId
     site: SiteName
@@ -92,8 +140,10 @@ class Deployment:
     updated_at: datetime
     created_by: str
     problem: str | None = None
-    """Why the file in Git is not what is applied (it does not parse, say); None when all is well."""
+    """Why the file in Git is not applied (it does not parse, for example); None when it is."""
     archived_at: datetime | None = None
+    set_aside: str | None = None
+    """Why its site cannot plan it and leaves it unchanged although the file is valid. None when it can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +151,12 @@ class Site:
     name: SiteName
     joined_at: datetime
     last_seen: datetime | None
-    """None for a site that was named in Git or by a person and has not called yet."""
+    """None for a site that was named in Git or by an administrator and has not connected yet."""
     applied_commit: Commit | None
     problem: str | None = None
     software_version: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     """From its marker in Git; rollouts select by them."""
+    silent_since: datetime | None = None
+    """When the site was reported offline; None again once it connects."""
+    protocol: PeerProtocol = UNSAID

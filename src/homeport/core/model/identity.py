@@ -1,4 +1,4 @@
-"""Who a machine is: SPIFFE identities, what a certificate says, and what was decided about those who ask to join."""
+"""Machine identities: SPIFFE IDs, certificate contents, and decisions about join requests."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,16 +14,16 @@ class IdentityKind(StrEnum):
     CENTRAL = "central"
     """spiffe://<domain>/margo/wfm/<wfm-id>"""
     CLIENT = "client"
-    """spiffe://<domain>/margo/wfm/<wfm-id>/client/<name>: a site of ours, or somebody else's Margo client."""
+    """spiffe://<domain>/margo/wfm/<wfm-id>/client/<name>: a Homeport site, or another vendor's Margo client."""
     SITE_AUTHORITY = "site-authority"
-    """spiffe://<domain>/homeport/site/<site>: an intermediate that may only vouch for the site's own nodes."""
+    """spiffe://<domain>/homeport/site/<site>: an intermediate that may only sign for the site's own nodes."""
     NODE = "node"
     """spiffe://<domain>/homeport/site/<site>/node/<node>"""
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateView:
-    """What the rules need to know of one certificate; reading it is an adapter's work."""
+    """The parts of a certificate that the rules need; an adapter reads them from the certificate."""
 
     uri_sans: tuple[str, ...]
     is_ca: bool
@@ -32,7 +32,7 @@ class CertificateView:
     not_before: datetime
     not_after: datetime
     key_kind: str
-    """ec-p256, ec-p384, ed25519, rsa, or whatever else it is."""
+    """ec-p256, ec-p384, ed25519, rsa, or another name."""
     key_bits: int
     fingerprint: str
     """SHA-256 of the DER form, hex."""
@@ -49,35 +49,36 @@ class Peer:
     name: str
     """Of a client: its name. Of a node: its id."""
     site: SiteName | None
-    """The site that a node belongs to, or that a client is."""
+    """The site that a node belongs to, or the client's own site."""
     chain: tuple[CertificateView, ...]
 
 
-class Standing(StrEnum):
+class IdentityStatus(StrEnum):
     PENDING = "pending"
     ACCEPTED = "accepted"
     REMOVED = "removed"
 
 
 ANY_KEY: Final = ""
-"""In a record: the name alone counts. An authority outside (SPIRE, for one) makes a new key at every renewal."""
+"""In a record: any key of this name is accepted. An external authority (SPIRE, for one) makes a new key per
+renewal."""
 
 
 @dataclass(frozen=True, slots=True)
 class IdentityRecord:
-    """One line of the accepted-client policy: being certified alone admits nobody."""
+    """One entry of the accepted-client policy: a certificate alone admits no machine."""
 
     spiffe_id: str
     kind: IdentityKind
     name: str
     site: SiteName | None
     spki: str
-    """The key it is known by, or ANY_KEY; renewal is by proof of this key."""
-    standing: Standing
+    """Its accepted key, or ANY_KEY; renewal requires proof of possession of this key."""
+    standing: IdentityStatus
     csr: bytes | None
-    """While pending: what it asked to have signed."""
+    """While pending: the certificate request to sign."""
     not_after: datetime | None
-    """When its newest certificate ends; None before the first."""
+    """When its newest certificate expires; None before the first."""
     address: str
     requested_at: datetime
     decided_at: datetime | None
@@ -86,7 +87,7 @@ class IdentityRecord:
 
 @dataclass(frozen=True, slots=True)
 class JoinToken:
-    """A one-time permission to join. Only its hash is kept."""
+    """A one-time permission to join. Only its hash is stored."""
 
     id: str
     kind: IdentityKind
@@ -114,4 +115,4 @@ class TrustBundle:
     sequence: int
     refresh_hint_seconds: int
     anchors: tuple[bytes, ...]
-    """DER. A certificate that chains to any one of them is trusted; an accepted bundle replaces all before it."""
+    """DER. A certificate that chains to any one of them is trusted; an accepted bundle replaces all earlier ones."""

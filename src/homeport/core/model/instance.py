@@ -1,9 +1,15 @@
-"""An instance: a deployment on one node, and what is known of it."""
+"""An instance: a deployment on one node, and its known state."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from homeport.vocabulary import Actor, DeploymentId, Digest, Generation, Happening, Incarnation, NodeId, State
+from homeport.vocabulary import Actor, DeploymentId, Digest, Generation, Incarnation, NodeId, State, Trigger
+
+
+def failure_text(message: str, code: str, component: str = "") -> str:
+    """One sentence without its full stop, so that more may follow: `web ended (EXITED, component web)`."""
+    where = f", component {component}" if component else ""
+    return f"{message.rstrip('. ')} ({code}{where})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +20,18 @@ class Failure:
     message: str
     source: str = ""
 
+    def __str__(self) -> str:
+        return failure_text(self.message, self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class Unhealthy:
+    """A node's observation of a release that was healthy when it was installed. Not a state of its own: the instance
+    stays INSTALLED and shows this."""
+
+    since: datetime
+    why: str
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:
@@ -22,22 +40,47 @@ class Instance:
     incarnation: Incarnation
     state: State
     version: int
-    """Counts the writes; a write names the version it has seen and fails when another came first."""
+    """Optimistic lock: a write names the version it has read and fails when another write came first."""
     generation: Generation
-    """The newest order sent for it; 0 when none was."""
+    """The newest order sent for it; 0 before the first."""
     revision: Digest | None
     """The revision it is at or moving to; None before the first order."""
     running_revision: Digest | None
     """The last revision that was healthy here; None when no release runs."""
     attempt: int
     step: str
-    """What is going on, in a few words for a person: `pulling 61 %`, `no node is connected`."""
+    """The current activity, in a few words for a person: `pulling 61 %`, `no node is connected`."""
     failure: Failure | None
     updated_at: datetime
     rejected_revision: Digest | None = None
-    """The revision that was rolled back from here: it is not applied again until Git has another one."""
+    """The revision that was rolled back here: not applied again until Git has another one."""
     next_at: datetime | None = None
-    """While FAILED: when its site tries again, or goes back. None: a person or a newer revision must help."""
+    """While FAILED: when its site retries or rolls back. None: an operator or a newer revision must help."""
+    unhealthy: Unhealthy | None = None
+    """None while the release is healthy, as far as its node has reported."""
+
+    @property
+    def key(self) -> tuple[DeploymentId, NodeId]:
+        return self.deployment_id, self.node_id
+
+    def is_failing(self, wanted: Digest) -> bool:
+        """A failure is past where another revision than the failed one is wanted by now, and runs."""
+        if self.failure is None:
+            return False
+        return self.state is not State.INSTALLED or self.rejected_revision in (None, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """A rollback on a node, as recorded by central, for a site that has lost its database."""
+
+    deployment_id: DeploymentId
+    node_id: NodeId
+    revision: Digest
+    """What was rolled back: it is not applied again until Git has another one."""
+    good_revision: Digest
+    """The revision that was rolled back to."""
+    failure: Failure | None = None
 
     @property
     def key(self) -> tuple[DeploymentId, NodeId]:
@@ -51,7 +94,7 @@ class Transition:
     deployment_id: DeploymentId
     node_id: NodeId
     incarnation: Incarnation
-    happening: Happening
+    trigger: Trigger
     actor: Actor
     reason: str
     at: datetime
@@ -59,4 +102,4 @@ class Transition:
     revision: Digest | None
     failure: Failure | None = None
     next_at: datetime | None = None
-    """With a failure: when the site acts again by itself."""
+    """With a failure: when the site retries or rolls back by itself."""

@@ -1,4 +1,4 @@
-"""What a site tells central. Reports travel through the site's outbox, in order, each once."""
+"""A site's reports to central. They travel through the site's outbox, in order, each once."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,12 +7,12 @@ from homeport.core.model.deployment import Hold, Pin
 from homeport.core.model.instance import Instance, Transition
 from homeport.core.model.node import Node
 from homeport.core.model.order import Progress
-from homeport.vocabulary import Commit, DeploymentId, NodeId
+from homeport.vocabulary import Commit, DeploymentId, NodeId, NoticeCode
 
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """News from inside an order, with the node it came from."""
+    """Progress of an order, with the node it came from."""
 
     node_id: NodeId
     progress: Progress
@@ -20,7 +20,7 @@ class Progressed:
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """A deployment file that the site could not accept; what it asked for before stays as it is."""
+    """A deployment file that the site rejected; the previous content stays applied."""
 
     path: str
     message: str
@@ -30,7 +30,7 @@ class FileProblem:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """The site has applied this commit: nothing that it does not list is wanted there any more."""
+    """The site has applied this commit: deployments that it does not list are no longer wanted there."""
 
     commit: Commit
     deployment_ids: tuple[DeploymentId, ...]
@@ -39,7 +39,7 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class SyncFailed:
-    """The source could not be read as a whole (no marker, rewritten history). Everything stays as it is."""
+    """The source could not be read as a whole (no marker, rewritten history). Everything stays unchanged."""
 
     message: str
 
@@ -57,24 +57,35 @@ class NodeGone:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeNoticed:
+    """Something that a node did or refused without an order, or a problem that its site found with it."""
+
+    node_id: NodeId
+    code: NoticeCode
+    message: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Pinned:
-    """Somebody went back to an older revision at the site; central writes it to Git unless that has moved on."""
+    """An operator rolled back to an older revision at the site; central writes it to Git unless Git has changed
+    since."""
 
     pin: Pin
 
 
 @dataclass(frozen=True, slots=True)
 class HoldsChanged:
-    """All that is held at the site from now on; nothing else is."""
+    """The complete list of holds at the site."""
 
     holds: tuple[Hold, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Restating:
-    """The site begins to say anew how everything stands: what it said before was not kept, here or at central.
+class Resync:
+    """Starts a full resync: earlier reports were lost, here or at central.
 
-    What is not among these nodes and instances is gone. It may follow a gap in the sequence; nothing else may.
+    Nodes and instances not in the resync no longer exist. Only this report may follow a gap in the sequence.
     """
 
     why: str
@@ -82,18 +93,23 @@ class Restating:
     instances: tuple[tuple[DeploymentId, NodeId], ...]
     reports_lost: int = 0
     since: datetime | None = None
-    """How long the oldest of those had waited; None where nothing was lost."""
+    """When the oldest lost report was queued; None where nothing was lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Restated:
-    """How one instance stands now, whole; its version is each store's own and does not travel."""
+class InstanceSnapshot:
+    """The complete current state of one instance; its version is local to each store and not sent."""
 
     instance: Instance
     steps_lost: int = 0
-    """Steps before this one that central will never hear of."""
+    """The number of earlier steps that central will never receive."""
     since: datetime | None = None
     """When the first of those happened."""
+    reason: str = ""
+    """Why it is sent, for the history; empty where the lost steps say enough."""
+    replaces: bool = False
+    """Whether it applies even where central knows a newer order: the site was restored from an older copy, and what
+    central knows of the time after that is no longer true."""
 
     @property
     def deployment_id(self) -> DeploymentId:
@@ -104,6 +120,15 @@ class Restated:
         return self.instance.node_id
 
 
+@dataclass(frozen=True, slots=True)
+class PlanSetAside:
+    """The site cannot plan a deployment and leaves it unchanged; with `why` None, it can again."""
+
+    deployment_id: DeploymentId
+    why: str | None
+    at: datetime
+
+
 Report = (
     Transition
     | Progressed
@@ -111,8 +136,10 @@ Report = (
     | SyncFailed
     | NodeChanged
     | NodeGone
+    | NodeNoticed
     | Pinned
     | HoldsChanged
-    | Restating
-    | Restated
+    | Resync
+    | InstanceSnapshot
+    | PlanSetAside
 )

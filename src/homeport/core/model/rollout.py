@@ -1,5 +1,5 @@
-"""A rollout: one app version on its way to many sites, in waves. What is wanted of it is the file
-`rollouts/<id>.yaml`; `Intent` is that file, read."""
+"""A rollout: one app version delivered to many sites, in waves. Its desired state is the file `rollouts/<id>.yaml`;
+`Intent` is that file, parsed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,20 +7,25 @@ from datetime import datetime
 from typing import Any
 
 from homeport.core.model.app import Value
-from homeport.core.model.deployment import ON_EACH_NODE, USUAL_POLICY, Placement, Policy
-from homeport.core.selectors import ANYTHING, Selector
-from homeport.vocabulary import Commit, RolloutId, RolloutState, RolloutWord, SiteName, Standing
+from homeport.core.model.deployment import (
+    NO_PLACEMENT_OVERRIDES,
+    NO_POLICY_OVERRIDES,
+    PlacementOverrides,
+    PolicyOverrides,
+)
+from homeport.core.values.selectors import ANYTHING, Selector
+from homeport.vocabulary import Commit, RolloutCommand, RolloutId, RolloutSiteStatus, RolloutState, SiteName
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many sites have it in all once a wave has begun: a count, or a share of the group."""
+    """How many sites have the release in total once a wave has begun: a count, or a share of the group."""
 
     number: int
     is_percent: bool = False
 
     def of(self, total: int) -> int:
-        """Rounded up: a share of a small group is still somebody."""
+        """Rounded up: a share of a small group is at least one site."""
         return min(total, -(-total * self.number // 100) if self.is_percent else self.number)
 
     @property
@@ -38,14 +43,14 @@ EVERYBODY = Size(100, is_percent=True)
 class Wave:
     size: Size
     sites: tuple[SiteName, ...] | None = None
-    """Who is in it, written down when it begins; None before."""
+    """Its sites, recorded when the wave begins; None before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
     id: RolloutId
     name: str
-    """Of the deployments it makes."""
+    """The name of the deployments it creates."""
     category: str
     app_name: str
     version: str
@@ -53,21 +58,23 @@ class Intent:
     created_at: datetime
     author: str
     parameters: Mapping[str, Value] = field(default_factory=dict)
-    placement: Placement = ON_EACH_NODE
-    policy: Policy = USUAL_POLICY
-    remove_images: bool = False
+    placement: PlacementOverrides = NO_PLACEMENT_OVERRIDES
+    policy: PolicyOverrides = NO_POLICY_OVERRIDES
+    remove_images: bool | None = None
+    keep_values: bool = False
+    """Whether a site keeps its previous values where the rollout sets none; otherwise the app's defaults apply."""
     sites: tuple[SiteName, ...] = ()
     selector: Selector = ANYTHING
     waves: tuple[Wave, ...] = (Wave(EVERYBODY),)
     bake_seconds: float = 0.0
     threshold_percent: int = 100
-    word: RolloutWord = RolloutWord.RUNNING
+    word: RolloutCommand = RolloutCommand.RUNNING
     joined: tuple[SiteName, ...] = ()
-    """Sites that came to the group after its last wave, and got what it has."""
+    """Sites that joined the group after the last wave, and got its release."""
 
     @property
     def given(self) -> frozenset[SiteName]:
-        """Every site that it was given to, once and for all."""
+        """Every site that has been given the release."""
         return frozenset(site for wave in self.waves for site in wave.sites or ()) | frozenset(self.joined)
 
     @property
@@ -80,12 +87,12 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A rollout as central knows it: what is wanted of it, and how far it has come."""
+    """A rollout as central knows it: its desired state and its progress."""
 
     intent: Intent
     state: RolloutState
     first_commit: Commit
-    """The commit in which it was first seen: what changed at a site after it overtakes it."""
+    """The commit in which it was first seen: a later change at a site takes precedence over it."""
     version: int
     updated_at: datetime
     reason: str = ""
@@ -93,33 +100,33 @@ class Rollout:
     watched_seconds: float | None = None
     """For how long the newest wave has had enough healthy sites; None while it has not."""
     refused: Mapping[SiteName, str] = field(default_factory=dict)
-    """Sites that could not be given their file, and why."""
+    """Sites whose file could not be written, and why."""
     problem: str | None = None
-    """Why its file in Git is not what is applied."""
+    """Why its file in Git is not applied."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One site of a rollout, as it stands."""
+    """One site of a rollout and its current state there."""
 
     site: SiteName
-    standing: Standing
+    standing: RolloutSiteStatus
     wave: int | None = None
     """From 0; None for a site that waits, or that joined later."""
     is_reachable: bool = True
     why: str = ""
     is_held: bool = False
-    """Whether somebody wants nothing changed there for now."""
+    """Whether an operator has put the site or deployment on hold."""
 
     @property
     def can_answer(self) -> bool:
-        """Whether it would take what it is given now."""
+        """Whether it would apply a release that it is given now."""
         return self.is_reachable and not self.is_held
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutRow:
-    """How a rollout is stored: its intent and its progress as plain data."""
+    """A rollout as stored: its intent and its progress as plain data."""
 
     id: RolloutId
     name: str

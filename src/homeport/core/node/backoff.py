@@ -1,11 +1,13 @@
-"""How soon to repair a component again that keeps breaking."""
+"""The repair backoff of a component that keeps failing."""
 
 from dataclasses import dataclass
+
+from homeport.core.values.backoff import BackoffPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How often a component was repaired of late, and when it may be repaired again."""
+    """How often a component was repaired recently, and when it may be repaired again."""
 
     attempts: int
     last: float
@@ -17,8 +19,8 @@ class BackoffRules:
     first_seconds: float = 1.0
     max_seconds: float = 300.0
     forget_seconds: float = 600.0
-    """A component that needed no repair for so long starts afresh. Longer than `max_seconds`, else a crash loop
-    would be forgotten between two of its own repairs."""
+    """After this long without a repair the backoff resets. Longer than `max_seconds`, else a crash loop would be
+    forgotten between two of its own repairs."""
 
 
 def may_repair(backoff: Backoff | None, now: float) -> bool:
@@ -29,5 +31,5 @@ def after_repair(backoff: Backoff | None, now: float, rules: BackoffRules) -> Ba
     """The first repair is immediate; each further one waits twice as long as the one before."""
     is_fresh = backoff is None or now - backoff.last > rules.forget_seconds
     attempts = 1 if backoff is None or is_fresh else backoff.attempts + 1
-    delay = min(rules.first_seconds * 2.0 ** min(attempts - 1, 30), rules.max_seconds)
+    delay = BackoffPolicy(rules.first_seconds, rules.max_seconds).ceiling_seconds(attempts)
     return Backoff(attempts, now, now + delay)

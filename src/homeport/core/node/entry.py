@@ -1,10 +1,11 @@
-"""What a node remembers of one deployment: the newest order, how it ended, and the release that last was good."""
+"""A node's record of one piece of work: the newest order, how it ended, and the last good release."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from homeport.core.model.deployment import Release
-from homeport.core.model.order import Held, Order, Result
+from homeport.core.model.instance import Unhealthy
+from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.vocabulary import OrderKind
 
 
@@ -20,11 +21,15 @@ class Entry:
     result: Result | None = None
     """None while the order is being carried out, also across a crash."""
     good: Release | None = None
-    """The last release that was healthy here; it outlives failed updates."""
+    """The last release that was healthy here; failed updates do not change it."""
     keeps_good: bool = False
-    """After a failed update: whether `good` is untouched and still has to be kept running."""
+    """After a failed update: whether `good` is untouched and must be kept running."""
     components: frozenset[str] = frozenset()
-    """Every component that may have left something here, so that a removal forgets none."""
+    """Every component that may have left something here, so that a removal misses none."""
+    starts: int = 1
+    """How often the order was started; more than once only after the node was killed."""
+    unhealthy: Unhealthy | None = None
+    """The health problem that was reported to the site; None while healthy."""
 
     @property
     def outcome(self) -> Outcome:
@@ -41,14 +46,19 @@ class Entry:
             kind=self.order.kind,
             revision=None if release is None else release.revision,
             done=self.result is not None and (self.result.succeeded or self.order.kind is OrderKind.APPLY),
+            failed=self.outcome is Outcome.FAILED,
+            unhealthy=self.unhealthy,
+            good_revision=None if self.good is None else self.good.revision,
+            rejection=self.order.rejection,
+            work=self.order.work,
         )
 
     @property
     def kept_release(self) -> Release | None:
         """The release that must run here while no order is being carried out; None when none must.
 
-        A failed update that has already replaced something is not undone here: whether to go back or to try
-        again is the site's decision, and it has the policy.
+        A failed update that has already replaced something is not undone here: whether to roll back or to retry is
+        the site's decision, because the site has the policy.
         """
         if self.order.kind is OrderKind.REMOVE or self.result is None:
             return None
@@ -58,7 +68,7 @@ class Entry:
 
 
 def accepted(order: Order, before: Entry | None) -> Entry:
-    """The entry after a newer order was taken up."""
+    """The entry after a newer order was accepted."""
     names = {part.name for part in order.release.components} if order.release else set()
     return Entry(
         order=order,
@@ -76,3 +86,11 @@ def ended(entry: Entry, result: Result, *, keeps_good: bool) -> Entry:
         return Entry(order, result)
     names = frozenset(part.name for part in order.release.components)
     return Entry(order, result, good=order.release, components=names)
+
+
+def told_health(entry: Entry, progress: Progress) -> Entry:
+    """The entry after its health was reported to the site."""
+    if progress.healthy:
+        return replace(entry, unhealthy=None)
+    since = progress.at if entry.unhealthy is None else entry.unhealthy.since
+    return replace(entry, unhealthy=Unhealthy(since, progress.message))

@@ -1,4 +1,4 @@
-"""Which orders a node takes up. The generation alone decides: it only grows at a site."""
+"""Which orders a node accepts. The generation alone decides: at a site it only grows."""
 
 from enum import StrEnum
 
@@ -6,19 +6,19 @@ from homeport.core.model.order import Order
 from homeport.core.node.entry import Entry
 
 
-class Verdict(StrEnum):
+class OrderVerdict(StrEnum):
     ACCEPT = "accepted"
     REPEAT = "repeated"
-    """Done already: the answer is sent again and nothing is touched."""
+    """Already done: the result is sent again and nothing is changed."""
     BUSY = "busy"
-    """Being carried out: its result will come."""
+    """Being carried out: its result will be sent."""
     OLDER = "older"
-    """Overtaken by a newer one: refused."""
+    """Superseded by a newer one: refused."""
 
 
-def judge(order: Order, entry: Entry | None) -> Verdict:
+def judge(order: Order, entry: Entry | None) -> OrderVerdict:
     if entry is None or order.generation > entry.order.generation:
-        return Verdict.ACCEPT
+        return OrderVerdict.ACCEPT
     if order.generation < entry.order.generation:
-        return Verdict.OLDER
-    return Verdict.BUSY if entry.result is None else Verdict.REPEAT
+        return OrderVerdict.OLDER
+    return OrderVerdict.BUSY if entry.result is None else OrderVerdict.REPEAT

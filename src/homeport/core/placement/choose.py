@@ -1,36 +1,40 @@
-"""Which nodes of a site get an instance of a deployment, and why the others do not.
+"""Which nodes of a site get an instance of a workload, and why the others do not. It knows only the `Demand`, not the
+kind of workload.
 
-`each` takes every node that suits. `one` and `count` keep what runs where it runs, and fill up with the nodes that
+`each` takes every eligible node. `one` and `count` keep what runs where it runs, and fill up with the nodes that
 carry the fewest instances and have room. An instance moves only when its node is drained, removed or no longer
-suits, or has been lost for `LOST_GRACE_SECONDS`; it stays until the one that takes its place is healthy.
+no longer eligible, or has been lost for `LOST_GRACE_SECONDS`.
 
-Capacity is judged by what a machine has, not by what is free at the moment: a disk that fills up must not make a
+Make before break: an instance on a node that may no longer have it stays until its successor is healthy
+(`lingering`), and for as long as no node can take its place (`stranded`).
+
+Capacity is judged by what a machine has, not by what is currently free: a disk that fills up must not make a
 node lose what already runs there.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
-from homeport.core.custom import refuse_kind
-from homeport.core.model.deployment import Desired
-from homeport.core.model.instance import Instance
-from homeport.core.model.node import Node
+from homeport.core.model.demand import Commitment, Demand, Resources
+from homeport.core.model.node import Capabilities, Node
 from homeport.core.placement.eligibility import Device, readable_bytes, refusal
-from homeport.core.placement.roster import Kind, Need, Roster, Slot, device_of, names_a_device, need_of
-from homeport.vocabulary import Code, Liveness, NodeId, PlacementMode, State
+from homeport.core.placement.roster import Kind, Roster, Slot, device_of, names_a_device
+from homeport.vocabulary import Liveness, NodeId, PlacementMode
 
 LOST_GRACE_SECONDS: Final = 300.0
-"""How long a lost node keeps what `one` and `count` have placed there. Shorter runs things twice whenever a switch is
-restarted; longer leaves people without them. `each` never moves."""
+"""How long a lost node keeps what `one` and `count` have placed there. A shorter grace runs things twice whenever a
+switch is restarted; a longer one extends the outage. `each` never moves."""
 NAMES_SHOWN_MAX: Final = 3
+Prefer = Callable[[Slot], Any]
+"""How one of several eligible nodes is chosen: the smallest value wins, and the id decides between equals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why some nodes do not get it: one reason for all of them."""
+    """Why some nodes do not get the workload: one reason for all of them."""
 
     nodes: tuple[NodeId, ...]
     why: str
@@ -38,7 +42,7 @@ class Refusal:
 
     @property
     def subject(self) -> str:
-        """Whom it is about: the first few by name."""
+        """The nodes it is about: the first few by name."""
         more = len(self.nodes) - NAMES_SHOWN_MAX
         return f"{', '.join(self.nodes[:NAMES_SHOWN_MAX])}{f' and {more} more' if more > 0 else ''}"
 
@@ -50,19 +54,21 @@ class Refusal:
 class Placed:
     chosen: tuple[NodeId, ...]
     refusals: tuple[Refusal, ...]
-    """Everybody else, the reason once for each class of equals."""
+    """All other nodes, the reason once for each class of equal nodes."""
     silent: tuple[NodeId, ...] = ()
-    """Those that could take it but are lost: what they already hold stays theirs."""
+    """Eligible nodes that are lost: they keep what they already hold."""
     lingering: tuple[NodeId, ...] = ()
-    """Those that are to give it up, but not before the chosen ones are healthy."""
+    """Nodes that give up their instance, but not before the chosen ones are healthy."""
+    stranded: tuple[NodeId, ...] = ()
+    """Nodes that are no longer eligible but run an instance that no other node can take: it stays."""
     unknown: tuple[NodeId, ...] = ()
-    """Names that were asked for and are no nodes."""
+    """Requested node names that do not exist."""
     missing: int = 0
-    """How many instances nobody can take."""
+    """How many instances no node can take."""
 
     @property
     def refused(self) -> dict[NodeId, str]:
-        """A sentence for each node that gets nothing, and for each name that is no node."""
+        """A sentence for each node that gets nothing, and for each unknown node name."""
         sentences = {name: f'The site has no node called "{name}".' for name in self.unknown}
         return sentences | {node: f"{node} {group.why}." for group in self.refusals for node in group.nodes}
 
@@ -73,28 +79,31 @@ class Placed:
 
 
 def place(
-    desired: Desired,
+    demand: Demand,
     nodes: Roster | Sequence[Node],
-    held: Mapping[NodeId, Instance] | None = None,
+    commitments: Mapping[NodeId, Commitment] | None = None,
     now: datetime | None = None,
+    *,
+    prefer: Prefer | None = None,
 ) -> Placed:
-    """`held` are the deployment's instances by node. Without `now`, no node counts as lost for too long."""
+    """`commitments` are what nodes already hold of it. Without `now`, no node counts as lost for too long. Without
+    `prefer`, the nodes that carry the fewest instances come first."""
     roster = nodes if isinstance(nodes, Roster) else Roster(nodes)
-    able, refusals = _able(desired, roster)
-    unknown = tuple(name for name in desired.placement.nodes if name not in roster.slots)
-    here = {node_id: item for node_id, item in (held or {}).items() if node_id in roster.slots}
-    able += [slot for slot in _without_engine(desired, roster) if slot.id in here]
+    able, refusals = _able(demand, roster)
+    unknown = tuple(name for name in demand.nodes if name not in roster.slots)
+    here = {node_id: item for node_id, item in (commitments or {}).items() if node_id in roster.slots}
+    able += [slot for slot in _without_engine(demand, roster) if slot.id in here]
     ready = [slot for slot in able if slot.node.drain is None]
     refusals += _grouped((slot.id, f"is drained: {slot.node.drain}") for slot in able if slot.node.drain is not None)
-    if desired.placement.mode is PlacementMode.EACH:
-        return _on_each(ready, refusals, unknown)
-    return _on_some(desired, ready, refusals, here=here, unknown=unknown, now=now)
+    if demand.mode is PlacementMode.EACH:
+        return _on_each(ready, refusals, here=here, unknown=unknown)
+    return _on_some(demand, ready, refusals, here=here, unknown=unknown, now=now, prefer=prefer)
 
 
-def _able(desired: Desired, roster: Roster) -> tuple[list[Slot], list[Refusal]]:
-    """The nodes that suit the deployment, whether they can be heard or not, and why the others do not."""
-    asked = frozenset(desired.placement.nodes)
-    singly = names_a_device(desired.device_constraints)
+def _able(demand: Demand, roster: Roster) -> tuple[list[Slot], list[Refusal]]:
+    """The eligible nodes, connected or not, and why the others are not eligible."""
+    asked = frozenset(demand.nodes)
+    singly = names_a_device(demand.constraints)
     able: list[Slot] = []
     refusals: list[Refusal] = []
     unasked: list[NodeId] = []
@@ -105,11 +114,11 @@ def _able(desired: Desired, roster: Roster) -> tuple[list[Slot], list[Refusal]]:
         if not slots:
             continue
         if singly:
-            verdicts = [(slot, _against(desired, kind, device_of(slot.node))) for slot in slots]
+            verdicts = [(slot, _against(demand, kind, device_of(slot.node))) for slot in slots]
             able += [slot for slot, why in verdicts if why is None]
             refusals += _grouped((slot.id, why) for slot, why in verdicts if why is not None)
             continue
-        why = _against(desired, kind, kind.device)
+        why = _against(demand, kind, kind.device)
         if why is None:
             able += slots
         else:
@@ -119,125 +128,187 @@ def _able(desired: Desired, roster: Roster) -> tuple[list[Slot], list[Refusal]]:
     return able, refusals
 
 
-def _without_engine(desired: Desired, roster: Roster) -> Iterator[Slot]:
-    """Nodes whose engine has not answered since they started, as when a machine boots. Nobody knows yet what they can
-    run: they get nothing new, and what they already hold stays theirs."""
-    asked = frozenset(desired.placement.nodes)
+def _without_engine(demand: Demand, roster: Roster) -> Iterator[Slot]:
+    """Nodes whose engine has not responded since they started, as when a machine boots. Their capabilities are
+    unknown:
+    they get nothing new, and keep what they already hold."""
+    if demand.profile_type is None:
+        return
+    asked = frozenset(demand.nodes)
     for kind in roster.kinds:
-        if not kind.capabilities.engine and desired.placement.selector.unmet(kind.labels) is None:
+        if not kind.capabilities.engine and demand.selector.unmet(kind.labels) is None:
             yield from (slot for slot in kind.slots if not asked or slot.id in asked)
 
 
-def _against(desired: Desired, kind: Kind, device: Device) -> str | None:
-    """Why nodes of a class cannot take a deployment; None when they can. The first reason is enough."""
-    unmet = desired.placement.selector.unmet(kind.labels)
+def _against(demand: Demand, kind: Kind, device: Device) -> str | None:
+    """Why a class of nodes is not eligible; None when it is. The first reason is enough."""
+    unmet = demand.selector.unmet(kind.labels)
     if unmet is not None:
         return f"does not meet the selector {unmet}"
     capabilities = kind.capabilities
-    if desired.profile_type not in capabilities.profile_types:
+    if demand.profile_type is not None and demand.profile_type not in capabilities.profile_types:
         runs = " and ".join(type_.value for type_ in capabilities.profile_types) or "nothing"
         engine = capabilities.engine or "no container engine"
-        return f"cannot run {desired.profile_type} apps: with {engine} it runs {runs}"
-    parts = {spec.name: spec.extensions for spec in desired.release.components}
-    return refuse_kind(parts, capabilities.engine) or refusal(desired.device_constraints, device)
+        return f"cannot run {demand.profile_type} apps: with {engine} it runs {runs}"
+    reasons = (requirement(capabilities, kind.labels) for requirement in demand.requirements)
+    return (
+        next((why for why in reasons if why is not None), None)
+        or refusal(demand.constraints, device)
+        or _too_small(demand.resources, capabilities)
+    )
 
 
-def _on_each(ready: Sequence[Slot], refusals: list[Refusal], unknown: tuple[NodeId, ...]) -> Placed:
+def _too_small(need: Resources, capabilities: Capabilities) -> str | None:
+    """What the machine lacks even when it is empty."""
+    amounts = (
+        ("memory", need.memory_bytes, capabilities.memory_bytes),
+        ("storage", need.storage_bytes, capabilities.disk_bytes),
+    )
+    for what, wanted, has in amounts:
+        if wanted > has:
+            return f"needs {readable_bytes(wanted)} of {what}, has {readable_bytes(has)}"
+    if need.cpu_cores > capabilities.cpu_cores:
+        return f"needs {need.cpu_cores:g} cores, has {capabilities.cpu_cores}"
+    if need.gpus > len(capabilities.gpus):
+        return f"needs {need.gpus} GPU{'s' if need.gpus > 1 else ''}, has {len(capabilities.gpus) or 'none'}"
+    return None
+
+
+def _on_each(
+    ready: Sequence[Slot],
+    refusals: list[Refusal],
+    *,
+    here: Mapping[NodeId, Commitment],
+    unknown: tuple[NodeId, ...],
+) -> Placed:
     lost = [slot for slot in ready if slot.node.liveness is Liveness.LOST]
-    chosen = sorted(slot.id for slot in ready if slot.node.liveness is not Liveness.LOST)
+    chosen = {slot.id for slot in ready if slot.node.liveness is not Liveness.LOST}
+    others = _running_elsewhere(here, {slot.id for slot in ready})
     return Placed(
-        tuple(chosen),
-        (*refusals, *_unheard(lost)),
+        tuple(sorted(chosen)),
+        (*refusals, *_offline_text(lost)),
         silent=tuple(sorted(slot.id for slot in lost)),
+        lingering=others[: _others_to_keep(here, chosen, len(others))],
+        stranded=() if chosen else others,
         unknown=unknown,
         missing=0 if ready else 1,
     )
 
 
+def _others_to_keep(here: Mapping[NodeId, Commitment], chosen: set[NodeId], others: int) -> int:
+    """How many others stay for now: all while none of the chosen is healthy, then one for each that may still become
+    healthy. An instance that failed permanently on one node does not replace one that runs on another."""
+    if not others:
+        return 0
+    found = [here.get(node_id) for node_id in chosen]
+    if chosen and not any(item is not None and item.is_settled for item in found):
+        return others
+    return sum(item is None or not (item.is_settled or item.has_given_up) for item in found)
+
+
 def _on_some(
-    desired: Desired,
+    demand: Demand,
     ready: Sequence[Slot],
     refusals: list[Refusal],
     *,
-    here: Mapping[NodeId, Instance],
+    here: Mapping[NodeId, Commitment],
     unknown: tuple[NodeId, ...],
     now: datetime | None,
+    prefer: Prefer | None,
 ) -> Placed:
-    wanted = desired.placement.count if desired.placement.mode is PlacementMode.COUNT else 1
-    need = need_of(desired)
-    held = {key: item for key, item in here.items() if not _is_leaving(item)}
+    wanted, need = demand.wanted, demand.resources
+    held = {key: item for key, item in here.items() if not item.is_leaving}
     free = [slot for slot in ready if slot.id not in held]
     lost = [slot for slot in ready if slot.node.liveness is Liveness.LOST]
-    given_up = {slot.id for slot in lost if slot.id in held and _is_given_up(slot, now)}
+    given_up = {slot.id for slot in lost if slot.id in held and is_written_off(slot.node, now)}
     kept = heapq.nsmallest(
         wanted,
         (slot for slot in ready if slot.id in held and slot.id not in given_up),
         key=lambda slot: _rank(slot, held[slot.id]),
     )
     open_slots = [slot for slot in free if slot.node.liveness is not Liveness.LOST]
-    roomy = [slot for slot in open_slots if slot.has_room(need)]
-    # A node that still takes the same app away is the last one to give it back to.
-    fresh = heapq.nsmallest(wanted - len(kept), roomy, key=lambda slot: (slot.id in here, slot.instances, slot.id))
+    roomy, full = _by_room(open_slots, need)
+    fresh = heapq.nsmallest(wanted - len(kept), roomy, key=_order(here, prefer))
     chosen = {slot.id for slot in (*kept, *fresh)}
     waits = [slot for slot in lost if slot.id not in chosen]
-    refusals = [*refusals, *_unheard(waits), *_full(open_slots, need)]
+    refusals = [*refusals, *_offline_text(waits), *_full(full, need)]
     refusals += _spare(roomy, (slot for slot in ready if slot.id in held), chosen, given_up, wanted)
+    coming = sum(node_id not in held or not held[node_id].is_settled for node_id in chosen)
+    others = _running_elsewhere(held, chosen | given_up)
     return Placed(
         tuple(sorted(chosen)),
         tuple(refusals),
         silent=tuple(sorted(slot.id for slot in waits if slot.id not in held or slot.id in given_up)),
-        lingering=_lingering(held, chosen, given_up),
+        lingering=others[wanted - len(chosen) :][:coming],
+        stranded=others[: wanted - len(chosen)],
         unknown=unknown,
         missing=max(0, wanted - len(chosen) - len(waits)),
     )
 
 
-def _is_leaving(instance: Instance) -> bool:
-    refused_to_go = instance.failure is not None and instance.failure.code == Code.REMOVE_FAILED
-    return instance.state in (State.DELETING, State.DELETED) or (instance.state is State.FAILED and refused_to_go)
+def is_written_off(node: Node, now: datetime | None) -> bool:
+    """Whether a node has been lost for so long that `one` and `count` place its instances elsewhere."""
+    if now is None or node.liveness is not Liveness.LOST:
+        return False
+    return now - node.last_seen >= timedelta(seconds=LOST_GRACE_SECONDS)
 
 
-def _is_given_up(slot: Slot, now: datetime | None) -> bool:
-    return now is not None and now - slot.node.last_seen >= timedelta(seconds=LOST_GRACE_SECONDS)
-
-
-def _rank(slot: Slot, instance: Instance) -> tuple[bool, int, int, NodeId]:
-    """Which of too many stay: those that can be heard, that run, and that were placed last; what was moved away from
+def _rank(slot: Slot, item: Commitment) -> tuple[bool, int, int, NodeId]:
+    """Which of too many stay: those that are connected, that run, and that were placed last; what was moved away from
     a lost node does not move back with it."""
-    step = 0 if instance.state is State.INSTALLED else 1 if instance.running_revision is not None else 2
-    return slot.node.liveness is Liveness.LOST, step, -instance.incarnation, slot.id
+    step = 0 if item.is_up else 1 if item.runs else 2
+    return slot.node.liveness is Liveness.LOST, step, -item.since, slot.id
 
 
-def _lingering(held: Mapping[NodeId, Instance], chosen: set[NodeId], given_up: set[NodeId]) -> tuple[NodeId, ...]:
-    """As many of those that run elsewhere as are still lacking among the chosen. With nobody chosen there is nothing
-    to wait for: the person who empties the node wants it empty."""
-    healthy = sum(held[node].state is State.INSTALLED for node in chosen if node in held)
-    others = sorted(
-        node
-        for node, item in held.items()
-        if node not in chosen and node not in given_up and item.running_revision is not None
-    )
-    return tuple(others[: len(chosen) - healthy])
+def _order(here: Mapping[NodeId, Commitment], prefer: Prefer | None) -> Prefer:
+    """A node that is still removing the same workload is chosen last."""
+    if prefer is None:
+        return lambda slot: (slot.id in here, slot.instances, slot.id)
+    return lambda slot: (slot.id in here, prefer(slot), slot.id)
 
 
-def _unheard(lost: Iterable[Slot]) -> list[Refusal]:
+def _running_elsewhere(held: Mapping[NodeId, Commitment], fine: Set[NodeId]) -> tuple[NodeId, ...]:
+    """Nodes that run an instance they should not have; the healthiest first, for only the first may stay. Instances
+    being removed do not count."""
+    found = (node_id for node_id, item in held.items() if node_id not in fine and item.runs and not item.is_leaving)
+    return tuple(sorted(found, key=lambda node_id: (*_health_rank(held[node_id]), node_id)))
+
+
+def _health_rank(item: Commitment) -> tuple[bool, bool, bool]:
+    """At the wanted revision, then healthy at another, then those that no failed update has touched."""
+    return not item.is_settled, not item.is_up, item.is_broken
+
+
+def _offline_text(lost: Iterable[Slot]) -> list[Refusal]:
     return _grouped(
-        (slot.id, f"has not been heard since {slot.node.last_seen:%Y-%m-%d %H:%M:%S} UTC") for slot in lost
+        (slot.id, f"has sent no heartbeat since {slot.node.last_seen:%Y-%m-%d %H:%M:%S} UTC") for slot in lost
     )
 
 
-def _full(slots: Iterable[Slot], need: Need) -> list[Refusal]:
-    return _grouped((slot.id, _why_full(slot, need)) for slot in slots if not slot.has_room(need))
+def _by_room(slots: Sequence[Slot], need: Resources) -> tuple[list[Slot], list[Slot]]:
+    """Those that have room, and those that do not."""
+    roomy = [slot for slot in slots if slot.has_room(need)]
+    if len(roomy) == len(slots):
+        return roomy, []
+    found = {slot.id for slot in roomy}
+    return roomy, [slot for slot in slots if slot.id not in found]
 
 
-def _why_full(slot: Slot, need: Need) -> str:
-    short = slot.memory_free < need.memory_bytes
-    what, wanted, left = (
-        ("memory", need.memory_bytes, slot.memory_free)
-        if short
-        else ("storage", need.storage_bytes, slot.storage_free)
-    )
-    return f"has no room: {readable_bytes(wanted)} of {what} are asked for, {readable_bytes(max(0.0, left))} are left"
+def _full(slots: Iterable[Slot], need: Resources) -> list[Refusal]:
+    return _grouped((slot.id, _why_full(slot, need)) for slot in slots)
+
+
+def _why_full(slot: Slot, need: Resources) -> str:
+    if slot.memory_free < need.memory_bytes:
+        what, wanted, left = "memory", readable_bytes(need.memory_bytes), readable_bytes(max(0.0, slot.memory_free))
+    elif slot.storage_free < need.storage_bytes:
+        what, wanted = "storage", readable_bytes(need.storage_bytes)
+        left = readable_bytes(max(0.0, slot.storage_free))
+    elif slot.gpus_free < need.gpus:
+        return f"has no room: {need.gpus} of its GPUs are asked for, {max(0, slot.gpus_free)} are free"
+    else:
+        return f"has no room: port {min(need.ports & slot.ports_taken)} is taken"
+    return f"has no room: {wanted} of {what} are asked for, {left} are left"
 
 
 def _spare(

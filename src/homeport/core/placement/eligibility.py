@@ -1,10 +1,11 @@
-"""Margo's device constraints: may this device take an app, and if not, why not.
+"""Margo's device constraints: whether a device may take an app, and if not, why not.
 
 Rules are joined by OR, the two selectors of a rule and the expressions of a selector by AND. A key that leads
 to an array of objects works only with the Contains operators; one that leads to an object or null is false.
 Comparison never converts: "7" is not 7, and true is not 1.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,10 +25,10 @@ class Device:
 
 
 def refusal(constraints: Mapping[str, Any] | None, device: Device) -> str | None:
-    """Why the device may not take it, as one sentence without a subject; None when it may."""
+    """Why the device is not eligible, as one sentence without a subject; None when it is."""
     if not constraints:
         return None
-    lacking = _lacking_capacity(constraints.get("capacityRequirements") or {}, device.properties)
+    lacking = _insufficient_capacity(constraints.get("capacityRequirements") or {}, device.properties)
     if lacking:
         return lacking
     rules = constraints.get("eligibilityRules")
@@ -46,14 +47,16 @@ def bytes_of(quantity: str) -> float:
     return float(match[1]) * UNITS[match[2]]
 
 
-def _lacking_capacity(required: Mapping[str, Any], properties: Mapping[str, Any]) -> str | None:
+def _insufficient_capacity(required: Mapping[str, Any], properties: Mapping[str, Any]) -> str | None:
     cpu = required.get("cpu")
     if cpu and not any(_cpu_fits(cpu, each) for each in properties.get("cpus") or ()):
         kinds = " or ".join(cpu.get("architectures") or ())
         has = ", ".join(
-            f"{each.get('cores'):g} {each.get('architecture', '')}".strip() for each in properties.get("cpus") or ()
+            f"{_number(each.get('cores')) or 0:g} {each.get('architecture', '')}".strip()
+            for each in properties.get("cpus") or ()
         )
-        return f"needs one CPU with {cpu['cores']:g} cores{f' of {kinds}' if kinds else ''}, has {has or 'none'}"
+        needed = f"{_number(cpu['cores']) or 0:g} cores{f' of {kinds}' if kinds else ''}"
+        return f"needs one CPU with {needed}, has {has or 'none'}"
     for what in ("memory", "storage"):
         if what in required and bytes_of(str(properties.get(what, ""))) < bytes_of(required[what]):
             return f"needs {required[what]} of {what}, has {_readable(str(properties.get(what, '')))}"
@@ -136,7 +139,10 @@ def _number(value: Any) -> float | None:
         return None
     if isinstance(value, str) and not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", value):
         return None
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of hundreds of digits; more than any other all the same
+        return math.inf if int(value) > 0 else -math.inf
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -147,7 +153,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def resolve(value: Any, pointer: str) -> Any:
-    """What an RFC 6901 pointer leads to, or the mark for nothing."""
+    """The value at an RFC 6901 pointer, or the marker for a missing one."""
     if pointer == "":
         return value
     if not pointer.startswith("/"):

@@ -1,8 +1,8 @@
 """The nodes of a site as placement sees them: classes of equal machines, and what each machine already carries.
 
-Whether an app may run somewhere depends on the class alone, so it is asked once for each class and not for each of
-five thousand nodes. Memory and storage that apps ask for are added up; processor cores are not, for they are shared
-by time, and Margo never adds them up either.
+Eligibility depends on the class alone, so it is computed once for each class and not for each of five thousand
+nodes. Memory, storage and GPUs that workloads request are added up; processor cores are not, since they
+are shared by time, and Margo never adds them up either.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,25 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
-from homeport.core.model.deployment import Desired
-from homeport.core.model.instance import Instance
+from homeport.core.model.demand import Resources
+from homeport.core.model.engines import is_oci, main_engine
 from homeport.core.model.node import Capabilities, Node
-from homeport.core.placement.eligibility import Device, bytes_of
-from homeport.vocabulary import DeploymentId, NodeId, State
+from homeport.core.placement.eligibility import Device
+from homeport.vocabulary import NodeId
 
-OCI_ENGINES: Final = ("podman", "docker", "containerd")
 LABEL_ENGINE: Final = "homeport.engine"
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What one instance takes of its node."""
-
-    memory_bytes: float = 0.0
-    storage_bytes: float = 0.0
-
-
-NOTHING = Need()
 
 
 @dataclass(slots=True)
@@ -39,15 +27,23 @@ class Slot:
     node: Node
     memory_free: float
     storage_free: float
+    gpus_free: int = 0
+    ports_taken: frozenset[int] = frozenset()
     instances: int = 0
 
-    def has_room(self, need: Need) -> bool:
-        return self.memory_free >= need.memory_bytes and self.storage_free >= need.storage_bytes
+    def has_room(self, need: Resources) -> bool:
+        if self.memory_free < need.memory_bytes or self.storage_free < need.storage_bytes:
+            return False
+        return self.gpus_free >= need.gpus and not (need.ports and need.ports & self.ports_taken)
 
-    def take(self, need: Need) -> None:
+    def take(self, need: Resources) -> None:
         self.instances += 1
         self.memory_free -= need.memory_bytes
         self.storage_free -= need.storage_bytes
+        if need.gpus:
+            self.gpus_free -= need.gpus
+        if need.ports:
+            self.ports_taken |= need.ports
 
 
 @dataclass
@@ -60,47 +56,40 @@ class Kind:
 
     @cached_property
     def device(self) -> Device:
-        """Of any of them: what tells them apart, their id, is left out."""
+        """The device of any of them: the id, which distinguishes them, is left out."""
         return device_of(self.slots[0].node, with_id=False)
 
 
 class Roster:
-    """Filled once for each plan; placing an instance takes its room, so that the next one sees it."""
+    """Built once for each plan; placing an instance takes its room, so that the next one sees it."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         kinds: dict[tuple[Capabilities, frozenset[tuple[str, str]]], Kind] = {}
         self.slots: dict[NodeId, Slot] = {}
         for node in sorted(nodes, key=lambda node: node.id):
             able = node.info.capabilities
-            slot = Slot(node.id, node, able.memory_bytes, able.disk_bytes)
-            # How full a disk is changes by the minute and makes no other machine of it.
+            slot = Slot(node.id, node, able.memory_bytes, able.disk_bytes, len(able.gpus))
+            # Free disk space changes by the minute and does not make another class.
             alike = replace(able, disk_free_bytes=0)
-            key = alike, frozenset(node.info.labels.items())
-            kinds.setdefault(key, Kind(alike, node.info.labels)).slots.append(slot)
+            key = alike, frozenset(node.labels.items())
+            kinds.setdefault(key, Kind(alike, node.labels)).slots.append(slot)
             self.slots[node.id] = slot
         self.kinds = tuple(kinds.values())
 
-    def carry(self, instances: Iterable[Instance], desired: Mapping[DeploymentId, Desired]) -> "Roster":
-        """Counts what is already there. What is being removed still takes its room."""
-        needs = {key: need_of(item) for key, item in desired.items()}
-        for instance in instances:
-            if instance.state is not State.DELETED:
-                self.take(instance.node_id, needs.get(instance.deployment_id, NOTHING))
+    def reserve(self, taken: Iterable[tuple[NodeId, Resources]]) -> "Roster":
+        """Counts what is already there, of every kind of work."""
+        for node_id, need in taken:
+            self.take(node_id, need)
         return self
 
-    def take(self, node_id: NodeId, need: Need) -> None:
+    def take(self, node_id: NodeId, need: Resources) -> None:
         slot = self.slots.get(node_id)
         if slot is not None:
             slot.take(need)
 
 
-def need_of(desired: Desired) -> Need:
-    required = (desired.device_constraints or {}).get("capacityRequirements") or {}
-    return Need(bytes_of(required.get("memory") or ""), bytes_of(required.get("storage") or ""))
-
-
 def device_of(node: Node, *, with_id: bool = True) -> Device:
-    """A node in Margo's words, as its constraints see it."""
+    """A node as a Margo device, for its constraints."""
     capabilities = node.info.capabilities
     properties: dict[str, Any] = {
         "cpus": [{"cores": capabilities.cpu_cores, "architecture": capabilities.architecture}],
@@ -109,18 +98,18 @@ def device_of(node: Node, *, with_id: bool = True) -> Device:
         "peripherals": [
             {"type": "gpu", "manufacturer": gpu.manufacturer, "model": gpu.model} for gpu in capabilities.gpus
         ],
-        "supportedRuntimes": ["oci"] if capabilities.engine in OCI_ENGINES else ["custom"],
+        "supportedRuntimes": ["oci"] if is_oci(capabilities.engine) else ["custom"],
         "supportedDeploymentTypes": [kind.value for kind in capabilities.profile_types],
     }
     if with_id:
         properties["id"] = f"{node.site}/{node.id}"
-    # Margo demands a label selector of every custom profile; this label is there without anybody's doing.
-    engine = {LABEL_ENGINE: capabilities.engine} if capabilities.engine else {}
-    return Device(properties, {**engine, **node.info.labels})
+    # Margo requires a label selector in every custom profile; this label always exists.
+    engine = {LABEL_ENGINE: main_engine(capabilities.engine)} if capabilities.engine else {}
+    return Device(properties, {**engine, **node.labels})
 
 
 def names_a_device(constraints: Mapping[str, Any] | None) -> bool:
-    """Whether a rule looks at the id, so that equal machines are not equal to it."""
+    """Whether a rule refers to the id, so that equal machines must be evaluated one by one."""
     return any(
         expression["key"] in ("", "/id")
         for rule in (constraints or {}).get("eligibilityRules") or ()

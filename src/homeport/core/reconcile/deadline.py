@@ -1,26 +1,27 @@
-"""How long a change may take, retries included, and when a site no longer waits for a node's answer.
+"""The deadline of a change, retries included, and when a site stops waiting for a node's result.
 
-A change begins with the first order for another revision and ends with the last attempt. What it has spent is the
-time its orders were out and the waits between them, on the site's monotonic clock; going back is a change of its own
-and has as long again. Time in which its node was lost is not counted: then it waits, and says so.
+A change begins with the first order for another revision and ends with the last attempt. It spends the time its
+orders were out and the waits between them, on the site's monotonic clock; a rollback is a change of its own and has
+as long again. Time in which its node was lost is not counted: then the change waits, and its status says so.
 """
 
 from typing import Final
 
-from homeport.core.durations import duration_text
 from homeport.core.lifecycle.deployment import IN_FLIGHT
 from homeport.core.model.deployment import Desired
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Node
+from homeport.core.values.durations import duration_text
 from homeport.vocabulary import Code, Liveness, State
 
 REMOVAL_SECONDS: Final = 300.0
-"""How long a node may take to remove one component."""
+"""Timeout for removing one component."""
 LEFT_SECONDS_MIN: Final = 1.0
 
 
 def spent_after(spent: float, before: Instance | None, after: Instance, elapsed_seconds: float) -> float:
-    """What a change has taken once `after` is recorded; `elapsed_seconds` is how long the order before it was out."""
+    """The time a change has spent once `after` is recorded; `elapsed_seconds` is how long the previous order was
+    out."""
     if after.state in IN_FLIGHT:
         return 0.0 if after.attempt <= 1 or before is None else spent + _planned_wait(before)
     if after.state is not State.FAILED or (after.failure is not None and after.failure.code == Code.NODE_OFFLINE):
@@ -29,7 +30,7 @@ def spent_after(spent: float, before: Instance | None, after: Instance, elapsed_
 
 
 def left_seconds(desired: Desired, spent: float) -> float:
-    """How long the next order may take."""
+    """The time left for the next order."""
     return max(LEFT_SECONDS_MIN, desired.policy.deadline_seconds - spent)
 
 
@@ -42,7 +43,7 @@ def overdue(
     spent_seconds: float,
     margin_seconds: float,
 ) -> Failure | None:
-    """Why the site gives up on an order that its node never answers, though it is heard; None while it waits on."""
+    """Why the site gives up on an order that a connected node never answers; None while it still waits."""
     if instance.state not in IN_FLIGHT or desired is None or node.liveness is not Liveness.LIVE:
         return None
     is_removal = instance.state is State.DELETING
@@ -56,6 +57,6 @@ def overdue(
 
 
 def _planned_wait(failed: Instance) -> float:
-    """Both times are the site's own."""
+    """Both times are from the site's own clock."""
     wait = 0.0 if failed.next_at is None else (failed.next_at - failed.updated_at).total_seconds()
     return max(0.0, wait)

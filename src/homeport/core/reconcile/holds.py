@@ -1,7 +1,7 @@
-"""What a hold keeps from happening: newer revisions, placements and removals wait; repairs and work under way go on.
+"""What a hold prevents: newer revisions, placements and removals wait; repairs and work under way continue.
 
-A hold names one deployment or the whole site. It ends by itself, so nothing has to be remembered to be undone.
-Whoever goes back by hand at the site itself means it, hold or not; a wish from elsewhere waits like everything else.
+A hold names one deployment or the whole site. It expires by itself, so it cannot be forgotten.
+A manual rollback at the site itself ignores the hold; one requested elsewhere waits like everything else.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -10,26 +10,26 @@ from typing import Final, Protocol, TypeVar
 
 from homeport.core.model.deployment import Hold
 from homeport.vocabulary import DeploymentId, Digest, NodeId, SiteName
-from homeport.vocabulary import Happening as H
+from homeport.vocabulary import Trigger as H
 
 HELD: Final = frozenset(
     {H.SCHEDULED, H.UNPLACEABLE, H.CHANGED, H.SUPERSEDED_INSTALL, H.SUPERSEDED_UPDATE, H.UNWANTED}
 )
 BY_HAND: Final = frozenset({H.CHANGED, H.SUPERSEDED_INSTALL, H.SUPERSEDED_UPDATE})
-"""What going back by hand may do under a hold. It starts nothing where nothing was, and removes nothing."""
+"""What a manual rollback may do under a hold. It starts nothing where nothing was, and removes nothing."""
 
 Target = tuple[DeploymentId, Digest | None]
 
 
 class Step(Protocol):
-    """What is needed of a move to judge it."""
+    """The part of a move that holds look at."""
 
     @property
     def deployment_id(self) -> DeploymentId: ...
     @property
     def node_id(self) -> NodeId: ...
     @property
-    def happening(self) -> H: ...
+    def trigger(self) -> H: ...
     @property
     def revision(self) -> Digest | None: ...
 
@@ -49,7 +49,7 @@ def by_site(holds: Iterable[Hold]) -> dict[SiteName, list[Hold]]:
 
 
 def hold_on(holds: Iterable[Hold], deployment_id: DeploymentId | None, now: datetime) -> Hold | None:
-    """The hold that lasts longest, of those that keep this deployment as it is; None for one that is yet to come."""
+    """The active hold on a deployment that lasts longest; `deployment_id` is None for one that does not exist yet."""
     ours = [hold for hold in active(holds, now) if hold.deployment_id in (None, deployment_id)]
     return max(ours, key=lambda hold: hold.expires_at, default=None)
 
@@ -67,10 +67,10 @@ def without_held(
     *,
     by_hand: Collection[Target] = (),
 ) -> tuple[Moved, ...]:
-    """The moves that may be made now. What follows a withheld step of the same instance is withheld with it.
+    """The moves that may be made now. Moves that follow a withheld one of the same instance are withheld with it.
 
-    An instance on a node that was removed leaves all the same: nothing changes, for there is nothing any more.
-    `by_hand` are the revisions that somebody at the site went back to.
+    An instance on a removed node is removed all the same: nothing changes, because the machine is gone.
+    `by_hand` are the revisions that operators at the site rolled back to.
     """
     lasting = active(holds, now)
     if not lasting:
@@ -81,9 +81,9 @@ def without_held(
     made = []
     for move in moves:
         key = move.deployment_id, move.node_id
-        gone = move.happening is H.UNWANTED and move.node_id and move.node_id not in nodes
-        meant = move.happening in BY_HAND and (move.deployment_id, move.revision) in by_hand
-        if (whole_site or move.deployment_id in named) and move.happening in HELD and not (gone or meant):
+        gone = move.trigger is H.UNWANTED and move.node_id and move.node_id not in nodes
+        meant = move.trigger in BY_HAND and (move.deployment_id, move.revision) in by_hand
+        if (whole_site or move.deployment_id in named) and move.trigger in HELD and not (gone or meant):
             withheld.add(key)
         if key not in withheld:
             made.append(move)

@@ -1,26 +1,30 @@
-"""The order that stands for an instance's state. It is derived, never stored: whoever lost it gets it again."""
+"""The current order of an instance. It is derived from its state, never stored, so a lost one can be sent again."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from homeport.core.lifecycle.deployment import IN_FLIGHT
 from homeport.core.model.deployment import Desired, Policy
 from homeport.core.model.instance import Failure, Instance, Transition
-from homeport.core.model.order import Held, Order, Result
+from homeport.core.model.order import Held, Order, Rejection, Result
+from homeport.core.node.output import ended
 from homeport.core.reconcile.deadline import left_seconds
-from homeport.core.reconcile.recovery import Way, after_failure
+from homeport.core.reconcile.recovery import Recovery, after_failure
 from homeport.vocabulary import Actor, Code, OrderKind
-from homeport.vocabulary import Happening as H
 from homeport.vocabulary import State as S
+from homeport.vocabulary import Trigger as H
 
 _APPLIED = frozenset({S.INSTALLING, S.UPDATING, S.ROLLINGBACK, S.INSTALLED})
 
 
-def standing_order(instance: Instance, desired: Desired | None, *, spent_seconds: float = 0.0) -> Order | None:
-    """What the instance's node has been told last; None where it has nothing to do. `desired` is what is wanted of
-    this instance, which after a rollback is an older revision than the one in Git; `spent_seconds` is what its change
-    took before, so that an attempt gets what is left.
+def current_order(
+    instance: Instance, desired: Desired | None, *, spent_seconds: float = 0.0, remove_data: bool = False
+) -> Order | None:
+    """The newest order for the instance's node; None where there is nothing to do. `desired` is what is wanted of
+    this instance, which after a rollback is an older revision than the one in Git; `spent_seconds` is the time its
+    change has taken, so that an attempt gets the rest.
 
-    While the file has moved on and the site has not yet, nothing stands: the next plan will say.
+    None also while the file has changed and the site has not planned it yet: the next plan decides.
     """
     if instance.state is S.DELETING:
         return Order(
@@ -29,6 +33,7 @@ def standing_order(instance: Instance, desired: Desired | None, *, spent_seconds
             kind=OrderKind.REMOVE,
             release=None,
             remove_images=desired is not None and desired.remove_images,
+            remove_data_of=desired.name if remove_data and desired is not None else "",
             reason=instance.step,
         )
     if instance.state in _APPLIED and desired is not None and desired.revision == instance.revision:
@@ -39,53 +44,70 @@ def standing_order(instance: Instance, desired: Desired | None, *, spent_seconds
             release=desired.release,
             reason=instance.step,
             limit_seconds=left_seconds(desired, spent_seconds),
+            on_unhealthy=desired.policy.on_unhealthy,
+            rejection=_rejection(instance),
         )
     return None
 
 
-def must_hear(order: Order, held: Held | None) -> bool:
-    """Whether a node that has just connected needs this order: it lacks it, or has not ended it."""
-    return held is None or held.generation != order.generation or held.kind is not order.kind or not held.done
+def _rejection(instance: Instance) -> Rejection | None:
+    rejected = instance.rejected_revision
+    return None if rejected is None else Rejection(rejected, instance.failure)
+
+
+def needs_order(order: Order, held: Held | None, state: S) -> bool:
+    """Whether a node that has just connected needs this order: it does not have it, has not finished it, or its
+    result may be lost, because a site that still waits may have been restored from an older copy."""
+    if held is None or held.generation != order.generation or held.kind is not order.kind:
+        return True
+    return not held.done or state in IN_FLIGHT
+
+
+def lost_its_secret(instance: Instance, order: Order, held: Held | None) -> bool:
+    """Whether an order that cannot be sent because a secret is missing never reached its node: the secret was removed
+    between the decision and the node's return, and no result would ever arrive."""
+    never_came = held is None or held.generation != order.generation
+    return instance.state in (S.INSTALLING, S.UPDATING, S.ROLLINGBACK) and never_came
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
-    """What a site knows besides, when an order has ended. All times are its own: a node's clock may be wrong."""
+class OrderContext:
+    """Further facts a site has when an order ends. All times are the site's own: a node's clock may be wrong."""
 
     now: datetime
     policy: Policy | None = None
-    """Without one nothing follows a failure by itself."""
-    can_go_back: bool = False
+    """None: nothing happens automatically after a failure."""
+    can_roll_back: bool = False
     spent_seconds: float = 0.0
-    """What the change has taken, with the order that has ended."""
+    """The time the change has taken, including the order that has ended."""
 
 
-def outcome(result: Result, instance: Instance, known: Circumstances) -> Transition | None:
-    """The step that a node's result means. None for the result of an older order, or one already known."""
+def outcome(result: Result, instance: Instance, known: OrderContext) -> Transition | None:
+    """The transition that a node's result causes. None for the result of an older order, or a repeated one."""
     if result.generation != instance.generation:
         return None
     if instance.state is S.INSTALLED and result.kind is OrderKind.APPLY and result.succeeded:
         return None
     failure = _failure(result, instance)
-    failure, next_at = (None, None) if failure is None else _aftermath(instance, failure, known)
+    failure, next_at = (None, None) if failure is None else _failure_and_retry(instance, failure, known)
     reason = _reason(result, failure, instance)
     step = _step(instance, known, _happening(result), Actor.NODE, reason)
     return replace(step, failure=failure, next_at=next_at)
 
 
-def unanswered(instance: Instance, failure: Failure, known: Circumstances) -> Transition:
-    """The step of a site that no longer waits for its node's answer: what follows is what follows any failure."""
-    failure, next_at = _aftermath(instance, _plainly(failure, instance), known)
+def unanswered(instance: Instance, failure: Failure, known: OrderContext) -> Transition:
+    """The transition of a site that stops waiting for its node's result: handled like any other failure."""
+    failure, next_at = _failure_and_retry(instance, _with_rollback_note(failure, instance), known)
     step = _step(instance, known, H.GAVE_UP, Actor.SITE, failure.message)
     return replace(step, failure=failure, next_at=next_at)
 
 
-def _step(instance: Instance, known: Circumstances, happening: H, actor: Actor, reason: str) -> Transition:
+def _step(instance: Instance, known: OrderContext, trigger: H, actor: Actor, reason: str) -> Transition:
     return Transition(
         deployment_id=instance.deployment_id,
         node_id=instance.node_id,
         incarnation=instance.incarnation,
-        happening=happening,
+        trigger=trigger,
         actor=actor,
         reason=reason,
         at=known.now,
@@ -94,26 +116,26 @@ def _step(instance: Instance, known: Circumstances, happening: H, actor: Actor, 
     )
 
 
-def _aftermath(instance: Instance, failure: Failure, known: Circumstances) -> tuple[Failure, datetime | None]:
-    """The failure as it is told, and when the site acts again by itself."""
+def _failure_and_retry(instance: Instance, failure: Failure, known: OrderContext) -> tuple[Failure, datetime | None]:
+    """The failure to record, and when the site acts again by itself."""
     if known.policy is None or instance.state is S.DELETING:
         return failure, None
     following = after_failure(
-        instance, failure, known.policy, can_go_back=known.can_go_back, spent_seconds=known.spent_seconds
+        instance, failure, known.policy, can_roll_back=known.can_roll_back, spent_seconds=known.spent_seconds
     )
     if following is None:
         return failure, None
-    if following.way is Way.GIVE_UP:
+    if following.recovery is Recovery.GIVE_UP:
         return replace(failure, message=f"{failure.message.rstrip('. ')}; {following.why}"), None
     return failure, known.now + timedelta(seconds=following.delay_seconds)
 
 
 def _failure(result: Result, instance: Instance) -> Failure | None:
-    """A failed rollback is said plainly: neither the new release runs nor the one before it."""
-    return None if result.failure is None else _plainly(result.failure, instance)
+    """States that a rollback failed: neither the new release runs nor the one before it."""
+    return None if result.failure is None else _with_rollback_note(result.failure, instance)
 
 
-def _plainly(failure: Failure, instance: Instance) -> Failure:
+def _with_rollback_note(failure: Failure, instance: Instance) -> Failure:
     if instance.state is not S.ROLLINGBACK:
         return failure
     return replace(failure, message=f"Going back failed too: {failure.message}")
@@ -127,14 +149,15 @@ def _happening(result: Result) -> H:
 
 def _reason(result: Result, failure: Failure | None, instance: Instance) -> str:
     if failure is not None:
-        return failure.message + _what_runs(result, instance)
+        what_runs = _what_runs(result, instance)
+        return f"{ended(failure.message)}{what_runs}" if what_runs else failure.message
     if result.kind is OrderKind.REMOVE:
-        return "deleted: true, exit_code: 0" if result.deleted else f"exit_code: {result.exit_code}"
+        return "removed from its node" if result.deleted else f"the removal ended with code {result.exit_code}"
     return "running and healthy" if result.succeeded else Code.INTERNAL
 
 
 def _what_runs(result: Result, instance: Instance) -> str:
-    """A failed update leaves the release before it running, or says that it does not."""
+    """Whether the previous release still runs after a failed update, as part of the sentence."""
     if result.kind is OrderKind.REMOVE or instance.running_revision in (None, instance.revision):
         return ""
     return " The release before it still runs." if result.release_runs else " The release before it does not run."

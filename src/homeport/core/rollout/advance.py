@@ -1,24 +1,25 @@
-"""What happens next to a rollout: it waits, gives its file to further sites, stops, or is done; each with the reason.
+"""The next step of a rollout: wait, write its file to further sites, stop, or be done; each with the reason.
 
-A wave is judged by those that can answer: whoever is offline, or held by its operator, neither blocks it nor counts
-against it. A wave of which most cannot answer proves too little to go on from, so others that can are taken into it.
-Where nobody can, as when central itself is cut off, it waits.
+A wave is judged by the sites that can answer: a site that is offline, on hold or has something else by now neither
+blocks it nor counts against it. A wave of which most sites cannot answer proves too little, so other sites that can
+are added to it.
+Where none can, as when central itself is disconnected, it waits.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from homeport.core.durations import duration_text
 from homeport.core.model.rollout import Intent, Member, Rollout
 from homeport.core.rollout.waves import in_order, next_waves
-from homeport.vocabulary import SiteName, Standing
+from homeport.core.values.durations import duration_text
+from homeport.vocabulary import RolloutSiteStatus, SiteName
 
 NAMED_MAX = 5
-_ANSWERS = frozenset({Standing.PENDING, Standing.INSTALLED, Standing.FAILED})
+_ANSWERS = frozenset({RolloutSiteStatus.PENDING, RolloutSiteStatus.INSTALLED, RolloutSiteStatus.FAILED})
 
 
-class Move(StrEnum):
+class RolloutMove(StrEnum):
     WAIT = "wait"
     GIVE = "give"
     STOP = "stop"
@@ -27,10 +28,10 @@ class Move(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    move: Move
+    move: RolloutMove
     why: str
     waves: tuple[tuple[int, tuple[SiteName, ...]], ...] = ()
-    """With GIVE: the sites that each wave gets in addition, by its number from 0. An empty wave is only noted."""
+    """With GIVE: the sites that each wave gets in addition, by its number from 0. An empty wave is only recorded."""
     watched_seconds: float | None = None
     """For how long the newest wave has been healthy; None while it is not."""
 
@@ -48,49 +49,51 @@ def advance(rollout: Rollout, members: Sequence[Member]) -> Decision:
     begun = intent.waves_begun
     if begun == 0:
         return _begin(intent, members)
-    in_wave = [member for member in members if member.wave == begun - 1 and member.standing is not Standing.LEFT]
+    in_wave = [member for member in members if member.wave == begun - 1]
     answering = [member for member in in_wave if member.standing in _ANSWERS]
-    waiting = [member for member in members if member.standing is Standing.WAITING]
+    waiting = [member for member in members if member.standing is RolloutSiteStatus.WAITING]
     lacking = len(in_wave) - 2 * len(answering)
     if lacking > 0 and waiting:
         return _stand_in(intent, waiting, in_wave, lacking)
-    good = sum(member.standing is Standing.INSTALLED for member in answering)
+    good = sum(member.standing is RolloutSiteStatus.INSTALLED for member in answering)
     if good * 100 < intent.threshold_percent * len(answering):
         why = f"wave {begun}: {good} of {_sites(len(answering))} installed, {intent.threshold_percent}% are needed"
-        return Decision(Move.WAIT, why + _uncounted(in_wave))
+        return Decision(RolloutMove.WAIT, why + _uncounted(in_wave))
     return _bake(rollout, members, waiting)
 
 
 def _broken(intent: Intent, members: Sequence[Member]) -> Decision | None:
-    """Every wave that has begun is watched: what broke late broke too."""
+    """Every wave that has begun is watched: a late failure counts too."""
     for number in range(intent.waves_begun):
         answering = [member for member in members if member.wave == number and member.standing in _ANSWERS]
-        bad = [member for member in answering if member.standing is Standing.FAILED]
+        bad = [member for member in answering if member.standing is RolloutSiteStatus.FAILED]
         if len(bad) * 100 > (100 - intent.threshold_percent) * len(answering):
             share = f"{len(bad)} of {_sites(len(answering))} failed, {100 - intent.threshold_percent}% are allowed"
-            return Decision(Move.STOP, f"wave {number + 1}: {share}: {_failures(bad)}")
+            return Decision(RolloutMove.STOP, f"wave {number + 1}: {share}: {_failures(bad)}")
     return None
 
 
 def _begin(intent: Intent, members: Sequence[Member]) -> Decision:
-    """The next wave, and along with it those that turn out to be empty."""
+    """The next wave, and with it those that turn out to be empty."""
     first, given = intent.waves_begun, []
     for number, sites in enumerate(next_waves(intent, members), first):
         given.append((number, sites))
         if sites:
             break
     number, sites = given[-1]
-    return Decision(Move.GIVE, f"wave {number + 1} of {len(intent.waves)}: {_sites(len(sites))}", tuple(given))
+    return Decision(RolloutMove.GIVE, f"wave {number + 1} of {len(intent.waves)}: {_sites(len(sites))}", tuple(given))
 
 
 def _stand_in(intent: Intent, waiting: Sequence[Member], in_wave: Sequence[Member], count: int) -> Decision:
     number = intent.waves_begun
     ready = [member for member in waiting if member.can_answer]
+    left = [member.site for member in in_wave if member.standing is RolloutSiteStatus.LEFT]
+    missing = " and ".join(filter(None, (_absent(in_wave), f"{_named(left)} left the rollout" if left else "")))
     if not ready:
-        return Decision(Move.WAIT, f"wave {number}: {_absent(in_wave)}, and nobody can stand in")
+        return Decision(RolloutMove.WAIT, f"wave {number}: {missing}, and no other site can take its place")
     sites = tuple(in_order(intent, ready)[:count])
-    why = f"wave {number}: {_absent(in_wave)}, so {_named(sites)} stand in"
-    return Decision(Move.GIVE, why, ((number - 1, sites),))
+    why = f"wave {number}: {missing}, so {_named(sites)} take its place"
+    return Decision(RolloutMove.GIVE, why, ((number - 1, sites),))
 
 
 def _bake(rollout: Rollout, members: Sequence[Member], waiting: Sequence[Member]) -> Decision:
@@ -99,28 +102,28 @@ def _bake(rollout: Rollout, members: Sequence[Member], waiting: Sequence[Member]
     watched = rollout.watched_seconds or 0.0
     if watched < intent.bake_seconds:
         why = f"wave {begun}: healthy, watched for {duration_text(intent.bake_seconds)}"
-        return Decision(Move.WAIT, why, watched_seconds=watched)
+        return Decision(RolloutMove.WAIT, why, watched_seconds=watched)
     if waiting and begun < len(intent.waves):
         return _begin(intent, members)
     if waiting:
-        # The last wave has begun, and others have come to the group meanwhile.
+        # The last wave has begun, and other sites have joined the group since.
         sites = tuple(in_order(intent, waiting))
         why = f"{_named(sites)} came to the group"
-        return Decision(Move.GIVE, why, ((begun - 1, sites),))
+        return Decision(RolloutMove.GIVE, why, ((begun - 1, sites),))
     absent = _absent(members)
-    if absent and not any(member.standing is Standing.INSTALLED for member in members):
-        return Decision(Move.WAIT, f"nobody can take it now: {absent}; the files wait in Git")
-    return Decision(Move.FINISH, _summary(members))
+    if absent and not any(member.standing is RolloutSiteStatus.INSTALLED for member in members):
+        return Decision(RolloutMove.WAIT, f"no site can take it now: {absent}; the files wait in Git")
+    return Decision(RolloutMove.FINISH, _summary(members))
 
 
 def _summary(members: Sequence[Member]) -> str:
-    installed = sum(member.standing is Standing.INSTALLED for member in members)
+    installed = sum(member.standing is RolloutSiteStatus.INSTALLED for member in members)
     text = f"installed at {_sites(installed)}"
     for standing, words in (
-        (Standing.PENDING, "still at work at"),
-        (Standing.FAILED, "failed at"),
-        (Standing.OFFLINE, "waiting for"),
-        (Standing.HELD, "held at"),
+        (RolloutSiteStatus.PENDING, "still at work at"),
+        (RolloutSiteStatus.FAILED, "failed at"),
+        (RolloutSiteStatus.OFFLINE, "waiting for"),
+        (RolloutSiteStatus.HELD, "held at"),
     ):
         found = [member.site for member in members if member.standing is standing]
         if found:
@@ -131,16 +134,16 @@ def _summary(members: Sequence[Member]) -> str:
 def _uncounted(in_wave: Sequence[Member]) -> str:
     found = [
         f"{_sites(count)} {standing}"
-        for standing in (Standing.OFFLINE, Standing.HELD)
+        for standing in (RolloutSiteStatus.OFFLINE, RolloutSiteStatus.HELD)
         if (count := sum(member.standing is standing for member in in_wave))
     ]
     return f"; {' and '.join(found)}, not counted" if found else ""
 
 
 def _absent(members: Sequence[Member]) -> str:
-    """Who cannot take it now; empty where all can. `a, b cannot be reached and c is held`"""
-    silent = [member.site for member in members if member.standing is Standing.OFFLINE]
-    held = [member.site for member in members if member.standing is Standing.HELD]
+    """The sites that cannot take it now; empty where all can. `a, b cannot be reached and c is held`"""
+    silent = [member.site for member in members if member.standing is RolloutSiteStatus.OFFLINE]
+    held = [member.site for member in members if member.standing is RolloutSiteStatus.HELD]
     told = [f"{_named(silent)} cannot be reached"] if silent else []
     told += [f"{_named(held)} {'is' if len(held) == 1 else 'are'} held"] if held else []
     return " and ".join(told)

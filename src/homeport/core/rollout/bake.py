@@ -1,5 +1,5 @@
-"""How long a wave has been watched. It is counted in steps of the monotonic clock, from one look to the next, and
-kept: neither a clock that was set nor a restart of central ends the watch early or begins it anew.
+"""The bake time of a wave. It is counted in steps of the monotonic clock, from one round to the next, and stored:
+neither a clock change nor a restart of central shortens or resets it.
 """
 
 from typing import Final
@@ -10,9 +10,9 @@ STEP_SECONDS_MIN: Final = 10.0
 
 
 def watched_after(watched: float, since_last_look: float | None, *, round_seconds: float) -> float:
-    """`since_last_look` is None for the first look after a start: nobody watched before it.
+    """`since_last_look` is None for the first round after a start: nothing was watched before it.
 
-    A look that was long in coming has not seen what happened meanwhile, so it counts as one round.
+    A delayed round has not seen what happened in between, so it counts as one round.
     """
     if since_last_look is None or since_last_look < 0:
         return watched

@@ -1,5 +1,5 @@
-"""Several rollouts of one name: for each site the newest one counts. An older one goes on with the sites that are its
-own, and is superseded when it has none left."""
+"""Several rollouts of one name: for each site the newest one counts. An older one continues with its remaining sites,
+and is superseded when none are left."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
@@ -18,7 +18,7 @@ def newest_first(rollouts: Iterable[Rollout]) -> list[Rollout]:
 
 
 def targeted(rollout: Rollout, sites: Sequence[Site]) -> frozenset[SiteName]:
-    """Every site that it was given to or is meant for. One that lost its label keeps what it got."""
+    """Every site that it was given to or selects. A site that lost its label keeps what it got."""
     intent = rollout.intent
     return intent.given | {site.name for site in sites if intent.targets(site.name, site.labels)}
 
@@ -26,7 +26,7 @@ def targeted(rollout: Rollout, sites: Sequence[Site]) -> frozenset[SiteName]:
 def owned(
     rollouts: Sequence[Rollout], sites: Sequence[Site], claiming: Collection[RolloutState] = CLAIMING
 ) -> Mapping[RolloutId, frozenset[SiteName]]:
-    """The sites of each rollout that no newer one of the same name has."""
+    """The sites of each rollout that no newer one of the same name claims."""
     claimed: set[SiteName] = set()
     found: dict[RolloutId, frozenset[SiteName]] = {}
     for rollout in newest_first(rollouts):
@@ -38,9 +38,10 @@ def owned(
 
 
 def superseded_by(rollout: Rollout, rollouts: Sequence[Rollout], sites: Sequence[Site]) -> Rollout | None:
-    """The newest rollout that claims, if it and others leave nothing for this one.
+    """The newest claiming rollout, if it and others leave no site to this one.
 
-    One that is done still has its group to look after, so it gives way only to one that is done for the same group.
+    A rollout that is done still serves sites that join its group, so only one that is done for the same group
+    supersedes it.
     """
     is_done = rollout.state is RolloutState.DONE
     claiming = {RolloutState.DONE} if is_done else CLAIMING
@@ -54,7 +55,7 @@ def superseded_by(rollout: Rollout, rollouts: Sequence[Rollout], sites: Sequence
 
 
 def latecomers(rollouts: Sequence[Rollout], sites: Sequence[Site]) -> dict[RolloutId, list[SiteName]]:
-    """For each rollout that is done: the sites that have come to its group since."""
+    """For each rollout that is done: the sites that have joined its group since."""
     found: dict[RolloutId, list[SiteName]] = {}
     giving = [each for each in newest_first(rollouts) if each.state in GIVING]
     for site in sites:

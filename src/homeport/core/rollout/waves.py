@@ -1,20 +1,20 @@
-"""Who is in which wave. Sizes add up: `1, 25%, 100%` is one site, then a quarter of all, then everybody.
+"""Which sites are in which wave. Sizes are cumulative: `1, 25%, 100%` is one site, then a quarter of all, then all.
 
-The order is that of the operator's list, then by name; whoever cannot be reached now or is held goes to the back, so
-that the first wave is one that can answer. A site is in one wave only, written down when that wave begins.
+The order is that of the operator's list, then by name; sites that are unreachable or on hold go to the back, so that
+the first wave is one that can answer. A site is in one wave only, recorded when that wave begins.
 """
 
 from collections.abc import Iterator, Sequence
 
 from homeport.core.model.rollout import Intent, Member, Size
 from homeport.errors import Problem
-from homeport.vocabulary import SiteName, Standing
+from homeport.vocabulary import RolloutSiteStatus, SiteName
 
 WAVES_MAX = 100
 
 
 def in_order(intent: Intent, waiting: Sequence[Member]) -> list[SiteName]:
-    """Those that wait, in the order in which they get their turn."""
+    """The waiting sites, in the order in which they get the release."""
     listed = {site: position for position, site in enumerate(intent.sites)}
     return [
         member.site
@@ -26,9 +26,9 @@ def in_order(intent: Intent, waiting: Sequence[Member]) -> list[SiteName]:
 
 
 def next_waves(intent: Intent, members: Sequence[Member]) -> list[tuple[SiteName, ...]]:
-    """The sites of each wave that has not begun, as it would be now."""
-    waiting = in_order(intent, [member for member in members if member.standing is Standing.WAITING])
-    has = sum(member.wave is not None and member.standing is not Standing.LEFT for member in members)
+    """The sites of each wave that has not begun, as of now."""
+    waiting = in_order(intent, [member for member in members if member.standing is RolloutSiteStatus.WAITING])
+    has = sum(member.wave is not None and member.standing is not RolloutSiteStatus.LEFT for member in members)
     total = has + len(waiting)
     waves = []
     for wave in intent.waves[intent.waves_begun :]:
@@ -39,17 +39,21 @@ def next_waves(intent: Intent, members: Sequence[Member]) -> list[tuple[SiteName
 
 
 def check_sizes(sizes: Sequence[Size]) -> Iterator[Problem]:
-    """What is wrong with the sizes of a rollout's waves, each by its field."""
+    """The problems of a rollout's wave sizes, each by its field."""
     if len(sizes) > WAVES_MAX:
         yield Problem("waves", f"There are {len(sizes)} waves, and {WAVES_MAX} are the most.")
     for position, size in enumerate(sizes):
         field = f"waves[{position}].size"
         if size.number < 1:
-            yield Problem(field, f"A wave of {size} reaches nobody: give a count from 1, or a share from 1% to 100%.")
+            yield Problem(
+                field, f"A wave of {size} reaches no site: give a count from 1, or a share from 1% to 100%."
+            )
         elif size.is_percent and size.number > 100:
-            yield Problem(field, f"{size} is more than everybody: give at most 100%.")
+            yield Problem(field, f"{size} is more than all sites: give at most 100%.")
         elif any(_covers(before, size) for before in sizes[:position]):
-            yield Problem(field, f"Sizes add up, so {size} adds nobody to the waves before it: let them grow.")
+            yield Problem(
+                field, f"Sizes add up, so {size} adds no site to the waves before it: make each wave larger."
+            )
     if sizes and not sizes[-1].is_everybody and not (sizes[-1].is_percent and sizes[-1].number > 100):
         yield Problem(
             f"waves[{len(sizes) - 1}].size",

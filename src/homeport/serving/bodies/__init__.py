@@ -1,1 +1,1 @@
-"""The HTTP bodies that central and sites share, by what they are about."""
+"""The HTTP bodies that central and sites share, one module per subject."""

@@ -2,17 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
-from homeport.serving.bodies.body import Body
+from homeport.serving.bodies.body import Body, PageBody
+
+DESCRIPTION_LENGTH_MAX: Final = 1024 * 1024
 
 
 class AddApps(Body):
-    """Adds every app below `repository` that the filters leave. `repository` is a Git URL or a local path."""
+    """Adds every app below `repository` that passes the filters; or the one app in `description`, as `app_name` in
+    `category`."""
 
-    repository: str = Field(min_length=1, max_length=2000)
+    repository: str | None = Field(
+        default=None, min_length=1, max_length=2000, validation_alias=AliasChoices("repository", "repo_url")
+    )
+    """A Git URL or a local path."""
+    description: str | None = Field(default=None, min_length=1, max_length=DESCRIPTION_LENGTH_MAX)
+    """A margo.yaml. Without `version`, equal content keeps the version it has and other content gets the next one."""
     branch: str | None = Field(default=None, max_length=200)
     category: str | None = Field(default=None, max_length=200)
     app_name: str | None = Field(default=None, max_length=200)
@@ -54,7 +62,7 @@ class AppDetailBody(AppBody):
     configuration: Mapping[str, Any] | None
 
 
-class AppsBody(Body):
+class AppsBody(PageBody):
     apps: Sequence[AppBody]
 
 

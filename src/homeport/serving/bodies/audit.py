@@ -1,14 +1,14 @@
-"""Who did what."""
+"""The audit trail."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from homeport.serving.bodies.body import Body
+from homeport.serving.bodies.body import Body, PageBody
 
 
 class AuditEntryBody(Body):
-    """One line of the audit trail. `hash` covers all fields and the hash before it."""
+    """One entry of the audit trail. `hash` covers all fields and the hash before it."""
 
     position: int
     at: datetime
@@ -17,23 +17,23 @@ class AuditEntryBody(Body):
     address: str
     action: str
     target: str
-    result: Literal["done", "refused", "failed"]
+    result: Literal["begun", "done", "refused", "failed"]
     detail: Mapping[str, Any]
     previous: str
     hash: str
 
 
-class AuditBody(Body):
+class AuditBody(PageBody):
     entries: list[AuditEntryBody]
 
 
 class AuditVerdictBody(Body):
-    """Whether the stored trail holds, and between which marks: `POSITION:HASH`."""
+    """Whether the stored trail is intact, and between which marks: `POSITION:HASH`."""
 
     ok: bool
     fault: str | None
     count: int
     base: str
-    """The last entry that was forgotten, or position 0."""
+    """The last expired entry, or position 0."""
     head: str
     """The newest entry."""

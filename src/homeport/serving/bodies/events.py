@@ -1,8 +1,10 @@
-"""What has happened."""
+"""Events."""
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+
+from pydantic import Field
 
 from homeport.serving.bodies.body import Body
 
@@ -17,4 +19,5 @@ class EventBody(Body):
     site: str | None
     deployment_id: str | None
     node_id: str | None
+    subject: str = Field(description="What it is about, as kind/id: `deployment/…`, `node/…`, `rollout/…`.")
     data: Mapping[str, Any]

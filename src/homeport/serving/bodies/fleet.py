@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from homeport.serving.bodies.body import Body
+from homeport.serving.bodies.body import Body, PageBody
 
 
 class HoldBody(Body):
-    """A site operator's word that nothing is to change for a while."""
+    """A site operator's request to change nothing for a while."""
 
     site: str
     deployment_id: str | None
@@ -21,7 +21,7 @@ class HoldBody(Body):
     expires_at: datetime
 
 
-class HoldsBody(Body):
+class HoldsBody(PageBody):
     holds: Sequence[HoldBody]
 
 
@@ -33,10 +33,14 @@ class SiteBody(Body):
     applied_commit: str | None
     problem: str | None
     software_version: str
+    protocol: int
+    """Its protocol version; 1 is the first release, which does not send it."""
+    features: Sequence[str] = []
+    """What it supports beyond the first release."""
     nodes: int
     nodes_live: int
     deployments: Mapping[str, int]
-    """How many are in each state."""
+    """The number in each state."""
     holds: Sequence[HoldBody] = []
     labels: Mapping[str, str] = {}
 
@@ -47,7 +51,13 @@ class LabelSite(Body):
     labels: dict[Annotated[str, StringConstraints(max_length=128)], str | None] = Field(max_length=64)
 
 
-class SitesBody(Body):
+class RemovedSiteBody(Body):
+    name: str
+    identity_removed: bool
+    """Whether it had joined with an identity, which is then no longer accepted."""
+
+
+class SitesBody(PageBody):
     sites: Sequence[SiteBody]
 
 
@@ -70,31 +80,90 @@ class CapabilitiesBody(Body):
     gpus: Sequence[GpuBody]
 
 
+class NodeSettingsBody(Body):
+    """A node's settings that were changed while it runs; 0 and empty for the values it was started with."""
+
+    heartbeat_seconds: float = 0.0
+    log_level: str = ""
+    telemetry_seconds: float = 0.0
+    labels: Mapping[str, str] = Field(default_factory=dict)
+
+
 class NodeBody(Body):
     id: str
     hostname: str
     site: str
-    liveness: Literal["live", "stale", "lost"]
+    liveness: Literal["live", "stale", "lost", "unknown"]
+    """unknown: its site is unreachable, so its liveness is unknown."""
+    liveness_since: datetime | None = None
+    """Since when it is not live; null while it is."""
     last_seen: datetime
     registered_at: datetime
     drain: str | None = None
-    """Why somebody wants it empty; null while it takes work."""
+    problem: str | None = None
+    """A problem found by its site that an operator must fix."""
+    """Why an operator drains it; null while it takes work."""
     labels: Mapping[str, str]
+    """Its own labels, and those that were set."""
+    settings: NodeSettingsBody = Field(default_factory=NodeSettingsBody)
     software_version: str
+    protocol: int
+    """Its protocol version; 1 is the first release, which does not send it."""
+    features: Sequence[str] = []
+    """What it supports beyond the first release."""
+    agent_address: str = ""
+    """HOST:PORT of its own gRPC service, for agents that have one."""
     capabilities: CapabilitiesBody
 
 
-class NodesBody(Body):
+class OrchionCapabilitiesBody(CapabilitiesBody):
+    """With the texts of Orchion's API; `os` is "linux/amd64" here."""
+
+    cpu: str
+    memory: str
+    gpu_type: str
+    gpu_vram_total: str
+
+
+class OrchionNodeBody(NodeBody):
+    """A node with the fields of Orchion's API beside ours."""
+
+    last_seen_unix: int
+    """Seconds since 1970, UTC."""
+    capabilities: OrchionCapabilitiesBody
+
+
+class NodesBody(PageBody):
     nodes: Sequence[NodeBody]
 
 
+class SiteCountsBody(Body):
+    count: int
+    reachable: int
+
+
+class AttentionBody(Body):
+    """Something that an operator should look at."""
+
+    kind: Literal["site", "node", "deployment"]
+    name: str
+    site: str
+    why: str
+
+
 class OverviewBody(Body):
-    """One call for the state of the whole fleet."""
+    """The state of the whole fleet in one call: counts, and the first items that need attention."""
 
     version: str
     role: str
     commit: str | None
-    sites: Sequence[SiteBody]
-    nodes: Sequence[NodeBody]
+    sites: SiteCountsBody
+    nodes: Mapping[str, int]
+    """The number that are live, stale, lost and unknown."""
     deployments: Mapping[str, int]
+    """The number in each state."""
+    attention: Sequence[AttentionBody]
+    """What failed, is unhealthy, unreachable, or runs another release than Git wants; some of each kind."""
+    attention_counts: Mapping[str, int]
+    """The total number of each kind."""
     last_event_id: int

@@ -1,4 +1,4 @@
-"""Whether a role is well."""
+"""Health and readiness of a role."""
 
 from collections.abc import Mapping
 from typing import Literal

@@ -1,6 +1,6 @@
-"""What would happen, and why things are as they are."""
+"""Plans, and explanations of the current state."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -36,18 +36,24 @@ class PlannedDeployment(Body):
     name: str
     action: Literal["create", "update", "delete", "unchanged"]
     app_name: str
+    device: str | None = None
+    """Of a Margo client: the device that it is for."""
     version_before: str | None
     version_after: str | None
     revision_before: str | None
-    """What is there now. What would follow it has no number yet: the rollout's id, made anew, is part of the file."""
+    """The current revision. The next one is not known yet: the rollout's new id is part of the file."""
     nodes: Sequence[PlannedNode]
     refused: Sequence[RefusedNode]
     parameters: Sequence[PlannedParameter]
     """Those that change."""
+    kept: Mapping[str, str] = {}
+    """Values that were given before, are not given again and stay."""
+    dropped: Mapping[str, str] = {}
+    """Parameters that were given before and that the new version does not have, and why they are dropped."""
     waits: str | None = None
-    """Why nothing would happen yet: no node is connected, say."""
+    """Why nothing would happen yet, for example because no node is connected."""
     warnings: Sequence[str] = ()
-    """What would fail, or be different from what one might expect: kinds of a chart that need Kubernetes, say."""
+    """What would fail, or may be unexpected, for example kinds of a chart that need Kubernetes."""
 
 
 class PlannedWave(Body):
@@ -60,24 +66,25 @@ class PlanBody(Body):
     changes: bool
     deployments: Sequence[PlannedDeployment]
     restarts: int
-    """How many running components would be replaced."""
+    """The number of running components that would be replaced."""
     deletions: int
     waves: Sequence[PlannedWave] = []
-    """Of a rollout: who would be in each wave, as things are now."""
+    """Of a rollout: the sites of each wave, as of now."""
 
 
 class DecisionBody(Body):
     """One link of the chain of decisions."""
 
     step: str
-    """commit, file, site, placement, hold, pin, rollback, instance, node or next."""
+    """commit, file, site, placement, hold, pin, rollback, instance, node or next; for a job also job, attempt and
+    cancel, for a run of a pipeline run, step and item."""
     what: str
     why: str
     at: datetime | None
 
 
 class WhyBody(Body):
-    kind: Literal["deployment", "node"]
+    kind: Literal["deployment", "node", "job", "run"]
     name: str
     state: str
     chain: Sequence[DecisionBody]

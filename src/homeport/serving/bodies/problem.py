@@ -1,4 +1,4 @@
-"""How a refusal is told."""
+"""The body of an error response."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a deployment was, what changed, and the way back."""
+"""Revisions of a deployment, their differences, and rollback."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from homeport.serving.bodies.body import Body
+from homeport.serving.bodies.body import Body, PageBody
 from homeport.serving.bodies.deployments import FailureBody
 
 
@@ -16,7 +16,7 @@ class HistoryEntryBody(Body):
     incarnation: int
     before: str
     after: str
-    happening: str
+    trigger: str
     actor: str
     reason: str
     revision: str | None
@@ -33,7 +33,7 @@ class HistoryLineBody(HistoryEntryBody):
     site: str
 
 
-class HistoryBody(Body):
+class HistoryBody(PageBody):
     deployment_id: str
     history: Sequence[HistoryEntryBody]
 
@@ -45,7 +45,7 @@ class RevisionBody(Body):
     author: str
     at: datetime
     wanted: bool
-    """Whether this is what Git asks for now."""
+    """Whether this is the current revision in Git."""
     nodes: Sequence[str]
     """Where it runs."""
     was_healthy: bool
@@ -55,7 +55,7 @@ class RevisionBody(Body):
 class RevisionsBody(Body):
     deployment_id: str
     revisions: Sequence[RevisionBody]
-    """As far as they are kept, newest first."""
+    """As far as they are stored, newest first."""
 
 
 class DifferenceBody(Body):
@@ -75,7 +75,7 @@ class DiffBody(Body):
 
 class GoBack(Body):
     to: Annotated[str | None, Field(max_length=200)] = None
-    """Digits of a revision, or a version; the newest other one that was healthy when left out."""
+    """A prefix of a revision, or a version; the newest other one that was healthy when left out."""
     reason: Annotated[str, Field(max_length=1000)] = "asked for by hand"
 
 
@@ -84,7 +84,9 @@ class WentBackBody(Body):
     revision: str
     app_version: str
     commit: str | None
-    """None where Git could not be written yet; it is, as soon as it can be."""
+    """None where Git could not be written yet; it is written as soon as possible."""
     site_told: bool
     waits: str | None = None
-    """What the site waits for before it goes back: a hold, with its end and its reason."""
+    """What delays the rollback at the site: a hold, with its end and its reason."""
+    last_event_id: int = 0
+    """The last event before this request: follow the events from here."""

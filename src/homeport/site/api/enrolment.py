@@ -1,40 +1,59 @@
-"""Joining, at a site: its nodes join here, with central there or not."""
+"""Enrolment at a site: its nodes join here, with or without central."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Path
+from fastapi import Path
 
-from homeport.adapters.identity.keys import csr_spki
-from homeport.core.model.caller import Caller
+from homeport.adapters.identity.keys import csr_name, csr_spki
+from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.model.identity import IdentityRecord
 from homeport.errors import NotFound
-from homeport.fleet.conductor import Conductor
-from homeport.fleet.enrolment import Registrar
-from homeport.fleet.sessions import Sessions
-from homeport.serving.callers import allowed
-from homeport.serving.enrolling import Desk, Invitation, Invite, bundle_router, enrolment_router, identities_router
-from homeport.site.expelling import expel
+from homeport.fleet.site.conductor import Conductor
+from homeport.fleet.site.node_streams import Sessions
+from homeport.identity.enrolment import Registrar
+from homeport.serving.capability import Routes
+from homeport.serving.middleware.callers import CallerOf
+from homeport.serving.routes.enrolment import (
+    EnrolmentService,
+    Invitation,
+    Invite,
+    bundle_routes,
+    enrolment_routes,
+    identities_routes,
+)
+from homeport.serving.routing import Router
+from homeport.site.expulsion import evict
 from homeport.site.identity import SiteIdentity
 from homeport.vocabulary import SiteName
 
 
-def joining_routers(
+def joining_routes(
     identity: SiteIdentity, registrar: Registrar, sessions: Sessions, conductor: Conductor
-) -> list[APIRouter]:
+) -> list[Routes]:
     async def removed(record: IdentityRecord) -> None:
-        await expel(record, sessions, conductor)
+        await evict(record, sessions, conductor)
 
-    desk = Desk(registrar=registrar, bundle=lambda: identity.bundle, spki_of=csr_spki, on_removed=removed)
+    enrolment = EnrolmentService(
+        registrar=registrar, bundle=lambda: identity.bundle, spki_of=csr_spki, name_of=csr_name, on_removed=removed
+    )
     return [
-        enrolment_router(desk),
-        identities_router(desk),
-        bundle_router(desk.bundle),
-        invitations_router(identity, desk),
+        enrolment_routes(enrolment),
+        identities_routes(enrolment),
+        bundle_routes(enrolment.bundle),
+        invitations_routes(identity, enrolment),
     ]
 
 
-def invitations_router(identity: SiteIdentity, desk: Desk) -> APIRouter:
-    router = APIRouter(tags=["joining"])
+# fmt: off
+ACTIONS: Final[Actions] = {
+    ("POST", "/api/v1/sites/{site}/nodes/join-token"):
+        Action("nodes.join-command", Level.ADMIN, Scope.SITE, Audit.OWN),
+}
+# fmt: on
+
+
+def invitations_routes(identity: SiteIdentity, enrolment: EnrolmentService) -> Routes:
+    router = Router(tags=["joining"])
     own = identity.settings.name
 
     @router.post(
@@ -43,14 +62,14 @@ def invitations_router(identity: SiteIdentity, desk: Desk) -> APIRouter:
         responses={404: {}},
     )
     async def invite_node(
-        caller: Annotated[Caller, Depends(allowed("nodes.join-command"))],
+        caller: CallerOf,
         site: Annotated[str, Path(max_length=63)],
         body: Invite,
     ) -> Invitation:
         if site != own:
             raise NotFound(f"This is site {own}, not {site}.", hint="Ask central, or that site.")
-        desk.check_certifies()
-        made = await desk.registrar.invite(SiteName(site), caller, lifetime_seconds=body.lifetime_seconds)
+        enrolment.check_certifies()
+        made = await enrolment.registrar.invite(SiteName(site), caller, lifetime_seconds=body.lifetime_seconds)
         reach = identity.reach
         return Invitation(
             token=made.text,
@@ -60,4 +79,4 @@ def invitations_router(identity: SiteIdentity, desk: Desk) -> APIRouter:
             nodes=reach.get("nodes"),
         )
 
-    return router
+    return Routes(router, ACTIONS)

@@ -1,17 +1,25 @@
 """Changing the site's list of nodes. Reading it is in `serving`."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import Path, Response
 
-from homeport.core.model.caller import Caller
+from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.ports import NodeReception
-from homeport.serving.callers import allowed
+from homeport.serving.capability import Routes
+from homeport.serving.middleware.callers import CallerOf
+from homeport.serving.routing import Router
 from homeport.vocabulary import NodeId
 
+# fmt: off
+ACTIONS: Final[Actions] = {
+    ("DELETE", "/api/v1/nodes/{node_id}"): Action("nodes.remove", Level.ADMIN, Scope.SITE, Audit.WAIT),
+}
+# fmt: on
 
-def nodes_router(reception: NodeReception) -> APIRouter:
-    router = APIRouter(tags=["nodes"])
+
+def nodes_routes(reception: NodeReception) -> Routes:
+    router = Router(tags=["nodes"])
 
     @router.delete(
         "/api/v1/nodes/{node_id}",
@@ -20,10 +28,8 @@ def nodes_router(reception: NodeReception) -> APIRouter:
         response_class=Response,
         responses={404: {}},
     )
-    async def remove_node(
-        caller: Annotated[Caller, Depends(allowed("nodes.remove"))], node_id: Annotated[str, Path(max_length=200)]
-    ) -> Response:
+    async def remove_node(caller: CallerOf, node_id: Annotated[str, Path(max_length=200)]) -> Response:
         await reception.unregister(NodeId(node_id))
         return Response(status_code=204)
 
-    return router
+    return Routes(router, ACTIONS)

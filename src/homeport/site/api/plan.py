@@ -1,14 +1,15 @@
-"""What the site would do next, and everything it would leave alone."""
+"""What the site would do next, and everything it would leave unchanged."""
 
-from typing import Annotated, Literal
+from typing import Final, Literal
 
-from fastapi import APIRouter, Depends
-
-from homeport.core.model.caller import Caller
-from homeport.fleet.conductor import Conductor
+from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
+from homeport.core.reconcile.outlook import Expected
+from homeport.fleet.site.conductor import Conductor
+from homeport.fleet.site.state import SiteState
 from homeport.serving.bodies.body import Body
-from homeport.serving.callers import allowed
-from homeport.vocabulary import Happening
+from homeport.serving.capability import Routes
+from homeport.serving.middleware.callers import CallerOf
+from homeport.serving.routing import Router
 
 
 class MoveBody(Body):
@@ -16,7 +17,9 @@ class MoveBody(Body):
     name: str
     node_id: str
     action: Literal["add", "update", "remove", "wait", "no-op"]
-    happening: str | None
+    status: Literal["planned", "held", "under way", "waits", "stays"]
+    """`held`: delayed by a hold; `under way`: a node works on it."""
+    trigger: str | None
     why: str
 
 
@@ -25,47 +28,34 @@ class SitePlanBody(Body):
     moves: list[MoveBody]
 
 
-_ACTIONS: dict[Happening, Literal["add", "update", "remove", "wait"]] = {
-    Happening.SCHEDULED: "add",
-    Happening.RETRIED_INSTALL: "add",
-    Happening.SUPERSEDED_INSTALL: "add",
-    Happening.UNWANTED: "remove",
-    Happening.REMOVED: "remove",
-    Happening.UNPLACEABLE: "wait",
-    Happening.GAVE_UP: "wait",
+# fmt: off
+ACTIONS: Final[Actions] = {
+    ("GET", "/api/v1/plan"): Action("plan.read", Level.VIEWER, Scope.SITE, Audit.NONE),
 }
+# fmt: on
 
 
-def plan_router(conductor: Conductor) -> APIRouter:
-    router = APIRouter(tags=["plan"])
+def plan_routes(conductor: Conductor) -> Routes:
+    router = Router(tags=["plan"])
 
     @router.get("/api/v1/plan", summary="What differs from what is wanted, and what would be done about it")
-    async def show_plan(caller: Annotated[Caller, Depends(allowed("plan.read"))]) -> SitePlanBody:
+    async def show_plan(caller: CallerOf) -> SitePlanBody:
         memory = conductor.memory
-        moves = [
-            MoveBody(
-                deployment_id=move.deployment_id,
-                name=memory.files[move.deployment_id].name if move.deployment_id in memory.files else "",
-                node_id=move.node_id,
-                action=_ACTIONS.get(move.happening, "update"),
-                happening=move.happening.value,
-                why=move.why,
-            )
-            for move in conductor.planned()
-        ]
-        moving = {(move.deployment_id, move.node_id) for move in moves}
-        still = [
-            MoveBody(
-                deployment_id=deployment_id,
-                name=memory.files[deployment_id].name if deployment_id in memory.files else "",
-                node_id=node_id,
-                action="no-op",
-                happening=None,
-                why=f"{instance.state}: {instance.step}",
-            )
-            for (deployment_id, node_id), instance in sorted(memory.instances.items())
-            if (deployment_id, node_id) not in moving
-        ]
-        return SitePlanBody(commit=memory.applied, moves=moves + still)
+        return SitePlanBody(
+            commit=memory.applied, moves=[_move_body(each, memory) for each in await conductor.outlook()]
+        )
 
-    return router
+    return Routes(router, ACTIONS)
+
+
+def _move_body(expected: Expected, memory: SiteState) -> MoveBody:
+    file = memory.files.get(expected.deployment_id)
+    return MoveBody(
+        deployment_id=expected.deployment_id,
+        name="" if file is None else file.name,
+        node_id=expected.node_id,
+        action=expected.action,
+        status=expected.status,
+        trigger=None if expected.trigger is None else expected.trigger.value,
+        why=expected.why,
+    )

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from homeport.adapters.registry.credentials import default_auth_files, find_credentials
+from homeport.adapters.local_access import LocalKeys, published
+from homeport.adapters.registry.credentials import default_auth_files, find_credentials, local_login
 
 
 def auth_file(path: Path, auths: dict[str, Any]) -> Path:
@@ -57,3 +58,16 @@ def test_the_usual_places_are_known() -> None:
         home / ".config/containers/auth.json",
         home / ".docker/config.json",
     )
+
+
+def test_a_registry_of_this_machine_is_opened_by_the_key_it_left(tmp_path: Path) -> None:
+    keys = LocalKeys.new()
+    with published(keys, [tmp_path], "127.0.0.1", 5000):
+        found = local_login(tmp_path, "127.0.0.1:5000")
+        assert found is not None
+        assert found.password == keys.machine
+        assert local_login(tmp_path, "127.0.0.1:5001") is None, "another's port"
+        assert local_login(tmp_path, "127.0.0.2:5000") is None, "another's address"
+        assert local_login(tmp_path, "registry.example:5000") is None, "a key never leaves the machine"
+        assert local_login(None, "127.0.0.1:5000") is None
+    assert local_login(tmp_path, "127.0.0.1:5000") is None, "it has stopped"

@@ -1,18 +1,22 @@
 """What is read from a compose file, and what is written beside it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from homeport.adapters.runtime.compose_files import (
+from homeport.adapters.runtime.compose.files import (
     Service,
     archive_folder,
+    configuring,
     project_name,
-    read_services,
     unpack,
+    volume_name,
     write_override,
 )
+from homeport.adapters.runtime.docker_api.client import Json, Listed
+from homeport.adapters.runtime.health.observations import failed_last, shown_name
 from homeport.core.model.deployment import ComponentSpec
 from homeport.errors import InvalidInput
 from homeport.ports import Workload
@@ -26,63 +30,28 @@ def spec(**environment: str) -> ComponentSpec:
     return ComponentSpec("web", ProfileType.COMPOSE, "oci://r/web", "1.0.0", environment)
 
 
-def project(folder: Path, content: str) -> Path:
-    (folder / "compose.yaml").write_text(content)
-    return folder
-
-
 def test_a_project_is_named_for_deployment_component_and_node() -> None:
     name = project_name(ID, "Web.App", NodeId("a"))
     assert name.startswith("hp-0b9c2c1e6f1a-web-app-")
     assert name != project_name(ID, "Web.App", NodeId("b"))
 
 
-def test_images_are_read_as_the_tool_will_see_them(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("TAG=1\nNAME=from-file\n")
-    content = """
-services:
-  app: {image: "r/${NAME}:${TAG}"}
-  built: {build: ., image: mine}
-  given: {image: local, pull_policy: never}
-  many: {image: "r/many", deploy: {replicas: 3}}
-  debug: {image: r/debug, profiles: [debug]}
-"""
-    assert read_services(project(tmp_path, content), spec(NAME="given")) == (
-        Service("app", "r/given:1", 1),
-        Service("built", None, 1),
-        Service("given", None, 1),
-        Service("many", "r/many", 3),
-    )
+def test_a_volume_is_named_for_the_deployments_name_component_and_node(tmp_path: Path) -> None:
+    def name(deployment: str, component: str, node: str) -> str:
+        workload = Workload(ID, replace(spec(), name=component), tmp_path, deployment)
+        return volume_name(workload, NodeId(node), "data")
 
-
-def test_a_service_whose_end_others_wait_for_is_marked_as_one_that_ends(tmp_path: Path) -> None:
-    content = """
-services:
-  hook: {image: r/hook}
-  cache: {image: r/cache}
-  app:
-    image: r/app
-    depends_on: {hook: {condition: service_completed_successfully}, cache: {condition: service_started}}
-  other: {image: r/other, depends_on: [cache]}
-"""
-    services = read_services(project(tmp_path, content), spec())
-    assert [service.name for service in services if service.ends] == ["hook"]
-    workload = Workload(ID, spec(), tmp_path)
-    override = yaml.safe_load(write_override(tmp_path, workload, NodeId("n"), services).read_text())
-    marked = [name for name, service in override["services"].items() if "homeport.ends" in service["labels"]]
-    assert marked == ["hook"]
-
-
-@pytest.mark.parametrize("content", ["", "services: {}", "services: [", "- a", "services: nothing"])
-def test_a_file_without_services_is_refused_with_a_sentence(tmp_path: Path, content: str) -> None:
-    with pytest.raises(InvalidInput, match=r"compose\.yaml"):
-        read_services(project(tmp_path, content), spec())
+    names = {name("a-b", "c", "n"), name("a", "b-c", "n"), name("a-b", "c", "m")}
+    assert len(names) == 3
+    assert all(each.startswith("hp-a-b-c-") and each.endswith("_data") for each in names)
+    written = write_override(tmp_path, Workload(ID, spec(), tmp_path), NodeId("n"), (), volumes={"data": "hp-x_data"})
+    assert yaml.safe_load(written.read_text())["volumes"] == {"data": {"name": "hp-x_data"}}
 
 
 def test_the_override_marks_every_service_and_keeps_values_literal(tmp_path: Path) -> None:
     workload = Workload(ID, spec(PRICE="5 $USD"), tmp_path)
     services = (Service("app", "a", 1), Service("cache", "b", 2))
-    path = write_override(project(tmp_path, "services: {app: {}, cache: {}}"), workload, NodeId("n"), services)
+    path = write_override(tmp_path, workload, NodeId("n"), services)
     written = yaml.safe_load(path.read_text())["services"]
     assert written["app"] == written["cache"]
     assert written["app"]["environment"] == {"PRICE": "5 $$USD"}
@@ -93,6 +62,42 @@ def test_the_override_marks_every_service_and_keeps_values_literal(tmp_path: Pat
         "homeport.node": "n",
         "homeport.services": "app=1,cache=2",
     }
+
+
+def test_variables_of_the_machine_are_for_every_service_that_has_none_of_that_name(tmp_path: Path) -> None:
+    own = Service("own", "a", 1, variables=frozenset({"HTTP_OTEL_EXPORTER_OTLP_ENDPOINT"}))
+    services = (Service("app", "a", 1), own)
+    variables = {"HTTP_OTEL_EXPORTER_OTLP_ENDPOINT": "http://10.0.0.1:4318", "OTHER": "1"}
+    workload = Workload(ID, spec(OTHER="2"), tmp_path)
+    path = write_override(tmp_path, workload, NodeId("n"), services, variables=variables)
+    written = yaml.safe_load(path.read_text())["services"]
+    assert written["app"]["environment"] == {**variables, "OTHER": "2"}
+    assert written["own"]["environment"] == {"OTHER": "2"}
+
+
+def test_a_service_that_ends_is_marked_and_the_version_is_that_of_the_file(tmp_path: Path) -> None:
+    services = (Service("hook", "h", 1, ends=True), Service("app", "a", 1))
+    path = write_override(tmp_path, Workload(ID, spec(), tmp_path), NodeId("n"), services, version="2.4")
+    written = yaml.safe_load(path.read_text())
+    marked = [name for name, service in written["services"].items() if "homeport.ends" in service["labels"]]
+    assert marked == ["hook"]
+    assert written["version"] == "2.4"
+
+
+def test_what_is_configured_is_counted_and_nothing_is_left_out() -> None:
+    assert configuring("shop", ("variable", 1), ("secret file", 0)) == "configuring shop: 1 variable"
+    assert configuring("shop", ("variable", 2), ("secret file", 1)) == "configuring shop: 2 variables, 1 secret file"
+    assert configuring("shop", ("variable", 0)) == "configuring shop"
+
+
+def test_the_output_of_what_ended_badly_comes_last() -> None:
+    found: dict[str, Json | None] = {
+        "a-job": {"State": {"ExitCode": 3}},
+        "b-done": {"State": {"ExitCode": 0}},
+        "c-gone": None,
+        "d": {"State": {}},
+    }
+    assert failed_last(found) == [found["b-done"], found["d"], found["a-job"]]
 
 
 def test_an_archive_appears_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -107,3 +112,17 @@ def test_an_archive_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_only_repository_and_revision_decide_where_an_archive_stands(tmp_path: Path) -> None:
     one, other = (archive_folder(Workload(ID, spec(A=value), tmp_path)) for value in ("1", "2"))
     assert one == other
+
+
+@pytest.mark.parametrize(
+    ("labels", "name"),
+    [
+        ({"homeport.component": "shop", "com.docker.compose.service": "db"}, "shop/db"),
+        ({"homeport.component": "web", "com.docker.compose.service": "web"}, "web"),
+        ({"homeport.component": "clock"}, "clock"),
+        ({}, "hp-1234-clock-8413"),
+    ],
+)
+def test_a_container_is_shown_by_the_names_that_its_author_gave(labels: dict[str, str], name: str) -> None:
+    container = Listed("1", "hp-1234-clock-8413", "a:1", running=True, created=0, labels=labels)
+    assert shown_name(container) == name

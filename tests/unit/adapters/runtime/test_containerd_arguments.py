@@ -4,14 +4,14 @@ import re
 
 import pytest
 
-from homeport.adapters.runtime.containerd_arguments import (
+from homeport.adapters.runtime.containerd.arguments import (
     container_name,
     full_reference,
     manifest_digest,
     refuse_impossible,
     size_of,
 )
-from homeport.adapters.runtime.ctr import reason
+from homeport.adapters.runtime.containerd.ctr import reason
 from homeport.core.custom import OURS, read_custom
 from homeport.errors import WorkFailed
 from homeport.vocabulary import Code, DeploymentId, NodeId

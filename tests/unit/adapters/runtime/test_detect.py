@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.runtime.container_engine import EngineOptions
-from homeport.adapters.runtime.detect import open_runtime
-from homeport.adapters.runtime.diagnosis import Verdict, diagnose, explain_refusal
-from homeport.adapters.runtime.probe_image import _CODE, _elf
+from homeport.adapters.runtime.detect import MAKERS, open_runtime
+from homeport.adapters.runtime.docker_api.engine import EngineOptions
+from homeport.adapters.runtime.doctor.diagnosis import DIAGNOSES, EngineVerdict, diagnose, explain_refusal
+from homeport.adapters.runtime.doctor.probe_image import _CODE, _elf
+from homeport.core.model.engines import ENGINES
 from homeport.errors import EngineUnavailable, InvalidInput
 from homeport.vocabulary import NodeId
 from tests.support.engines import engine_environment
@@ -44,13 +45,13 @@ async def test_an_engine_on_another_machine_is_refused_with_a_sentence(
 
 async def test_the_doctor_finds_a_working_podman() -> None:
     (finding,) = await diagnose("podman", EngineOptions(environment=engine_environment()))
-    assert finding.verdict is Verdict.OK
+    assert finding.verdict is EngineVerdict.OK
     assert finding.sentence.startswith("podman 4.") or finding.sentence.startswith("podman 5.")
 
 
 async def test_the_doctor_names_what_is_missing() -> None:
     findings = await diagnose("auto", NOTHING)
-    assert [finding.verdict for finding in findings] == [Verdict.PROBLEM]
+    assert [finding.verdict for finding in findings] == [EngineVerdict.PROBLEM]
     assert "was not found" in findings[0].sentence
     assert "Install" in findings[0].what_to_do
 
@@ -60,7 +61,7 @@ async def test_a_containerd_that_is_not_there_is_named_with_what_to_do(tmp_path:
         await open_runtime("containerd", tmp_path, OciRegistry(), NodeId("n"), options=NO_CONTAINERD)
     assert "apt-get install containerd" in str(failure.value.hint)
     (finding,) = await diagnose("containerd", NO_CONTAINERD)
-    assert finding.verdict is Verdict.PROBLEM
+    assert finding.verdict is EngineVerdict.PROBLEM
     assert "--runtime" in finding.what_to_do
 
 
@@ -69,7 +70,7 @@ async def test_the_doctor_explains_a_runtime_that_is_not_there(tmp_path: Path) -
     configuration.write_text('[engine]\nruntime = "no-such-runtime"\n')
     options = EngineOptions(environment={**os.environ, "CONTAINERS_CONF": str(configuration)})
     (finding,) = await diagnose("podman", options)
-    assert finding.verdict is Verdict.PROBLEM
+    assert finding.verdict is EngineVerdict.PROBLEM
     assert "not installed" in finding.sentence
     assert 'runtime = "runc"' in finding.what_to_do
 
@@ -99,3 +100,8 @@ def test_the_trial_program_really_runs(tmp_path: Path) -> None:
     program.write_bytes(_elf(*_CODE[platform.machine()]))
     program.chmod(0o755)
     assert subprocess.run([program], check=False).returncode == 0
+
+
+def test_every_engine_of_the_table_can_be_made_and_every_one_that_is_found_can_be_diagnosed() -> None:
+    assert MAKERS.keys() == ENGINES.keys()
+    assert DIAGNOSES.keys() == {name for name, engine in ENGINES.items() if engine.is_found}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from homeport.adapters.runtime.failures import create_failed, meaningful_line, pull_failed
+from homeport.adapters.runtime.failures import create_failed, meaningful_line, pull_failed, with_port_holder
 from homeport.vocabulary import Code
 
 PODMAN_PORT = """\
@@ -52,8 +52,44 @@ def test_the_first_error_is_told_and_not_its_consequences() -> None:
     assert meaningful_line(PODMAN_IMAGE).startswith("initializing source docker://localhost/nothing:1")
 
 
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        (
+            "initializing source docker://r/a:9: reading manifest 9 in r/a: manifest unknown: manifest unknown",
+            "its registry has no such image or tag. Check the name, or push it first",
+        ),
+        (
+            'pinging container registry r:5000: Get "https://r:5000/v2/": dial tcp 127.0.0.1:5000: connect: '
+            "connection refused",
+            "its registry does not answer at 127.0.0.1:5000",
+        ),
+        (
+            'Get "https://registry.example/v2/": dial tcp: lookup registry.example on 10.0.0.1:53: no such host',
+            "the host registry.example cannot be found",
+        ),
+        (
+            "pull access denied for a, repository does not exist",
+            "its registry refuses access without a login, or has no such image",
+        ),
+        ("it took longer than 600 s", "it took longer than 600 s"),
+    ],
+)
+def test_a_pull_that_failed_names_the_cause_in_plain_words(reason: str, cause: str) -> None:
+    assert str(pull_failed("web", "a:1", reason)) == f"The image a:1 could not be pulled: {cause}"
+
+
 def test_a_full_disk_has_its_own_code() -> None:
     reason = "writing blob: storing blob to file: write /var/tmp/x: no space left on device"
     assert pull_failed("web", "a:1", reason).code is Code.DISK_FULL
     assert create_failed("web", reason).code is Code.DISK_FULL
     assert pull_failed("web", "a:1", "not found").code is Code.IMAGE_PULL_FAILED
+
+
+def test_a_port_that_one_of_ours_has_says_whose_it_is() -> None:
+    said = str(create_failed("web", PODMAN_PORT))
+    assert with_port_holder(said, {18999: "shop of the deployment f80c9843"}).endswith(
+        "port 18999 is already in use on this machine by shop of the deployment f80c9843"
+    )
+    assert with_port_holder(said, {80: "another"}) == said
+    assert with_port_holder("it ended", {18999: "shop"}) == "it ended"

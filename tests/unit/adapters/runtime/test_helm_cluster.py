@@ -2,7 +2,7 @@
 
 import json
 
-from homeport.adapters.runtime.helm_cluster import read_status, release_in_cluster
+from homeport.adapters.runtime.helm.cluster import read_status, release_in_cluster
 from homeport.vocabulary import DeploymentId, NodeId
 
 DIGEST = "sha256:" + "0" * 64

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from homeport.adapters.runtime.helm_program import (
+from homeport.adapters.runtime.helm.program import (
     release_name,
     status_command,
     template_command,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from homeport.adapters.runtime.kube_checks import address_of, rules_of
-from homeport.adapters.runtime.kube_kinds import explain_refused, read_manifests
-from homeport.adapters.runtime.kube_pods import KubePod, make_pods
-from homeport.adapters.runtime.kube_services import service_notes
-from homeport.adapters.runtime.socket_http import TcpAddress
+from homeport.adapters.http_client import TcpAddress
+from homeport.adapters.runtime.helm.kube_checks import address_of, rules_of
+from homeport.adapters.runtime.helm.kube_kinds import explain_refused, read_manifests
+from homeport.adapters.runtime.helm.kube_pods import KubePod, make_pods
+from homeport.adapters.runtime.helm.kube_services import service_notes
 from homeport.errors import InvalidInput
 
 POD: dict[str, Any] = {"kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}}}
@@ -33,6 +33,24 @@ def only(*documents: dict[str, Any]) -> KubePod:
 def container_of(pod: KubePod) -> dict[str, Any]:
     found: dict[str, Any] = pod.documents[-1]["spec"]["containers"][0]
     return found
+
+
+def test_variables_of_the_machine_are_for_every_container_that_has_none_of_that_name() -> None:
+    documents = [
+        a_pod(
+            {},
+            {"name": "own", "env": [{"name": "A", "value": "mine"}]},
+            initContainers=[{"name": "i", "image": "i:1"}],
+        )
+    ]
+    (pod,) = make_pods(documents, "p", {}, {"A": "1"})
+    spec = pod.documents[-1]["spec"]
+    found = {each["name"]: each["env"] for each in (*spec["initContainers"], *spec["containers"])}
+    assert found == {
+        "i": [{"name": "A", "value": "1"}],
+        "app": [{"name": "A", "value": "1"}],
+        "own": [{"name": "A", "value": "mine"}],
+    }
 
 
 def test_kinds_are_used_left_out_or_refused() -> None:
@@ -154,8 +172,9 @@ def test_the_pod_is_ours_to_restart_and_to_probe() -> None:
         (
             {"ports": [{"port": 80, "targetPort": 8080}]},
             None,
-            ("Service front is reached at port 8080 instead of 80.",),
+            ("Service front has no port 80 of its own here: use port 8080.",),
         ),
+        ({"ports": [{"port": 8080, "targetPort": "web"}]}, None, ()),
         (
             {"type": "LoadBalancer", "ports": [{"port": 8080, "targetPort": 8080}]},
             8080,
@@ -175,10 +194,11 @@ def test_the_pod_is_ours_to_restart_and_to_probe() -> None:
 )
 def test_what_a_service_comes_to(service: dict[str, Any], published: int | None, notes: tuple[str, ...]) -> None:
     document = a_service(**service)
-    pod = only(document, a_pod({"ports": [{"containerPort": 8080}]}))
+    server = a_pod({"ports": [{"name": "web", "containerPort": 8080}]})
+    pod = only(document, server)
     assert pod.aliases == ("front",)
     assert [port["hostPort"] for port in container_of(pod)["ports"]] == ([published] if published else [])
-    assert service_notes([document]) == notes
+    assert service_notes([document, server]) == notes
 
 
 def test_a_service_that_selects_others_is_no_name_of_this_pod() -> None:

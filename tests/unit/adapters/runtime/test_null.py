@@ -1,6 +1,5 @@
 """The fake runtime: its memory, its speed and its scripted faults."""
 
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -63,11 +62,3 @@ async def test_a_cut_line_costs_only_itself(runtime: NullRuntime, tmp_path: Path
     await again.start()
     assert [observation.component for observation in await again.observe(DeploymentId("d"))] == ["one"]
     await again.close()
-
-
-async def test_a_thousand_deployments_are_quick(runtime: NullRuntime) -> None:
-    began = time.monotonic()
-    for number in range(1000):
-        await runtime.apply(workload(key=str(number)), ignore)
-        await runtime.observe(DeploymentId(str(number)))
-    assert time.monotonic() - began < 5.0

@@ -10,14 +10,15 @@ from typing import Any
 import anyio
 import pytest
 
-from homeport.adapters.runtime import process
 from homeport.adapters.runtime.custom_spec import read_spec
-from homeport.adapters.runtime.process import ProcessRuntime
+from homeport.adapters.runtime.process import runtime as process
+from homeport.adapters.runtime.process.runtime import ProcessRuntime
 from homeport.core.model.custom import HttpProbe, Kind, TcpProbe
 from homeport.core.model.deployment import ComponentSpec
 from homeport.errors import WorkFailed
 from homeport.ports import Container, Workload
 from homeport.vocabulary import Code, DeploymentId, ProfileType
+from tests.support.health import settle
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -137,7 +138,7 @@ async def test_a_tcp_check_waits_for_the_port(runtime: ProcessRuntime, tmp_path:
     workload = shell(tmp_path, "exec sleep 600", health={"tcp": f"127.0.0.1:{port}"})
     async with listener:
         await runtime.apply(workload, ignore)
-        assert (await runtime.health(workload)).healthy is True
+        assert (await settle(runtime, workload)).healthy is True
 
 
 async def test_an_http_check_says_what_was_answered(runtime: ProcessRuntime, tmp_path: Path) -> None:
@@ -153,7 +154,7 @@ async def test_an_http_check_says_what_was_answered(runtime: ProcessRuntime, tmp
     async with listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, refuse)
         await runtime.apply(workload, ignore)
-        verdict = await runtime.health(workload)
+        verdict = await settle(runtime, workload)
         group.cancel_scope.cancel()
     assert verdict.healthy is False
     assert verdict.message == "GET /healthz answered 500"

@@ -2,7 +2,7 @@
 
 import json
 
-from homeport.adapters.runtime.pull_progress import PullProgress
+from homeport.adapters.runtime.docker_api.pull_progress import PullProgress
 
 
 def line(**told: object) -> bytes:

@@ -8,8 +8,8 @@ import anyio
 import anyio.abc
 import pytest
 
-from homeport.adapters.runtime.engine_api import EngineApi, Refusal
-from homeport.adapters.runtime.socket_http import Address, ExchangeFailed, UnixAddress, ask, stream
+from homeport.adapters.http_client import Address, ExchangeFailed, UnixAddress, ask, stream
+from homeport.adapters.runtime.docker_api.client import EngineApi, Refusal
 from homeport.errors import EngineUnavailable
 
 pytestmark = pytest.mark.anyio

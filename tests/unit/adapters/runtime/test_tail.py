@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from homeport.adapters.runtime.tail import last_lines
+from homeport.adapters.runtime.programs.tail import last_lines
 
 
 def test_the_last_lines_may_span_two_files(tmp_path: Path) -> None:

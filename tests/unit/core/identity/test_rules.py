@@ -72,7 +72,7 @@ BROKEN: list[tuple[str, Callable[[], tuple[CertificateView, ...]], str]] = [
     ("short RSA",            lambda: (replace(LEAF, key_kind="rsa", key_bits=2048), ROOT), "at least 3072"),
     ("short RSA above",      lambda: (LEAF, replace(ROOT, key_kind="rsa", key_bits=2048)), "at least 3072"),
     ("other curve",          lambda: (replace(LEAF, key_kind="ec-secp521r1"), ROOT), "not accepted (ec-secp521r1)"),
-    ("signed by a leaf",     lambda: (LEAF, replace(HOME, is_ca=False, uri_sans=()), ROOT), "no authority"),
+    ("signed by a leaf",     lambda: (LEAF, replace(HOME, is_ca=False, uri_sans=()), ROOT), "not an authority"),
     ("authority as leaf",    lambda: (replace(LEAF, is_ca=True), ROOT), "that of an authority"),
     ("leaf that signs",      lambda: (replace(LEAF, signs_certificates=True), ROOT), "may sign others"),
     ("other wfm",            lambda: (named(f"spiffe://{DOMAIN}/margo/wfm/other/client/a"), ROOT), "names neither"),

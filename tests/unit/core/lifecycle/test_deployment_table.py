@@ -7,9 +7,9 @@ import pytest
 from homeport.core.lifecycle.deployment import DEPLOYMENT, IN_FLIGHT, SEVERITY, fold
 from homeport.core.lifecycle.machine import Stale, Stepped
 from homeport.errors import IllegalTransition
-from homeport.vocabulary import UNPLACED, Actor, Happening, NodeId, State
+from homeport.vocabulary import UNPLACED, Actor, NodeId, State, Trigger
 
-PAIRS = list(product(State, Happening))
+PAIRS = list(product(State, Trigger))
 ROWS = {(row.while_in, row.on): row for row in DEPLOYMENT.rows}
 
 # The seed's table, with the rows its prose asks for: from, to, actor.
@@ -32,17 +32,17 @@ PROMISED = [
 ]
 
 
-@pytest.mark.parametrize(("state", "happening"), PAIRS)
-def test_every_pair_is_a_row_or_stale_or_illegal_and_nothing_else(state: State, happening: Happening) -> None:
-    row = ROWS.get((state, happening))
+@pytest.mark.parametrize(("state", "trigger"), PAIRS)
+def test_every_pair_is_a_row_or_stale_or_illegal_and_nothing_else(state: State, trigger: Trigger) -> None:
+    row = ROWS.get((state, trigger))
     for actor in Actor:
         if row is not None and actor in row.by:
-            assert DEPLOYMENT.step(state, happening, actor) == Stepped(row.becomes)
-        elif (state, happening) in DEPLOYMENT.stale:
-            assert DEPLOYMENT.step(state, happening, actor) == Stale(state)
+            assert DEPLOYMENT.step(state, trigger, actor) == Stepped(row.becomes)
+        elif (state, trigger) in DEPLOYMENT.stale:
+            assert DEPLOYMENT.step(state, trigger, actor) == Stale(state)
         else:
             with pytest.raises(IllegalTransition):
-                DEPLOYMENT.step(state, happening, actor)
+                DEPLOYMENT.step(state, trigger, actor)
 
 
 @pytest.mark.parametrize(("before", "after", "actor"), PROMISED)
@@ -81,7 +81,7 @@ def test_nothing_leaves_deleted() -> None:
 
 def test_a_node_cannot_say_what_only_a_site_may() -> None:
     with pytest.raises(IllegalTransition, match="not for a node"):
-        DEPLOYMENT.step(State.INSTALLED, Happening.CHANGED, Actor.NODE)
+        DEPLOYMENT.step(State.INSTALLED, Trigger.CHANGED, Actor.NODE)
 
 
 def test_every_state_but_deleted_has_a_severity() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 from homeport.core.custom import OURS
 from homeport.core.model.deployment import ComponentSpec, Desired, Placement, Release
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
-from homeport.core.placement.choose import place
 from homeport.core.placement.eligibility import refusal
 from homeport.core.placement.roster import device_of
+from homeport.core.reconcile.demand import place_deployment as place
 from homeport.vocabulary import DeploymentId, Digest, Liveness, NodeId, ProfileType, SiteName
 from tests.support.builders import an_instance
 
@@ -97,7 +97,7 @@ def test_a_lost_node_is_not_chosen_but_told_apart_from_an_incapable_one() -> Non
     lost = node("a", liveness=Liveness.LOST)
     placed = place(desired(), [lost, node("b")])
     assert placed.chosen == ("b",)
-    assert placed.refused == {"a": "a has not been heard since 2026-03-01 12:30:00 UTC."}
+    assert placed.refused == {"a": "a has sent no heartbeat since 2026-03-01 12:30:00 UTC."}
     assert placed.silent == ("a",)
     incapable = replace(lost, info=node("a", profile_types=()).info)
     assert place(desired(), [incapable]).silent == ()
@@ -153,3 +153,37 @@ def test_the_engine_is_a_label_that_nobody_has_to_set() -> None:
     assert refusal({"eligibilityRules": rules}, device_of(node("b"))) is not None
     named = node("c", labels={"homeport.engine": "containerd"})
     assert refusal({"eligibilityRules": rules}, device_of(named)) is None
+
+
+def test_a_cluster_beside_an_engine_takes_nothing_from_it() -> None:
+    """Its engine is called `podman+kubernetes`: it still runs images, and no native programs."""
+    types = (ProfileType.CUSTOM, ProfileType.HELM)
+    both = node("both", engine="podman+kubernetes", profile_types=types)
+    assert place(custom({"image": {}}), [both]).chosen == ("both",)
+    assert place(custom({"process": {"command": ["x"]}}), [both]).chosen == ()
+    seen = device_of(both)
+    assert seen.properties["supportedRuntimes"] == ["oci"]
+    assert seen.labels["homeport.engine"] == "podman"
+    native = node("native", engine="process+kubernetes", profile_types=types)
+    assert place(custom({"process": {"command": ["x"]}}), [native]).chosen == ("native",)
+    assert place(custom({"image": {}}), [native]).chosen == ()
+
+
+def test_a_plan_says_which_node_would_not_allow_an_image_what_it_asks() -> None:
+    types = (ProfileType.CUSTOM,)
+    nodes = [
+        node("strict", profile_types=types, labels={"homeport.allow": "none"}),
+        node("data", profile_types=types, labels={"homeport.allow": "host-paths=/data"}),
+        node("all", profile_types=types, labels={"homeport.allow": "all"}),
+        node("old", profile_types=types),
+        node("newer", profile_types=types, labels={"homeport.allow": "something-new"}),
+    ]
+    placed = place(custom({"image": {"mounts": [{"source": "/data/x", "target": "/x"}]}}), nodes)
+    assert placed.chosen == ("all", "data", "newer", "old")
+    assert placed.refused[NodeId("strict")].endswith(
+        "does not allow web image: mounts: /data/x (--allow host-paths)."
+    )
+    assert place(custom({"image": {"network": "host"}}), nodes).chosen == ("all", "newer", "old")
+    bare = [node("ctr", engine="containerd", profile_types=types, labels={"homeport.allow": "none"})]
+    assert place(custom({"image": {}}), bare).chosen == ("ctr",), "whoever runs containerd has chosen its network"
+    assert place(custom({"image": {"network": "host"}}), bare).chosen == ()

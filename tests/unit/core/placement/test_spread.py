@@ -7,8 +7,10 @@ import pytest
 
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Node
-from homeport.core.placement.choose import LOST_GRACE_SECONDS, Placed, place
+from homeport.core.placement.choose import LOST_GRACE_SECONDS, Placed
 from homeport.core.placement.roster import Roster
+from homeport.core.reconcile.demand import place_deployment as place
+from homeport.core.reconcile.demand import reserved
 from homeport.vocabulary import Code, Liveness, NodeId, State
 from tests.support.builders import NOW, a_desired, a_node, an_instance
 
@@ -25,7 +27,7 @@ def lost(name: str, *, long: bool = False) -> Node:
 
 def test_one_takes_the_node_with_the_fewest_instances() -> None:
     carries = [an_instance(7, "a"), an_instance(8, "a"), an_instance(7, "b"), an_instance(9, "c")]
-    roster = Roster([a_node("a"), a_node("b"), a_node("c")]).carry(carries, {})
+    roster = Roster([a_node("a"), a_node("b"), a_node("c")]).reserve(reserved(carries, {}))
     placed = place(a_desired(count=1), roster)
     assert placed.chosen == ("b",)
     assert placed.refused == {
@@ -40,7 +42,7 @@ def test_equal_nodes_are_taken_in_the_order_of_their_names() -> None:
 
 
 def test_what_runs_stays_although_another_node_has_less_to_do() -> None:
-    roster = Roster([a_node("a"), a_node("b")]).carry([an_instance(1, "b"), an_instance(7, "b")], {})
+    roster = Roster([a_node("a"), a_node("b")]).reserve(reserved([an_instance(1, "b"), an_instance(7, "b")], {}))
     assert place(a_desired(count=1), roster, held(an_instance(1, "b"))).chosen == ("b",)
 
 
@@ -60,24 +62,26 @@ def test_only_nodes_that_meet_the_selector_are_chosen_and_the_first_unmet_part_i
 def test_room_is_added_up_and_a_full_node_says_what_is_left() -> None:
     wanted = a_desired(1, count=1, memory="3Gi")
     other = a_desired(2, memory="2Gi")
-    roster = Roster([a_node("a"), a_node("b")]).carry([an_instance(2, "a"), an_instance(2, "b")], {other.id: other})
+    roster = Roster([a_node("a"), a_node("b")]).reserve(
+        reserved([an_instance(2, "a"), an_instance(2, "b")], {other.id: other})
+    )
     placed = place(wanted, roster)
     assert placed.chosen == ()
     assert placed.explain() == "a, b: has no room: 3Gi of memory are asked for, 2Gi are left"
     bigger = Roster([a_node("a"), a_node("b", memory_bytes=8 * 2**30)])
-    bigger.carry([an_instance(2, "a"), an_instance(2, "b")], {other.id: other})
+    bigger.reserve(reserved([an_instance(2, "a"), an_instance(2, "b")], {other.id: other}))
     assert place(wanted, bigger).chosen == ("b",)
 
 
 def test_what_is_held_needs_no_room_of_its_own_again() -> None:
     wanted = a_desired(1, count=1, memory="3Gi")
-    roster = Roster([a_node("a")]).carry([an_instance(1, "a")], {wanted.id: wanted})
+    roster = Roster([a_node("a")]).reserve(reserved([an_instance(1, "a")], {wanted.id: wanted}))
     assert place(wanted, roster, held(an_instance(1, "a"))).chosen == ("a",)
 
 
 def test_each_asks_the_machine_and_not_what_is_left_of_it() -> None:
     other = a_desired(2, memory="4Gi")
-    roster = Roster([a_node("a")]).carry([an_instance(2, "a")], {other.id: other})
+    roster = Roster([a_node("a")]).reserve(reserved([an_instance(2, "a")], {other.id: other}))
     assert place(a_desired(1, memory="4Gi"), roster).chosen == ("a",)
 
 
@@ -129,9 +133,9 @@ def test_what_runs_nowhere_has_nothing_to_wait_for() -> None:
     assert (placed.chosen, placed.lingering) == (("b",), ())
 
 
-def test_a_drain_that_nobody_can_follow_leaves_it_without_a_node() -> None:
+def test_a_drain_that_nobody_can_follow_leaves_it_where_it_runs() -> None:
     placed = place(a_desired(count=1), [a_node("a", drain="new disk")], held(an_instance(1, "a")), NOW)
-    assert (placed.chosen, placed.lingering, placed.missing) == ((), (), 1)
+    assert (placed.chosen, placed.lingering, placed.stranded, placed.missing) == ((), (), ("a",), 1)
     assert placed.explain() == "a is drained: new disk"
 
 

@@ -8,8 +8,8 @@ import pytest
 from homeport.core.model.deployment import Policy
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.reconcile.deadline import overdue, spent_after
-from homeport.core.reconcile.orders import Circumstances, unanswered
-from homeport.vocabulary import Actor, Code, Happening, Liveness, State
+from homeport.core.reconcile.orders import OrderContext, unanswered
+from homeport.vocabulary import Actor, Code, Liveness, State, Trigger
 from tests.support.builders import NOW, a_desired, a_node, an_instance
 
 UPDATING = an_instance(state=State.UPDATING)
@@ -76,12 +76,12 @@ def test_an_answer_that_does_not_come_is_waited_for_so_long(
 def test_what_follows_silence_is_what_follows_any_failure() -> None:
     failure = Failure(Code.TIMEOUT, "node one is there but has not answered for 6m1s; 5m were allowed")
     policy = Policy(deadline_seconds=300.0, backoff_seconds=10.0)
-    back = unanswered(UPDATING, failure, Circumstances(NOW, policy, can_go_back=True, spent_seconds=361.0))
-    assert (back.happening, back.actor, back.failure, back.next_at) == (
-        Happening.GAVE_UP, Actor.SITE, failure, NOW,
+    back = unanswered(UPDATING, failure, OrderContext(NOW, policy, can_roll_back=True, spent_seconds=361.0))
+    assert (back.trigger, back.actor, back.failure, back.next_at) == (
+        Trigger.GAVE_UP, Actor.SITE, failure, NOW,
     )  # fmt: skip
-    left = unanswered(UPDATING, failure, Circumstances(NOW, policy, can_go_back=False, spent_seconds=361.0))
+    left = unanswered(UPDATING, failure, OrderContext(NOW, policy, can_roll_back=False, spent_seconds=361.0))
     assert left.next_at is None
     assert left.reason == f"{failure.message}; gave up after 1 attempt: the deadline of 5m has passed"
-    removal = unanswered(replace(UPDATING, state=State.DELETING), failure, Circumstances(NOW, policy))
+    removal = unanswered(replace(UPDATING, state=State.DELETING), failure, OrderContext(NOW, policy))
     assert removal.next_at is None

@@ -11,8 +11,8 @@ from homeport.core.model.node import Node
 from homeport.core.reconcile.holds import hold_on
 from homeport.core.reconcile.plan import View, plan
 from homeport.vocabulary import Code, DeploymentId, Liveness
-from homeport.vocabulary import Happening as H
 from homeport.vocabulary import State as S
+from homeport.vocabulary import Trigger as H
 from tests.support.builders import HOME, NOW, a_desired, a_node, an_instance, deployment_id
 
 
@@ -23,7 +23,7 @@ def a_hold(on: DeploymentId | None = None, *, hours: float = 8) -> Hold:
 def view(desired: list[Desired], nodes: list[Node], instances: list[Instance], *holds: Hold) -> View:
     return View(
         desired={item.id: item for item in desired},
-        kept=frozenset(),
+        unreadable=frozenset(),
         nodes={node.id: node for node in nodes},
         instances={item.key: item for item in instances},
         holds=holds,
@@ -55,7 +55,7 @@ def test_it_waits_and_goes_on_when_the_hold_has_expired(
 
 
 def test_what_is_tried_again_is_tried_again_all_the_same() -> None:
-    assert [move.happening for move in plan(view([a_desired()], [a_node()], [FAILED], a_hold()), NOW)] == [
+    assert [move.trigger for move in plan(view([a_desired()], [a_node()], [FAILED], a_hold()), NOW)] == [
         H.RETRIED_UPDATE
     ]
 
@@ -63,12 +63,12 @@ def test_what_is_tried_again_is_tried_again_all_the_same() -> None:
 def test_work_on_a_lost_node_is_given_up_all_the_same() -> None:
     busy = an_instance(state=S.UPDATING)
     moves = plan(view([a_desired()], [a_node(liveness=Liveness.LOST)], [busy], a_hold()), NOW)
-    assert [move.happening for move in moves] == [H.GAVE_UP]
+    assert [move.trigger for move in moves] == [H.GAVE_UP]
 
 
 def test_a_node_that_was_removed_takes_its_instances_with_it_all_the_same() -> None:
     moves = plan(view([], [], [an_instance()], a_hold()), NOW)
-    assert [move.happening for move in moves] == [H.UNWANTED, H.REMOVED]
+    assert [move.trigger for move in moves] == [H.UNWANTED, H.REMOVED]
 
 
 def test_a_hold_on_one_deployment_leaves_the_others_free() -> None:
@@ -103,7 +103,7 @@ GOING_BACK = [
 def test_who_goes_back_at_the_site_itself_does_not_wait(instances: list[Instance], here: bool, done: list[H]) -> None:
     held = view([BACK], [a_node()], instances, a_hold())
     by_hand = frozenset({(BACK.id, BACK.revision)} if here else ())
-    assert [move.happening for move in plan(replace(held, by_hand=by_hand), NOW)] == done
+    assert [move.trigger for move in plan(replace(held, by_hand=by_hand), NOW)] == done
 
 
 def test_going_back_with_one_leaves_the_others_held() -> None:

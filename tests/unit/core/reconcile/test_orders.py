@@ -8,11 +8,11 @@ import pytest
 from homeport.core.model.deployment import Policy
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Held, Result
-from homeport.core.reconcile.orders import Circumstances, must_hear, outcome, standing_order
-from homeport.vocabulary import Actor, Code, Generation, Happening, OrderKind, State
+from homeport.core.reconcile.orders import OrderContext, current_order, needs_order, outcome
+from homeport.vocabulary import Actor, Code, Generation, OrderKind, State, Trigger
 from tests.support.builders import NOW, a_desired, an_instance
 
-KNOWN = Circumstances(NOW)
+KNOWN = OrderContext(NOW)
 
 
 def a_result(**changes: object) -> Result:
@@ -21,55 +21,65 @@ def a_result(**changes: object) -> Result:
 
 
 def test_an_install_under_way_stands_as_an_order_to_apply() -> None:
-    order = standing_order(an_instance(state=State.INSTALLING), a_desired())
+    order = current_order(an_instance(state=State.INSTALLING), a_desired())
     assert order is not None
     assert (order.kind, order.generation, order.release) == (OrderKind.APPLY, 7, a_desired().release)
 
 
 def test_a_removal_stands_without_a_release_and_keeps_the_wish_about_images() -> None:
     desired = replace(a_desired(), remove_images=True)
-    order = standing_order(an_instance(state=State.DELETING), desired)
+    order = current_order(an_instance(state=State.DELETING), desired)
     assert order is not None
     assert (order.kind, order.release, order.remove_images) == (OrderKind.REMOVE, None, True)
-    without_file = standing_order(an_instance(state=State.DELETING), None)
+    without_file = current_order(an_instance(state=State.DELETING), None)
     assert without_file is not None
     assert not without_file.remove_images
 
 
+def test_data_goes_only_with_a_removal_that_says_so() -> None:
+    going, desired = an_instance(state=State.DELETING), a_desired()
+    stays, goes = current_order(going, desired), current_order(going, desired, remove_data=True)
+    assert stays is not None and stays.remove_data_of == ""
+    assert goes is not None and goes.remove_data_of == desired.name
+    applied = current_order(an_instance(state=State.INSTALLING), desired, remove_data=True)
+    assert applied is not None and applied.remove_data_of == ""
+
+
 def test_nothing_stands_for_a_failed_instance_or_an_outdated_one() -> None:
-    assert standing_order(an_instance(state=State.FAILED), a_desired()) is None
-    assert standing_order(an_instance(state=State.INSTALLED), a_desired(at="second")) is None
+    assert current_order(an_instance(state=State.FAILED), a_desired()) is None
+    assert current_order(an_instance(state=State.INSTALLED), a_desired(at="second")) is None
 
 
 def test_a_node_hears_an_order_until_it_has_ended_it() -> None:
-    order = standing_order(an_instance(), a_desired())
+    order = current_order(an_instance(), a_desired())
     assert order is not None
     held = Held(order.deployment_id, order.generation, OrderKind.APPLY, a_desired().revision, done=True)
-    assert not must_hear(order, held)
-    assert must_hear(order, None)
-    assert must_hear(order, replace(held, done=False))
-    assert must_hear(order, replace(held, generation=Generation(6)))
+    assert not needs_order(order, held, State.INSTALLED)
+    assert needs_order(order, held, State.UPDATING), "its answer may be lost"
+    assert needs_order(order, None, State.INSTALLED)
+    assert needs_order(order, replace(held, done=False), State.INSTALLED)
+    assert needs_order(order, replace(held, generation=Generation(6)), State.INSTALLED)
 
 
 def test_success_means_healthy_and_failure_is_passed_on_unchanged() -> None:
     busy = an_instance(state=State.INSTALLING)
     healthy = outcome(a_result(), busy, KNOWN)
     assert healthy is not None
-    assert (healthy.happening, healthy.actor) == (Happening.HEALTHY, Actor.NODE)
+    assert (healthy.trigger, healthy.actor) == (Trigger.HEALTHY, Actor.NODE)
     failure = Failure(Code.IMAGE_PULL_FAILED, "no such image", "web")
     failed = outcome(a_result(succeeded=False, failure=failure), busy, KNOWN)
     assert failed is not None
-    assert (failed.happening, failed.failure) == (Happening.GAVE_UP, failure)
+    assert (failed.trigger, failed.failure) == (Trigger.GAVE_UP, failure)
 
 
 def test_only_deleted_with_exit_code_zero_confirms_a_removal() -> None:
     leaving = an_instance(state=State.DELETING)
     done = outcome(a_result(kind=OrderKind.REMOVE, deleted=True), leaving, KNOWN)
     assert done is not None
-    assert done.happening is Happening.REMOVED
+    assert done.trigger is Trigger.REMOVED
     odd = outcome(a_result(kind=OrderKind.REMOVE, deleted=True, exit_code=1), leaving, KNOWN)
     assert odd is not None
-    assert odd.happening is Happening.GAVE_UP
+    assert odd.trigger is Trigger.GAVE_UP
 
 
 def test_the_result_of_an_older_order_means_nothing() -> None:
@@ -84,7 +94,7 @@ def test_a_repeated_success_is_no_news() -> None:
 def test_times_are_the_sites_own_whatever_the_nodes_clock_says(node_clock: timedelta) -> None:
     failure = Failure(Code.IMAGE_PULL_FAILED, "no such image", "web")
     result = a_result(succeeded=False, failure=failure, at=NOW + node_clock)
-    known = Circumstances(NOW, Policy(backoff_seconds=10.0))
+    known = OrderContext(NOW, Policy(backoff_seconds=10.0))
     step = outcome(result, an_instance(state=State.INSTALLING), known)
     assert step is not None and step.next_at is not None
     assert step.at == NOW
@@ -94,5 +104,5 @@ def test_times_are_the_sites_own_whatever_the_nodes_clock_says(node_clock: timed
 def test_an_attempt_gets_what_is_left_of_the_deadline() -> None:
     desired = replace(a_desired(), policy=Policy(deadline_seconds=300.0))
     for spent, left in ((0.0, 300.0), (120.0, 180.0), (400.0, 1.0)):
-        order = standing_order(an_instance(state=State.UPDATING), desired, spent_seconds=spent)
+        order = current_order(an_instance(state=State.UPDATING), desired, spent_seconds=spent)
         assert order is not None and order.limit_seconds == left

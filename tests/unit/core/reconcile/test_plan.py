@@ -3,26 +3,29 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from homeport.core.model.demand import Resources
 from homeport.core.model.deployment import Desired
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Node
 from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS, Move, View, plan
-from homeport.vocabulary import UNPLACED, Code, Liveness, OrderKind, ProfileType, State
-from homeport.vocabulary import Happening as H
+from homeport.vocabulary import UNPLACED, Code, Liveness, NodeId, OrderKind, ProfileType, State
+from homeport.vocabulary import Trigger as H
 from tests.support.builders import NOW, a_desired, a_node, an_instance, deployment_id
 
 
-def view(desired: list[Desired], nodes: list[Node], instances: list[Instance], *, kept: tuple[int, ...] = ()) -> View:
+def view(
+    desired: list[Desired], nodes: list[Node], instances: list[Instance], *, unreadable: tuple[int, ...] = ()
+) -> View:
     return View(
         desired={item.id: item for item in desired},
-        kept=frozenset(deployment_id(number) for number in kept),
+        unreadable=frozenset(deployment_id(number) for number in unreadable),
         nodes={node.id: node for node in nodes},
         instances={item.key: item for item in instances},
     )
 
 
 def told(moves: tuple[Move, ...]) -> list[tuple[str, H, OrderKind | None]]:
-    return [(move.node_id, move.happening, move.order) for move in moves]
+    return [(move.node_id, move.trigger, move.order) for move in moves]
 
 
 def test_a_wanted_deployment_is_scheduled_on_every_node() -> None:
@@ -68,7 +71,7 @@ def test_a_failed_instance_rests_until_something_changes() -> None:
 def test_work_on_a_lost_node_is_given_up_and_tried_again_when_it_is_back() -> None:
     busy = an_instance(state=State.UPDATING)
     (move,) = plan(view([a_desired()], [a_node(liveness=Liveness.LOST)], [busy]), NOW)
-    assert (move.happening, move.order) == (H.GAVE_UP, None)
+    assert (move.trigger, move.order) == (H.GAVE_UP, None)
     assert move.failure is not None
     assert move.failure.code == Code.NODE_OFFLINE
     failed = an_instance(state=State.FAILED, failure=move.failure)
@@ -90,8 +93,8 @@ def test_a_removed_file_removes_the_workload() -> None:
 
 
 def test_an_unreadable_file_keeps_its_deployment_as_it_is() -> None:
-    assert plan(view([], [a_node()], [an_instance()], kept=(1,)), NOW) == ()
-    assert plan(view([a_desired(at="second")], [a_node()], [an_instance()], kept=(1,)), NOW) == ()
+    assert plan(view([], [a_node()], [an_instance()], unreadable=(1,)), NOW) == ()
+    assert plan(view([a_desired(at="second")], [a_node()], [an_instance()], unreadable=(1,)), NOW) == ()
 
 
 def test_a_removal_on_a_lost_node_waits_for_it() -> None:
@@ -101,7 +104,7 @@ def test_a_removal_on_a_lost_node_waits_for_it() -> None:
 
 def test_a_removal_whose_node_was_removed_is_over() -> None:
     moves = plan(view([], [], [an_instance()]), NOW)
-    assert [move.happening for move in moves] == [H.UNWANTED, H.REMOVED]
+    assert [move.trigger for move in moves] == [H.UNWANTED, H.REMOVED]
 
 
 def test_a_failed_removal_is_tried_again_after_a_rest() -> None:
@@ -114,7 +117,7 @@ def test_a_failed_removal_is_tried_again_after_a_rest() -> None:
 def test_a_deployment_that_every_node_refuses_fails_with_each_reason() -> None:
     helm = a_desired(kind=ProfileType.HELM)
     (move,) = plan(view([helm], [a_node("a")], []), NOW)
-    assert (move.node_id, move.happening) == (UNPLACED, H.UNPLACEABLE)
+    assert (move.node_id, move.trigger) == (UNPLACED, H.UNPLACEABLE)
     assert move.failure is not None
     assert move.failure.code == Code.NO_ELIGIBLE_NODE
     assert "a cannot run helm apps" in move.failure.message
@@ -127,21 +130,24 @@ def test_without_any_node_a_deployment_waits() -> None:
 def test_the_refusal_is_taken_back_when_a_node_can_take_it() -> None:
     refused = an_instance(node=UNPLACED, state=State.FAILED, runs=False)
     moves = plan(view([a_desired()], [a_node("a")], [refused]), NOW)
-    assert [(move.node_id, move.happening) for move in moves] == [
+    assert [(move.node_id, move.trigger) for move in moves] == [
         ("a", H.SCHEDULED),
         (UNPLACED, H.UNWANTED),
         (UNPLACED, H.REMOVED),
     ]
 
 
-def test_an_instance_leaves_a_node_that_is_no_longer_asked_for() -> None:
-    moves = plan(view([a_desired(nodes=("b",))], [a_node("a"), a_node("b")], [an_instance(node="a")]), NOW)
-    assert told(moves) == [("a", H.UNWANTED, OrderKind.REMOVE), ("b", H.SCHEDULED, OrderKind.APPLY)]
+def test_an_instance_leaves_a_node_that_is_no_longer_asked_for_when_its_successor_is_healthy() -> None:
+    nodes, here = [a_node("a"), a_node("b")], an_instance(node="a")
+    moves = plan(view([a_desired(nodes=("b",))], nodes, [here]), NOW)
+    assert told(moves) == [("b", H.SCHEDULED, OrderKind.APPLY)]
+    moves = plan(view([a_desired(nodes=("b",))], nodes, [here, an_instance(node="b")]), NOW)
+    assert told(moves) == [("a", H.UNWANTED, OrderKind.REMOVE)]
 
 
 def test_removals_come_first_so_that_ports_are_free() -> None:
     moves = plan(view([a_desired(1)], [a_node()], [an_instance(9)]), NOW)
-    assert [move.happening for move in moves] == [H.UNWANTED, H.SCHEDULED]
+    assert [move.trigger for move in moves] == [H.UNWANTED, H.SCHEDULED]
 
 
 def test_every_move_says_why() -> None:
@@ -189,3 +195,25 @@ def test_what_could_not_be_removed_and_is_in_the_way_or_wanted_again_is_tried_ag
     assert plan(view([a_desired()], [a_node(liveness=Liveness.LOST)], [failed]), later) == ()
     often = replace(failed, attempt=99)
     assert plan(view([a_desired()], [a_node()], [often]), later) == ()
+
+
+def test_an_operator_who_asks_again_is_named_as_the_reason() -> None:
+    failed = an_instance(state=State.FAILED, runs=False, failure=Failure("IMAGE_PULL_FAILED", "no such image"))
+    again = replace(a_desired(at="again"), retry="1234 by ann")
+    (move,) = plan(view([again], [a_node()], [failed]), NOW)
+    assert (move.trigger, move.order) == (H.SUPERSEDED_INSTALL, OrderKind.APPLY)
+    assert move.why == "operator asked again (1234 by ann)"
+
+
+def test_a_deployment_is_placed_around_what_jobs_have_reserved() -> None:
+    """And stays where it is when a job comes later."""
+    nodes = {NodeId(name): a_node(name) for name in ("a", "b")}
+    wanted = a_desired(1, count=1, memory="3Gi")
+    busy = ((NodeId("a"), Resources(memory_bytes=2 * 2**30)),)
+    (move,) = plan(View({wanted.id: wanted}, frozenset(), nodes, {}, others=busy), NOW)
+    assert (move.trigger, move.node_id) == (H.SCHEDULED, "b")
+    full = (*busy, (NodeId("b"), Resources(memory_bytes=2 * 2**30)))
+    (refused, *_) = plan(View({wanted.id: wanted}, frozenset(), nodes, {}, others=full), NOW)
+    assert refused.trigger is H.UNPLACEABLE
+    there = replace(an_instance(1, "a"), revision=wanted.revision, running_revision=wanted.revision)
+    assert plan(View({wanted.id: wanted}, frozenset(), nodes, {there.key: there}, others=full), NOW) == ()

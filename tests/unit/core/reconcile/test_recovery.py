@@ -10,11 +10,11 @@ from homeport.core.model.deployment import Desired, Policy
 from homeport.core.model.instance import Failure, Instance, Transition
 from homeport.core.model.order import Result
 from homeport.core.reconcile.deadline import spent_after
-from homeport.core.reconcile.orders import Circumstances, outcome, standing_order
-from homeport.core.reconcile.plan import Move, View, can_go_back, plan, wanted_of
-from homeport.core.reconcile.recovery import BACKOFF_SECONDS_MAX, Next, Way, after_failure, delay_seconds, is_due
+from homeport.core.reconcile.orders import OrderContext, current_order, outcome
+from homeport.core.reconcile.plan import Move, View, can_roll_back, plan, wanted_of
+from homeport.core.reconcile.recovery import BACKOFF_SECONDS_MAX, Next, Recovery, after_failure, delay_seconds, is_due
 from homeport.vocabulary import Actor, Code, OrderKind, State
-from homeport.vocabulary import Happening as H
+from homeport.vocabulary import Trigger as H
 from tests.support.builders import NOW, a_desired, a_node, an_instance
 
 GOOD, BAD = a_desired(at="good"), a_desired(at="bad")
@@ -26,49 +26,59 @@ def updating(attempt: int = 1, **more: object) -> Instance:
     return replace(base, running_revision=GOOD.revision, attempt=attempt, **more)  # type: ignore[arg-type]
 
 
-def way(instance: Instance, code: Code, policy: Policy = POLICY, *, can_go_back: bool = True) -> Way | None:
-    following = after_failure(instance, Failure(code, "no"), policy, can_go_back=can_go_back)
-    return None if following is None else following.way
+def recovery(
+    instance: Instance, code: Code, policy: Policy = POLICY, *, can_roll_back: bool = True
+) -> Recovery | None:
+    following = after_failure(instance, Failure(code, "no"), policy, can_roll_back=can_roll_back)
+    return None if following is None else following.recovery
 
 
 @pytest.mark.parametrize("code", [Code.HEALTH_CHECK_FAILED, Code.EXITED, Code.CREATE_FAILED, Code.TIMEOUT])
 def test_what_took_a_service_down_is_gone_back_from_at_once(code: Code) -> None:
-    assert way(updating(), code) is Way.GO_BACK
+    assert recovery(updating(), code) is Recovery.ROLL_BACK
 
 
 @pytest.mark.parametrize(
     "code", [Code.IMAGE_PULL_FAILED, Code.COMPONENT_FETCH_FAILED, Code.ENGINE_UNREACHABLE, Code.DISK_FULL]
 )
 def test_what_touched_nothing_is_tried_again_before_going_back(code: Code) -> None:
-    assert [way(updating(attempt), code) for attempt in (1, 2, 3)] == [Way.RETRY, Way.RETRY, Way.GO_BACK]
+    assert [recovery(updating(attempt), code) for attempt in (1, 2, 3)] == [
+        Recovery.RETRY,
+        Recovery.RETRY,
+        Recovery.ROLL_BACK,
+    ]
 
 
 def test_without_rollback_every_failure_is_tried_again_and_then_left() -> None:
     policy = replace(POLICY, rollback=False)
-    assert [way(updating(attempt), Code.EXITED, policy) for attempt in (1, 2, 3)] == [Way.RETRY, Way.RETRY, None]
+    assert [recovery(updating(attempt), Code.EXITED, policy) for attempt in (1, 2, 3)] == [
+        Recovery.RETRY,
+        Recovery.RETRY,
+        None,
+    ]
 
 
 def test_a_first_install_has_nothing_to_go_back_to() -> None:
     first = an_instance(state=State.INSTALLING, runs=False)
-    assert way(first, Code.EXITED, can_go_back=False) is Way.RETRY
-    assert way(replace(first, attempt=3), Code.EXITED, can_go_back=False) is None
+    assert recovery(first, Code.EXITED, can_roll_back=False) is Recovery.RETRY
+    assert recovery(replace(first, attempt=3), Code.EXITED, can_roll_back=False) is None
 
 
 def test_what_cannot_ever_run_here_is_not_tried_again() -> None:
-    assert way(updating(), Code.UNSUPPORTED_TYPE) is Way.GO_BACK
-    assert way(updating(), Code.UNSUPPORTED_TYPE, can_go_back=False) is None
+    assert recovery(updating(), Code.UNSUPPORTED_TYPE) is Recovery.ROLL_BACK
+    assert recovery(updating(), Code.UNSUPPORTED_TYPE, can_roll_back=False) is None
 
 
 @pytest.mark.parametrize("code", [Code.NODE_OFFLINE, Code.SECRET_MISSING, Code.NO_ELIGIBLE_NODE, Code.REMOVE_FAILED])
 def test_what_waits_for_something_is_left_to_wait(code: Code) -> None:
-    assert way(updating(), code) is None
+    assert recovery(updating(), code) is None
 
 
 def test_going_back_is_itself_tried_again_and_then_left() -> None:
     back = replace(updating(), state=State.ROLLINGBACK, revision=GOOD.revision, rejected_revision=BAD.revision)
-    assert [way(replace(back, attempt=n), Code.EXITED, can_go_back=False) for n in (1, 2, 3)] == [
-        Way.GO_BACK,
-        Way.GO_BACK,
+    assert [recovery(replace(back, attempt=n), Code.EXITED, can_roll_back=False) for n in (1, 2, 3)] == [
+        Recovery.ROLL_BACK,
+        Recovery.ROLL_BACK,
         None,
     ]
 
@@ -113,7 +123,7 @@ class Site:
                 move.deployment_id,
                 move.node_id,
                 self.instance.incarnation,
-                move.happening,
+                move.trigger,
                 Actor.SITE,
                 move.why,
                 self.now,
@@ -122,15 +132,15 @@ class Site:
                 move.failure,
             )
         )
-        return move.happening
+        return move.trigger
 
     def ends(self, code: Code | None = None, *, taking_seconds: float = 0.0) -> State:
         failure = None if code is None else Failure(code, "it broke")
         result = Result(
             self.desired.id, self.instance.generation, OrderKind.APPLY, failure is None, self.now, failure=failure
         )
-        known = Circumstances(
-            self.now, self.wanted.policy, can_go_back(self.instance, self.past), self.spent + taking_seconds
+        known = OrderContext(
+            self.now, self.wanted.policy, can_roll_back(self.instance, self.past), self.spent + taking_seconds
         )
         step = outcome(result, self.instance, known)
         assert step is not None
@@ -155,7 +165,7 @@ def test_a_bad_release_is_rolled_back_and_not_applied_again() -> None:
     assert site.instance.next_at == NOW
     assert site.move() is H.ROLLED_BACK
     assert site.instance.state is State.ROLLINGBACK
-    order = standing_order(site.instance, site.wanted)
+    order = current_order(site.instance, site.wanted)
     assert order is not None and order.release is not None and order.release.revision == GOOD.revision
     assert site.ends() is State.INSTALLED
     assert site.plan() == ()
@@ -219,40 +229,41 @@ def test_where_the_good_release_is_no_longer_known_what_is_rolled_back_stays_as_
 
 
 def test_the_reason_names_the_attempt_and_what_still_runs() -> None:
-    following = after_failure(updating(), Failure(Code.IMAGE_PULL_FAILED, "no"), POLICY, can_go_back=True)
-    assert following == Next(Way.RETRY, "attempt 2 of 3", following.delay_seconds if following else 0)
+    following = after_failure(updating(), Failure(Code.IMAGE_PULL_FAILED, "no"), POLICY, can_roll_back=True)
+    assert following == Next(Recovery.RETRY, "attempt 2 of 3", following.delay_seconds if following else 0)
     result = Result(
         BAD.id, updating().generation, OrderKind.APPLY, False, NOW, Failure(Code.EXITED, "x."), release_runs=True
     )
-    told = outcome(result, updating(), Circumstances(NOW, POLICY))
+    told = outcome(result, updating(), OrderContext(NOW, POLICY))
     assert told is not None and told.reason == "x. The release before it still runs."
 
 
 FIVE_MINUTES = replace(POLICY, retries_max=9, deadline_seconds=300.0)
 NO_PULL, BROKEN = Code.IMAGE_PULL_FAILED, Code.EXITED
 BY_THE_DEADLINE = [
-    # failed by   attempt  spent   may go back   what follows
-    (NO_PULL,     1,       100.0,  True,         (Way.RETRY, "attempt 2 of 10")),
-    (NO_PULL,     3,       280.0,  True,         (Way.GO_BACK, "the release that was good before comes back, for the "
-                                                  "deadline of 5m has passed after 3 attempts: IMAGE_PULL_FAILED")),
-    (NO_PULL,     3,       280.0,  False,        (Way.GIVE_UP, "gave up after 3 attempts: the deadline of 5m has "
-                                                  "passed")),
-    (BROKEN,      1,       300.0,  False,        (Way.GIVE_UP, "gave up after 1 attempt: the deadline of 5m has "
-                                                  "passed")),
-    (BROKEN,      1,       300.0,  True,         (Way.GO_BACK, "the release that was good before comes back, for "
-                                                  "this one failed: EXITED")),
+    # failed by   attempt  spent   may roll back what follows
+    (NO_PULL,     1,       100.0,  True,         (Recovery.RETRY, "attempt 2 of 10")),
+    (NO_PULL,     3,       280.0,  True,         (Recovery.ROLL_BACK, "the last good release is restored, "
+                                                  "since the deadline of 5m has passed after 3 attempts: "
+                                                  "IMAGE_PULL_FAILED")),
+    (NO_PULL,     3,       280.0,  False,        (Recovery.GIVE_UP, "gave up after 3 attempts: the deadline of 5m "
+                                                  "has passed")),
+    (BROKEN,      1,       300.0,  False,        (Recovery.GIVE_UP, "gave up after 1 attempt: the deadline of 5m "
+                                                  "has passed")),
+    (BROKEN,      1,       300.0,  True,         (Recovery.ROLL_BACK, "the last good release is restored, "
+                                                  "since this one failed: EXITED")),
     (BROKEN,      10,      300.0,  False,        None),   # its attempts are used up anyway
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("code", "attempt", "spent", "can_go_back", "then"), BY_THE_DEADLINE)
+@pytest.mark.parametrize(("code", "attempt", "spent", "can_roll_back", "then"), BY_THE_DEADLINE)
 def test_no_attempt_begins_after_the_deadline(
-    code: Code, attempt: int, spent: float, can_go_back: bool, then: tuple[Way, str] | None
+    code: Code, attempt: int, spent: float, can_roll_back: bool, then: tuple[Recovery, str] | None
 ) -> None:
     following = after_failure(
-        updating(attempt), Failure(code, "no"), FIVE_MINUTES, can_go_back=can_go_back, spent_seconds=spent
+        updating(attempt), Failure(code, "no"), FIVE_MINUTES, can_roll_back=can_roll_back, spent_seconds=spent
     )
-    assert (None if following is None else (following.way, following.why)) == then
+    assert (None if following is None else (following.recovery, following.why)) == then
 
 
 def test_the_deadline_holds_for_all_attempts_together_and_its_end_is_said() -> None:

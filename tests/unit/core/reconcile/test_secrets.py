@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import pytest
+
 from homeport.core.model.deployment import Desired
 from homeport.core.model.instance import Failure, Instance
+from homeport.core.reconcile.check import checked_plan
 from homeport.core.reconcile.plan import Move, View, plan
 from homeport.vocabulary import Code, OrderKind, State
-from homeport.vocabulary import Happening as H
+from homeport.vocabulary import Trigger as H
 from tests.support.builders import NOW, a_desired, a_node, an_instance
 
 
@@ -22,7 +25,7 @@ def view(
 ) -> View:
     return View(
         desired={desired.id: desired},
-        kept=frozenset(),
+        unreadable=frozenset(),
         nodes={a_node().id: a_node()},
         instances={item.key: item for item in instances},
         secrets=secrets,
@@ -31,7 +34,7 @@ def view(
 
 
 def told(moves: tuple[Move, ...]) -> list[tuple[H, OrderKind | None]]:
-    return [(move.happening, move.order) for move in moves]
+    return [(move.trigger, move.order) for move in moves]
 
 
 def test_a_deployment_whose_secrets_are_here_is_scheduled() -> None:
@@ -40,8 +43,8 @@ def test_a_deployment_whose_secrets_are_here_is_scheduled() -> None:
 
 def test_a_missing_secret_fails_at_once_in_words() -> None:
     scheduled, gave_up = plan(view(using("DB", "KEY"), secrets={"KEY": 1}), NOW)
-    assert scheduled.happening is H.SCHEDULED
-    assert gave_up.happening is H.GAVE_UP
+    assert scheduled.trigger is H.SCHEDULED
+    assert gave_up.trigger is H.GAVE_UP
     assert gave_up.failure == Failure(Code.SECRET_MISSING, "site home has no secret DB")
 
 
@@ -49,13 +52,13 @@ def test_it_is_said_once_and_tried_again_when_the_secret_comes() -> None:
     failed = an_instance(state=State.FAILED, runs=False, failure=Failure(Code.SECRET_MISSING, "no"))
     assert plan(view(using("DB"), failed, secrets={}), NOW) == ()
     (move,) = plan(view(using("DB"), failed, secrets={"DB": 1}), NOW)
-    assert (move.happening, move.order) == (H.SUPERSEDED_INSTALL, OrderKind.APPLY)
+    assert (move.trigger, move.order) == (H.SUPERSEDED_INSTALL, OrderKind.APPLY)
     assert move.why == "the secret DB has version 1 now"
 
 
 def test_a_newer_version_updates_what_uses_it() -> None:
     (move,) = plan(view(using("DB"), an_instance(), secrets={"DB": 2}, given={"DB": 1}), NOW)
-    assert (move.happening, move.order, move.why) == (
+    assert (move.trigger, move.order, move.why) == (
         H.CHANGED,
         OrderKind.APPLY,
         "the secret DB has version 2 now",
@@ -94,3 +97,41 @@ def test_a_secret_that_changes_when_a_retry_is_due_gives_one_order_and_not_two()
     assert told(plan(view(using("DB"), failed, secrets={"DB": 2}, given={"DB": 1}), NOW)) == [
         (H.SUPERSEDED_INSTALL, OrderKind.APPLY)
     ]
+
+
+def stranded(*, given: dict[str, int] | None, secrets: dict[str, int], uses: tuple[str, ...] = ("DB",)) -> View:
+    """No node can take the second revision; the first goes on running, and uses these secrets."""
+    refused = an_instance(state=State.FAILED, at="second", failure=Failure(Code.NO_ELIGIBLE_NODE, "no"))
+    before = using(*uses)
+    refused = replace(refused, running_revision=before.revision)
+    wanted = a_desired(at="second", selector="zone=b")
+    known = view(wanted, refused, secrets=secrets, given=given)
+    return replace(known, past={(before.id, before.revision): before})
+
+
+@pytest.mark.parametrize("given", [{"DB": 1}, None])
+def test_a_newer_version_also_reaches_what_runs_while_no_node_can_take_its_update(
+    given: dict[str, int] | None,
+) -> None:
+    known = stranded(secrets={"DB": 2}, given=given)
+    (move,) = plan(known, NOW)
+    assert (move.trigger, move.order, move.why) == (
+        H.SUPERSEDED_UPDATE,
+        OrderKind.APPLY,
+        "the secret DB has version 2 now",
+    )
+    assert move.revision == using("DB").revision, "the release that runs, not the one that has no node"
+    assert checked_plan(known, NOW).set_aside == {}
+
+
+def test_after_that_the_update_is_refused_again_and_nothing_more_is_ordered() -> None:
+    known = stranded(secrets={"DB": 2}, given={"DB": 2})
+    assert plan(known, NOW) == ()
+    (refused,) = known.instances.values()
+    renewed = replace(refused, state=State.INSTALLED, revision=refused.running_revision, failure=None)
+    assert told(plan(replace(known, instances={renewed.key: renewed}), NOW)) == [(H.CHANGED, None), (H.GAVE_UP, None)]
+
+
+def test_what_runs_without_a_node_for_its_update_stays_when_a_secret_is_gone_or_was_never_ordered() -> None:
+    assert plan(stranded(secrets={}, given={"DB": 1}), NOW) == ()
+    assert plan(stranded(secrets={"DB": 2}, given={"OTHER": 1}), NOW) == ()

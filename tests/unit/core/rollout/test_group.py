@@ -7,7 +7,7 @@ from datetime import timedelta
 from homeport.core.model.event import Site
 from homeport.core.model.rollout import Rollout
 from homeport.core.rollout.group import latecomers, owned, superseded_by
-from homeport.core.selectors import parse_selector
+from homeport.core.values.selectors import parse_selector
 from homeport.vocabulary import RolloutId, RolloutState, SiteName
 from tests.support.builders import NOW
 from tests.support.rollouts import ALL, a_rollout

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from homeport.core.rollout.listening import listen
+from homeport.core.rollout.clock_steps import listen
 from tests.support.builders import NOW
 
 LOOKS = [

@@ -1,11 +1,11 @@
-"""Alembic's entry. `migrate.upgrade` hands over the connection; Alembic opens none of its own."""
+"""Alembic's entry point. `migrate.upgrade` passes the connection; Alembic opens none of its own."""
 
 from alembic import context
 
 from homeport.adapters.store.schema import metadata
 
 connection = context.config.attributes["connection"]
-# SQLite cannot alter a table: Alembic then copies it, which is what it calls a batch.
+# SQLite cannot alter a table: Alembic copies it instead ("batch" mode).
 context.configure(
     connection=connection, target_metadata=metadata, render_as_batch=connection.dialect.name == "sqlite"
 )

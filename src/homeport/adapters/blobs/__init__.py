@@ -1,0 +1,1 @@
+"""Content by digest: the adapters of `ports.BlobStore`."""

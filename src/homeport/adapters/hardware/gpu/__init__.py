@@ -1,0 +1,1 @@
+"""GPUs, through their manufacturers' own tools: one module for each manufacturer."""

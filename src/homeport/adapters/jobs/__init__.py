@@ -1,0 +1,1 @@
+"""What runs jobs: containers through the Docker-compatible API, native commands, and nothing at all."""

@@ -1,0 +1,50 @@
+"""Log lines as rows of a database, for both of them."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from homeport.core.logs.gaps import collapse
+from homeport.core.logs.line import LEVELS, RANKS, LogLine, Origin, StoredLine
+
+EXAMINED_MAX: Final = 20_000
+"""How many lines one page of a query looks at."""
+TRIM_ROWS_MAX: Final = 20_000
+ORIGINS_APART_MAX: Final = 20
+"""Up to so many origins are looked up one by one by their index; lines of more are found by reading all."""
+REMOVED: Final = "they were removed to make room before they could be sent on"
+
+Row = Sequence[Any]
+"""origin, at_ms, level, text, fields; with the id before them when it is read."""
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_ms(at: datetime) -> int:
+    return int(at.timestamp() * 1000)
+
+
+def from_ms(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def row_of(origin: int, line: LogLine) -> Row:
+    fields = json.dumps(line.fields, ensure_ascii=False, separators=(",", ":")) if line.fields else ""
+    return origin, to_ms(line.at), RANKS.get(line.level, 1), line.text, fields
+
+
+def stored_of(row: Row, origins: Mapping[int, Origin]) -> StoredLine:
+    number, origin_id, at_ms, level, text, fields = row
+    origin = origins[origin_id]
+    line = LogLine(from_ms(at_ms), origin.source, LEVELS[level], text, json.loads(fields) if fields else {}, number)
+    return StoredLine(number, origin, line)
+
+
+def gap_rows(rows: Iterable[Row], origins: Mapping[int, Origin]) -> list[tuple[int, Row]]:
+    """The rows that take the place of these, each with the id of the last that it replaces."""
+    stored = (stored_of(row, origins) for row in rows)
+    # The site is part of the key, so that two sites with a node of one name keep their own gaps.
+    lines = ((f"{each.origin.site}/{each.origin.node}", each.line) for each in stored)
+    ids = {(f"{origin.site}/{origin.node}", origin.source): key for key, origin in origins.items()}
+    return [(line.sequence, row_of(ids[place, line.source], line)) for place, line in collapse(lines, REMOVED)]

@@ -1,0 +1,1 @@
+"""Compose components on an engine with the Docker-compatible API."""

@@ -1,0 +1,1 @@
+"""containerd, through `ctr`."""

@@ -1,0 +1,1 @@
+"""The Docker-compatible API of Docker and Podman."""

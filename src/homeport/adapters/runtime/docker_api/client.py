@@ -1,0 +1,348 @@
+"""A client of the Docker-compatible API of Docker and Podman: only the calls that the runtimes need.
+
+Errors are translated here: a socket that does not respond is EngineUnavailable, an error response is `Refusal` with
+the engine's own message, because only the caller knows what the refusal means.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+
+from homeport.adapters.http_client import Address, Answer, ExchangeFailed, ask, stream
+from homeport.adapters.registry.credentials import Credentials
+from homeport.adapters.runtime.docker_api.pull_progress import PullProgress
+from homeport.errors import EngineUnavailable
+
+API = "/v1.41"
+"""Of Docker 20.10 and Podman 4; newer engines still support it."""
+CALL_SECONDS = 30.0
+LISTING_TRIES = 3
+LISTING_PAUSE_SECONDS = 0.1
+STOP_SECONDS = 10
+"""Timeout after SIGTERM, as with both engines' own stop."""
+PULL_SILENCE_SECONDS = 120.0
+"""Idle timeout of a pull. Podman is silent while it copies a large layer slowly."""
+LOG_FRAME_HEADER = 8
+STDERR = 2
+FOLLOW_SILENCE_SECONDS = 3600.0
+"""A container that writes nothing for this long is asked again."""
+
+Json = dict[str, Any]
+
+
+class Refusal(Exception):
+    """The engine answered, and said no."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One container in a listing."""
+
+    id: str
+    name: str
+    image: str
+    running: bool
+    created: int
+    labels: Mapping[str, str]
+    ports: frozenset[int] = frozenset()
+    """The host ports that it publishes."""
+
+
+class EngineApi:
+    """Calls on one engine socket. `reach` returns its address, and may start the engine's service first."""
+
+    def __init__(self, reach: Callable[[], Awaitable[Address]]) -> None:
+        self._reach = reach
+
+    async def version(self) -> str:
+        return str((await self.known(f"{API}/version"))["Version"])
+
+    async def containers(self, labels: Sequence[str]) -> list[Listed]:
+        """Running or not, newest first; `labels` are `key=value`."""
+        filters = json.dumps({"label": list(labels)})
+        found = await self.known(f"{API}/containers/json", query={"all": "true", "filters": filters})
+        return [
+            Listed(
+                id=entry["Id"],
+                name=entry["Names"][0].lstrip("/"),
+                image=entry["Image"],
+                running=entry["State"] == "running",
+                created=entry["Created"],
+                labels=entry.get("Labels") or {},
+                ports=frozenset(
+                    int(each["PublicPort"]) for each in entry.get("Ports") or () if each.get("PublicPort")
+                ),
+            )
+            for entry in sorted(found or [], key=lambda entry: -int(entry["Created"]))
+        ]
+
+    async def inspect(self, container: str) -> Json:
+        answer: Json = await self.call("GET", f"{API}/containers/{container}/json")
+        return answer
+
+    async def create(self, name: str, content: Json) -> str:
+        """Creates a container without starting it, and returns its id. Status 409 means that the name is in use."""
+        body = json.dumps(content).encode()
+        made: Json = await self.call("POST", f"{API}/containers/create", query={"name": name}, body=body)
+        return str(made["Id"])
+
+    async def start(self, container: str) -> None:
+        await self.call("POST", f"{API}/containers/{container}/start")
+
+    async def stop(self, container: str, *, seconds: int = STOP_SECONDS) -> None:
+        query = {"t": str(seconds)}
+        await self.call("POST", f"{API}/containers/{container}/stop", query=query, seconds=seconds + CALL_SECONDS)
+
+    async def remove_container(self, container: str) -> None:
+        """Its named volumes stay."""
+        await self.call("DELETE", f"{API}/containers/{container}", query={"force": "true"})
+
+    async def execute(self, container: str, command: Sequence[str], *, seconds: float) -> tuple[int, str]:
+        """Runs a command in a running container: its exit code, and its output."""
+        body = {"Cmd": list(command), "AttachStdout": True, "AttachStderr": True}
+        path = f"{API}/containers/{container}/exec"
+        made = (await self.call("POST", path, body=json.dumps(body).encode()))["Id"]
+        start = json.dumps({"Detach": False, "Tty": False}).encode()
+        framed = await self.exchange("POST", f"{API}/exec/{made}/start", body=start, seconds=seconds)
+        ended = await self.call("GET", f"{API}/exec/{made}/json")
+        return int(ended.get("ExitCode") or 0), _unframed(framed).decode(errors="replace")
+
+    async def networks(self, label: str) -> list[str]:
+        filters = json.dumps({"label": [label]})
+        found = await self.known(f"{API}/networks", query={"filters": filters})
+        return [str(network["Name"]) for network in found or []]
+
+    async def remove_network(self, name: str) -> None:
+        await self.call("DELETE", f"{API}/networks/{name}")
+
+    async def has_volume(self, name: str) -> bool:
+        try:
+            await self.call("GET", f"{API}/volumes/{name}")
+        except Refusal as refusal:
+            if refusal.status == 404:
+                return False
+            raise
+        return True
+
+    async def volumes(self) -> list[str]:
+        return [str(volume["Name"]) for volume in (await self.known(f"{API}/volumes"))["Volumes"] or []]
+
+    async def remove_volume(self, name: str) -> None:
+        """Raises Refusal with status 409 while a container uses it."""
+        await self.call("DELETE", f"{API}/volumes/{name}")
+
+    async def volume_called(self, name: str, *, before: str) -> str:
+        """`name`, unless only a volume called `before` exists: existing data is reused."""
+        is_moved = not await self.has_volume(name) and await self.has_volume(before)
+        return before if is_moved else name
+
+    async def has_image(self, image: str) -> bool:
+        try:
+            await self.call("GET", f"{API}/images/{image}/json")
+        except Refusal as refusal:
+            if refusal.status == 404:
+                return False
+            raise
+        return True
+
+    async def tag_image(self, image: str, repository: str, tag: str) -> None:
+        """Gives an image one more name."""
+        await self.call("POST", f"{API}/images/{image}/tag", query={"repo": repository, "tag": tag})
+
+    async def remove_image(self, image: str) -> None:
+        """Raises Refusal with status 409 when something else still uses it."""
+        await self.call("DELETE", f"{API}/images/{image}")
+
+    async def pull(
+        self,
+        on_bytes: Callable[[int, int], None],
+        *,
+        query: Mapping[str, str],
+        path: str = f"{API}/images/create",
+        login: Credentials | None = None,
+    ) -> None:
+        """Raises Refusal with the registry's reason. Without a `login` the engine uses its own."""
+        progress = PullProgress()
+        headers = {} if login is None else {"X-Registry-Auth": login.for_engine}
+        async for chunk in self._stream("POST", path, query, PULL_SILENCE_SECONDS, headers):
+            for error in progress.feed(chunk):
+                raise Refusal(500, error)
+            if progress.bytes_total:
+                on_bytes(progress.bytes_done, progress.bytes_total)
+
+    async def archive(self, container: str, path: str, *, bytes_max: int) -> bytes | None:
+        """What is at a path in the container, as a tar archive; None where that is longer."""
+        content = bytearray()
+        async for chunk in self._stream("GET", f"{API}/containers/{container}/archive", {"path": path}, CALL_SECONDS):
+            content += chunk
+            if len(content) > bytes_max:
+                return None
+        return bytes(content)
+
+    async def logs(
+        self,
+        container: str,
+        *,
+        tail: int | None,
+        framed: bool,
+        follow: bool = False,
+        silence_seconds: float = CALL_SECONDS,
+    ) -> AsyncIterator[bytes]:
+        """Chunks of output as they arrive, all of it without `tail`; `framed` unless the container has a terminal.
+        With `follow`, until the container ends."""
+        query = {"stdout": "true", "stderr": "true", "tail": "all" if tail is None else str(tail)}
+        if follow:
+            query["follow"] = "true"
+        pending = bytearray()
+        async for chunk in self._stream("GET", f"{API}/containers/{container}/logs", query, silence_seconds):
+            if not framed:
+                yield chunk
+                continue
+            pending += chunk
+            while len(pending) >= LOG_FRAME_HEADER:
+                end = LOG_FRAME_HEADER + int.from_bytes(pending[4:LOG_FRAME_HEADER], "big")
+                if len(pending) < end:
+                    break
+                yield bytes(pending[LOG_FRAME_HEADER:end])
+                del pending[:end]
+
+    async def follow(
+        self, container: str, *, since: int, framed: bool
+    ) -> AsyncIterator[Sequence[tuple[bool, bytes]]]:
+        """What a container writes from `since` on (seconds since 1970), each piece after its time, and whether it is
+        of stderr; ends with the container. Without frames a piece is whatever has arrived."""
+        query = {"stdout": "true", "stderr": "true", "timestamps": "true", "follow": "true", "since": str(since)}
+        pending = bytearray()
+        async for chunk in self._stream("GET", f"{API}/containers/{container}/logs", query, FOLLOW_SILENCE_SECONDS):
+            if not framed:
+                yield [(False, chunk)]
+                continue
+            pending += chunk
+            pieces, at = [], 0
+            while len(pending) - at >= LOG_FRAME_HEADER:
+                end = at + LOG_FRAME_HEADER + int.from_bytes(pending[at + 4 : at + LOG_FRAME_HEADER], "big")
+                if len(pending) < end:
+                    break
+                pieces.append((pending[at] == STDERR, bytes(pending[at + LOG_FRAME_HEADER : end])))
+                at = end
+            del pending[:at]
+            if pieces:
+                yield pieces
+
+    async def known(self, path: str, *, query: Mapping[str, str] | None = None) -> Any:
+        """What a working engine always answers: its version, its listings. A refusal means that it is broken, unless
+        the next try succeeds: Podman refuses a whole listing when one container ends while it is looked at."""
+        for _ in range(LISTING_TRIES - 1):
+            try:
+                return await self.call("GET", path, query=query)
+            except Refusal:
+                await anyio.sleep(LISTING_PAUSE_SECONDS)
+        try:
+            return await self.call("GET", path, query=query)
+        except Refusal as refusal:
+            raise _out_of_order(refusal) from refusal
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        seconds: float = CALL_SECONDS,
+    ) -> Any:
+        """One exchange, its JSON; None for an empty response."""
+        answer = await self.exchange(method, path, query=query, body=body, seconds=seconds)
+        return json.loads(answer) if answer.strip() else None
+
+    async def exchange(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        seconds: float = CALL_SECONDS,
+    ) -> bytes:
+        """One exchange, its raw bytes."""
+        try:
+            answer = await self._ask(method, path, query, body, seconds)
+        except EngineUnavailable:
+            if method != "GET":
+                raise
+            # The service may have died during the request. Reads are safe to retry, and `reach` restarts it.
+            answer = await self._ask(method, path, query, body, seconds)
+        if answer.status >= 400:
+            raise Refusal(answer.status, _reason(answer.body))
+        return answer.body
+
+    async def _ask(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: bytes, seconds: float
+    ) -> Answer:
+        address = await self._reach()
+        try:
+            return await ask(address, method, path, query=query, body=body, seconds=seconds)
+        except (OSError, ExchangeFailed) as error:
+            raise _unreachable(address, error) from error
+
+    async def _stream(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        silence_seconds: float,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[bytes]:
+        address = await self._reach()
+        try:
+            async with stream(
+                address, method, path, query=query, headers=headers or {}, silence_seconds=silence_seconds
+            ) as answer:
+                if answer.status >= 400:
+                    raise Refusal(answer.status, _reason(await answer.read()))
+                async for chunk in answer.chunks():
+                    yield chunk
+        except (OSError, ExchangeFailed) as error:
+            raise _unreachable(address, error) from error
+
+
+def _unframed(content: bytes) -> bytes:
+    """Output comes in frames, each after a header that ends with its length."""
+    output = b""
+    while len(content) >= LOG_FRAME_HEADER:
+        end = LOG_FRAME_HEADER + int.from_bytes(content[4:LOG_FRAME_HEADER], "big")
+        output += content[LOG_FRAME_HEADER:end]
+        content = content[end:]
+    return output
+
+
+def _reason(body: bytes) -> str:
+    """Both engines answer `{"message": …}`; Podman's own routes put the root cause under `cause`."""
+    try:
+        found = json.loads(body)
+    except ValueError:
+        return body.decode(errors="replace").strip()
+    return str(found.get("message") or found.get("cause") or found) if isinstance(found, dict) else str(found)
+
+
+def _out_of_order(refusal: Refusal) -> EngineUnavailable:
+    message = f"The container engine did not list its containers: {refusal.message.rstrip('.')}."
+    return EngineUnavailable(message, hint="Run  homeport doctor  to find out why.")
+
+
+def _unreachable(address: Address, error: Exception) -> EngineUnavailable:
+    if isinstance(error, PermissionError):
+        hint = f"Run as a user who may use {address}, or add this user to the group that owns it."
+        return EngineUnavailable(f"The container engine's socket {address} may not be used by this user.", hint=hint)
+    why = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return EngineUnavailable(
+        f"The container engine at {address} does not answer: {why}.", hint="Run  homeport doctor  to find out why."
+    )

@@ -1,0 +1,1 @@
+"""Health checks and observations of containers."""

@@ -1,0 +1,120 @@
+"""Converts an engine's container data into observations of the port. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DIGEST, LABEL_ENDS, LABEL_SERVICES
+from homeport.adapters.runtime.docker_api.client import Json, Listed
+from homeport.core.model.health import CheckRules, HealthSample, Run, RunState
+from homeport.ports import Container, Observation
+from homeport.vocabulary import Digest
+
+LABEL_SERVICE = "com.docker.compose.service"
+
+
+def shown_name(container: Listed) -> str:
+    """What its author called it: the component, and the service of its compose file where that has another name."""
+    component, service = (container.labels.get(each, "") for each in (LABEL_COMPONENT, LABEL_SERVICE))
+    if component and service and service != component:
+        return f"{component}/{service}"
+    return component or container.name
+
+
+def missing_services(containers: Sequence[Listed]) -> list[str]:
+    """Services with fewer containers than they should have, according to the labels of the remaining ones."""
+    present = Counter(container.labels.get(LABEL_SERVICE, "") for container in containers)
+    wanted = containers[0].labels.get(LABEL_SERVICES, "") if containers else ""
+    missing = []
+    for entry in filter(None, wanted.split(",")):
+        service, _, count = entry.partition("=")
+        missing += [service] * max(0, int(count) - present[service])
+    return missing
+
+
+def observed(component: str, listed: Sequence[Listed], inspected: Mapping[str, Json | None]) -> Observation:
+    """One component. Mixed digests are no digest: an update was interrupted, and neither version is complete.
+
+    A one-shot container that has completed does not count as missing.
+    """
+    digests = {container.labels.get(LABEL_DIGEST) for container in listed}
+    digest = digests.pop() if len(digests) == 1 else None
+    containers = [
+        _container(container, inspected.get(container.id))
+        for container in listed
+        if not is_done(container, inspected.get(container.id))
+    ]
+    containers += [Container(id="", name=service, running=False) for service in missing_services(listed)]
+    return Observation(
+        component=component,
+        digest=Digest(digest) if digest else None,
+        containers=tuple(sorted(containers, key=lambda container: container.name)),
+    )
+
+
+def is_done(container: Listed, inspected: Json | None) -> bool:
+    """Whether it is a one-shot container that has completed."""
+    if not ends(container) or container.running or inspected is None:
+        return False
+    state = inspected["State"]
+    return (state.get("Status"), state.get("ExitCode")) == ("exited", 0)
+
+
+def ends(container: Listed) -> bool:
+    return LABEL_ENDS in container.labels
+
+
+def failed_last(found: Mapping[str, Json | None]) -> list[Json]:
+    """Containers by name, failed ones last, so that the last lines of the combined output are theirs."""
+    there = [(name, inspected) for name, inspected in found.items() if inspected is not None]
+    return [inspected for _, inspected in sorted(there, key=lambda it: (bool(it[1]["State"].get("ExitCode")), it[0]))]
+
+
+def has_check(inspected: Json) -> bool:
+    test = (inspected["Config"].get("Healthcheck") or {}).get("Test") or []
+    return bool(test) and test != ["NONE"]
+
+
+def sample(container: Listed, inspected: Json | None) -> HealthSample:
+    """A container's sample without its health check. `inspected` is None for one that has just been removed."""
+    if inspected is None:
+        return HealthSample(shown_name(container), Run(container.id), RunState.STOPPED, message="it is gone")
+    state = inspected["State"]
+    seen = HealthSample(shown_name(container), Run(container.id, state.get("StartedAt", "")))
+    if state.get("Paused"):
+        return replace(seen, state=RunState.STOPPED, message="it is paused")
+    if is_done(container, inspected):
+        return replace(seen, state=RunState.READY)
+    if not container.running:
+        return replace(seen, state=RunState.STOPPED, exit_code=state.get("ExitCode"))
+    if ends(container):
+        return replace(seen, state=RunState.PENDING, message="it has not completed yet")
+    return seen
+
+
+def missing(name: str) -> HealthSample:
+    return HealthSample(name, Run(name), RunState.STOPPED, message=f"{name} has no container")
+
+
+def check_rules(check: Json) -> CheckRules:
+    """Of a container's own check. Durations are in nanoseconds; 0 means not set."""
+    given = CheckRules()
+    return CheckRules(
+        interval_seconds=(check.get("Interval") or 0) / 1e9 or given.interval_seconds,
+        timeout_seconds=(check.get("Timeout") or 0) / 1e9 or given.timeout_seconds,
+        retries=check.get("Retries") or given.retries,
+        start_period_seconds=(check.get("StartPeriod") or 0) / 1e9,
+    )
+
+
+def _container(listed: Listed, inspected: Json | None) -> Container:
+    if inspected is None:
+        return Container(id=listed.id, name=listed.name, running=False)
+    state = inspected["State"]
+    return Container(
+        id=listed.id,
+        name=listed.name,
+        running=listed.running,
+        exit_code=None if listed.running or state.get("Paused") else state.get("ExitCode"),
+        started_at=state.get("StartedAt", ""),
+    )

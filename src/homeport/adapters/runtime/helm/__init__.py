@@ -1,0 +1,1 @@
+"""Helm charts, on Podman without Kubernetes or in a cluster."""

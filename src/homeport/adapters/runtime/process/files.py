@@ -1,0 +1,106 @@
+"""The state of one native program, in files: the process runtime must find the program again after a restart.
+
+A program is identified by pid, start time and boot id, so that a recycled pid is never mistaken for it.
+"""
+
+import json
+import os
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from homeport.adapters.runtime.process.program_keeper import start_time
+
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessFolder:
+    """`<data>/process/<deployment>/<component>/`"""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def state(self) -> Path:
+        return self.path / "state.json"
+
+    @property
+    def exit(self) -> Path:
+        return self.path / "exit.json"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "output.log"
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that was started, whether it still runs or not."""
+
+    pid: int
+    start_time: int
+    digest: str
+    started_at: str
+    boot_id: str
+    exit_code: int | None
+
+    @property
+    def id(self) -> str:
+        return f"{self.pid}-{self.start_time}"
+
+    @property
+    def is_running(self) -> bool:
+        return self.boot_id == boot_id() and _lives(self.pid, self.start_time)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the program's process group."""
+        if self.is_running:
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:
+                return
+
+
+def read_program(folder: ProcessFolder) -> Program | None:
+    state = _json(folder.state)
+    if state is None:
+        return None
+    ended = _json(folder.exit)
+    return Program(
+        pid=state["pid"],
+        start_time=state["start_time"],
+        digest=state["digest"],
+        started_at=state["started_at"],
+        boot_id=state["boot_id"],
+        exit_code=ended["exit_code"] if ended and ended["pid"] == state["pid"] else None,
+    )
+
+
+def boot_id() -> str:
+    return BOOT_ID.read_text().strip()
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return content
+
+
+def _lives(pid: int, started: int) -> bool:
+    """A zombie has ended; only its parent has not reaped it yet."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return fields[0] not in ("Z", "X") and start_time(pid) == started
+    except OSError:
+        return False

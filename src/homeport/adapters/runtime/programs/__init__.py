@@ -1,0 +1,1 @@
+"""Running other programs: finding them, their environment, their output and their exit."""

@@ -1,0 +1,1 @@
+"""Group commit, guarded writes and appended rows."""

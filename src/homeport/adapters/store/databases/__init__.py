@@ -1,0 +1,1 @@
+"""Connecting to SQLite and PostgreSQL: engines, locks, migrations, errors."""

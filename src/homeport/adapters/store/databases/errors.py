@@ -1,0 +1,163 @@
+"""Translates foreign errors: no exception of SQLAlchemy, sqlite3 or asyncpg leaves this package.
+
+`Connection` is the only interface to a database that the queries use.
+"""
+
+import sqlite3
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+from sqlalchemy import Executable, Row
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from homeport.adapters.disk import disk_problem
+from homeport.adapters.store.databases.async_engine import AsyncConnection, Parameters, Result
+from homeport.errors import (
+    Conflict,
+    HomeportError,
+    InvariantViolated,
+    PermanentError,
+    Refused,
+    StorageFull,
+    TransientError,
+)
+
+
+class Connection:
+    def __init__(self, raw: AsyncConnection) -> None:
+        self.raw = raw
+        self.is_postgresql = raw.dialect.name == "postgresql"
+        self._driver: Any = None
+
+    async def rows(self, statement: Executable, parameters: Parameters | None = None) -> Sequence[Row[Any]]:
+        return (await self._execute(statement, parameters)).fetchall()
+
+    async def first(self, statement: Executable) -> Row[Any] | None:
+        return (await self._execute(statement, None)).first()
+
+    async def run(self, statement: Executable, parameters: Parameters | None = None) -> int:
+        """The number of affected rows. PostgreSQL's driver does not report it for a list of parameters."""
+        return (await self._execute(statement, parameters)).rowcount
+
+    async def begin(self) -> None:
+        """SQLite must take the write lock at once: taken later it may fail instead of waiting."""
+        await self.command("BEGIN" if self.is_postgresql else "BEGIN IMMEDIATE")
+
+    async def command(self, *statements: str) -> None:
+        """Runs plain statements in the driver itself, in one round trip. The writer begins and ends its transactions
+        this way, because SQLAlchemy would take longer than the database."""
+        with translated():
+            if self._driver is None:
+                self._driver = await self.raw.driver()
+            try:
+                if self.is_postgresql:
+                    await self._driver.execute("; ".join(statements))
+                else:
+                    for statement in statements:
+                        await self._driver.execute(statement)
+            except sqlite3.Error as error:
+                raise _from_sqlite(error) from error
+            except _postgresql_errors() as error:
+                raise _from_postgresql(error, lost=False) from error
+
+    async def _execute(self, statement: Executable, parameters: Parameters | None) -> Result:
+        with translated():
+            return await self.raw.execute(statement, parameters)
+
+
+class UntornConnection(Connection):
+    """For readers. A query interrupted by cancellation costs the pool its connection, so it is shielded."""
+
+    async def _execute(self, statement: Executable, parameters: Parameters | None) -> Result:
+        with anyio.CancelScope(shield=True):
+            result = await super()._execute(statement, parameters)
+        return result  # noqa: RET504 - a return inside would hide from the checker that the scope never swallows
+
+
+def _postgresql_errors() -> tuple[type[Exception], ...]:
+    """Those of asyncpg, where it is in use; it may not even be installed. The last one is what it raises when the
+    connection is lost while a response is being read."""
+    driver = sys.modules.get("asyncpg")
+    return () if driver is None else (driver.PostgresError, driver.InterfaceError, driver.InternalClientError)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    try:
+        yield
+    except StatementError as error:
+        raise _translate(error) from error
+    except PoolTimeout as error:
+        raise TransientError("All connections to the database are busy.") from error
+    except SQLAlchemyError as error:
+        raise InvariantViolated(f"The database toolkit was used wrongly: {error}") from error
+    except OSError as error:
+        if (found := disk_problem(error, "the database")) is not None:
+            raise found from error
+        raise TransientError(f"The database cannot be reached: {error.strerror or error}.") from error
+
+
+def _translate(error: StatementError) -> HomeportError:
+    origin = error.orig
+    if isinstance(origin, HomeportError):
+        return origin
+    if isinstance(origin, sqlite3.Error):
+        return _from_sqlite(origin)
+    if isinstance(error, DBAPIError):
+        return _from_postgresql(origin, lost=error.connection_invalidated)
+    return InvariantViolated(f"A value does not fit its column: {origin}")
+
+
+def _from_sqlite(error: sqlite3.Error) -> HomeportError:  # noqa: PLR0911 - one for each kind
+    name = getattr(error, "sqlite_errorname", "")
+    match name.removeprefix("SQLITE_").split("_")[0]:
+        case "FULL":
+            return _disk_full()
+        case "BUSY" | "LOCKED":
+            return TransientError("Another program is holding the database file.")
+        case "CONSTRAINT":
+            return Conflict(f"The database holds something that contradicts it: {error}.")
+        case "NOTADB" | "CORRUPT":
+            return PermanentError(
+                f"The database file is damaged or not a database: {error}.",
+                hint="Move it away, or restore it from a backup; desired state is in Git and is read again.",
+            )
+        case "READONLY" | "PERM" | "AUTH" | "CANTOPEN":
+            return Refused(
+                f"The database file cannot be written: {error}.",
+                hint="Check that the user running Homeport owns the file and its folder.",
+            )
+        case "IOERR" | "NOMEM" | "":
+            return TransientError(f"The database file cannot be read or written: {error}.")
+        case _:
+            return InvariantViolated(f"The database refused a statement: {error}")
+
+
+def _from_postgresql(error: BaseException | None, *, lost: bool) -> HomeportError:  # noqa: PLR0911 - as above
+    state = str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
+    words = str(error).split("\n", maxsplit=1)[0].rpartition("'>: ")[2].rstrip(".")
+    match state[:2]:
+        case "53" if state == "53100":
+            return _disk_full()
+        case "23":
+            return Conflict(f"The database holds something that contradicts it: {words}.")
+        case "3D" | "28":
+            return Refused(
+                f"PostgreSQL does not let us in: {words}.",
+                hint="Create the database and its user first, and check the URL.",
+            )
+        case "42" if state == "42501":
+            return Refused(f"PostgreSQL does not allow it: {words}.", hint="Grant the user its own database.")
+        case "08" | "40" | "53" | "55" | "57" | "58":
+            return TransientError(f"PostgreSQL cannot serve us now: {words}.")
+    if lost or not state:
+        return TransientError(f"The connection to PostgreSQL was lost: {words}.")
+    return InvariantViolated(f"The database refused a statement: {words}")
+
+
+def _disk_full() -> StorageFull:
+    return StorageFull("The disk that holds the database is full; nothing was written.")

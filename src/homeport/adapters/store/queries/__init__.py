@@ -1,0 +1,1 @@
+"""The queries, one module per noun."""

@@ -1,0 +1,79 @@
+"""Access tokens and sealed secrets."""
+
+from typing import Any
+
+from sqlalchemy import Row, delete, select
+
+from homeport.adapters.store import schema
+from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.commit.statements import insert_or_update
+from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.queries.paging import Order, Source, at_sites
+from homeport.core.model.access import ApiToken, SecretRecord
+from homeport.core.model.caller import Role
+from homeport.ports import SecretFilter, TokenFilter
+from homeport.vocabulary import SiteName
+
+_TOKENS = schema.tokens.c
+_SECRETS = schema.secrets.c
+
+
+async def find_token(connection: Connection, token_id: str) -> ApiToken | None:
+    row = await connection.first(select(schema.tokens).where(_TOKENS.id == token_id))
+    return None if row is None else _token(row)
+
+
+async def put_token(connection: Connection, token: ApiToken) -> None:
+    values = {
+        "id": token.id,
+        "name": token.name,
+        "role": token.role.value,
+        "sites": to_json(list(token.sites)),
+        "hash": token.hash,
+        "created_at": token.created_at,
+        "created_by": token.created_by,
+        "expires_at": token.expires_at,
+        "revoked_at": token.revoked_at,
+        "last_used_at": token.last_used_at,
+    }
+    await connection.run(insert_or_update(connection, schema.tokens), values)
+
+
+async def find_secret(connection: Connection, site: SiteName, name: str) -> SecretRecord | None:
+    row = await connection.first(select(schema.secrets).where(_SECRETS.site == site, _SECRETS.name == name))
+    return None if row is None else SecretRecord(**row._mapping)
+
+
+async def put_secret(connection: Connection, secret: SecretRecord) -> None:
+    values = {
+        "site": secret.site,
+        "name": secret.name,
+        "ciphertext": secret.ciphertext,
+        "version": secret.version,
+        "updated_at": secret.updated_at,
+        "updated_by": secret.updated_by,
+    }
+    await connection.run(insert_or_update(connection, schema.secrets), values)
+
+
+async def remove_secret(connection: Connection, site: SiteName, name: str) -> None:
+    await connection.run(delete(schema.secrets).where(_SECRETS.site == site, _SECRETS.name == name))
+
+
+def _token(row: Row[Any]) -> ApiToken:
+    values = dict(row._mapping)
+    return ApiToken(**{**values, "role": Role(row.role), "sites": tuple(from_json(row.sites))})
+
+
+TOKENS: Source[ApiToken, TokenFilter] = Source(
+    table=schema.tokens,
+    record=_token,
+    conditions=lambda _: [],
+    orders={"created": Order((_TOKENS.created_at, _TOKENS.id))},
+)
+SECRETS: Source[SecretRecord, SecretFilter] = Source(
+    table=schema.secrets,
+    record=lambda row: SecretRecord(**row._mapping),
+    conditions=lambda where: at_sites(where, _SECRETS.site),
+    orders={"site": Order((_SECRETS.site, _SECRETS.name))},
+)

@@ -1,0 +1,133 @@
+"""Tasks, artifacts and usage of the inference plane."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Row, delete, func, select, update
+
+from homeport.adapters.store import schema
+from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.commit.statements import insert_or_add, insert_or_nothing, insert_or_update, pieces
+from homeport.adapters.store.databases.errors import Connection
+from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState, Usage, fair_share, kept_of
+
+_TASKS = schema.tasks.c
+_ARTIFACTS = schema.artifacts.c
+_USAGE = schema.usage.c
+
+
+async def find_task(connection: Connection, task_id: str) -> StoredTask | None:
+    row = await connection.first(select(schema.tasks).where(_TASKS.id == task_id))
+    return None if row is None else _task(row)
+
+
+async def find_tasks(connection: Connection, task_ids: Sequence[str]) -> Sequence[StoredTask]:
+    found: list[StoredTask] = []
+    for piece in pieces(task_ids):
+        found += [_task(row) for row in await connection.rows(select(schema.tasks).where(_TASKS.id.in_(piece)))]
+    return found
+
+
+async def find_unfinished(connection: Connection) -> Sequence[StoredTask]:
+    query = select(schema.tasks).where(_TASKS.state != TaskState.ENDED.value).order_by(_TASKS.at, _TASKS.id)
+    return [_task(row) for row in await connection.rows(query)]
+
+
+async def put_tasks(connection: Connection, tasks: Sequence[StoredTask]) -> None:
+    if tasks:
+        rows = [
+            {
+                "id": task.id,
+                "caller": task.caller,
+                "digest": task.digest,
+                "state": task.state.value,
+                "body": task.body,
+                "answer": task.answer,
+                "outcome": task.outcome,
+                "at": task.at,
+            }
+            for task in tasks
+        ]
+        await connection.run(insert_or_update(connection, schema.tasks), rows)
+
+
+async def start_tasks(connection: Connection, task_ids: Sequence[str]) -> None:
+    for piece in pieces(task_ids):
+        is_queued = (_TASKS.id.in_(piece), _TASKS.state == TaskState.QUEUED.value)
+        await connection.run(update(schema.tasks).where(*is_queued).values(state=TaskState.STARTED.value))
+
+
+async def trim_tasks(connection: Connection, keep: int) -> None:
+    ended = select(_TASKS.id).where(_TASKS.state == TaskState.ENDED.value).order_by(_TASKS.at.desc(), _TASKS.id)
+    old = [row.id for row in await connection.rows(ended.offset(keep))]
+    for piece in pieces(old):
+        await connection.run(delete(schema.tasks).where(_TASKS.id.in_(piece)))
+
+
+async def find_artifact(connection: Connection, artifact_id: str) -> StoredArtifact | None:
+    row = await connection.first(select(schema.artifacts).where(_ARTIFACTS.id == artifact_id))
+    return None if row is None else _artifact(row)
+
+
+async def find_artifacts(connection: Connection, owner: str | None, *, limit: int) -> list[StoredArtifact]:
+    query = select(schema.artifacts).order_by(_ARTIFACTS.created_ms.desc(), _ARTIFACTS.id).limit(limit)
+    if owner is not None:
+        query = query.where(_ARTIFACTS.owner.in_(("", owner)))
+    return [_artifact(row) for row in await connection.rows(query)]
+
+
+def _artifact(row: "Row[Any]") -> StoredArtifact:
+    tags, document = from_json(row.tags), from_json(row.document)
+    return StoredArtifact(row.id, row.kind, row.created_ms, tuple(tags), document, row.owner)
+
+
+async def put_artifacts(connection: Connection, artifacts: Sequence[StoredArtifact]) -> None:
+    """The same document a second time changes nothing."""
+    if artifacts:
+        rows = [
+            {
+                "id": each.id,
+                "kind": each.kind,
+                "created_ms": each.created_ms,
+                "tags": to_json(each.tags),
+                "document": to_json(each.document),
+                "owner": each.owner,
+            }
+            for each in artifacts
+        ]
+        await connection.run(insert_or_nothing(connection, schema.artifacts), rows)
+
+
+async def trim_artifacts(connection: Connection, keep: int, bytes_max: int) -> None:
+    """One key cannot crowd out what others keep."""
+    size = func.length(_ARTIFACTS.document)
+    query = select(_ARTIFACTS.owner, func.count().label("kept"), func.sum(size).label("size"))
+    owners = await connection.rows(query.group_by(_ARTIFACTS.owner))
+    count_share = fair_share((row.kept for row in owners), keep)
+    bytes_share = fair_share((int(row.size) for row in owners), bytes_max)
+    for owner in owners:
+        if owner.kept <= count_share and owner.size <= bytes_share:
+            continue
+        newest = select(_ARTIFACTS.id, size.label("size")).where(_ARTIFACTS.owner == owner.owner)
+        rows = await connection.rows(newest.order_by(_ARTIFACTS.created_ms.desc(), _ARTIFACTS.id))
+        kept = kept_of((row.size for row in rows), count_share=count_share, bytes_share=bytes_share)
+        for piece in pieces([row.id for row in rows[kept:]]):
+            await connection.run(delete(schema.artifacts).where(_ARTIFACTS.id.in_(piece)))
+
+
+async def find_usage(connection: Connection, since_day: str) -> Sequence[Usage]:
+    query = select(schema.usage).where(_USAGE.day >= since_day).order_by(_USAGE.caller, _USAGE.day, _USAGE.model)
+    return [Usage(**row._mapping) for row in await connection.rows(query)]
+
+
+async def add_usage(connection: Connection, usage: Sequence[Usage]) -> None:
+    """Adds to what is there. Several processes may do it at once."""
+    if usage:
+        # In one order everywhere, so that no two processes wait for each other's rows.
+        rows = sorted((asdict(each) for each in usage), key=lambda row: (row["caller"], row["day"], row["model"]))
+        await connection.run(insert_or_add(connection, schema.usage), rows)
+
+
+def _task(row: Row[tuple[object, ...]]) -> StoredTask:
+    return StoredTask(**{**row._mapping, "state": TaskState(row.state)})

@@ -1,0 +1,141 @@
+"""Instances: deployments on nodes, one row for each. A newer incarnation replaces the row of an older one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Row, bindparam, delete, select, update
+
+from homeport.adapters.store import schema
+from homeport.adapters.store.commit.guards import expect_all, update_all, without_repeats
+from homeport.adapters.store.commit.statements import insert_or_update, pieces
+from homeport.adapters.store.databases.errors import Connection
+from homeport.core.model.instance import Failure, Instance, Unhealthy
+from homeport.vocabulary import DeploymentId, NodeId, State
+
+_INSTANCES = schema.instances.c
+_KEY = (
+    _INSTANCES.deployment_id == bindparam("key_deployment", type_=_INSTANCES.deployment_id.type),
+    _INSTANCES.node_id == bindparam("key_node", type_=_INSTANCES.node_id.type),
+)
+
+
+async def find_instances(connection: Connection, deployment_ids: Sequence[DeploymentId] | None) -> Sequence[Instance]:
+    query = select(schema.instances).order_by(_INSTANCES.deployment_id, _INSTANCES.node_id)
+    if deployment_ids is None:
+        return [_instance(row) for row in await connection.rows(query)]
+    return [
+        _instance(row)
+        for piece in pieces(sorted(set(deployment_ids)))
+        for row in await connection.rows(query.where(_INSTANCES.deployment_id.in_(piece)))
+    ]
+
+
+async def put_instances(connection: Connection, instances: Sequence[Instance]) -> None:
+    for batch in without_repeats((instance.key, _instance_row(instance)) for instance in instances):
+        new = [row for row in batch if row["version"] == 1]
+        if new:
+            insert = insert_or_update(connection, schema.instances, only_if="incarnation").returning(
+                _INSTANCES.node_id
+            )
+            expect_all(len(await connection.rows(insert, new)), new, schema.instances)
+        await update_all(connection, schema.instances, batch)
+
+
+async def drop_instances(connection: Connection, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:
+    if not keys:
+        return
+    parameters = [{"key_deployment": deployment, "key_node": node} for deployment, node in keys]
+    await connection.run(delete(schema.instances).where(*_KEY), parameters)
+
+
+async def set_steps(connection: Connection, steps: Mapping[tuple[DeploymentId, NodeId], str]) -> None:
+    if not steps:
+        return
+    statement = update(schema.instances).where(*_KEY).values(step=bindparam("new_step", type_=_INSTANCES.step.type))
+    parameters = [
+        {"key_deployment": deployment, "key_node": node, "new_step": step}
+        for (deployment, node), step in steps.items()
+    ]
+    await connection.run(statement, parameters)
+
+
+async def set_health(
+    connection: Connection, observed: Mapping[tuple[DeploymentId, NodeId], Unhealthy | None]
+) -> None:
+    if not observed:
+        return
+    statement = (
+        update(schema.instances)
+        .where(*_KEY)
+        .values(
+            unhealthy_since=bindparam("new_since", type_=_INSTANCES.unhealthy_since.type),
+            unhealthy_why=bindparam("new_why", type_=_INSTANCES.unhealthy_why.type),
+        )
+    )
+    parameters = [
+        {
+            "key_deployment": deployment,
+            "key_node": node,
+            "new_since": None if unhealthy is None else unhealthy.since,
+            "new_why": None if unhealthy is None else unhealthy.why,
+        }
+        for (deployment, node), unhealthy in observed.items()
+    ]
+    await connection.run(statement, parameters)
+
+
+def _instance(row: Row[Any]) -> Instance:
+    return Instance(
+        deployment_id=row.deployment_id,
+        node_id=row.node_id,
+        incarnation=row.incarnation,
+        state=State(row.state),
+        version=row.version,
+        generation=row.generation,
+        revision=row.revision,
+        running_revision=row.running_revision,
+        attempt=row.attempt,
+        step=row.step,
+        failure=to_failure(row),
+        updated_at=row.updated_at,
+        rejected_revision=row.rejected_revision,
+        next_at=row.next_at,
+        unhealthy=None if row.unhealthy_since is None else Unhealthy(row.unhealthy_since, row.unhealthy_why or ""),
+    )
+
+
+def _instance_row(instance: Instance) -> dict[str, Any]:
+    return {
+        "deployment_id": instance.deployment_id,
+        "node_id": instance.node_id,
+        "incarnation": instance.incarnation,
+        "state": instance.state.value,
+        "version": instance.version,
+        "generation": instance.generation,
+        "revision": instance.revision,
+        "running_revision": instance.running_revision,
+        "attempt": instance.attempt,
+        "step": instance.step,
+        "updated_at": instance.updated_at,
+        "rejected_revision": instance.rejected_revision,
+        "next_at": instance.next_at,
+        "unhealthy_since": None if instance.unhealthy is None else instance.unhealthy.since,
+        "unhealthy_why": None if instance.unhealthy is None else instance.unhealthy.why,
+        **failure_columns(instance.failure),
+    }
+
+
+def to_failure(row: Row[Any]) -> Failure | None:
+    if row.failure_code is None:
+        return None
+    return Failure(row.failure_code, row.failure_message, row.failure_source)
+
+
+def failure_columns(failure: Failure | None) -> dict[str, str | None]:
+    if failure is None:
+        return {"failure_code": None, "failure_message": None, "failure_source": None}
+    return {
+        "failure_code": failure.code,
+        "failure_message": failure.message,
+        "failure_source": failure.source,
+    }

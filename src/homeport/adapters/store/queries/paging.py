@@ -1,0 +1,123 @@
+"""One query for every page of every list, and one for every count. Each list is described once (`Source`).
+
+Pages are found by key: after the last item of the previous page, in the order of the list. Counts are computed by the
+database.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic
+
+from sqlalchemy import Column, ColumnElement, Row, Table, Text, and_, func, literal, or_, select, tuple_
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from homeport.adapters.store.databases.errors import Connection
+from homeport.core.values.selectors import Operator, Requirement, Selector
+from homeport.ports import AtSites, Counts, Cut, Item, Key, Page, Where
+
+Conditions = list[ColumnElement[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    columns: tuple[Column[Any], ...]
+    """Together unique, and never NULL."""
+    descending: frozenset[str] = frozenset()
+    """The columns that sort descending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Generic[Item, Where]):
+    """How a list is stored."""
+
+    table: Table
+    record: Callable[[Row[Any]], Item]
+    conditions: Callable[[Where], Conditions]
+    orders: Mapping[str, Order]
+    """By name, the default first."""
+    derived: Callable[[Where], Mapping[str, ColumnElement[Any]]] = lambda _: {}
+    """Computed columns that it can be counted by."""
+
+
+async def find_page(connection: Connection, source: Source[Item, Where], where: Where, cut: Cut) -> Page[Item]:
+    order = source.orders[cut.order or next(iter(source.orders))]
+    query = select(source.table).where(*source.conditions(where))
+    if cut.after is not None:
+        query = query.where(_behind(order, cut.after))
+    query = query.order_by(*(each.desc() if each.name in order.descending else each.asc() for each in order.columns))
+    if cut.limit is None:
+        return Page([source.record(row) for row in await connection.rows(query)])
+    # One more than requested, to know whether there is a next page.
+    rows = await connection.rows(query.limit(cut.limit + 1))
+    shown = rows[: cut.limit]
+    key = tuple(getattr(shown[-1], each.name) for each in order.columns) if len(rows) > len(shown) else None
+    return Page([source.record(row) for row in shown], key)
+
+
+async def find_counts(connection: Connection, source: Source[Any, Where], where: Where, by: Sequence[str]) -> Counts:
+    derived = source.derived(where)
+    columns = [derived[name] if name in derived else source.table.c[name] for name in by]
+    query = select(*columns, func.count()).select_from(source.table).where(*source.conditions(where))
+    if columns:
+        query = query.group_by(*columns)
+    return {tuple(row[:-1]): row[-1] for row in await connection.rows(query)}
+
+
+def at_sites(where: AtSites, site: Column[str]) -> Conditions:
+    found: Conditions = [] if where.site is None else [site == where.site]
+    return found if where.sites is None else [*found, site.in_(sorted(where.sites))]
+
+
+def containing(text: str | None, name: ColumnElement[str]) -> Conditions:
+    """Names that contain the text, whatever the case of its letters; `%` and `_` are themselves."""
+    return [] if text is None else [name.icontains(text, autoescape=True)]
+
+
+def _behind(order: Order, key: Key) -> ColumnElement[bool]:
+    values = [literal(value, type_=column.type) for value, column in zip(key, order.columns, strict=True)]
+    if not order.descending:
+        return tuple_(*order.columns) > tuple_(*values)
+    if len(order.descending) == len(order.columns):
+        return tuple_(*order.columns) < tuple_(*values)
+    steps = []
+    for place, (column, value) in enumerate(zip(order.columns, values, strict=True)):
+        before = [each == its for each, its in zip(order.columns[:place], values[:place], strict=True)]
+        steps.append(and_(*before, column < value if column.name in order.descending else column > value))
+    return or_(*steps)
+
+
+class LabelOf(FunctionElement[str]):
+    """The value of a label in a JSON column: NULL where it is absent."""
+
+    inherit_cache = True
+    type = Text()
+
+
+@compiles(LabelOf, "sqlite")
+def _label_in_sqlite(element: LabelOf, compiler: SQLCompiler, **options: Any) -> str:
+    column, key = (compiler.process(each, **options) for each in element.clauses)
+    return f"json_extract({column}, '$.\"' || {key} || '\"')"
+
+
+@compiles(LabelOf, "postgresql")
+def _label_in_postgresql(element: LabelOf, compiler: SQLCompiler, **options: Any) -> str:
+    column, key = (compiler.process(each, **options) for each in element.clauses)
+    return f"(CAST({column} AS json) ->> {key})"
+
+
+def labelled(selector: Selector, labels: Column[Any]) -> Conditions:
+    return [_required(each, LabelOf(labels, literal(each.key, type_=Text()))) for each in selector.requirements]
+
+
+def _required(requirement: Requirement, value: ColumnElement[Any]) -> ColumnElement[bool]:
+    match requirement.operator:
+        case Operator.EXISTS:
+            return value.is_not(None)
+        case Operator.ABSENT:
+            return value.is_(None)
+        case Operator.IN:
+            return value.in_(requirement.values)
+        case Operator.NOT_IN:
+            return or_(value.is_(None), value.not_in(requirement.values))

@@ -1,0 +1,1 @@
+"""Tunnels over TCP: streams on a connection, HTTP upgrades, WebSockets."""

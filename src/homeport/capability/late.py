@@ -1,0 +1,19 @@
+"""gRPC services whose modules are loaded when they are served: `homeport up` without a gRPC port loads no gRPC."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from homeport.adapters.link.grpc_calls import GrpcCalls
+    from homeport.adapters.link.grpc_site import Service
+
+
+def late_service(module: str, name: str, *arguments: Any) -> "Service":
+    """The service that the function `name` of `module` makes of these arguments."""
+
+    def calls(calls: "GrpcCalls") -> dict[str, Any]:
+        make: Callable[..., Service] = getattr(import_module(module), name)
+        return make(*arguments)(calls)
+
+    return calls

@@ -1,0 +1,1 @@
+"""The command line as an API client: connections, contexts, names, event feeds."""

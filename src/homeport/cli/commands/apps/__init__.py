@@ -1,0 +1,1 @@
+"""Commands about apps and where they are deployed."""

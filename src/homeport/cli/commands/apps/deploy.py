@@ -1,0 +1,257 @@
+"""`homeport deploy`: writes the desired state to Git and follows the deployment."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from homeport.cli.api.client import Client, Json
+from homeport.cli.api.completers import complete_apps, complete_nodes, complete_parameters, complete_sites
+from homeport.cli.api.finding import find_app
+from homeport.cli.exits import Exit
+from homeport.cli.import_options import ImportOptions, importing
+from homeport.cli.options import Settings, connected, formatted, pass_settings
+from homeport.cli.rollout_options import Waves, follow, waved
+from homeport.cli.terminal.output import done, print_data
+from homeport.cli.terminal.plans import kept_lines, show_plan
+from homeport.cli.terminal.progress import lines_for
+from homeport.cli.terminal.verdicts import exit_of, print_verdicts
+from homeport.cli.terminal.waiting import Wait, WaitVerdict
+
+
+@click.command()
+@click.argument("app", metavar="APP[@VERSION]|PATH", required=False, shell_complete=complete_apps)
+@click.option(
+    "--site", "sites", multiple=True, help="Where to; repeat it [the only one].", shell_complete=complete_sites
+)
+@importing
+@waved
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="[SITE/]NODE",
+    help="Only on this node of the site; repeat it. An empty one means any node again.",
+    shell_complete=complete_nodes,
+)
+@click.option(
+    "--device",
+    metavar="DEVICE",
+    help="On this device of a Margo client, gateway/child for a child device [the one that has it, else the first"
+    " that fits].",
+)
+@click.option("--place", metavar="each|one|N", help="On each node that suits, on one of them, or on N [each].")
+@click.option("--node-selector", metavar="LABELS", help="Only on nodes with these labels: gpu,zone=a.")
+@click.option(
+    "--set",
+    "given",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A parameter of the app; repeat it.",
+    shell_complete=complete_parameters,
+)
+@click.option("--profile", help="The profile's id or type; needed when the app has several.")
+@click.option("--name", help="What to call the deployment; the app's name when left out.")
+@click.option("--retries", type=click.IntRange(0, 100), metavar="N", help="Further attempts after a failure [3].")
+@click.option("--rollback/--no-rollback", default=None, help="Whether a failed update is rolled back [rollback].")
+@click.option(
+    "--deadline", metavar="TIME", help="How long until it is up or has failed, retries included, such as 90s [1h]."
+)
+@click.option(
+    "--on-unhealthy",
+    type=click.Choice(["restart", "report"]),
+    help="What its node does when it turns unhealthy later [restart].",
+)
+@click.option(
+    "--remove-images/--keep-images", default=None, help="Remove its images too when it is deleted [keep-images]."
+)
+@click.option(
+    "--reset-values",
+    is_flag=True,
+    help="Start from the defaults: do not keep the parameters, placement and policy given before.",
+)
+@click.option("--plan", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
+@click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
+@connected
+@formatted
+@pass_settings
+@click.pass_context
+def deploy(
+    ctx: click.Context,
+    settings: Settings,
+    /,
+    *,
+    app: str | None,
+    sites: tuple[str, ...],
+    imports: ImportOptions,
+    waves: Waves,
+    hosts: tuple[str, ...],
+    device: str | None,
+    place: str | None,
+    node_selector: str | None,
+    given: tuple[str, ...],
+    profile: str | None,
+    name: str | None,
+    retries: int | None,
+    rollback: bool | None,
+    deadline: str | None,
+    on_unhealthy: str | None,
+    remove_images: bool | None,
+    reset_values: bool,
+    plan: bool,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Deploy an app to sites, or plan it.
+
+    An app of the catalog by its name; or a compose file, a folder with one, a Helm chart (a folder, or
+    oci://…:VERSION), or one --image, which are imported as an app. The same name at the same site again is an update.
+    It keeps the parameters, placement and policy that were given before and are not given again, unless
+    --reset-values is given;
+    --plan shows them. With -l or --wave it is a rollout: see homeport rollouts.
+    """
+    imports.check(app)
+    client = Client(settings.url)
+    if not sites and not waves.is_rollout:
+        sites = (only_site(client),)
+    wanted = _wanted(settings, client, app, imports, given, name=name, sites=sites, plan=plan)
+    body: Json = {**wanted.body, "sites": target_sites(sites, hosts, device)}
+    if given:
+        from homeport.cli.set_option import typed_parameters  # noqa: PLC0415 - start-up time
+
+        body["parameters"] = typed_parameters(given, wanted.detail())
+    optional = {"profile": profile, "name": name, "placement": placement_of(place, node_selector)}
+    body |= {key: value for key, value in optional.items() if value}
+    if remove_images is not None:
+        body["remove_images"] = remove_images
+    if reset_values:
+        body["reset_values"] = True
+    policy = {"retries": retries, "rollback": rollback, "deadline": deadline, "on_unhealthy": on_unhealthy}
+    if any(value is not None for value in policy.values()):
+        body["policy"] = {key: value for key, value in policy.items() if value is not None}
+    body |= waves.body
+    if plan:
+        ctx.exit(show_plan(settings, client.post("/api/v1/deployments", body, plan=True)))
+    deployed = client.post("/api/v1/deployments", body)
+    if not wait:
+        _report(settings, deployed)
+        return
+    if waves.is_rollout:
+        after = deployed.get("last_event_id")
+        ctx.exit(follow(settings, client, deployed["rollout_id"], after=after, timeout_seconds=timeout))
+    if not settings.is_data:
+        click.echo(f"deploying {wanted.title} to {_named(sites)}")
+        for line in kept_lines(deployed.get("kept") or ()):
+            click.echo(line)
+    ctx.exit(_wait(settings, client, deployed, timeout_seconds=timeout))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    body: Json
+    """The fields of a request that identify the app."""
+    title: str
+    detail: Callable[[], Json]
+    """The app's detail, as the server shows it."""
+
+
+def _wanted(
+    settings: Settings,
+    client: Client,
+    app: str | None,
+    imports: ImportOptions,
+    given: Sequence[str],
+    *,
+    name: str | None,
+    sites: Sequence[str],
+    plan: bool,
+) -> _Wanted:
+    """An app of the catalog; or one that is imported now, of which a plan stores nothing."""
+    if imports.concerns(app):
+        from homeport.cli.local.importing import prepare, require_values  # noqa: PLC0415 - start-up time
+
+        offer = prepare(app, imports, given, client, is_plan=plan)
+        require_values(offer, client, name=name, sites=sites)
+        if not settings.is_data:
+            for note in offer.imported.notes:
+                click.echo(f"{click.style('!', fg='yellow')} {note}", err=True)
+        if plan:
+            return _Wanted(offer.body, offer.imported.name, lambda: offer.detail)
+        from homeport.cli.local.storing import store  # noqa: PLC0415 - start-up time
+
+        found = store(offer, client)
+    else:
+        assert app is not None, "what is not imported has a name"
+        found = find_app(client, app)
+    title = f"{found['app_name']} {found['version']}"
+    return _Wanted({"app_id": found["id"]}, title, lambda: client.get(f"/api/v1/apps/{found['id']}"))
+
+
+def only_site(client: Client) -> str:
+    """The target of a deployment without a site. Raises UsageError where that is ambiguous."""
+    found = client.pages("/api/v1/sites", "sites", limit=10, fields="name")["sites"]
+    names = [str(site["name"]) for site in found]
+    if len(names) == 1:
+        return names[0]
+    known = f" There is {', '.join(sorted(names)[:10])}." if names else " No site has joined yet."
+    raise click.UsageError(f"Say where to: --site SITE, or -l SELECTOR for every site with these labels.{known}")
+
+
+def placement_of(place: str | None, selector: str | None) -> Json:
+    """The `placement` of the request; empty where no option was given."""
+    placement: Json = {} if selector is None else {"selector": selector}
+    if place is None:
+        return placement
+    if place in {"each", "one"}:
+        return {"mode": place, **placement}
+    if not place.isdecimal() or int(place) < 1:
+        raise click.UsageError(f"--place {place}: write each, one, or a number of nodes.")
+    return {"mode": "count", "count": int(place), **placement}
+
+
+def target_sites(sites: tuple[str, ...], hosts: tuple[str, ...], device: str | None = None) -> list[dict[str, Any]]:
+    """`--host` belongs to the only site, or names its own: line-7/node-a. `--device` belongs to the only site."""
+    targets: dict[str, dict[str, Any]] = {site: {"site_id": site} for site in sites}
+    if device is not None:
+        if len(sites) != 1:
+            raise click.UsageError(f"--device {device} is for one site: give --site once, and no -l.")
+        targets[sites[0]]["device_id"] = device
+    for host in hosts:
+        site, _, node = host.rpartition("/")
+        if not site and len(targets) > 1:
+            raise click.UsageError(f"--host {host}: several sites are given, so write SITE/{host}.")
+        if not site and not targets:
+            raise click.UsageError(f"--host {host}: name its site with --site, or choose nodes with --node-selector.")
+        site = site or sites[0]
+        if site not in targets:
+            raise click.UsageError(f"--host {host}: there is no --site {site}.")
+        targets[site].setdefault("host_ids", []).extend([node] if node else [])
+    return list(targets.values())
+
+
+def _report(settings: Settings, deployed: Json) -> None:
+    if settings.is_data:
+        print_data(settings, deployed)
+        return
+    for deployment_id in deployed["deployment_ids"]:
+        done(f"{deployment_id}   {'already as asked for' if deployment_id in deployed['unchanged'] else 'wanted'}")
+    for line in kept_lines(deployed.get("kept") or ()):
+        click.echo(line)
+    click.echo(f"  commit {deployed['commit'][:12]}   Follow it:  homeport deployments list --watch")
+
+
+def _wait(settings: Settings, client: Client, deployed: Json, *, timeout_seconds: float) -> Exit:
+    lines = None if settings.is_data else lines_for(settings)
+    following = Wait(client, deployed["deployment_ids"], lines)
+    ends = following.run(after=deployed.get("last_event_id"), timeout_seconds=timeout_seconds)
+    if settings.is_data:
+        print_data(settings, {**deployed, "deployments": [end.deployment for end in ends]})
+    else:
+        print_verdicts(ends, unchanged=deployed["unchanged"])
+    return exit_of(ends, wanted=WaitVerdict.INSTALLED)
+
+
+def _named(sites: tuple[str, ...]) -> str:
+    return f"site {sites[0]}" if len(sites) == 1 else f"{len(sites)} sites"

@@ -1,0 +1,1 @@
+"""Commands that show what happened, and reach into a container."""

@@ -1,0 +1,137 @@
+"""`homeport logs`: what containers, jobs and roles write."""
+
+from datetime import datetime
+from typing import Any, Final
+
+import click
+
+from homeport.cli.api.client import Client, Json
+from homeport.cli.api.completers import complete_deployments, complete_sites
+from homeport.cli.api.feed import Feed
+from homeport.cli.api.finding import find_deployment
+from homeport.cli.options import Settings, connected, formatted, pass_settings
+from homeport.cli.terminal.ages import clock
+from homeport.cli.terminal.moments import SINCE, UNTIL
+from homeport.cli.terminal.output import print_data, printable
+from homeport.core.logs.line import GAP, LEVELS
+from homeport.errors import InvalidInput
+
+PAGE: Final = 1_000
+SIGNS: Final = {"error": "✗", "warning": "!", "debug": "·"}
+COLOURS: Final = {"error": "red", "warning": "yellow", "debug": "bright_black"}
+KINDS: Final = ("node", "site", "job", "deployment")
+HINT: Final = "Give a deployment (hello@home), node/NAME, job/ID, site/NAME or central."
+
+
+@click.command()
+@click.argument("target", required=False, shell_complete=complete_deployments)
+@click.option("-f", "--follow", is_flag=True, help="Go on with new lines.")
+@click.option(
+    "-n", "--tail", type=click.IntRange(0, 1_000_000), help="Only the last lines [100, or all with --since]."
+)
+@click.option("--component", help="Only of this component.")
+@click.option("--node", help="Only what was written on this node.")
+@click.option("--site", help="Only of this site.", shell_complete=complete_sites)
+@click.option("--level", type=click.Choice(LEVELS), help="Only this level and those above it.")
+@click.option("--grep", "text", metavar="TEXT", help="Only lines that contain this text, in any case.")
+@SINCE
+@UNTIL
+@connected
+@formatted
+@pass_settings
+def logs(
+    settings: Settings,
+    /,
+    *,
+    target: str | None,
+    follow: bool,
+    tail: int | None,
+    since: datetime | None,
+    until: datetime | None,
+    **narrowed: str | None,
+) -> None:
+    """Print or follow what containers, jobs and roles write.
+
+    TARGET is a deployment (hello@home), node/NAME, job/ID, site/NAME or central; everything when left out.
+    """
+    if follow and until is not None:
+        raise InvalidInput("With --until there is nothing to follow.", hint="Leave out --until, or --follow.")
+    client = Client(settings.url)
+    query: dict[str, Any] = {**_target(client, target), "since": since, "until": until}
+    for name, value in narrowed.items():
+        if value is not None:
+            if query.get(name) not in (None, value):
+                raise InvalidInput(f"{target} is not at --{name} {value}.", hint=f"Leave out --{name}.")
+            query[name] = value
+    show = _Printer(settings)
+    count = tail if tail is not None else (None if since is not None else 100)
+    feed = None
+    if follow:
+        # Opened first, so that no line falls between the pages and the stream.
+        feed = Feed(client, "/api/v1/logs", has="text", follow=True, **query)
+    last = _print_stored(client, query, count, show)
+    if feed is None:
+        return
+    try:
+        for line in feed:
+            if line["id"] > last:
+                show(line)
+    except KeyboardInterrupt:
+        return
+
+
+def _target(client: Client, target: str | None) -> dict[str, Any]:
+    if target is None:
+        return {}
+    kind, slash, name = target.partition("/")
+    if target == "central":
+        return {"kind": "central"}
+    if not slash:
+        found = find_deployment(client, target)
+        return {"deployment": found["id"], "site": found["site"]}
+    if kind not in KINDS or not name:
+        raise InvalidInput(f'"{target}" is nothing that has logs.', hint=HINT)
+    if kind == "deployment":
+        return _target(client, name)
+    return {"kind": kind, kind: name}
+
+
+def _print_stored(client: Client, query: dict[str, Any], count: int | None, show: "_Printer") -> int:
+    """Prints the last `count` lines, all where it is None; returns the id of the last one."""
+    lines: list[Json] = []
+    cursor, last = None, 0
+    order = "oldest" if count is None else "newest"
+    while count is None or len(lines) < count:
+        limit = PAGE if count is None else min(PAGE, count - len(lines))
+        page = client.get("/api/v1/logs", order=order, limit=limit, cursor=cursor, **query)
+        if count is None:
+            for line in page["lines"]:
+                show(line)
+                last = line["id"]
+        else:
+            lines += page["lines"]
+        cursor = page["next"]
+        if cursor is None:
+            break
+    for line in reversed(lines):
+        show(line)
+        last = line["id"]
+    return last
+
+
+class _Printer:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def __call__(self, line: Json) -> None:
+        if self._settings.is_data:
+            print_data(self._settings, line, compact=True)
+            return
+        level = line["level"]
+        source = "/".join(part for part in (line["node"], line["component"] or line["job"]) if part)
+        source = source or "/".join(part for part in (line["site"], line["source"]) if part)
+        fields = "  ".join(f"{name}={value}" for name, value in line["fields"].items() if name not in {GAP, "stream"})
+        text = printable(line["text"])
+        shown = click.style(text, fg=COLOURS[level]) if level in COLOURS else text
+        extra = click.style(f"   {printable(fields)}", dim=True) if fields else ""
+        click.echo(f"{clock(line['at'])} {SIGNS.get(level, ' ')} {source}  {shown}{extra}")

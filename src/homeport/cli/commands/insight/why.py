@@ -1,0 +1,68 @@
+"""`homeport why`: the chain of decisions behind a deployment, a node, a job or a run, to what happens next."""
+
+import click
+
+from homeport.cli.api.client import Client, Json
+from homeport.cli.api.completers import complete_explained
+from homeport.cli.options import Settings, connected, formatted, pass_settings
+from homeport.cli.terminal.output import print_data, print_facts
+
+
+@click.command()
+@click.argument("thing", metavar="DEPLOYMENT|NODE|JOB|RUN|TASK", shell_complete=complete_explained)
+@connected
+@formatted
+@pass_settings
+def why(settings: Settings, thing: str) -> None:
+    """Say why a deployment, a node, a job, a run or a task is as it is.
+
+    Every decision from the commit to the container with its reason, then what happens next. A DEPLOYMENT is named by
+    NAME, NAME@SITE or its id, a NODE by its name or NODE@SITE, a JOB by jobs/ID, a RUN of a pipeline by runs/ID, an
+    inference TASK by tasks/ID. For a site itself use --url.
+    """
+    client = Client(settings.url)
+    if is_task_id(thing):
+        explain_task(settings, client, thing)
+        return
+    found = client.get(_path(thing))
+    if settings.is_data:
+        print_data(settings, found)
+        return
+    click.echo(f"{found['kind']} {found['name']} is {found['state']}")
+    width = max(len(each["step"]) for each in found["chain"])
+    before = ""
+    for each in found["chain"]:
+        step = "" if each["step"] == before else each["step"]
+        before = each["step"]
+        click.echo(f"  {click.style(step.ljust(width), dim=True)}   {_line(each)}")
+
+
+def _path(thing: str) -> str:
+    kind, _, name = thing.partition("/")
+    where = {"jobs": "/api/v1/jobs", "runs": "/api/v1/pipeline-runs"}.get(kind) if name else None
+    return f"/api/v1/why/{thing}" if where is None else f"{where}/{name}/why"
+
+
+def is_task_id(thing: str) -> bool:
+    return thing.startswith("tasks/")
+
+
+def explain_task(settings: Settings, client: Client, thing: str) -> None:
+    found = client.get(f"/v2/tasks/{thing.removeprefix('tasks/')}/why")
+    if settings.is_data:
+        print_data(settings, found)
+        return
+    error = found.get("error") or {}
+    print_facts(
+        [
+            ("placement", str(found.get("placement", ""))),
+            ("queue position", str(found.get("queue_position", ""))),
+            ("predicted start", f"{found.get('predicted_start_ms', 0)} ms"),
+            ("retried", "on another replica" if found.get("retried") else ""),
+            ("ended", f"{error.get('code')}: {error.get('message')}" if error else ""),
+        ]
+    )
+
+
+def _line(decision: Json) -> str:
+    return f"{decision['what']}: {decision['why']}" if decision["why"] else str(decision["what"])

@@ -1,0 +1,1 @@
+"""Commands about work that runs to completion."""

@@ -1,0 +1,1 @@
+"""Commands about sites, nodes and the fleet as a whole."""

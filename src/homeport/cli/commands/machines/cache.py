@@ -1,0 +1,51 @@
+"""`homeport cache`: what sites keep for their nodes."""
+
+import click
+
+from homeport.cli.api.client import Client
+from homeport.cli.api.completers import complete_sites
+from homeport.cli.lazy import Group
+from homeport.cli.options import Settings, connected, formatted, pass_settings
+from homeport.cli.terminal.ages import size
+from homeport.cli.terminal.output import print_data, print_facts
+
+
+@click.group(cls=Group)
+def cache() -> None:
+    """Show what a site keeps for its nodes."""
+
+
+@cache.command("show")
+@click.argument("site", required=False, shell_complete=complete_sites)
+@connected
+@formatted
+@pass_settings
+def show_cache(settings: Settings, site: str | None) -> None:
+    """Show the cache of SITE; without one, that of the only site, or of the site that --url names."""
+    client = Client(settings.url)
+    found = client.get(_path(client, site))
+    if settings.is_data:
+        print_data(settings, found)
+        return
+    if not found["enabled"]:
+        click.echo("The site keeps no content: it was started with  --cache off .")
+        return
+    print_facts(
+        [
+            ("used", f"{size(found['stored_bytes'])} of {size(found['size_max_bytes'])}"),
+            ("protected", f"{size(found['protected_bytes'])}, needed by deployments or their rollbacks"),
+            ("files", str(found["blobs"])),
+            ("downloads", str(found["transfers"])),
+        ]
+    )
+
+
+def _path(client: Client, site: str | None) -> str:
+    if site is None and client.get("/healthz")["role"] == "site":
+        return "/api/v1/cache"
+    if site is None:
+        names = [each["name"] for each in client.get("/api/v1/sites")["sites"]]
+        if len(names) != 1:
+            raise click.UsageError(f"Say which site: {', '.join(names) or 'none has joined yet'}.")
+        site = names[0]
+    return f"/api/v1/sites/{site}/cache"

@@ -1,0 +1,69 @@
+"""`homeport status`: the whole fleet on one page, problems first."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from homeport.cli.api.client import Client
+from homeport.cli.options import Settings, connected, formatted, pass_settings
+from homeport.cli.terminal.output import Column, print_data, print_facts, print_table
+
+MORE: Final = {
+    "site": "homeport sites list",
+    "node": "homeport nodes list",
+    "deployment": "homeport deployments list --attention",
+}
+
+
+@click.command()
+@connected
+@formatted
+@pass_settings
+def status(settings: Settings) -> None:
+    """Show how the fleet is: sites, nodes, deployments, and what needs attention.
+
+    The latter is what fails, is unhealthy or unreachable, or runs another release than Git wants. With the URL of a
+    site it shows that site, with or without central.
+    """
+    overview = Client(settings.url).get("/api/v1/overview")
+    if settings.is_data:
+        print_data(settings, overview)
+        return
+    sites, nodes = overview["sites"], overview["nodes"]
+    print_facts(
+        [
+            ("sites", _of(sites["reachable"], sites["count"], "in reach")),
+            ("nodes", _of(nodes.get("live", 0), sum(nodes.values()), "live")),
+            ("deployments", _counts(overview["deployments"])),
+            ("commit", (overview["commit"] or "-")[:12]),
+        ]
+    )
+    click.echo()
+    wrong = overview["attention"]
+    if not wrong:
+        click.echo("All is well.")
+        return
+    print_table(settings, (Column("WHAT", _name), Column("WHY", lambda item: item["why"])), wrong)
+    for kind, count in overview["attention_counts"].items():
+        more = count - sum(item["kind"] == kind for item in wrong)
+        if more > 0:
+            click.echo(f"… and {more} more {kind}{'' if more == 1 else 's'}. See  {MORE.get(kind, '')}".rstrip())
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    match item["kind"]:
+        case "site":
+            return f"site {item['name']}"
+        case "node":
+            return f"node {item['name']}@{item['site']}"
+        case _:
+            return f"{item['name']}@{item['site']}"
+
+
+def _of(good: int, count: int, word: str) -> str:
+    return f"{good} of {count} {word}" if count else "none yet"
+
+
+def _counts(states: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in sorted(states.items())) or "none yet"

@@ -1,0 +1,1 @@
+"""Commands about models, their engines and inference tasks."""

@@ -1,0 +1,125 @@
+"""`homeport tasks`: one inference task at a time, through the queue."""
+
+import uuid
+from collections.abc import Iterator
+
+import click
+
+from homeport.cli.api.client import Client, Json, ServerSent
+from homeport.cli.exits import Exit
+from homeport.cli.lazy import Group
+from homeport.cli.options import Settings, connected, formatted, pass_settings
+from homeport.cli.terminal.output import done, print_data, printable
+from homeport.errors import NotFound
+
+
+@click.group(cls=Group)
+def tasks() -> None:
+    """Submit, follow and cancel inference tasks."""
+
+
+@tasks.command("submit")
+@click.argument("prompt")
+@click.option("--model", default="", help="The model; the only one there is when left out.")
+@click.option("--max-tokens", default=256, show_default=True, type=click.IntRange(1, 50_000))
+@click.option("--priority", type=click.Choice(["interactive", "batch"]), default="interactive", show_default=True)
+@click.option("--seed", type=int, help="The same seed gives the same answer, with --strict.")
+@click.option("--strict", is_flag=True, help="Deterministic, as far as the engine can.")
+@click.option("--pool", default="", help="Run it in this pool and nowhere else.")
+@click.option("--deadline", default=300.0, show_default=True, metavar="SECONDS", help="When it has to be done.")
+@click.option("--no-wait", is_flag=True, help="Print the task's id, and do not follow it.")
+@connected
+@formatted
+@pass_settings
+@click.pass_context
+def submit(
+    ctx: click.Context,
+    settings: Settings,
+    /,
+    *,
+    prompt: str,
+    model: str,
+    max_tokens: int,
+    priority: str,
+    seed: int | None,
+    strict: bool,
+    pool: str,
+    deadline: float,
+    no_wait: bool,
+) -> None:
+    """Submit a task and print its tokens as they come."""
+    client = Client(settings.url)
+    replica = _replica(client, model)
+    body: Json = {
+        "task_id": str(uuid.uuid4()),
+        "session_id": str(uuid.uuid4()),
+        "workload": "completion",
+        "model_ref": model or replica["models"][0],
+        "engine": replica["engine"],
+        "ctx": 0,
+        "priority": priority,
+        "max_tokens": max_tokens,
+        "deadline_ms": int(deadline * 1000),
+        "prompt": prompt,
+        "determinism": "strict" if strict else "best_effort",
+        **({"seed": seed} if seed is not None else {}),
+        **({"placement": {"mode": "pin", "pin_pool_id": pool}} if pool else {}),
+    }
+    accepted = client.post("/v2/tasks", body)
+    if no_wait:
+        print_data(settings, accepted) if settings.is_data else click.echo(accepted["task_id"])
+        return
+    ctx.exit(_follow(settings, client, accepted["task_id"]))
+
+
+@tasks.command("watch")
+@click.argument("task")
+@connected
+@formatted
+@pass_settings
+@click.pass_context
+def watch(ctx: click.Context, settings: Settings, task: str) -> None:
+    """Print the tokens of a task as they come. Leaving with Ctrl-C cancels the task."""
+    ctx.exit(_follow(settings, Client(settings.url), task))
+
+
+@tasks.command("cancel")
+@click.argument("task")
+@connected
+@formatted
+@pass_settings
+def cancel(settings: Settings, task: str) -> None:
+    """Cancel a task; its slot is free at once."""
+    Client(settings.url).post(f"/v2/tasks/{task}/cancel", {})
+    done(f"task {task} cancelled")
+
+
+def _replica(client: Client, model: str) -> Json:
+    found: list[Json] = [each for pool in client.get("/v2/pools")["pools"] for each in pool["replicas"]]
+    fitting = [each for each in found if (not model or model in each["models"]) and each["models"]]
+    if not fitting:
+        raise NotFound(
+            f'No pool serves "{model}".' if model else "No pool serves a model.",
+            hint="See what there is:  homeport pools list",
+        )
+    return next((each for each in fitting if each["ready"]), fitting[0])
+
+
+def _follow(settings: Settings, client: Client, task_id: str) -> int:
+    for event in _events(client, task_id):
+        if settings.is_data:
+            print_data(settings, {"event": event.name, **event.data}, compact=True)
+        elif event.name == "token":
+            click.echo(printable(str(event.data["t"])), nl=False)
+        if event.name == "error":
+            if not settings.is_data:
+                click.echo()
+                click.echo(f"{event.data['code']}: {event.data.get('message', '')}", err=True)
+            return Exit.FAILED
+    if not settings.is_data:
+        click.echo()
+    return Exit.DONE
+
+
+def _events(client: Client, task_id: str) -> Iterator[ServerSent]:
+    yield from client.stream(f"/v2/tasks/{task_id}/events")

@@ -1,0 +1,1 @@
+"""Running a role from the command line."""

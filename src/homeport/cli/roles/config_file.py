@@ -1,0 +1,146 @@
+"""`--config FILE`: the options of a role, and settings that have no option, from a TOML file.
+
+    [central]
+    http = "0.0.0.0:8443"        # as --http
+    host = ["homeport.example"]  # as --host, which may be repeated
+    audit_days = 90              # a setting without an option of its own
+
+The command line and the environment override it. An unknown key or a value of the wrong type is refused with file and
+key, before anything starts.
+"""
+
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from homeport.errors import InvalidInput, Problem
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+SIZE_MAX: Final = 1024 * 1024
+NUMBER_MAX: Final = 10**12
+"""Some thirty thousand years, in seconds."""
+SECTIONS: Final = ("up", "central", "site", "node")
+_TUNED: Final = "homeport.tuned"
+
+
+def configured(**others: type[float] | type[int]) -> Callable[[Decorated], Decorated]:
+    """Adds --config. `others` are settings without an option that the file may contain too, each with its type; the
+    command gets them from `tuned()`."""
+
+    def read(ctx: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+        if value is not None:
+            _apply(ctx, value, others)
+
+    return click.option(
+        "--config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        callback=read,
+        expose_value=False,
+        is_eager=True,
+        envvar="HOMEPORT_CONFIG",
+        metavar="FILE",
+        help="Read options from this TOML file; those given here win.",
+    )
+
+
+def tuned() -> Mapping[str, Any]:
+    """The settings without an option in this command's file, and those that `tune` added."""
+    found: Mapping[str, Any] = click.get_current_context().meta.get(_TUNED, {})
+    return found
+
+
+def tune(**settings: Any) -> None:
+    """Adds settings that other options make up."""
+    meta = click.get_current_context().meta
+    meta[_TUNED] = {**meta.get(_TUNED, {}), **settings}
+
+
+def keep_tuned(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """The callback of an option that only its role's settings need: `tuned()` has its value."""
+    ctx.meta[_TUNED] = {**ctx.meta.get(_TUNED, {}), str(parameter.name): value}
+
+
+def _apply(ctx: click.Context, path: Path, fields: Mapping[str, type[Any]]) -> None:
+    section = str(ctx.command.name)
+    given = _section(path, section)
+    options = _options(ctx.command)
+    problems, defaults, others = [], {}, {}
+    for key, value in given.items():
+        name = key.replace("_", "-")
+        try:
+            if name in options:
+                defaults[str(options[name].name)] = _checked(options[name], value, ctx)
+            elif key in fields:
+                others[key] = _scalar(value, fields[key])
+            else:
+                problems.append(_unknown(section, key, [*options, *fields]))
+        except (click.UsageError, ValueError) as error:
+            text = error.message if isinstance(error, click.UsageError) else str(error)
+            problems.append(Problem(f"[{section}] {key}", text))
+    if problems:
+        raise InvalidInput(f"{path} cannot be used.", problems=problems)
+    ctx.default_map = {**(ctx.default_map or {}), **defaults}
+    ctx.meta[_TUNED] = {**ctx.meta.get(_TUNED, {}), **others}
+
+
+def _section(path: Path, section: str) -> Mapping[str, Any]:
+    if path.stat().st_size > SIZE_MAX:
+        raise InvalidInput(f"{path} is larger than 1 MiB.", hint="A configuration file holds a few lines.")
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{path} is not TOML: {error}", hint="See docs/reference/settings.md") from error
+    strange = [name for name in document if name not in SECTIONS]
+    if strange:
+        raise InvalidInput(
+            f'{path} has a section "{strange[0]}".',
+            hint=f"Known sections: {', '.join(SECTIONS)}. See docs/reference/settings.md",
+        )
+    found = document.get(section, {})
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{path}: {section} must be a section.", hint=f"Write  [{section}]  above its keys.")
+    return found
+
+
+def _options(command: click.Command) -> dict[str, click.Option]:
+    """By the long name without its dashes, as in the file."""
+    return {
+        name.removeprefix("--"): parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and parameter.name != "config"
+        for name in parameter.opts
+        if name.startswith("--")
+    }
+
+
+def _checked(option: click.Option, value: Any, ctx: click.Context) -> Any:
+    """The validated value. Click gets it as text, as from a shell."""
+    many = option.multiple or option.nargs != 1
+    if isinstance(value, dict) or (isinstance(value, list) and not many):
+        raise ValueError("must be a single value")
+    if option.is_flag != isinstance(value, bool):
+        raise ValueError("must be true or false" if option.is_flag else "must be text or a number")
+    if option.is_flag:
+        return value
+    taken = [str(each) for each in (value if isinstance(value, list) else [value])] if many else str(value)
+    option.type_cast_value(ctx, taken)
+    return taken
+
+
+def _scalar(value: Any, kind: type[Any]) -> Any:
+    is_number = isinstance(value, int | kind) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= NUMBER_MAX:
+        raise ValueError("must be a whole number" if kind is int else "must be a number")
+    return kind(value)
+
+
+def _unknown(section: str, key: str, known: list[str]) -> Problem:
+    from difflib import get_close_matches  # noqa: PLC0415 - for mistakes alone, and a node stays small
+
+    close = get_close_matches(key, known, 1)
+    text = f'There is no setting "{key}".' + (f' Did you mean "{close[0]}"?' if close else "")
+    return Problem(f"[{section}] {key}", text)

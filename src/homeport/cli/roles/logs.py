@@ -1,0 +1,97 @@
+"""Logs of a role, on stderr: text for a terminal, JSON for a program.
+
+Messages are constant and carry fields (`homeport.log`), so that they can be counted. Log lines of libraries have the
+same format.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO, TypeVar
+
+import click
+
+from homeport.cli.terminal.output import printable
+from homeport.log import fields_of
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+_SIGNS: Final = {"INFO": " ", "WARNING": "!", "ERROR": "✗", "CRITICAL": "✗", "DEBUG": "·"}
+
+
+def logged(command: Decorated) -> Decorated:
+    """Adds --log-level and --log-format, which the command passes to `configure_logs`."""
+    command = click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        help="How to log; text at a terminal and json elsewhere when left out.",
+    )(command)
+    return click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help="The least to log.",
+    )(command)
+
+
+def configure_logs(level: str, form: str | None) -> None:
+    handler = EnduringHandler(sys.stderr)
+    chosen = form or ("text" if sys.stderr.isatty() else "json")
+    handler.setFormatter(TextFormatter() if chosen == "text" else JsonFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("homeport").setLevel(level.upper())
+
+
+class EnduringHandler(logging.StreamHandler[TextIO]):
+    """A full disk only loses log lines. Once there is space again, the number of lost lines is logged."""
+
+    lost = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lost = self.lost
+        if lost:
+            super().emit(_of_the_lost(lost))
+            self.lost = 0 if self.lost == lost else lost
+        super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the library's name
+        if isinstance(sys.exc_info()[1], OSError):
+            self.lost += 1
+        else:
+            super().handleError(record)
+
+
+class TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        clock = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
+        fields = "  ".join(f"{name}={_short(value)}" for name, value in fields_of(record).items())
+        message = printable(record.getMessage())
+        line = f"{clock} {_SIGNS.get(record.levelname, ' ')} {message}   {fields}".rstrip()
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        entry: dict[str, Any] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **fields_of(record),
+        }
+        if record.exc_info:
+            entry["exception"] = self.formatException(record.exc_info)
+        return json.dumps(entry, default=str, ensure_ascii=False)
+
+
+def _of_the_lost(lines: int) -> logging.LogRecord:
+    fields = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING"}
+    return logging.makeLogRecord({**fields, "msg": "log write failed", "lines": lines})
+
+
+def _short(value: Any) -> str:
+    text = printable(str(value)).replace("\n", "\\n")
+    return f'"{text}"' if " " in text else text

@@ -1,0 +1,67 @@
+"""The options of the Margo management interface, as one value."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from homeport.cli.roles.addresses import ADDRESS_OR_OFF, OFF, Address
+
+if TYPE_CHECKING:
+    from homeport.central.parts import MargoPort
+
+
+@dataclass(frozen=True, slots=True)
+class MargoOptions:
+    given: Address | None
+    """None where no option was given."""
+    usual: Address
+    base: str
+
+    @property
+    def addresses(self) -> Mapping[str, Address]:
+        """The addresses that must be free, by option."""
+        return {} if self.given in {None, OFF} else {"margo": self.given}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For CentralSettings."""
+        chosen = self.usual if self.given is None else self.given
+        return {
+            "margo_address": None if chosen == OFF else (chosen.host, chosen.port),
+            "margo_is_required": self.given is not None,
+            "margo_base": self.base,
+        }
+
+
+def margo_notes(margo: "MargoPort", options: MargoOptions) -> Sequence[str]:
+    """Notes for the user who started it."""
+    if margo.address is not None:
+        return (f"Margo: https://{Address(*margo.address)}{options.base.rstrip('/')}/api/v1",)
+    return () if options.given == OFF else (f"No Margo interface: {margo.why_off}",)
+
+
+def margo_options(usual: Address) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Adds --margo and --margo-base, which the command receives as `margo`."""
+    options = (
+        click.option(
+            "--margo",
+            type=ADDRESS_OR_OFF,
+            help=f"The Margo management interface, with mutual TLS; off for none [{usual}].",
+        ),
+        click.option("--margo-base", metavar="PATH", default="", help="A path in front of its /api/v1."),
+    )
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def gathered(*, margo: Address | None, margo_base: str, **others: Any) -> None:
+            command(margo=MargoOptions(margo, usual, margo_base), **others)
+
+        decorated: Callable[..., None] = gathered
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return add

@@ -1,0 +1,81 @@
+"""The options of a site that follows a Margo fleet manager, as one value."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+import click
+
+from homeport.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class WfmOptions:
+    source: str
+    url: str | None
+    poll: float
+    hours: tuple[str, ...]
+    downtime: tuple[str, ...]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """For SiteSettings."""
+        if (self.source == "margo") != (self.url is not None):
+            raise InvalidInput(
+                "--source margo and --wfm URL belong together.",
+                hint="Give both to follow a Margo fleet manager, or none of them.",
+            )
+        return {
+            "wfm_url": self.url,
+            "wfm_poll_seconds": self.poll,
+            "wfm_hours": self.hours,
+            "wfm_downtime": self.downtime,
+        }
+
+
+def wfm_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds --source, --wfm and what belongs to it, which the command receives as `wfm`."""
+    options = (
+        click.option(
+            "--source",
+            type=click.Choice(["git", "margo"]),
+            default="git",
+            show_default=True,
+            help="Where desired state comes from.",
+        ),
+        click.option(
+            "--wfm", metavar="URL", help="The Margo fleet manager, with its base path: https://HOST[/PATH]."
+        ),
+        click.option(
+            "--wfm-poll",
+            type=float,
+            default=15.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="How often it is asked.",
+        ),
+        click.option(
+            "--wfm-hours", multiple=True, metavar="HH:MM-HH:MM", help="When it is asked; may be repeated [always]."
+        ),
+        click.option(
+            "--wfm-downtime", multiple=True, metavar="HH:MM-HH:MM", help="When it is never called; may be repeated."
+        ),
+    )
+
+    @wraps(command)
+    def gathered(
+        *,
+        source: str,
+        wfm: str | None,
+        wfm_poll: float,
+        wfm_hours: tuple[str, ...],
+        wfm_downtime: tuple[str, ...],
+        **others: Any,
+    ) -> None:
+        command(wfm=WfmOptions(source, wfm, wfm_poll, wfm_hours, wfm_downtime), **others)
+
+    decorated: Callable[..., None] = gathered
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated

@@ -1,0 +1,236 @@
+"""Printing: tables for scanning, JSON and YAML for programs, ids alone for pipes.
+
+A list is described once, as columns over the items of a response. Rich is imported only when a table is printed.
+"""
+
+import json
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from homeport.cli.options import Settings
+from homeport.cli.terminal.fitting import GAP, fit
+
+if TYPE_CHECKING:
+    # For its type alone: roles print lines, and never ask a server.
+    from rich.console import Console
+    from rich.table import Table
+
+    from homeport.cli.api.client import Client
+
+Item = Mapping[str, Any]
+
+STATE_COLORS: Final[Mapping[str, str]] = {
+    "INSTALLED": "green",
+    "FAILED": "red",
+    "ROLLINGBACK": "red",
+    "UPDATING": "yellow",
+    "INSTALLING": "yellow",
+    "DELETING": "yellow",
+    "live": "green",
+    "stale": "yellow",
+    "lost": "red",
+    "drained": "yellow",
+    "yes": "green",
+    "no": "red",
+}
+REFRESH_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    title: str
+    value: Callable[[Item], str]
+    wide: bool = False
+    """Shown with `-o wide` only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    key: str
+    """The key of the items in the response."""
+    columns: Sequence[Column]
+    identity: Callable[[Item], str]
+    """What `-q` prints."""
+    empty: str
+    """The message for an empty list, with what to do about it."""
+    fields: tuple[str, ...] = ()
+    """The fields that the table needs, where these are far fewer than all."""
+
+
+def show_list(
+    settings: Settings, listing: Listing, client: "Client", path: str, *, watch: bool, **query: Any
+) -> None:
+    """A list of the server, requested page by page, and only as much as is printed."""
+    is_table = not settings.is_data and not settings.quiet
+    fields = ",".join(listing.fields) if listing.fields and is_table else None
+    show(
+        settings,
+        listing,
+        lambda: client.pages(path, listing.key, limit=settings.limit, fields=fields, **query),
+        watch=watch,
+    )
+
+
+def show(settings: Settings, listing: Listing, fetch: Callable[[], Item], *, watch: bool) -> None:
+    if not watch:
+        _print_once(settings, listing, fetch())
+    elif sys.stdout.isatty() and not settings.is_data and not settings.quiet:
+        _watch_screen(settings, listing, fetch)
+    else:
+        _watch_lines(settings, listing, fetch)
+
+
+def print_data(settings: Settings, answer: Any, *, compact: bool = False) -> None:
+    if settings.output == "yaml":
+        import yaml  # noqa: PLC0415 - not needed otherwise
+
+        click.echo(yaml.safe_dump(answer, sort_keys=False, allow_unicode=True, explicit_start=compact), nl=False)
+    else:
+        click.echo(json.dumps(answer, indent=None if compact else 2, ensure_ascii=False))
+
+
+def print_facts(facts: Sequence[tuple[str, str]]) -> None:
+    """One item in full: names on the left, values on the right; empty values are left out."""
+    width = max((len(name) for name, _ in facts), default=0)
+    for name, value in facts:
+        if value:
+            click.echo(f"{name:<{width}}   {printable(value)}".rstrip())
+
+
+def done(message: str) -> None:
+    click.echo(f"{click.style('✓', fg='green')} {printable(message)}")
+
+
+def printable(text: str) -> str:
+    """Text without terminal control sequences: names and messages come from authors of apps and from registries."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )
+
+
+def console(settings: Settings, *, width: int | None = None) -> "Console":
+    from rich.console import Console  # noqa: PLC0415 - start-up time
+
+    return Console(
+        no_color=settings.color is False or None,
+        highlight=False,
+        emoji=False,
+        markup=False,
+        soft_wrap=False,
+        width=width,
+    )
+
+
+def print_table(settings: Settings, columns: Sequence[Column], items: Sequence[Item]) -> None:
+    # A pipe has no width: nothing is truncated or wrapped there, so that `grep` finds whole lines.
+    screen = console(settings, width=None if sys.stdout.isatty() else 1000)
+    with screen.capture() as captured:
+        screen.print(table(settings, columns, items, available=screen.width))
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip())
+
+
+def table(settings: Settings, columns: Sequence[Column], items: Sequence[Item], *, available: int) -> "Table":
+    from rich.cells import cell_len  # noqa: PLC0415 - start-up time
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    shown = [column for column in columns if not column.wide or settings.output == "wide"]
+    rows = [[printable(column.value(item)) for column in shown] for item in items]
+    titles = [cell_len(column.title) for column in shown]
+    naturals = [
+        max(width, *(cell_len(line) for row in rows for line in row[position].split("\n")), 0)
+        for position, width in enumerate(titles)
+    ]
+    widths = fit(naturals, titles, available)
+    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
+    for position, width in widths.items():
+        is_last = position == len(shown) - 1
+        grid.add_column(
+            shown[position].title, width=width, no_wrap=not is_last, overflow="fold" if is_last else "ellipsis"
+        )
+    for row in rows:
+        grid.add_row(*(Text(row[each], style=STATE_COLORS.get(row[each], "")) for each in widths))
+    return grid
+
+
+def _print_once(settings: Settings, listing: Listing, answer: Item, *, compact: bool = False) -> None:
+    items = answer[listing.key]
+    if settings.quiet:
+        for item in items:
+            click.echo(listing.identity(item))
+    elif settings.is_data:
+        print_data(settings, answer, compact=compact)
+    elif not items:
+        click.echo(_nothing(listing), err=True)
+    else:
+        print_table(settings, listing.columns, items)
+        if answer.get("next"):
+            click.echo("… and more; ask for them with a higher --limit, or with none.", err=True)
+
+
+def _nothing(listing: Listing) -> str:
+    """With a filter, "nothing yet" would be wrong: then nothing matches."""
+    ctx = click.get_current_context(silent=True)
+    if ctx is None:
+        return listing.empty
+    given = [
+        max(parameter.opts, key=len) + ("" if parameter.is_flag else f" {ctx.params[parameter.name]}")
+        for parameter in ctx.command.params
+        if isinstance(parameter, click.Option)
+        and parameter.name in ctx.params
+        and parameter.name not in {"watch", "limit", "once"}
+        and ctx.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    return f"Nothing matches  {' '.join(given)}" if given else listing.empty
+
+
+def _watch_lines(settings: Settings, listing: Listing, fetch: Callable[[], Item]) -> None:
+    """For a pipe: the list again whenever it has changed, as one line of JSON or one YAML document each."""
+    shown: Item | None = None
+    with _until_interrupted():
+        while not _is_reader_gone():
+            answer = fetch()
+            if answer != shown:
+                _print_once(settings, listing, answer, compact=True)
+                sys.stdout.flush()
+            shown = answer
+            time.sleep(REFRESH_SECONDS)
+
+
+def _is_reader_gone() -> bool:
+    """Whether what reads our output, such as `head -1`, has ended: a pipe says so only to those who write or ask."""
+    asked = select.poll()
+    asked.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in asked.poll(0))
+
+
+def _watch_screen(settings: Settings, listing: Listing, fetch: Callable[[], Item]) -> None:
+    from rich.live import Live  # noqa: PLC0415 - start-up time
+    from rich.text import Text  # noqa: PLC0415
+
+    screen = console(settings)
+    with _until_interrupted(), Live(console=screen, auto_refresh=False) as live:
+        while True:
+            items = fetch()[listing.key]
+            shown = table(settings, listing.columns, items, available=screen.width) if items else None
+            live.update(shown or Text(_nothing(listing)), refresh=True)
+            time.sleep(REFRESH_SECONDS)
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[None]:
+    """Ctrl-C ends a watch normally."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        return

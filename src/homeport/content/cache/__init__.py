@@ -1,0 +1,1 @@
+"""A site's cache of content: components, charts, images and models, by digest (ADR 0055)."""

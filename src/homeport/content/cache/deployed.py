@@ -1,0 +1,54 @@
+"""Which components are alive at a site: those of every release that is deployed here or can be rolled back to.
+
+A component's user is named after its content without secrets, which a node and the deployment file both know.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final
+
+from anyio.to_thread import run_sync
+
+from homeport.catalog.deployment import deployment_path, parse_deployment
+from homeport.core.model.deployment import Revision
+from homeport.errors import HomeportError
+from homeport.fleet.site.platform import SitePlatform
+from homeport.ports import DeploymentFilter
+from homeport.vocabulary import DeploymentId, Digest, SiteName
+
+PARSED_MAX: Final = 20_000
+Contents = dict[Digest, tuple[DeploymentId, bytes]]
+
+
+@dataclass(slots=True)
+class DeployedComponents:
+    """A `ports.LiveUsers`. Remembers what it parsed: a revision never changes."""
+
+    site: SitePlatform
+    _parsed: dict[Digest, frozenset[str]] = field(default_factory=dict)
+
+    async def __call__(self) -> Collection[str]:
+        contents: Contents = {}
+        async with self.site.store.read() as reader:
+            contents |= {pin.revision: (pin.deployment_id, pin.content) for pin in await reader.pins()}
+            for deployment in await reader.deployments(DeploymentFilter()):
+                kept: list[Revision] = list(await reader.revisions(deployment.id))
+                contents |= {each.revision: (each.deployment_id, each.content) for each in kept}
+        fresh = {revision: content for revision, content in contents.items() if revision not in self._parsed}
+        if len(self._parsed) + len(fresh) > PARSED_MAX:
+            self._parsed = {key: users for key, users in self._parsed.items() if key in contents}
+        self._parsed |= await run_sync(_users_of, fresh, self.site.site)
+        return {user for revision in contents for user in self._parsed[revision]}
+
+
+def _users_of(contents: Contents, site: SiteName) -> dict[Digest, frozenset[str]]:
+    return {revision: _users_in(*content, site) for revision, content in contents.items()}
+
+
+def _users_in(deployment_id: DeploymentId, content: bytes, site: SiteName) -> frozenset[str]:
+    """None of a file that is not valid: it was never carried out."""
+    try:
+        desired = parse_deployment(content, deployment_path(site, deployment_id), site)
+    except HomeportError:
+        return frozenset()
+    return frozenset(spec.content_user for spec in desired.release.components)

@@ -1,0 +1,1 @@
+"""The built-in registry: OCI Distribution 1.1 over a `BlobStore` (ADR 0051)."""

@@ -1,0 +1,26 @@
+"""Data volumes: their names, and the commit trailer that deletes them with their deployment (ADR 0050). Pure."""
+
+import re
+from typing import Final
+
+from homeport.core.model.deployment import digest_of_bytes
+from homeport.vocabulary import DeploymentId, NodeId
+
+_TRAILER: Final = "Remove-Data"
+_LINES: Final = re.compile(rf"^{_TRAILER}:[ \t]*(\S+)[ \t]*$", re.IGNORECASE | re.MULTILINE)
+
+
+def volume_prefix(deployment_name: str, component: str, node_id: NodeId) -> str:
+    """The prefix of the names of a component's volumes on a node; unique per component."""
+    whose = f"{deployment_name}/{component}/{node_id}"
+    safe = re.sub(r"[^a-z0-9_-]", "-", f"{deployment_name[:40]}-{component[:40]}".lower())
+    return f"hp-{safe}-{digest_of_bytes(whose.encode()).removeprefix('sha256:')[:8]}_"
+
+
+def data_trailer(deployment_id: DeploymentId) -> str:
+    """The trailer of the commit that deletes a deployment's file, which requests that its data is deleted too."""
+    return f"{_TRAILER}: {deployment_id}"
+
+
+def removes_data(message: str, deployment_id: DeploymentId) -> bool:
+    return str(deployment_id) in _LINES.findall(message)

@@ -1,0 +1,200 @@
+"""The handoff record: what whoever started an engine says about one replica, so that tasks can be sent to it.
+
+It travels as a JSON file on the node, as a message from the node to its site, and from a site to central; `parse`
+reads all three and judges every field, since each may come from another version or from a person's editor.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from homeport.errors import InvalidInput, Problem
+
+POOL_ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+URL_PATTERN: Final = r"https?://[^\s/?#@]{1,255}(/[^\s?#]{0,255})?"
+TEXT_LENGTH_MAX: Final = 512
+FLAGS_MAX: Final = 256
+SLOTS_MAX: Final = 4_096
+CTX_MAX: Final = 16 * 1024 * 1024
+REPLICAS_MAX: Final = 1_000
+IDLE_SECONDS_MAX: Final = 7 * 24 * 3600
+
+
+class Engine(StrEnum):
+    LLAMACPP = "llamacpp"
+    VLLM = "vllm"
+    TGI = "tgi"
+    TRITON = "triton"
+    OLLAMA = "ollama"
+    OPENAI = "openai"
+    FAKE = "fake"
+
+
+class Loading(StrEnum):
+    """Whether an engine that is started and stopped by its use holds its model in memory."""
+
+    LOADED = "loaded"
+    LOADING = "loading"
+    UNLOADED = "unloaded"
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffModel:
+    id: str
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handoff:
+    """One replica of a pool: an engine that serves one model at an address."""
+
+    engine: Engine
+    url: str
+    model: HandoffModel
+    engine_version: str = ""
+    provisioning_mode: str = "external"
+    pool_id: str = "default"
+    replica_id: str = "r0"
+    flags: tuple[str, ...] = ()
+    device_mask: str | None = None
+    slots_total: int = 1
+    slots_free: int | None = None
+    """As the engine said when it started; None for all of them. From then on the registry counts leases itself."""
+    ctx_max: int | None = None
+    node_id: str = ""
+    loading: Loading = Loading.LOADED
+    problem: str = ""
+    """Why it could not be loaded the last time; empty after a success."""
+    problem_at_ms: int = 0
+    loaded_min: int = 0
+    idle_seconds: int = 0
+    """The policy of its pool: how many replicas stay loaded, and after how long one that is not needed is unloaded. 0
+    seconds: it is always loaded."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.pool_id, self.replica_id
+
+    def is_same_engine(self, other: "Handoff") -> bool:
+        """Whether a new record describes what is bound already: the adapter and its connections can stay."""
+        return replace(self, slots_free=None) == replace(other, slots_free=None)
+
+    def is_same_process(self, other: "Handoff") -> bool:
+        """The same, whether it is loaded or not, and whatever its policy is."""
+        return self._without_loading() == other._without_loading()
+
+    def _without_loading(self) -> "Handoff":
+        return replace(
+            self,
+            slots_free=None,
+            loading=Loading.LOADED,
+            problem="",
+            problem_at_ms=0,
+            loaded_min=0,
+            idle_seconds=0,
+        )
+
+
+def parse(found: Any) -> Handoff:
+    """Raises InvalidInput that names every wrong field. Unknown fields are ignored: a newer version may have them."""
+    if not isinstance(found, Mapping):
+        raise InvalidInput("A handoff is a JSON object.")
+    reading = _Reading(found)
+    handoff = Handoff(
+        engine=reading.engine(),
+        url=reading.pattern("url", URL_PATTERN, "must be an http:// or https:// address of an engine"),
+        model=reading.model(),
+        engine_version=reading.text("engine_version"),
+        provisioning_mode=reading.text("provisioning_mode") or "external",
+        pool_id=reading.pattern("pool_id", POOL_ID_PATTERN, "is not a valid pool id", default="default"),
+        replica_id=reading.pattern("replica_id", POOL_ID_PATTERN, "is not a valid replica id", default="r0"),
+        flags=reading.flags(),
+        device_mask=reading.text("device_mask") or None,
+        slots_total=reading.count("slots_total", SLOTS_MAX) or 1,
+        slots_free=reading.count("slots_free", SLOTS_MAX),
+        ctx_max=reading.count("ctx_max", CTX_MAX) or None,
+        node_id=reading.text("node_id"),
+        loading=reading.loading(),
+        problem=reading.text("problem"),
+        problem_at_ms=reading.count("problem_at_ms", 1 << 53) or 0,
+        loaded_min=reading.count("loaded_min", REPLICAS_MAX) or 0,
+        idle_seconds=reading.count("idle_seconds", IDLE_SECONDS_MAX) or 0,
+    )
+    if reading.problems:
+        raise InvalidInput(problems=reading.problems)
+    return handoff
+
+
+def to_data(handoff: Handoff) -> dict[str, Any]:
+    """The opposite of `parse`."""
+    return {
+        **asdict(handoff),
+        "engine": handoff.engine.value,
+        "flags": list(handoff.flags),
+        "loading": handoff.loading.value,
+    }
+
+
+class _Reading:
+    """Collects what is wrong, so that a person sees everything at once."""
+
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        self._found = found
+        self.problems: list[Problem] = []
+
+    def text(self, name: str, value: Any = None) -> str:
+        value = self._found.get(name) if value is None else value
+        if value is None:
+            return ""
+        if not isinstance(value, str) or len(value) > TEXT_LENGTH_MAX or not value.isprintable():
+            self.problems.append(Problem(name, f"must be printable text of at most {TEXT_LENGTH_MAX} characters"))
+            return ""
+        return value
+
+    def pattern(self, name: str, pattern: str, message: str, *, default: str | None = None) -> str:
+        value = self.text(name)
+        if not value and default is not None:
+            return default
+        if re.fullmatch(pattern, value, re.ASCII) is None:
+            self.problems.append(Problem(name, message))
+        return value
+
+    def engine(self) -> Engine:
+        value = self.text("engine")
+        if value not in {each.value for each in Engine}:
+            known = ", ".join(each.value for each in Engine if each is not Engine.FAKE)
+            self.problems.append(Problem("engine", f"must be one of {known}"))
+            return Engine.OPENAI
+        return Engine(value)
+
+    def loading(self) -> Loading:
+        value = self.text("loading") or Loading.LOADED.value
+        if value not in {each.value for each in Loading}:
+            self.problems.append(Problem("loading", "must be loaded, loading or unloaded"))
+            return Loading.LOADED
+        return Loading(value)
+
+    def model(self) -> HandoffModel:
+        value = self._found.get("model")
+        if not isinstance(value, Mapping) or not value.get("id"):
+            self.problems.append(Problem("model", "must be an object with an id"))
+            return HandoffModel("")
+        return HandoffModel(self.text("model.id", value["id"]), self.text("model.path", value.get("path") or ""))
+
+    def flags(self) -> tuple[str, ...]:
+        value = self._found.get("flags") or ()
+        if not isinstance(value, list | tuple) or len(value) > FLAGS_MAX:
+            self.problems.append(Problem("flags", f"must be a list of at most {FLAGS_MAX} texts"))
+            return ()
+        return tuple(self.text("flags", each) for each in value)
+
+    def count(self, name: str, most: int) -> int | None:
+        value = self._found.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            self.problems.append(Problem(name, f"must be a whole number from 0 to {most}"))
+            return None
+        return value

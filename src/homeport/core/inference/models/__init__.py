@@ -1,0 +1,1 @@
+"""Models: where they come from, what their files must hash to, whether they may be used. Pure."""

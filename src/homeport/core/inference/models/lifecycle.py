@@ -1,0 +1,20 @@
+"""What admission needs to know about a model of the catalog."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ModelLifecycle(StrEnum):
+    ACTIVE = "Active"
+    RETIRED = "Retired"
+    """Refused at admission; pools unload it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogModel:
+    id: str
+    lifecycle: ModelLifecycle = ModelLifecycle.ACTIVE
+    is_verified: bool | None = None
+    """Whether its content has the digest that was expected; None where none was. False blocks admission."""
+    is_trusted: bool = True
+    """Whether the trust policy allows it."""

@@ -1,0 +1,167 @@
+"""The queue of one pool: bounded, two priorities, first come first served for each key, fair between keys.
+
+Interactive tasks come before batch ones, unless a batch task has waited longer than the limit. Within a priority,
+keys take turns, so that one key with a thousand tasks delays another's single task by one place. A task whose model
+no free replica has loaded is passed over for one that can run; once it has waited longer than the limit, it is asked
+first whenever a slot is free.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+from homeport.core.inference.task import Priority
+
+LOOK_AHEAD_MAX: Final = 16
+"""How deep one key's tasks are searched for one that can run."""
+ORDER: Final = (Priority.INTERACTIVE, Priority.BATCH)
+T = TypeVar("T")
+
+
+class FullPolicy(StrEnum):
+    REJECT = "reject"
+    DROP_LRU = "drop-lru"
+
+
+@dataclass(eq=False, slots=True)
+class Entry(Generic[T]):
+    id: str
+    key: str
+    priority: Priority
+    since: float
+    """Seconds of a monotonic clock."""
+    content: T
+
+
+@dataclass(frozen=True, slots=True)
+class Offered(Generic[T]):
+    accepted: bool
+    position: int = 0
+    """Among the tasks of its priority."""
+    evicted: Entry[T] | None = None
+
+
+class PoolQueue(Generic[T]):
+    def __init__(
+        self, capacity: int, policy: FullPolicy = FullPolicy.REJECT, *, wait_seconds_max: float = 10.0
+    ) -> None:
+        self.capacity = capacity
+        self.policy = policy
+        self._wait_seconds_max = wait_seconds_max
+        self._keys: dict[Priority, OrderedDict[str, deque[Entry[T]]]] = {each: OrderedDict() for each in ORDER}
+        self._entries: OrderedDict[str, Entry[T]] = OrderedDict()
+        """In the order of arrival."""
+        self._depth = dict.fromkeys(ORDER, 0)
+        self._of_key: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, entry_id: str) -> bool:
+        return entry_id in self._entries
+
+    def __iter__(self) -> Iterator[Entry[T]]:
+        return iter(list(self._entries.values()))
+
+    def depth(self, priority: Priority) -> int:
+        return self._depth[priority]
+
+    def count_of(self, key: str) -> int:
+        return self._of_key.get(key, 0)
+
+    def offer(self, entry: Entry[T]) -> Offered[T]:
+        evicted = None
+        if len(self._entries) >= self.capacity:
+            evicted = self._victim(entry) if self.policy is FullPolicy.DROP_LRU else None
+            if evicted is None:
+                return Offered(accepted=False)
+            self.cancel(evicted.id)
+        position = self._depth[entry.priority]
+        self._keys[entry.priority].setdefault(entry.key, deque()).append(entry)
+        self._entries[entry.id] = entry
+        self._depth[entry.priority] += 1
+        self._of_key[entry.key] = self._of_key.get(entry.key, 0) + 1
+        return Offered(accepted=True, position=position, evicted=evicted)
+
+    def cancel(self, entry_id: str) -> bool:
+        entry = self._entries.get(entry_id)
+        if entry is None:
+            return False
+        self._keys[entry.priority][entry.key].remove(entry)
+        self._forget(entry)
+        return True
+
+    def position(self, entry_id: str) -> int | None:
+        """How many tasks of its priority came before it and still wait."""
+        entry = self._entries.get(entry_id)
+        if entry is None:
+            return None
+        earlier = 0
+        for each in self._entries.values():
+            if each is entry:
+                break
+            earlier += each.priority is entry.priority
+        return earlier
+
+    def take(self, can_run: Callable[[T], bool], now: float) -> Entry[T] | None:
+        """The next task that can run, removed from the queue."""
+        overdue = self._overdue(now)
+        if overdue is not None and can_run(overdue.content):
+            return self._remove(overdue)
+        for priority in ORDER:
+            keys = self._keys[priority]
+            for key in list(keys):
+                found = _first(keys[key], can_run)
+                if found is not None:
+                    taken = self._remove(found)
+                    if key in keys:
+                        keys.move_to_end(key)  # the others' turn
+                    return taken
+        return None
+
+    def _overdue(self, now: float) -> Entry[T] | None:
+        oldest = next(iter(self._entries.values()), None)
+        return oldest if oldest is not None and now - oldest.since > self._wait_seconds_max else None
+
+    def _victim(self, newcomer: Entry[T]) -> Entry[T] | None:
+        """The oldest batch task, else the oldest of all; a batch task never drives out an interactive one."""
+        for each in self._entries.values():
+            if each.priority is Priority.BATCH:
+                return each
+        return None if newcomer.priority is Priority.BATCH else next(iter(self._entries.values()), None)
+
+    def _remove(self, entry: Entry[T]) -> Entry[T]:
+        self._keys[entry.priority][entry.key].remove(entry)
+        self._forget(entry)
+        return entry
+
+    def _forget(self, entry: Entry[T]) -> None:
+        del self._entries[entry.id]
+        keys = self._keys[entry.priority]
+        if not keys[entry.key]:
+            del keys[entry.key]
+        self._depth[entry.priority] -= 1
+        self._of_key[entry.key] -= 1
+        if not self._of_key[entry.key]:
+            del self._of_key[entry.key]
+
+
+def _first(waiting: deque[Entry[T]], can_run: Callable[[T], bool]) -> Entry[T] | None:
+    for index, entry in enumerate(waiting):
+        if index >= LOOK_AHEAD_MAX:
+            return None
+        if can_run(entry.content):
+            return entry
+    return None
+
+
+def predicted_start_ms(position: int, *, slots_total: int, slots_free: int, seconds_per_task: float | None) -> int:
+    """From measured rates: how long until enough of the tasks before it have ended. 100 ms each before the first
+    measurement."""
+    ahead = position + 1 - slots_free
+    if ahead <= 0:
+        return 0
+    each = 100.0 if seconds_per_task is None else 1000.0 * seconds_per_task
+    return int(ahead * each / max(slots_total, 1))

@@ -1,0 +1,104 @@
+"""Sessions: how long they live, how many turns they take, and their budgets. Metadata only: no text is kept."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from homeport.core.inference.task import Refusal, Task, TaskCode
+
+N = TypeVar("N", int, float)
+TTL_MS: Final = 600_000
+TURNS_MAX: Final = 8
+COST_PER_TOKEN: Final = 0.000002
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """None: unlimited."""
+
+    tokens: int | None = None
+    time_ms: int | None = None
+    cost: float | None = None
+
+    def at_most(self, other: "Budgets") -> "Budgets":
+        """The smaller of each."""
+        return Budgets(
+            _smaller(self.tokens, other.tokens),
+            _smaller(self.time_ms, other.time_ms),
+            _smaller(self.cost, other.cost),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    id: str
+    touched_at: float
+    """Seconds of a monotonic clock."""
+    turns: int = 0
+    kv_bytes: int = 0
+    kv_warmth: bool = False
+    replica: tuple[str, str] | None = None
+    budgets: Budgets = Budgets()
+
+    def ttl_ms_remaining(self, now: float) -> int:
+        return max(0, TTL_MS - int((now - self.touched_at) * 1000))
+
+    def is_expired(self, now: float) -> bool:
+        return self.ttl_ms_remaining(now) == 0
+
+    def admitted(self, now: float) -> "Session":
+        return replace(self, turns=self.turns + 1, touched_at=now)
+
+    def first_token(self, replica: tuple[str, str]) -> "Session":
+        return replace(self, kv_warmth=True, replica=replica)
+
+    def failed_over(self) -> "Session":
+        """The cache does not move with it."""
+        return replace(self, kv_warmth=False, replica=None)
+
+    def spent(self, tokens: int, time_ms: int) -> "Session":
+        left = self.budgets
+        return replace(
+            self,
+            budgets=Budgets(
+                None if left.tokens is None else max(0, left.tokens - tokens),
+                None if left.time_ms is None else max(0, left.time_ms - time_ms),
+                None if left.cost is None else max(0.0, left.cost - tokens * COST_PER_TOKEN),
+            ),
+        )
+
+    def to_data(self, now: float) -> dict[str, Any]:
+        left = self.budgets
+        return {
+            "ttl_ms_remaining": self.ttl_ms_remaining(now),
+            "turns": self.turns,
+            "kv_bytes": self.kv_bytes,
+            "kv_warmth": self.kv_warmth,
+            "tokens_budget_remaining": left.tokens,
+            "time_budget_remaining_ms": left.time_ms,
+            "cost_budget_remaining": left.cost,
+        }
+
+
+def _smaller(one: N | None, other: N | None) -> N | None:
+    given = [each for each in (one, other) if each is not None]
+    return min(given) if given else None
+
+
+def refusal(session: Session, task: Task) -> Refusal | None:
+    """Turns, then budgets. An expired session is not refused: it begins anew."""
+    if session.turns >= TURNS_MAX:
+        return _invalid(
+            f"The session has had its {TURNS_MAX} turns. Begin a new one, or delete this one.", "session_id"
+        )
+    left = session.budgets
+    if left.tokens is not None and task.max_tokens > left.tokens:
+        return _invalid(f"The session has a budget of {left.tokens} tokens left. Ask for fewer.", "max_tokens")
+    if left.time_ms is not None and left.time_ms <= 0:
+        return _invalid("The session's time budget is used up. Begin a new session.", "session_id")
+    if left.cost is not None and task.max_tokens * COST_PER_TOKEN > left.cost:
+        return _invalid("The session's cost budget does not cover max_tokens. Ask for fewer.", "max_tokens")
+    return None
+
+
+def _invalid(message: str, field: str) -> Refusal:
+    return Refusal(TaskCode.INVALID_PARAMS, message, field=field)

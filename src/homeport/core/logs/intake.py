@@ -1,0 +1,36 @@
+"""What a receiver does with a batch of another role's buffer: store its new lines, or ask for earlier ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from homeport.core.logs.line import Batch, LogLine
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Batches of one sender, in order."""
+
+    sender: str
+    """`node/ID` or `site/NAME`: it has one buffer at a time."""
+    site: str
+    batches: Sequence[Batch]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    lines: Sequence[tuple[str, LogLine]]
+    """What is new, with the node of each line."""
+    last: int
+    """The number up to which the sender may forget its lines."""
+
+
+def take(batch: Batch, last: int) -> Taken:
+    """`last` is the last number stored of this buffer; 0 for a buffer that is not known.
+
+    A batch that does not follow what is stored is refused as a whole: the answer makes the sender begin there again,
+    with the oldest line that it still has.
+    """
+    if batch.previous > last:
+        return Taken((), last)
+    new = tuple(each for each in batch.lines if each[1].sequence > last)
+    return Taken(new, new[-1][1].sequence if new else last)

@@ -1,0 +1,79 @@
+"""How much a source may write: a token bucket for its lines and one for its bytes. What is above it is dropped, and a
+line in the log says how much, once a second."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from homeport.core.logs.gaps import gap
+from homeport.core.logs.line import LogLine
+
+TELL_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class RateRules:
+    lines_per_second: float = 5_000.0
+    """Of one container, one job or one role. 0 for no limit."""
+    bytes_per_second: float = 2_000_000.0
+    burst_seconds: float = 10.0
+    """How many seconds' worth a source may write at once, such as a stack trace or a start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What one source has left."""
+
+    at: float
+    lines: float
+    bytes: float
+    dropped: int = 0
+    """Lines dropped that nobody was told of yet."""
+    told_at: float = 0.0
+
+
+def begin(now: float, rules: RateRules) -> Rate:
+    return Rate(
+        now, rules.lines_per_second * rules.burst_seconds, rules.bytes_per_second * rules.burst_seconds, told_at=now
+    )
+
+
+def refilled(rate: Rate, now: float, rules: RateRules) -> Rate:
+    full = begin(now, rules)
+    passed = max(0.0, now - rate.at)
+    return replace(
+        rate,
+        at=max(now, rate.at),
+        lines=min(full.lines, rate.lines + passed * rules.lines_per_second),
+        bytes=min(full.bytes, rate.bytes + passed * rules.bytes_per_second),
+    )
+
+
+def admit(rate: Rate, lines: list[LogLine], now: float, rules: RateRules) -> tuple[Rate, list[LogLine]]:
+    """Those of the lines that are kept, and what is left. A line that tells of dropped ones comes first."""
+    if not rules.lines_per_second:
+        return rate, lines
+    rate = refilled(rate, now, rules)
+    kept: list[LogLine] = []
+    left_lines, left_bytes, dropped = rate.lines, rate.bytes, rate.dropped
+    for line in lines:
+        size = len(line.text)
+        if left_lines < 1 or left_bytes < size:
+            dropped += 1
+            continue
+        left_lines, left_bytes = left_lines - 1, left_bytes - size
+        kept.append(line)
+    rate = replace(rate, lines=left_lines, bytes=left_bytes, dropped=dropped)
+    if lines and dropped and now - rate.told_at >= TELL_SECONDS:
+        rate, told = tell(rate, lines[0].source, lines[0].at, now, rules)
+        kept.insert(0, told)
+    return rate, kept
+
+
+def tell(rate: Rate, source: str, at: datetime, now: float, rules: RateRules) -> tuple[Rate, LogLine]:
+    """The line for what was dropped. Call it only where something was."""
+    why = (
+        f"it writes more than {rules.lines_per_second:g} lines or {rules.bytes_per_second / 1e6:g} MB a second"
+        " (--logs-lines of the node)"
+    )
+    return replace(rate, dropped=0, told_at=now), gap(source, at, rate.dropped, why)

@@ -1,0 +1,174 @@
+"""Makes a log line of what a program wrote: bounded, safe to print, with the level, the time and the fields of a
+structured line.
+
+A terminal obeys escape sequences, so none gets into the log: colours are removed, every other control character is
+shown as `\\x07`. JSON objects keep their fields; the words for level, time and message are those of common loggers.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final
+
+from homeport.core.logs.line import RANKS, SOURCE_LENGTH_MAX, Level, LogLine
+from homeport.core.secrets import masked
+
+TEXT_LENGTH_MAX: Final = 16_384
+FIELDS_MAX: Final = 50
+FIELD_NAME_LENGTH_MAX: Final = 100
+FIELD_LENGTH_MAX: Final = 2_000
+FIELDS_LENGTH_MAX: Final = 16_384
+JSON_LENGTH_MAX: Final = 64 * 1024
+"""A longer JSON line is text: parsing it would cost more than it tells."""
+LINE_BYTES_MAX: Final = JSON_LENGTH_MAX
+"""How much of a line is kept in memory while it is read."""
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
+_CONTROLS: Final = re.compile(
+    r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_LEVEL_WORDS: Final[Mapping[str, Level]] = {
+    **dict.fromkeys(("trace", "debug", "dbg", "verbose"), Level.DEBUG),
+    **dict.fromkeys(("info", "information", "informational", "notice", "inf"), Level.INFO),
+    **dict.fromkeys(("warn", "warning", "wrn"), Level.WARNING),
+    **dict.fromkeys(
+        ("error", "err", "fatal", "critical", "crit", "panic", "alert", "emerg", "emergency", "severe"), Level.ERROR
+    ),
+}
+_LEVEL_NUMBERS: Final = ((50, Level.ERROR), (40, Level.WARNING), (30, Level.INFO), (0, Level.DEBUG))
+"""As bunyan and pino write them."""
+_LEVEL_KEYS: Final = ("level", "severity", "lvl", "log.level", "loglevel", "levelname")
+_TIME_KEYS: Final = ("time", "timestamp", "ts", "@timestamp", "at", "asctime")
+_TEXT_KEYS: Final = ("message", "msg", "text", "event")
+_LEVEL_IN_TEXT: Final = re.compile(
+    r"^.{0,60}?(?:\blevel=\"?([A-Za-z]+)|[\[<(]\s*([A-Za-z]+)\s*[\])>]|\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|"
+    r"FATAL|CRITICAL|PANIC)\b)"
+)
+_YEARS: Final = (2000, 2100)
+_TIME_SCALES: Final = (1, 1_000, 1_000_000, 1_000_000_000)
+
+
+def parse_line(
+    raw: bytes,
+    *,
+    source: str,
+    at: datetime,
+    secrets: Iterable[str] = (),
+    fields: Mapping[str, str] | None = None,
+    size: int | None = None,
+) -> LogLine:
+    """`at` is when it was written, unless the line itself says; `size` is its true length where it was cut."""
+    whole = masked(raw.decode("utf-8", errors="backslashreplace"), secrets)
+    found = _object(whole)
+    if found is None:
+        text = plain(whole, size=len(raw) if size is None else size)
+        return LogLine(at, source, level_in_text(text), text, dict(fields or {}))
+    level, when, message = _level(found), _time(found), _first(found, _TEXT_KEYS)
+    kept = {**_kept(found), **(fields or {})}
+    return LogLine(when or at, source, level or Level.INFO, plain(message if message is not None else whole), kept)
+
+
+def clean(line: LogLine) -> LogLine:
+    """The line of another part of Homeport, or of another machine, within the same bounds."""
+    if _is_clean(line):
+        return line
+    level = line.level if line.level in RANKS else _LEVEL_WORDS.get(line.level.lower(), Level.INFO)
+    fields = _bounded(line.fields)
+    return LogLine(line.at, plain(line.source)[:SOURCE_LENGTH_MAX], level, plain(line.text), fields, line.sequence)
+
+
+def plain(text: str, *, size: int | None = None) -> str:
+    """Without anything that a terminal obeys, cut where it is too long."""
+    cut = text[:TEXT_LENGTH_MAX]
+    if "\x1b" in cut:
+        cut = _COLOURS.sub("", cut)
+    if not cut.isprintable():
+        cut = _CONTROLS.sub(_shown, cut.rstrip("\r\n"))[:TEXT_LENGTH_MAX]
+    length = len(text) if size is None else max(size, len(text))
+    return cut if length <= TEXT_LENGTH_MAX else f"{cut} … [cut: the line has {length} bytes]"
+
+
+def _is_clean(line: LogLine) -> bool:
+    """Most are: they were cleaned at the node."""
+    return (
+        line.level in RANKS
+        and len(line.text) <= TEXT_LENGTH_MAX
+        and len(line.source) <= SOURCE_LENGTH_MAX
+        and line.text.isprintable()
+        and line.source.isprintable()
+        and (not line.fields or dict(line.fields) == _bounded(line.fields))
+    )
+
+
+def level_in_text(text: str) -> Level:
+    match = _LEVEL_IN_TEXT.match(text[:120])
+    word = next((word for word in match.groups() if word), "") if match is not None else ""
+    return _LEVEL_WORDS.get(word.lower(), Level.INFO)
+
+
+def _shown(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+def _object(text: str) -> Mapping[str, Any] | None:
+    if not text.startswith("{") or len(text) > JSON_LENGTH_MAX:
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _level(found: Mapping[str, Any]) -> Level | None:
+    value = next((found[key] for key in _LEVEL_KEYS if key in found), None)
+    if isinstance(value, str):
+        return _LEVEL_WORDS.get(value.strip().lower())
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return next(level for least, level in _LEVEL_NUMBERS if value >= least)
+    return None
+
+
+def _time(found: Mapping[str, Any]) -> datetime | None:
+    value = next((found[key] for key in _TIME_KEYS if key in found), None)
+    try:
+        if isinstance(value, str):
+            when = datetime.fromisoformat(value.strip())
+            when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            # Seconds, milliseconds, microseconds or nanoseconds since 1970: told apart by their size.
+            scale = next((scale for scale in _TIME_SCALES if value <= 1e11 * scale), None)
+            if scale is None:
+                return None
+            when = datetime.fromtimestamp(value / scale, UTC)
+        else:
+            return None
+    except (ValueError, OverflowError, OSError):
+        return None
+    return when if _YEARS[0] <= when.year < _YEARS[1] else None
+
+
+def _first(found: Mapping[str, Any], keys: Iterable[str]) -> str | None:
+    return next((found[key] for key in keys if isinstance(found.get(key), str)), None)
+
+
+def _kept(found: Mapping[str, Any]) -> dict[str, str]:
+    """All but what the line's own attributes say, as text, within bounds."""
+    taken = {*_LEVEL_KEYS, *_TIME_KEYS, next((key for key in _TEXT_KEYS if isinstance(found.get(key), str)), "")}
+    return _bounded({name: value for name, value in found.items() if name not in taken})
+
+
+def _bounded(found: Mapping[str, Any]) -> dict[str, str]:
+    kept: dict[str, str] = {}
+    size = 0
+    for name, value in islice(found.items(), FIELDS_MAX):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        shown = plain(text)[:FIELD_LENGTH_MAX]
+        size += len(shown)
+        if size > FIELDS_LENGTH_MAX:
+            break
+        kept[plain(name)[:FIELD_NAME_LENGTH_MAX]] = shown
+    return kept

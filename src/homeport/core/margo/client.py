@@ -1,0 +1,71 @@
+"""The client's side of the Desired State API: whether a manifest is believed, what has to be fetched for it, and
+whether what came is what was announced. Nothing of an update is used unless all of it is right."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from homeport.core.margo.manifest import MANIFEST_TYPE, Listed, Manifest, digest_of, parse
+from homeport.errors import InvalidInput
+from homeport.vocabulary import DeploymentId, Digest
+
+SINGLES_MAX = 8
+"""Up to so many changed deployments are fetched one by one, more as the bundle."""
+
+
+class UpdateRejected(InvalidInput):
+    """The manifest or an artifact of it is not what it should be; everything stays as it is."""
+
+    code = "margo-update-rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """What the client has stored durably of the manifest that it follows."""
+
+    version: int = 0
+    """0 before the first."""
+    etag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """What is missing for an update."""
+
+    bundle: Digest | None
+    """The bundle, instead of single files."""
+    singles: tuple[Listed, ...] = ()
+
+
+def judge(body: bytes, etag: str, adopted: Adopted, *, media_type: str = MANIFEST_TYPE) -> Manifest:
+    """The manifest of an answer. Raises UpdateRejected."""
+    if media_type != MANIFEST_TYPE:
+        raise UpdateRejected(f'The manifest came as "{media_type[:100]}", not as {MANIFEST_TYPE}.')
+    # Without quotes it is not an ETag, and some send it so; what it says is looked at all the same.
+    if etag and etag.removeprefix("W/").strip('"') != digest_of(body):
+        raise UpdateRejected(f"The manifest does not match its ETag {etag[:100]}.")
+    try:
+        manifest = parse(body)
+    except InvalidInput as error:
+        raise UpdateRejected(str(error)) from error
+    if manifest.version <= adopted.version:
+        raise UpdateRejected(
+            f"Manifest {manifest.version} is not newer than {adopted.version}, which is adopted: it was replayed,"
+            " or the fleet manager lost its state."
+        )
+    return manifest
+
+
+def missing(manifest: Manifest, have: Mapping[DeploymentId, Digest]) -> Fetch:
+    """`have` are the digests of the files that the client has."""
+    changed = tuple(each for each in manifest.deployments if have.get(each.deployment_id) != each.digest)
+    if len(changed) > SINGLES_MAX and manifest.bundle is not None:
+        return Fetch(manifest.bundle)
+    return Fetch(None, changed)
+
+
+def verified(content: bytes, digest: Digest, what: str) -> bytes:
+    """Raises UpdateRejected. Its size is no proof, and is not looked at."""
+    found = digest_of(content)
+    if found != digest:
+        raise UpdateRejected(f"{what} has the digest {found}, and {digest} was announced.")
+    return content

@@ -1,0 +1,166 @@
+"""The State Manifest: how it is written, read and checked.
+
+Its bytes are RFC 8785 (JCS): the ETag is a digest of them, so the same desired state must give the same bytes. All
+its keys are ASCII and all its numbers integers, for which sorted keys without spaces are that form.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from homeport.core.margo.text import UUID_PATTERN
+from homeport.errors import InvalidInput
+from homeport.vocabulary import DeploymentId, Digest
+
+MANIFEST_TYPE: Final = "application/vnd.margo.manifest.v1+json"
+BUNDLE_TYPE: Final = "application/vnd.margo.bundle.v1+tar+gzip"
+YAML_TYPE: Final = "application/yaml"
+VERSION_MAX: Final = 2**64 - 1
+MANIFEST_BYTES_MAX: Final = 8 * 1024 * 1024
+DEPLOYMENTS_MAX: Final = 20_000
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_UUID: Final = re.compile(UUID_PATTERN)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One deployment of a manifest."""
+
+    deployment_id: DeploymentId
+    digest: Digest
+    size_bytes: int | None = None
+    """Advisory; never a proof of anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    version: int
+    deployments: tuple[Listed, ...]
+    bundle: Digest | None = None
+    bundle_bytes: int | None = None
+
+
+def digest_of(content: bytes) -> Digest:
+    return Digest("sha256:" + hashlib.sha256(content).hexdigest())
+
+
+def is_digest(text: str) -> bool:
+    return _DIGEST.fullmatch(text) is not None
+
+
+def etag_of(digest: str) -> str:
+    """Strong, and quoted."""
+    return f'"{digest}"'
+
+
+def deployment_url(deployment_id: str, digest: str) -> str:
+    return f"/api/v1/deployments/{deployment_id}/{digest}"
+
+
+def bundle_url(digest: str) -> str:
+    return f"/api/v1/bundles/{digest}"
+
+
+def canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+
+def render(manifest: Manifest) -> bytes:
+    deployments = [
+        {
+            "deploymentId": each.deployment_id,
+            "digest": each.digest,
+            "url": deployment_url(each.deployment_id, each.digest),
+            **({} if each.size_bytes is None else {"sizeBytes": each.size_bytes}),
+        }
+        for each in sorted(manifest.deployments, key=lambda each: each.deployment_id)
+    ]
+    return canonical({"bundle": _bundle(manifest), "deployments": deployments, "manifestVersion": manifest.version})
+
+
+def parse(body: bytes) -> Manifest:
+    """Raises InvalidInput for anything that is not exactly a manifest: then none of it is used."""
+    if len(body) > MANIFEST_BYTES_MAX:
+        raise InvalidInput(f"The manifest is larger than {MANIFEST_BYTES_MAX // 2**20} MiB.")
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("The manifest is not JSON.") from error
+    if not isinstance(data, dict):
+        raise InvalidInput("The manifest is not an object.")
+    version = data.get("manifestVersion")
+    if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION_MAX:
+        raise InvalidInput("manifestVersion is not a whole number from 1 to 2^64-1.")
+    if "bundle" not in data or not isinstance(data.get("deployments"), list):
+        raise InvalidInput("The manifest lacks bundle or deployments.")
+    if len(data["deployments"]) > DEPLOYMENTS_MAX:
+        raise InvalidInput(f"The manifest lists more than {DEPLOYMENTS_MAX} deployments.")
+    deployments = tuple(_listed(each) for each in data["deployments"])
+    if len({each.deployment_id for each in deployments}) != len(deployments):
+        raise InvalidInput("The manifest lists a deployment twice.")
+    bundle, size = _read_bundle(data["bundle"])
+    if (bundle is None) != (not deployments):
+        raise InvalidInput("bundle must be null exactly where there are no deployments.")
+    return Manifest(version, deployments, bundle, size)
+
+
+def next_version(before: int | None, *, now_seconds: int) -> int:
+    """1 for a client's first manifest. Later ones follow the clock: a manager whose database was lost, or restored
+    from an older copy, continues above every version that it ever served."""
+    return 1 if before is None else max(before + 1, now_seconds)
+
+
+def _bundle(manifest: Manifest) -> Mapping[str, Any] | None:
+    if manifest.bundle is None:
+        return None
+    found: dict[str, Any] = {
+        "digest": manifest.bundle,
+        "mediaType": BUNDLE_TYPE,
+        "url": bundle_url(manifest.bundle),
+    }
+    return found if manifest.bundle_bytes is None else {**found, "sizeBytes": manifest.bundle_bytes}
+
+
+def _listed(data: Any) -> Listed:
+    if not isinstance(data, dict) or not isinstance(data.get("deploymentId"), str):
+        raise InvalidInput("A deployment of the manifest has no deploymentId.")
+    deployment_id, digest = data["deploymentId"], _digest(data)
+    if not _UUID.fullmatch(deployment_id):
+        raise InvalidInput(f"deploymentId {deployment_id[:80]!r} is not a UUID.")
+    _check_url(data, deployment_url(deployment_id, digest))
+    return Listed(DeploymentId(deployment_id.lower()), digest, _size(data))
+
+
+def _read_bundle(data: Any) -> tuple[Digest | None, int | None]:
+    if data is None:
+        return None, None
+    if not isinstance(data, dict) or data.get("mediaType") != BUNDLE_TYPE:
+        raise InvalidInput(f"The bundle is not of the type {BUNDLE_TYPE}.")
+    digest = _digest(data)
+    _check_url(data, bundle_url(digest))
+    return digest, _size(data)
+
+
+def _digest(data: Mapping[str, Any]) -> Digest:
+    digest = data.get("digest")
+    if not isinstance(digest, str) or not is_digest(digest):
+        raise InvalidInput(f"{str(digest)[:80]!r} is not a sha256 digest; the whole manifest is refused.")
+    return Digest(digest)
+
+
+def _size(data: Mapping[str, Any]) -> int | None:
+    size = data.get("sizeBytes")
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
+
+
+def _check_url(data: Mapping[str, Any], expected: str) -> None:
+    if data.get("url") != expected:
+        raise InvalidInput(f"The url {str(data.get('url'))[:200]!r} is not {expected}.")
+
+
+def versions_kept(before: Sequence[int], version: int, *, keep: int) -> tuple[int, ...]:
+    """The versions whose artifacts stay fetchable after a new manifest."""
+    return (version, *before)[:keep]

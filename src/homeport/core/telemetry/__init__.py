@@ -1,0 +1,1 @@
+"""Measurements of nodes and their containers: names, windows of points, reduction, and heartbeat intervals."""

@@ -1,0 +1,24 @@
+"""Stored measurements: packed windows of one node."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from homeport.vocabulary import NodeId, SiteName
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryRow:
+    """One packed window (`core.telemetry.windows`). Its key is everything but the content."""
+
+    site: SiteName
+    node_id: NodeId
+    resolution_seconds: int
+    """0 for points as they were measured."""
+    start: datetime
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TelemetryKey:
+    node_id: NodeId
+    start: datetime

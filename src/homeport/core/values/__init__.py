@@ -1,0 +1,1 @@
+"""Values that people write and compare: durations, selectors, patterns, addresses."""

@@ -1,0 +1,1 @@
+"""Reports of sites: processed in order, once, and applied in batches."""

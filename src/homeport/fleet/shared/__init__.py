@@ -1,0 +1,1 @@
+"""Shared by central and sites. It imports neither."""

@@ -1,0 +1,1 @@
+"""Use-cases of a site: follow Git, plan, send orders to nodes, report."""

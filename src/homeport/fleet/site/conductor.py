@@ -1,0 +1,867 @@
+"""The conductor of a site: turns snapshots, node reports and missed heartbeats into recorded transitions and orders.
+
+One lock serialises all changes: decide in memory, make it durable, then update the memory and send the orders.
+Nothing here waits for a node. Affected deployments are marked, and planned by the planner's task.
+"""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import anyio
+import anyio.to_thread
+
+from homeport.core.events import set_aside_event, site_problem_event
+from homeport.core.lifecycle.record import Recorded
+from homeport.core.lifecycle.replay import observe_health
+from homeport.core.model.access import SecretRecord
+from homeport.core.model.event import Site
+from homeport.core.model.instance import Instance, Transition
+from homeport.core.model.node import NodeInfo, Tunable
+from homeport.core.model.order import DEPLOYMENT, Held, Order, Progress, Result
+from homeport.core.model.report import FileProblem, NodeNoticed, PlanSetAside, Progressed, Synced, SyncFailed
+from homeport.core.placement.choose import is_written_off
+from homeport.core.reconcile.check import Checked, older_orders
+from homeport.core.reconcile.deadline import overdue
+from homeport.core.reconcile.instances import Key
+from homeport.core.reconcile.orders import (
+    OrderContext,
+    current_order,
+    lost_its_secret,
+    needs_order,
+    outcome,
+    unanswered,
+)
+from homeport.core.reconcile.outlook import Expected, outlook
+from homeport.core.reconcile.plan import Move, can_roll_back, is_due_by_time, secret_missing
+from homeport.core.secrets import SecretValue, filled, missing, needed
+from homeport.core.tracing import TraceContext
+from homeport.fleet.shared.adoption import adoption, problem_text
+from homeport.fleet.shared.progress import (
+    key_of,
+    notice_event,
+    observed_health,
+    progress_event,
+    restated_health,
+    step_text,
+)
+from homeport.fleet.shared.record import record_transitions
+from homeport.fleet.shared.revisions import REVISIONS_KEPT, kept_revisions
+from homeport.fleet.shared.snapshot import Snapshot
+from homeport.fleet.site import orphans
+from homeport.fleet.site.maintenance import Decide, expire_holds
+from homeport.fleet.site.moves import given_after, transition_of
+from homeport.fleet.site.order_timers import SPENT, dump_spent
+from homeport.fleet.site.planner import InThread, SitePlanner, copy_of
+from homeport.fleet.site.report_queue import ReportQueue
+from homeport.fleet.site.resync import OUTBOX_BYTES_MAX, PROGRESS_QUEUED_MAX, Encode
+from homeport.fleet.site.retries import waiting
+from homeport.fleet.site.roster import NodeRoster
+from homeport.fleet.site.state import (
+    BY_HAND,
+    DATA_GOES,
+    GIVEN,
+    ROLLED_BACK,
+    UNREADABLE,
+    SiteState,
+    dump_given,
+    dump_rolled_back,
+)
+from homeport.fleet.site.takeover import Older, find_releases, newer, restore_rollbacks, take_over
+from homeport.fleet.site.traces import SiteTraces
+from homeport.fleet.site.work import SiteWork, connect_others, take_others
+from homeport.log import get_log
+from homeport.ports import Ahead, Clock, DesiredFile, NodeNews, Notice, Owned, Store, Transaction, Unreadable
+from homeport.vocabulary import (
+    Code,
+    Commit,
+    DeploymentId,
+    Generation,
+    Incarnation,
+    Liveness,
+    NodeId,
+    NoticeCode,
+    State,
+    Trigger,
+)
+
+log = get_log(__name__)
+
+
+# Results that need planning at once. HEALTHY waits for the sweep: a thousand installs cost one plan.
+_NEEDS_PLAN = frozenset({Trigger.GAVE_UP, Trigger.REMOVED})
+RESYNC_SECONDS = 60.0
+"""How often everything is planned, whether it is marked or not."""
+
+NOTICE_SECONDS = 60.0
+ORPHAN_GRACE_SECONDS = 600.0
+"""How long a site waits after its start before an unknown node counts as gone."""
+PROBLEM_SECONDS = 600.0
+"""A second machine retries every few seconds; after this long without an attempt it is gone."""
+
+SendOrder = Callable[[NodeId, Order], None]
+"""Hands an order to a node's stream if there is one; never blocks."""
+Reveal = Callable[[Collection[str]], Awaitable[Mapping[str, SecretValue]]]
+"""The values of these secrets, as far as this site has them."""
+Seek = Callable[[], Awaitable[None]]
+"""Fetches secrets from central that may be new; failures are ignored."""
+
+
+async def _nothing_older(_deployment_id: DeploymentId) -> Sequence[bytes]:
+    return ()
+
+
+async def _no_secrets(_names: Collection[str]) -> Mapping[str, SecretValue]:
+    return {}
+
+
+@dataclass(slots=True, eq=False)
+class _Arrival:
+    """A node that has opened its stream and waits for its welcome."""
+
+    info: NodeInfo
+    held: Sequence[Held]
+    is_open: Callable[[], bool]
+    is_done: bool = False
+
+
+class Conductor:
+    def __init__(
+        self,
+        memory: SiteState,
+        store: Store,
+        clock: Clock,
+        *,
+        encode: Encode,
+        send: SendOrder,
+        stale_seconds: float,
+        lost_seconds: float,
+        overdue_seconds: float = 60.0,
+        orphan_grace_seconds: float = ORPHAN_GRACE_SECONDS,
+        reveal: Reveal = _no_secrets,
+        traces: SiteTraces | None = None,
+        outbox_bytes_max: int = OUTBOX_BYTES_MAX,
+        in_thread: InThread = anyio.to_thread.run_sync,
+        works: Mapping[str, SiteWork] | None = None,
+    ) -> None:
+        self.memory = memory
+        self._store = store
+        self._clock = clock
+        self.queue = ReportQueue(memory, store, clock, encode, bytes_max=outbox_bytes_max)
+        self._send = send
+        self._works = works or {}
+        """Kinds of work other than deployments, by kind."""
+        self._roster = NodeRoster(
+            memory, store, clock, self.queue, stale_seconds=stale_seconds, lost_seconds=lost_seconds
+        )
+        self._overdue_seconds = overdue_seconds
+        self._reveal = reveal
+        self.traces = traces or SiteTraces(memory.site, None, clock)
+        self.seek: Seek | None = None
+        """Set where there is a central: a secret set just before a deploy must not count as missing."""
+        self.tell_settings: Callable[[NodeId, Tunable], None] = lambda node_id, tunable: None
+        """Sends changed settings to a node; set where there are streams."""
+        self.older: Older = _nothing_older
+        """Set where there is a repository."""
+        self._held: dict[NodeId, tuple[Held, ...]] = {}
+        """The journals that nodes reported, until they are compared with the site's own state."""
+        self._lock = anyio.Lock()
+        self._noticed: dict[tuple[NodeId, NoticeCode], float] = {}
+        self._problems: dict[NodeId, float] = {}
+        """When the problem shown on each node was last detected."""
+        self._skewed: dict[NodeId, str] = {}
+        """Nodes that were refused because of their version, and the message."""
+        self._orphan_grace_seconds = orphan_grace_seconds
+        self._started = clock.monotonic()
+        self._in_thread = in_thread
+        self.planner = SitePlanner(memory, clock, self._carry_out, in_thread=in_thread)
+        self._failed: list[Transition] = []
+        """Failures recorded since the last plan."""
+        self._arrivals: list[_Arrival] = []
+        self._resync_at = clock.monotonic() + RESYNC_SECONDS
+        self._written_off: set[NodeId] = set()
+        """Nodes that have been lost for so long that their instances were placed elsewhere."""
+
+    # --- what is wanted -----------------------------------------------------------------------------------
+
+    async def adopt(
+        self,
+        snapshot: Snapshot,
+        *,
+        author: str,
+        touched: Collection[DeploymentId] = (),
+        origins: Mapping[DeploymentId, TraceContext] | None = None,
+        without_data: Collection[DeploymentId] = (),
+    ) -> None:
+        """Makes a verified snapshot the desired state, then plans. `touched` are the deployments whose file changed
+        in Git since the last one, even if its content is the same again; `origins` are the traces of the changes. The
+        deleted deployments in `without_data` lose their data too."""
+        if self.seek is not None and any(
+            missing(item.release, self.memory.secrets) for item in snapshot.desired.values()
+        ):
+            await self.seek()
+        async with self._turn():
+            now, memory = self._clock.now(), self.memory
+            gone = frozenset(memory.wanted - snapshot.desired.keys() - snapshot.unreadable)
+            mended = frozenset(memory.unreadable & snapshot.desired.keys())
+            named = sorted(snapshot.contents.keys() | gone | mended | snapshot.unreadable)
+            changed = (snapshot.contents.keys() | gone | set(touched)) - snapshot.unreadable
+            unpinned = [key for key in memory.pins if key in changed]
+            data_goes = (memory.data_goes & memory.files.keys() | set(without_data)) - snapshot.desired.keys()
+            syncs = self.traces.adopt(
+                {key: each for key, each in (origins or {}).items() if key in gone or key in snapshot.contents}
+            )
+
+            async def work(tx: Transaction) -> None:
+                known = {item.id: item for item in await tx.deployments_by_ids(named)}
+                adopted = adoption(
+                    snapshot, known, gone, mended, self._states(), site=memory.site, author=author, now=now
+                )
+                await tx.put_deployments(adopted.deployments)
+                await tx.put_desired_files(_files(snapshot))
+                await tx.put_revisions(
+                    kept_revisions(snapshot, snapshot.contents, author=author, now=now), keep=REVISIONS_KEPT
+                )
+                await tx.drop_pins(unpinned)
+                await _forget(tx, [item.id for item in adopted.deployments if item.archived_at is not None])
+                await tx.append_events(adopted.events)
+                await tx.set_value("applied_commit", snapshot.commit)
+                await tx.set_value(UNREADABLE, json.dumps(sorted(snapshot.unreadable)))
+                await tx.set_value(DATA_GOES, json.dumps(sorted(data_goes)))
+                problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
+                await self._put_site(tx, now, applied=snapshot.commit, problem=problem)
+                await self.queue.put(
+                    tx, [Synced(snapshot.commit, tuple(sorted(snapshot.desired)), snapshot.problems)]
+                )
+                await self.traces.save(tx)
+
+            await self.queue.commit(work)
+            self.traces.saved()
+            if not memory.knows_what_is_wanted:
+                self.planner.mark_all()
+            memory.adopt(snapshot, unpinned)
+            memory.data_goes = frozenset(data_goes)
+            memory.source_problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
+            self._forget_finished()
+            log.info(
+                "commit applied",
+                commit=snapshot.commit[:8],
+                deployments=len(memory.wanted),
+                changed=len(snapshot.contents),
+                removed=len(gone),
+                problems=len(snapshot.problems),
+            )
+            self.traces.synced(syncs, snapshot.commit, now)
+            await self._compare_held()
+            self.planner.mark({*named, *changed, *self._waiting_for_room()})
+
+    async def take_secrets(self, changed: Sequence[SecretRecord], versions: Mapping[str, int]) -> None:
+        """Stores the secrets that central has sent, deletes those that it no longer has, then plans: what uses a
+        changed one is updated."""
+        async with self._turn():
+            memory = self.memory
+            gone = sorted(memory.secrets.keys() - versions.keys())
+            if not changed and not gone:
+                return
+
+            async def work(tx: Transaction) -> None:
+                for secret in changed:
+                    await tx.put_secret(secret)
+                for name in gone:
+                    await tx.remove_secret(memory.site, name)
+
+            await self._store.write(work)
+            memory.secrets.update({secret.name: secret.version for secret in changed})
+            for name in gone:
+                del memory.secrets[name]
+            log.info("secrets changed", set=[secret.name for secret in changed], removed=gone)
+            self.planner.mark_all()
+
+    async def confirm(self) -> None:
+        """Git was read, and its state is the one applied here."""
+        if self.memory.has_looked:
+            return
+        async with self._turn():
+            self.memory.has_looked = True
+            await self._compare_held()
+            self.planner.mark_all()
+
+    async def source_followed(self, problems: Sequence[FileProblem]) -> None:
+        """The source can be followed at the applied commit: exactly the problems of that commit are shown. A problem
+        of the source is cleared, one of a file stays until the file changes."""
+        async with self._turn():
+            applied = self.memory.applied
+            source_problem = problem_text(problems[0]) if problems else None
+            if self.memory.source_problem == source_problem or applied is None:
+                return
+            now = self._clock.now()
+
+            async def work(tx: Transaction) -> None:
+                await self._put_site(tx, now, problem=source_problem)
+                await self.queue.put(tx, [Synced(applied, tuple(sorted(self.memory.wanted)), tuple(problems))])
+
+            await self.queue.commit(work)
+            self.memory.source_problem = source_problem
+
+    async def source_failed(self, message: str) -> None:
+        """The source as a whole cannot be followed: report it, once, and keep everything."""
+        async with self._turn():
+            if self.memory.source_problem == message:
+                return
+            now = self._clock.now()
+
+            async def work(tx: Transaction) -> None:
+                await self._put_site(tx, now, problem=message)
+                await tx.append_events([site_problem_event(self.memory.site, message, now)])
+                await self.queue.put(tx, [SyncFailed(message)])
+
+            await self.queue.commit(work)
+            self.memory.source_problem = message
+            log.warning("desired state sync failed", why=message)
+
+    # --- nodes --------------------------------------------------------------------------------------------
+
+    async def register(self, info: NodeInfo) -> None:
+        """Registers a node. The same id again replaces the earlier registration."""
+        async with self._turn():
+            if await self._roster.register([info]):
+                self.planner.mark_all()
+
+    async def connected(
+        self, info: NodeInfo, held: Sequence[Held], *, is_open: Callable[[], bool] = lambda: True
+    ) -> None:
+        """A node has opened its stream: it is sent every order that it lacks or has not finished. A node whose stream
+        ended while it waited is not welcomed: it may have been removed in that moment."""
+        arrival = _Arrival(info, held, is_open)
+        self._arrivals.append(arrival)
+        try:
+            async with self._turn():
+                if not arrival.is_done:
+                    arrivals = [*self._arrivals]
+                    await self._welcome([each for each in arrivals if each.is_open()])
+                    self._arrivals = [each for each in self._arrivals if each not in arrivals]
+                    for each in arrivals:
+                        each.is_done = True
+            await connect_others(info.id, held, self._works)
+        finally:
+            if not arrival.is_done:
+                self._arrivals.remove(arrival)
+
+    async def _welcome(self, arrivals: Sequence[_Arrival]) -> None:
+        """Welcomes all waiting nodes in one transaction: a thousand that reconnect at once are one change."""
+        memory = self.memory
+        highest = max((item.generation for each in arrivals for item in each.held), default=Generation(0))
+        memory.is_behind |= highest > memory.generation
+        memory.generation = Generation(max(memory.generation, highest))
+        if await self._roster.register([arrival.info for arrival in arrivals]):
+            self.planner.mark_all()
+        for arrival in arrivals:
+            await self._is_in_step(arrival.info.id)
+            self._held[arrival.info.id] = tuple(item for item in arrival.held if item.work == DEPLOYMENT)
+        await self._compare_held()
+
+    async def _compare_held(self) -> None:
+        """Compares nodes' journals with the site's state: newer entries are adopted, missing orders are sent, and
+        orphans are removed. Waits for Git, without which the desired state is unknown."""
+        memory, now = self.memory, self._clock.now()
+        if not memory.knows_what_is_wanted:
+            return
+        greeted, self._held = self._held, {}
+        news: list[Progressed] = []
+        for node_id, held in greeted.items():
+            by_deployment = {item.deployment_id: item for item in held}
+            taken = newer(node_id, held, memory, now)
+            memory.welcomed.add(node_id)
+            if taken:
+                await take_over(taken, await find_releases(taken, memory, self.older), memory, self.queue, now)
+            await restore_rollbacks(node_id, memory, self.older, self.queue, now)
+            for deployment_id, instance in sorted(memory.instances.on_node(node_id).items()):
+                order, has = self._current_order(instance), by_deployment.get(deployment_id)
+                if order is not None and needs_order(order, has, instance.state):
+                    lacking = await self._send_filled(node_id, order)
+                    if lacking and lost_its_secret(instance, order, has):
+                        failure = secret_missing(memory.site, lacking)
+                        await self._record([unanswered(instance, failure, self._order_context(instance))], ())
+            news += restated_health(node_id, by_deployment, memory.instances, now)
+            for order in orphans.removals(node_id, held, memory, self._clock.monotonic()):
+                self._send(node_id, order)
+            self.planner.mark(memory.instances.on_node(node_id))
+        if news:
+            await self._record((), news)
+
+    def heartbeat(self, node_id: NodeId) -> None:
+        """Raises NotFound for a node that must register first."""
+        self._roster.heartbeat(node_id)
+
+    def tunable(self, node_id: NodeId) -> Tunable:
+        """The settings that an operator has made for a node."""
+        node = self.memory.nodes.get(node_id)
+        return Tunable() if node is None else node.tunable
+
+    async def distrust(self, node_id: NodeId) -> None:
+        """A node's identity was removed: it is not live until it is accepted again and sends a heartbeat."""
+        async with self._turn():
+            await self._roster.distrust(node_id)
+
+    async def forget(self, node_id: NodeId, *, dismiss: Callable[[], None] = lambda: None) -> None:
+        """Removes a node permanently, with its instances. `dismiss` notifies it, once that is durable: a node that
+        was notified but is still expected would be waited for forever."""
+        async with self._turn():
+            await self._roster.forget(node_id)
+            dismiss()
+            self.planner.mark_all()
+
+    async def sweep(self) -> None:
+        """What only depends on time: missed heartbeats, expired holds, order timeouts."""
+        async with self._turn():
+            if await self._roster.look():
+                self.planner.mark_all()
+            now, moment = self._clock.now(), self._clock.monotonic()
+            await self._forget_problems(moment)
+            await self._alter(expire_holds)
+            if given_up := list(self._unanswered(moment)):
+                await self._record(given_up, ())
+            self.planner.mark(self._due(now, moment))
+            for node_id, order in orphans.due(self.memory, moment, now):
+                self._send(node_id, order)
+        self.planner.wake()
+
+    def _due(self, now: datetime, moment: float) -> Iterator[DeploymentId]:
+        """The deployments to plan because time has passed."""
+        memory = self.memory
+        yield from (key[0] for key in memory.instances.unsettled if is_due_by_time(memory.instances[key], now))
+        lost = {node.id for node in memory.nodes.values() if is_written_off(node, now)}
+        for node_id in lost - self._written_off:
+            yield from memory.instances.on_node(node_id)
+        self._written_off = lost
+        if moment >= self._resync_at:
+            self._resync_at = moment + RESYNC_SECONDS
+            self.planner.mark_all()
+
+    def _unanswered(self, moment: float) -> Iterator[Transition]:
+        """Timeouts of orders to connected nodes."""
+        memory = self.memory
+        for instance in memory.order_timers.outstanding(memory.instances, moment):
+            node = memory.nodes.get(instance.node_id)
+            if node is None or node.liveness is Liveness.LOST:
+                del memory.order_timers.asked[instance.key]  # Sent again when the node reconnects.
+                continue
+            failure = overdue(
+                instance,
+                memory.wanted_of(instance),
+                node,
+                waited_seconds=memory.order_timers.waited(instance, moment),
+                spent_seconds=memory.order_timers.spent.get(instance.key, 0.0),
+                margin_seconds=self._overdue_seconds,
+            )
+            if failure is not None:
+                yield unanswered(instance, failure, self._order_context(instance))
+
+    def _order_context(self, instance: Instance) -> OrderContext:
+        wanted = self.memory.wanted_of(instance)
+        return OrderContext(
+            now=self._clock.now(),
+            policy=None if wanted is None else wanted.policy,
+            can_roll_back=can_roll_back(instance, self.memory.past),
+            spent_seconds=self.memory.order_timers.spent_by(instance, self._clock.monotonic()),
+        )
+
+    async def alter(self, decide: Decide) -> None:
+        """An operator's request about nodes or holds: validated against the current state, made durable, then
+        planned."""
+        async with self._turn():
+            await self._alter(decide)
+
+    async def _alter(self, decide: Decide) -> None:
+        made = decide(self.memory, self._clock.now())
+        if made is None:
+            return
+        by_hand = (
+            self.memory.by_hand_after(made.rolled_back.pin, made.rolled_back.is_here) if made.rolled_back else ()
+        )
+
+        async def work(tx: Transaction) -> None:
+            for node in made.nodes:
+                await tx.put_node(node)
+            if made.holds is not None:
+                await tx.put_holds(self.memory.site, made.holds)
+            if made.rolled_back is not None:
+                await tx.put_pin(made.rolled_back.pin)
+                await tx.set_value(BY_HAND, json.dumps(sorted(by_hand)))
+            await tx.append_events(made.events)
+            await self.queue.put(tx, made.reports)
+
+        await self.queue.commit(work)
+        for node in made.nodes:
+            if node.tunable != self.memory.nodes[node.id].tunable:
+                self.tell_settings(node.id, node.tunable)
+        self.memory.nodes.update({node.id: node for node in made.nodes})
+        self.memory.holds = self.memory.holds if made.holds is None else made.holds
+        if made.rolled_back is not None:
+            pin = made.rolled_back.pin
+            self.memory.pins[pin.deployment_id] = pin
+            self.memory.by_hand = frozenset(by_hand)
+            self.memory.remember({pin.deployment_id: made.rolled_back.desired})
+        for event in made.events:
+            log.info("operator change recorded", kind=event.kind.value, what=event.message)
+        self.planner.mark_all()
+
+    async def resync(self, why: str) -> None:
+        """Replaces the queued reports by a full resync."""
+        async with self._turn():
+            await self.queue.resync(why)
+
+    async def start_epoch(self, epoch: str, ahead: Ahead) -> None:
+        """Central has records that this site has lost: numbering continues above them, what was rolled back stays
+        rolled back, and central gets a full resync."""
+        async with self._turn():
+            memory = self.memory
+            memory.generation = Generation(max(memory.generation, ahead.generation))
+            memory.incarnation = Incarnation(max(memory.incarnation, ahead.incarnation))
+            await self.queue.start_epoch(epoch, {ROLLED_BACK: dump_rolled_back(ahead.rolled_back)})
+            memory.rolled_back = {item.key: item for item in ahead.rolled_back}
+            for node_id in sorted(memory.welcomed) if memory.knows_what_is_wanted else ():
+                for instance in await restore_rollbacks(node_id, memory, self.older, self.queue, self._clock.now()):
+                    if (order := self._current_order(instance)) is not None:
+                        await self._send_filled(node_id, order)
+
+    async def wait_no_longer(self) -> None:
+        """Central has sent its recorded rollbacks, or is unreachable: a new database continues with what it has."""
+        if not self.memory.awaits_central:
+            return
+        async with self._turn():
+            self.memory.awaits_central = False
+            await self._compare_held()
+            self.planner.mark_all()
+
+    def seen(self) -> Mapping[NodeId, datetime]:
+        return self._roster.seen()
+
+    # --- news ---------------------------------------------------------------------------------------------
+
+    async def take(self, news: Sequence[tuple[NodeId, NodeNews]]) -> None:
+        """Makes reports of nodes durable. Returns when they are, so that nodes may delete them."""
+        own = await take_others(news, self._works, self._refused)
+        async with self._turn():
+            transitions: list[Transition] = []
+            progressed: list[Progressed] = []
+            for node_id, item in own:
+                if isinstance(item, Unreadable):
+                    why = f"a {item.what} of the node was refused: {item.why}"
+                    await self._notice(node_id, NoticeCode.MESSAGE_REFUSED, why)
+                    continue
+                instance = self.memory.instances.get((item.deployment_id, node_id))
+                if instance is None:
+                    orphans.note(node_id, item, self.memory, self._clock.monotonic())
+                    continue
+                if isinstance(item, Result):
+                    transition = outcome(item, instance, self._order_context(instance))
+                    if transition is not None:
+                        transitions.append(transition)
+                elif item.generation == instance.generation and not _is_known(item, instance):
+                    progressed.append(Progressed(node_id, item))
+            if transitions or progressed:
+                await self._record(transitions, progressed)
+
+    async def _refused(self, node_id: NodeId, why: str) -> None:
+        await self.notice(node_id, Notice(NoticeCode.MESSAGE_REFUSED, f"news of the node was refused: {why}"))
+
+    async def notice(self, node_id: NodeId, notice: Notice) -> None:
+        """Something that a node did or refused, or that was detected about it: an event here and at central."""
+        async with self._turn():
+            await self._notice(node_id, notice.code, notice.message)
+
+    async def _notice(self, node_id: NodeId, code: NoticeCode, message: str) -> None:
+        moment = self._clock.monotonic()
+        log.warning("node notice", node=node_id, code=code.value, message=message)
+        if moment - self._noticed.get((node_id, code), -NOTICE_SECONDS) < NOTICE_SECONDS:
+            return  # Repeated notices of a node are recorded once a minute.
+        self._noticed[node_id, code] = moment
+        noticed = NodeNoticed(node_id, code, message, self._clock.now())
+
+        async def work(tx: Transaction) -> None:
+            await tx.append_events([notice_event(noticed, self.memory.site)])
+            await self.queue.put(tx, [noticed])
+
+        await self.queue.commit(work)
+
+    async def report_problem(self, node_id: NodeId, code: NoticeCode, message: str) -> None:
+        """Why a node was not admitted: an event, and a problem on the node until it was not detected for a while.
+        A version skew, which lasts until an upgrade, is an event only once."""
+        async with self._turn():
+            self._problems[node_id] = self._clock.monotonic()
+            await self._roster.set_problem(node_id, message)
+            if code is not NoticeCode.VERSION_SKEW or self._skewed.get(node_id) != message:
+                await self._notice(node_id, code, message)
+            if code is NoticeCode.VERSION_SKEW:
+                self._skewed[node_id] = message
+
+    async def _forget_problems(self, moment: float) -> None:
+        for node_id in [key for key, node in self.memory.nodes.items() if node.problem is not None]:
+            if moment - self._problems.setdefault(node_id, moment) >= PROBLEM_SECONDS:
+                del self._problems[node_id]
+                await self._roster.set_problem(node_id, None)
+
+    async def _is_in_step(self, node_id: NodeId) -> None:
+        """A node that was too many releases apart is admitted again."""
+        if self._skewed.pop(node_id, None) is not None:
+            await self._roster.set_problem(node_id, None)
+
+    async def orphans_of(self, node_id: NodeId, found: Sequence[Owned]) -> tuple[Owned, ...]:
+        """Which of these, found on a node's engine, belong to no node any more."""
+        if self._clock.monotonic() - self._started < self._orphan_grace_seconds:
+            return ()  # A node that has not connected since this site started may be the owner.
+        async with self._turn():
+            async with self._store.read() as reader:
+                named = {item.deployment_id for item in found}
+                known = {key for key in named if await reader.deployment(key) is not None}
+            return orphans.orphaned_workloads(node_id, found, self.memory, known)
+
+    # --- planning -----------------------------------------------------------------------------------------
+
+    async def reconcile(self) -> None:
+        """Plans everything and carries it out, now."""
+        self.planner.mark_all()
+        await self.planner.plan()
+
+    async def outlook(self) -> tuple[Expected, ...]:
+        """What would happen next, for the operator; changes nothing."""
+        found: tuple[Expected, ...] = await self._in_thread(outlook, copy_of(self.memory.view()), self._clock.now())
+        return found
+
+    async def _carry_out(self, make: Callable[[], Checked], looked_at: Collection[DeploymentId] | None) -> None:
+        """Records the moves of a plan and sends its orders."""
+        async with self._turn():
+            if not self.memory.knows_what_is_wanted:
+                return  # Without a verified snapshot nothing may be started or removed.
+            began = self._clock.now()
+            checked = make()
+            steps = [(move, transition_of(move, self.memory, began)) for move in checked.moves]
+            older = older_orders(steps, self.memory.instances)
+            await self._put_aside({**checked.set_aside, **older}, looked_at, began)
+            if steps := [step for step in steps if step[0].deployment_id not in older]:
+                await self._make(steps, began)
+            failed, self._failed = self._failed, []
+            if waits := waiting(self.memory, failed, began):
+                await self._record((), waits)
+
+    async def _make(self, steps: Sequence[tuple[Move, Transition]], began: datetime) -> None:
+        moves = [move for move, _ in steps]
+        self.traces.plan(steps, began)
+        for move in moves:
+            log.info(
+                "decided",
+                deployment=move.deployment_id,
+                node=move.node_id or None,
+                trigger=move.trigger.value,
+                order=None if move.order is None else move.order.value,
+                why=move.why,
+            )
+        await self._record([transition for _, transition in steps], (), given_after(moves, self.memory))
+        for move in moves:
+            await self._send_current_order(move)
+
+    async def _put_aside(
+        self, found: Mapping[DeploymentId, str], looked_at: Collection[DeploymentId] | None, now: datetime
+    ) -> None:
+        """Reports each deployment that could not be planned once, with the reason, until it can be planned again;
+        here and at central."""
+        memory = self.memory
+        others = {} if looked_at is None else {k: v for k, v in memory.set_aside.items() if k not in looked_at}
+        after = {**others, **found}
+        changed = sorted(
+            key for key in after.keys() | memory.set_aside if after.get(key) != memory.set_aside.get(key)
+        )
+        if not changed:
+            return
+
+        async def work(tx: Transaction) -> None:
+            rows = await tx.deployments_by_ids(changed)
+            await tx.put_deployments(
+                [replace(row, set_aside=after.get(row.id), updated_at=now, version=row.version + 1) for row in rows]
+            )
+            names = {row.id: row.name for row in rows}
+            await tx.append_events(
+                [
+                    set_aside_event(memory.site, key, names.get(key, key), after[key], now)
+                    for key in changed
+                    if key in after
+                ]
+            )
+            await self.queue.put(tx, [PlanSetAside(key, after.get(key), now) for key in changed])
+
+        await self.queue.commit(work)
+        memory.set_aside = after
+        for key in changed:
+            if key in after:
+                log.error("deployment set aside", deployment=key, why=after[key])
+            else:
+                log.info("deployment can be planned again", deployment=key)
+
+    def _waiting_for_room(self) -> Iterator[DeploymentId]:
+        """Deployments that no node could take: any change of nodes or instances may make room."""
+        for key in self.memory.instances.unsettled:
+            failure = self.memory.instances[key].failure
+            if failure is not None and failure.code == Code.NO_ELIGIBLE_NODE:
+                yield key[0]
+
+    def _mark(self, transitions: Sequence[Transition], recorded: Recorded) -> None:
+        """Marks deployments for planning: at once those that failed or were removed, with the next sweep healthy
+        ones."""
+        self._failed += [each for each in transitions if each.trigger is Trigger.GAVE_UP]
+        self.planner.mark(each.deployment_id for each in transitions if each.trigger in _NEEDS_PLAN)
+        healthy = (each.deployment_id for each in transitions if each.trigger is Trigger.HEALTHY)
+        self.planner.mark(healthy, wake=False)
+        if any(item.state is State.DELETED for item in recorded.instances):
+            self.planner.mark(set(self._waiting_for_room()))
+
+    def room_freed(self) -> None:
+        """Work of another kind has ended."""
+        self.planner.mark(set(self._waiting_for_room()))
+
+    async def _send_filled(self, node_id: NodeId, order: Order) -> list[str]:
+        """Adds the values of secrets to an order at the last moment: they are never stored or shown. Returns the
+        names of missing ones: then nothing was sent."""
+        order = self.traces.marked(node_id, order)
+        names = frozenset() if order.release is None else needed(order.release)
+        if not names or order.release is None:
+            self._send(node_id, order)
+            return []
+        values = await self._reveal(names)
+        lacking = sorted(names - values.keys())
+        if lacking:
+            log.warning("order delayed, secret missing", deployment=order.deployment_id, lacks=lacking)
+        else:
+            self._send(node_id, replace(order, release=filled(order.release, values)))
+        return lacking
+
+    async def _send_current_order(self, move: Move) -> None:
+        instance = self.memory.instances.get((move.deployment_id, move.node_id))
+        if move.order is None or instance is None:
+            return
+        order = self._current_order(instance)
+        if order is not None:
+            await self._send_filled(move.node_id, order)
+
+    def _current_order(self, instance: Instance) -> Order | None:
+        spent = self.memory.order_timers.spent.get(instance.key, 0.0)
+        data = instance.deployment_id in self.memory.data_goes
+        return current_order(instance, self.memory.wanted_of(instance), spent_seconds=spent, remove_data=data)
+
+    # --- writing ------------------------------------------------------------------------------------------
+
+    async def _record(
+        self,
+        transitions: Sequence[Transition],
+        progressed: Sequence[Progressed],
+        given: dict[Key, dict[str, int]] | None = None,
+    ) -> None:
+        now, moment = self._clock.now(), self._clock.monotonic()
+        memory = self.memory
+        observed = observed_health(memory.instances, progressed)
+        contexts = self.traces.contexts(transitions)
+        self.traces.end(transitions, memory.files)
+
+        async def work(tx: Transaction) -> tuple[Recorded, dict[Key, float]]:
+            recorded = await record_transitions(tx, transitions, now)
+            refused = {id(transition) for transition, _ in recorded.refused}
+            await tx.drop_instances([item.key for item in recorded.instances if item.state is State.DELETED])
+            await _forget(tx, [item.id for item in recorded.deployments if item.archived_at is not None])
+            await tx.set_steps({key_of(item): step_text(item.progress) for item in progressed})
+            await tx.set_health({item.key: item.unhealthy for item in observed.values()})
+            await tx.append_events(
+                [
+                    progress_event(item, memory.site, f"{item.node_id}: {step_text(item.progress)}")
+                    for item in progressed
+                ]
+            )
+            accepted = [item for item in transitions if id(item) not in refused]
+            # Progress is informational: while central is unreachable for long it is dropped first.
+            has_room = not progressed or await tx.outbox_size() < PROGRESS_QUEUED_MAX
+            await self.queue.put(tx, [each for each in progressed if has_room or each.progress.healthy is not None])
+            await self.queue.put(tx, accepted, contexts)
+            await self.traces.save(tx)
+            await tx.set_value("generation", str(memory.generation))
+            await tx.set_value("incarnation", str(memory.incarnation))
+            if given is not None and given != memory.given:
+                await tx.set_value(GIVEN, dump_given(given))
+            spent = memory.order_timers.after(memory.instances, recorded.instances, moment)
+            if spent != memory.order_timers.spent:
+                await tx.set_value(SPENT, dump_spent(spent))
+            return recorded, spent
+
+        recorded, memory.order_timers.spent = await self.queue.commit(work)
+        self.traces.saved()
+        memory.given = memory.given if given is None else given
+        for transition, why in recorded.refused:
+            log.error("transition rejected", deployment=transition.deployment_id, node=transition.node_id, why=why)
+        for instance in recorded.instances:
+            if instance.state is State.DELETED:
+                memory.instances.pop(instance.key, None)
+                memory.given.pop(instance.key, None)
+            else:
+                memory.instances[instance.key] = instance
+        memory.order_timers.look(recorded.instances, moment)
+        for item in progressed:
+            if key_of(item) in memory.instances:
+                instance = observe_health(memory.instances[key_of(item)], item.progress)
+                memory.instances[key_of(item)] = replace(instance, step=step_text(item.progress))
+        self.traces.forget((item.deployment_id for item in transitions), memory.instances)
+        self._mark(transitions, recorded)
+        if any(item.state in (State.INSTALLED, State.DELETED) for item in recorded.instances):
+            self._forget_finished()
+
+    def _forget_finished(self) -> None:
+        """Removes deployments from memory that are neither wanted nor placed anywhere."""
+        placed = self.memory.instances.deployments
+        for deployment_id in [
+            key for key in self.memory.files if key not in self.memory.wanted and key not in placed
+        ]:
+            del self.memory.files[deployment_id]
+            self.memory.pins.pop(deployment_id, None)
+        if self.memory.past:
+            self.memory.remember({})
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """One decision at a time, shielded from cancellation: a lost stream or cancelled caller may keep one from
+        beginning, but never separate the store from the memory. The store bounds each wait."""
+        async with self._lock:
+            with anyio.CancelScope(shield=True):
+                yield
+                await self.queue.keep_bounded()
+
+    async def _put_site(
+        self, tx: Transaction, now: datetime, *, applied: Commit | None = None, problem: str | None
+    ) -> None:
+        site = await tx.site(self.memory.site) or Site(self.memory.site, now, None, None)
+        await tx.put_site(
+            replace(site, last_seen=now, applied_commit=applied or site.applied_commit, problem=problem)
+        )
+
+    def _states(self) -> dict[DeploymentId, list[tuple[NodeId, State]]]:
+        states: dict[DeploymentId, list[tuple[NodeId, State]]] = {}
+        for (deployment_id, node_id), instance in self.memory.instances.items():
+            states.setdefault(deployment_id, []).append((node_id, instance.state))
+        return states
+
+
+async def _forget(tx: Transaction, deployment_ids: Sequence[DeploymentId]) -> None:
+    """A permanently removed deployment leaves only its history."""
+    await tx.drop_desired_files(deployment_ids)
+    await tx.drop_revisions(deployment_ids)
+    await tx.drop_pins(deployment_ids)
+
+
+def _files(snapshot: Snapshot) -> list[DesiredFile]:
+    return [
+        DesiredFile(key, snapshot.desired[key].path, snapshot.desired[key].revision, content)
+        for key, content in snapshot.contents.items()
+    ]
+
+
+def _is_known(progress: Progress, instance: Instance) -> bool:
+    """Whether it repeats the health that the node reported on connecting."""
+    return progress.healthy is not None and observe_health(instance, progress) is instance

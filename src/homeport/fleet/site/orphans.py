@@ -1,0 +1,104 @@
+"""Orphans: what nodes still run though it is not wanted there. Removals are ordered, and retried when they fail."""
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+
+from homeport.core.model.order import Held, Order, Progress, Result
+from homeport.core.reconcile.holds import hold_on
+from homeport.core.reconcile.instances import Key
+from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS
+from homeport.fleet.site.state import SiteState
+from homeport.ports import Owned
+from homeport.vocabulary import DeploymentId, Generation, Liveness, NodeId, OrderKind
+
+
+def removals(node_id: NodeId, held: Iterable[Held], memory: SiteState, moment: float) -> list[Order]:
+    """For each orphan in a node's journal. What the site wants may still be placed there, and an invalid file may yet
+    be removed, so those are only recorded: the node does not report them again before it reconnects."""
+    if memory.applied is None:
+        return []
+    orphans = [
+        key
+        for item in held
+        if not (item.kind is OrderKind.REMOVE and item.done)
+        and _is_orphan(key := (item.deployment_id, node_id), memory)
+    ]
+    maybe = memory.wanted | memory.unreadable
+    memory.orphans.update({key: moment for key in orphans if key[0] in maybe})
+    return [_removal(key[0], memory) for key in orphans if key[0] not in maybe]
+
+
+def note(node_id: NodeId, item: Progress | Result, memory: SiteState, moment: float) -> None:
+    """Records a failed removal; `moment` is on the monotonic clock."""
+    key = item.deployment_id, node_id
+    if isinstance(item, Result) and item.kind is OrderKind.REMOVE and not item.succeeded and _is_orphan(key, memory):
+        memory.orphans[key] = moment
+
+
+def due(memory: SiteState, moment: float, now: datetime) -> list[tuple[NodeId, Order]]:
+    """What was recorded a while ago and is still an orphan; a disconnected node gets the order when it reconnects."""
+    ready = [key for key, noted in memory.orphans.items() if moment - noted >= REMOVAL_RETRY_SECONDS]
+    waits = {key for key in ready if _is_orphan(key, memory) and _must_wait(key, memory, now)}
+    for key in ready:
+        if key not in waits:
+            del memory.orphans[key]
+    return [
+        (node_id, _removal(what, memory))
+        for what, node_id in ready
+        if (what, node_id) not in waits and _is_orphan((what, node_id), memory)
+    ]
+
+
+def _is_orphan(key: Key, memory: SiteState) -> bool:
+    return key not in memory.instances
+
+
+def _must_wait(key: Key, memory: SiteState, now: datetime) -> bool:
+    """Whether the plan cannot decide yet that something wanted is not wanted on this node."""
+    if key[0] in memory.unreadable:
+        return True
+    node = memory.nodes.get(key[1])
+    if key[0] not in memory.wanted or node is None:
+        return False
+    is_known = bool(node.info.capabilities.engine) and node.liveness is not Liveness.LOST
+    return not is_known or hold_on(memory.holds, key[0], now) is not None
+
+
+def _removal(deployment_id: DeploymentId, memory: SiteState) -> Order:
+    memory.generation = Generation(memory.generation + 1)
+    return Order(memory.generation, deployment_id, OrderKind.REMOVE, None, reason="no deployment wants it here")
+
+
+def orphaned_workloads(
+    node_id: NodeId, items: Iterable[Owned], memory: SiteState, known: Collection[DeploymentId]
+) -> tuple[Owned, ...]:
+    """The workloads found on a node's engine that belong to no node any more, and are to be removed.
+
+    Only of deployments of this site, which `known` names, archived ones too: what another site has on the same engine
+    is not ours. Of another node only when that is permanently gone. In doubt it stays.
+    """
+    if memory.applied is None or node_id not in memory.nodes:
+        return ()
+    return tuple(
+        item
+        for item in items
+        if item.deployment_id in known
+        and item.deployment_id not in memory.unreadable
+        and (_is_forgotten(item, memory) if item.node_id == node_id else _has_no_owner(item.node_id, node_id, memory))
+    )
+
+
+def _is_forgotten(item: Owned, memory: SiteState) -> bool:
+    """Whether a node that lost its journal has something that no order would remove."""
+    return (item.deployment_id, item.node_id) not in memory.instances and item.deployment_id not in memory.wanted
+
+
+def _has_no_owner(owner: NodeId, node_id: NodeId, memory: SiteState) -> bool:
+    """A removed node is gone. A lost one is gone if it came back under another name: on the same machine, joined
+    after the lost one's last heartbeat. Another node on the same engine that is only switched off joined
+    before."""
+    lost, now = memory.nodes.get(owner), memory.nodes[node_id]
+    if lost is None:
+        return True
+    is_same_machine = bool(now.info.hostname) and lost.info.hostname == now.info.hostname
+    return lost.liveness is Liveness.LOST and is_same_machine and now.registered_at > lost.last_seen

@@ -1,0 +1,229 @@
+"""A site's working memory: the content of its store, parsed once. The store is the source of truth; this is changed
+only after the store has made a change durable.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+from homeport.catalog.deployment import deployment_path, parse_deployment
+from homeport.core.model.demand import Resources
+from homeport.core.model.deployment import Desired, Hold, Pin
+from homeport.core.model.instance import Instance, RolledBack
+from homeport.core.model.node import Node
+from homeport.core.reconcile.instances import Instances, Key
+from homeport.core.reconcile.plan import View
+from homeport.errors import PermanentError
+from homeport.fleet.shared.snapshot import Snapshot
+from homeport.fleet.site.order_timers import SPENT, OrderTimers, load_spent
+from homeport.log import get_log
+from homeport.ports import DeploymentFilter, Reader
+from homeport.vocabulary import Commit, DeploymentId, Digest, Generation, Incarnation, NodeId, SiteName, State
+from homeport.wire.reports import decode_rolled_back, encode_rolled_back
+
+log = get_log(__name__)
+
+GIVEN: Final = "secrets_given"
+BY_HAND: Final = "went_back_by_hand"
+UNREADABLE: Final = "unreadable_files"
+ROLLED_BACK: Final = "rolled_back"
+DATA_GOES: Final = "deleted_with_data"
+
+
+@dataclass(slots=True)
+class SiteState:
+    site: SiteName
+    generation: Generation
+    incarnation: Incarnation
+    applied: Commit | None = None
+    wanted: set[DeploymentId] = field(default_factory=set)
+    files: dict[DeploymentId, Desired] = field(default_factory=dict)
+    """The last valid file of each deployment, kept until its last instance is gone."""
+    unreadable: frozenset[DeploymentId] = frozenset()
+    """Deployments whose file in Git is invalid: they stay unchanged, across restarts too."""
+    data_goes: frozenset[DeploymentId] = frozenset()
+    """Deployments that are deleted together with their data."""
+    source_problem: str | None = None
+    """Why the source cannot be followed at all, as last reported; None while it can."""
+    nodes: dict[NodeId, Node] = field(default_factory=dict)
+    last_heartbeat: dict[NodeId, float] = field(default_factory=dict)
+    """The last heartbeat of each node, on the monotonic clock."""
+    distrusted: set[NodeId] = field(default_factory=set)
+    """Nodes whose identity was removed: never live, however recent their heartbeat."""
+    instances: Instances = field(default_factory=Instances)
+    secrets: dict[str, int] = field(default_factory=dict)
+    """The version of each secret that this site has. Values stay encrypted in the store."""
+    given: dict[Key, dict[str, int]] = field(default_factory=dict)
+    """The secrets that were sent with each instance's newest order."""
+    past: dict[tuple[DeploymentId, Digest], Desired] = field(default_factory=dict)
+    """Older revisions that still run somewhere, or are being rolled back to."""
+    pins: dict[DeploymentId, Pin] = field(default_factory=dict)
+    by_hand: frozenset[DeploymentId] = frozenset()
+    """The pins that were set at this site itself: they ignore holds."""
+    holds: tuple[Hold, ...] = ()
+    orphans: dict[Key, float] = field(default_factory=dict)
+    """Orphans: what a node holds that is unknown or not wanted there, and since when, on the monotonic clock."""
+    set_aside: dict[DeploymentId, str] = field(default_factory=dict)
+    """Deployments that could not be planned, and why: they stay unchanged until they change."""
+    others: Callable[[], Iterable[tuple[NodeId, Resources]]] = tuple
+    """What work of other kinds has reserved of the nodes."""
+    has_looked: bool = False
+    """Whether Git was read since the start."""
+    is_behind: bool = False
+    """Whether a node has received newer orders than this database knows: it is an older copy, and its desired state
+    may be outdated too. Until Git was read nothing is ordered."""
+    is_new: bool = False
+    """Whether the database was created at this start: nodes that have not connected yet may know more than it
+    does."""
+    welcomed: set[NodeId] = field(default_factory=set)
+    """Nodes that have reported their journal since the start."""
+    awaits_central: bool = False
+    """Whether the database is new and central has not been asked yet what was rolled back. Nothing is ordered until
+    it has answered, or is unreachable."""
+    rolled_back: dict[Key, RolledBack] = field(default_factory=dict)
+    """Rollbacks reported by central, for nodes that have not connected since."""
+    order_timers: OrderTimers = field(default_factory=OrderTimers)
+
+    @property
+    def knows_what_is_wanted(self) -> bool:
+        is_current = self.has_looked or not self.is_behind
+        return self.applied is not None and is_current and not self.awaits_central
+
+    def desired(self, deployment_id: DeploymentId) -> Desired | None:
+        """What is wanted: the content of the file, or of a manual rollback since the file last changed."""
+        file, pin = self.files.get(deployment_id), self.pins.get(deployment_id)
+        if file is None or pin is None or pin.over != file.revision:
+            return file
+        return self.past.get((deployment_id, pin.revision), file)
+
+    def wanted_of(self, instance: Instance) -> Desired | None:
+        """What its newest order asks for. That may be older than the deployment's desired state: it rolled back, or
+        no node can take the newest, or it was not planned yet. None when that is no longer known."""
+        desired = self.desired(instance.deployment_id)
+        if desired is None or instance.state is State.DELETING or instance.revision in (None, desired.revision):
+            return desired
+        return self.past.get((instance.deployment_id, instance.revision or desired.revision))
+
+    def adopt(self, snapshot: Snapshot, unpinned: Collection[DeploymentId]) -> None:
+        """Makes a verified snapshot the desired state. What it replaces is kept while an instance runs it."""
+        older = {key: self.files[key] for key in snapshot.contents if key in self.files}
+        self.applied, self.has_looked = snapshot.commit, True
+        self.wanted = set(snapshot.desired) | (self.wanted & snapshot.unreadable)
+        self.files.update(snapshot.desired)
+        self.pins = {key: pin for key, pin in self.pins.items() if key not in unpinned}
+        self.remember(older)
+        self.unreadable = snapshot.unreadable
+
+    def remember(self, older: Mapping[DeploymentId, Desired]) -> None:
+        """Keeps the older revisions that may still be needed, and drops the others."""
+        self.past.update({(key, desired.revision): desired for key, desired in older.items()})
+        needed = {(item.deployment_id, item.revision) for item in self.instances.values()}
+        needed |= {(item.deployment_id, item.running_revision) for item in self.instances.values()}
+        needed |= {(pin.deployment_id, pin.revision) for pin in self.pins.values()}
+        self.past = {key: desired for key, desired in self.past.items() if key in needed}
+
+    def by_hand_after(self, pin: Pin, is_here: bool) -> frozenset[DeploymentId]:
+        """The pins that were set at this site itself, including this one."""
+        others = self.by_hand & self.pins.keys() - {pin.deployment_id}
+        return others | {pin.deployment_id} if is_here else others
+
+    def view(self) -> View:
+        known = {key: self.desired(key) for key in self.files if key in self.wanted}
+        return View(
+            desired={key: desired for key, desired in known.items() if desired is not None},
+            unreadable=self.unreadable,
+            nodes=self.nodes,
+            instances=self.instances,
+            secrets=self.secrets,
+            given=self.given,
+            past=self.past,
+            holds=self.holds,
+            spent=self.order_timers.spent,
+            by_hand=frozenset((key, pin.revision) for key, pin in self.pins.items() if key in self.by_hand),
+            others=tuple(self.others()),
+        )
+
+
+async def load_state(reader: Reader, site: SiteName, now: datetime, monotonic: float) -> SiteState:
+    """Loads the state from the store. Nodes count as just heard from: a restart of the site is not their failure."""
+    # A lost database must not assign the same numbers again, so both counters start at the current time.
+    since_epoch = int(now.timestamp() * 1000)
+    generation = await reader.value("generation")
+    memory = SiteState(
+        site,
+        is_new=generation is None,
+        generation=Generation(int(generation or since_epoch)),
+        incarnation=Incarnation(int(await reader.value("incarnation") or since_epoch)),
+    )
+    applied = await reader.value("applied_commit")
+    memory.applied = None if applied is None else Commit(applied)
+    here = await reader.site(site)
+    memory.source_problem = None if here is None else here.problem
+    rows = await reader.deployments(DeploymentFilter())
+    memory.wanted = {item.id for item in rows if item.wanted}
+    memory.set_aside = {item.id: item.set_aside for item in rows if item.set_aside is not None}
+    memory.unreadable = frozenset(json.loads(await reader.value(UNREADABLE) or "[]"))
+    memory.data_goes = frozenset(json.loads(await reader.value(DATA_GOES) or "[]"))
+    for file in await reader.desired_files():
+        desired = _parsed(file.content, file.path, site)
+        if desired is not None:
+            memory.files[file.deployment_id] = desired
+        else:
+            memory.unreadable |= {file.deployment_id}  # nothing of it changes until Git has a valid file
+    memory.nodes = {node.id: node for node in await reader.nodes()}
+    memory.last_heartbeat = dict.fromkeys(memory.nodes, monotonic)
+    memory.instances = Instances({instance.key: instance for instance in await reader.instances()})
+    memory.secrets = {secret.name: secret.version for secret in await reader.secrets(site)}
+    memory.holds = tuple(await reader.holds(site))
+    memory.given = load_given(await reader.value(GIVEN))
+    memory.pins = {pin.deployment_id: pin for pin in await reader.pins()}
+    memory.order_timers.spent = load_spent(await reader.value(SPENT))
+    memory.order_timers.look(memory.instances.values(), monotonic)
+    memory.by_hand = frozenset(json.loads(await reader.value(BY_HAND) or "[]"))
+    memory.past = await _load_past(reader, memory)
+    memory.rolled_back = load_rolled_back(await reader.value(ROLLED_BACK))
+    return memory
+
+
+async def _load_past(reader: Reader, memory: SiteState) -> dict[tuple[DeploymentId, Digest], Desired]:
+    """The older revisions that instances are at, or that were rolled back to."""
+    named = {(item.deployment_id, item.revision) for item in memory.instances.values()}
+    named |= {(item.deployment_id, item.running_revision) for item in memory.instances.values()}
+    named |= {(pin.deployment_id, pin.revision) for pin in memory.pins.values()}
+    present = {(key, desired.revision) for key, desired in memory.files.items()}
+    past: dict[tuple[DeploymentId, Digest], Desired] = {}
+    for deployment_id in sorted({key for key, _ in named - present}):
+        for kept in await reader.revisions(deployment_id):
+            if (deployment_id, kept.revision) in named:
+                path = deployment_path(memory.site, deployment_id)
+                desired = _parsed(kept.content, path, memory.site)
+                if desired is not None:
+                    past[deployment_id, kept.revision] = desired
+    return past
+
+
+def _parsed(content: bytes, path: str, site: SiteName) -> Desired | None:
+    """None for a file that another version accepted and this one does not."""
+    try:
+        return parse_deployment(content, path, site)
+    except PermanentError as error:
+        log.warning("stored deployment file unreadable", path=path, why=str(error))
+        return None
+
+
+def dump_rolled_back(items: Iterable[RolledBack]) -> str:
+    return json.dumps([encode_rolled_back(item) for item in items])
+
+
+def load_rolled_back(text: str | None) -> dict[Key, RolledBack]:
+    return {item.key: item for item in decode_rolled_back(json.loads(text or "[]"))}
+
+
+def dump_given(given: Mapping[Key, Mapping[str, int]]) -> str:
+    return json.dumps([[*key, dict(versions)] for key, versions in sorted(given.items())])
+
+
+def load_given(text: str | None) -> dict[Key, dict[str, int]]:
+    return {(DeploymentId(row[0]), NodeId(row[1])): row[2] for row in json.loads(text or "[]")}

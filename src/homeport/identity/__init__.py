@@ -1,0 +1,1 @@
+"""Enrolment, the list of accepted machines, access tokens, the audit trail."""

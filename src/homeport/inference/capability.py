@@ -1,0 +1,70 @@
+"""The inference capability, the same task plane at central and at a site. Who starts engines binds them through
+`InferencePorts`; a site serves its own pools with central gone."""
+
+from collections.abc import Callable
+from typing import Final
+
+from homeport.adapters import engine
+from homeport.capability.central import CentralCapability, CentralPart, Loop
+from homeport.capability.site import SiteCapability, SitePart
+from homeport.core.inference.engines.handoff import Handoff
+from homeport.fleet.central.platform import CentralPlatform
+from homeport.fleet.site.platform import SitePlatform
+from homeport.inference.http.routes import inference_routes
+from homeport.inference.plane import TaskPlane
+from homeport.inference.tasks.inside import InsideTasks
+from homeport.inference.tasks.ownership import TaskOwnership
+
+
+def _central(platform: CentralPlatform) -> CentralPart:
+    ownership = TaskOwnership(platform.leases, seconds=platform.lease_seconds)
+    plane = _plane(platform, _named_site, ownership)
+
+    async def run(platform: CentralPlatform) -> None:
+        await plane.run()
+
+    loops = [Loop("inference", run)]
+    if ownership.is_shared:
+        shared = plane.share_limits(platform.bus)
+
+        async def share(platform: CentralPlatform) -> None:
+            await shared.run()
+
+        loops.append(Loop("inference limits", share))
+    return CentralPart(routes=(inference_routes(plane),), loops=tuple(loops), metrics=(plane.metrics,))
+
+
+def _site(platform: SitePlatform) -> SitePart:
+    plane = _plane(platform, lambda handoff: platform.site)
+    return SitePart(routes=(inference_routes(plane),), metrics=(plane.metrics,), loops=(plane.run,))
+
+
+def _plane(
+    platform: CentralPlatform | SitePlatform,
+    site_of: Callable[[Handoff], str],
+    ownership: TaskOwnership | None = None,
+) -> TaskPlane:
+    settings = platform.inference_settings
+    plane = TaskPlane(
+        store=platform.store,
+        clock=platform.clock,
+        ports=platform.inference,
+        connect=lambda handoff, opens: engine.connect(handoff, opens, idle_seconds=settings.idle_seconds),
+        settings=settings,
+        site_of=site_of,
+        ownership=ownership,
+    )
+    platform.inference.pools = plane.registry
+    platform.inference.demand = plane.scheduler
+    platform.inference.tasks = InsideTasks(plane)
+    return plane
+
+
+def _named_site(handoff: Handoff) -> str:
+    """At central, a replica's id begins with its site."""
+    site, separator, _ = handoff.replica_id.partition("/")
+    return site if separator else ""
+
+
+INFERENCE: Final = CentralCapability("inference", _central)
+SITE_INFERENCE: Final = SiteCapability("inference", _site)

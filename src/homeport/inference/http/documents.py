@@ -1,0 +1,221 @@
+"""The task plane in the OpenAPI document: what the raw routes take and answer."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from homeport.inference.tasks.bodies import (
+    ArtifactBody,
+    DrainBody,
+    PurgeBody,
+    RegisterBody,
+    ReloadBody,
+    TaskBody,
+)
+
+_REF: Final = "#/components/schemas/Task{model}"
+"""With a prefix, since deployments have schemas of the same names."""
+_STRING: Final = {"type": "string"}
+_INTEGER: Final = {"type": "integer"}
+_BOOLEAN: Final = {"type": "boolean"}
+_NUMBER_OR_NULL: Final = {"type": ["number", "null"]}
+
+
+def _object(required: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return {"type": "object", "properties": {**required, **(optional or {})}, "required": sorted(required)}
+
+
+ERROR: Final = _object(
+    {"code": _STRING, "message": _STRING},
+    {
+        "engine": _STRING,
+        "pool_id": _STRING,
+        "retriable": _BOOLEAN,
+        "retry_after_ms": _INTEGER,
+        "policy_label": _STRING,
+        "hint": _STRING,
+    },
+)
+OPENAI_ERROR: Final = _object(
+    {
+        "error": _object(
+            {"message": _STRING, "type": _STRING},
+            {"param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}},
+        )
+    }
+)
+ADMISSION: Final = _object(
+    {
+        "task_id": _STRING,
+        "queue_position": _INTEGER,
+        "predicted_start_ms": _INTEGER,
+        "backoff_ms": _INTEGER,
+        "streams": _object({"sse": _STRING, "sse_verbose": _STRING}),
+        "preparation": _object({"steps": {"type": "array", "items": {"type": "object"}}}),
+    }
+)
+SESSION: Final = _object(
+    {
+        "ttl_ms_remaining": _INTEGER,
+        "turns": _INTEGER,
+        "kv_bytes": _INTEGER,
+        "kv_warmth": _BOOLEAN,
+        "tokens_budget_remaining": _NUMBER_OR_NULL,
+        "time_budget_remaining_ms": _NUMBER_OR_NULL,
+        "cost_budget_remaining": _NUMBER_OR_NULL,
+    }
+)
+HEALTH: Final = _object(
+    {"live": _BOOLEAN, "ready": _BOOLEAN, "draining": _BOOLEAN, "metrics": {"type": "object"}},
+    {"last_error": {"type": ["string", "null"]}},
+)
+POOL: Final = _object(
+    {**HEALTH["properties"], "pool_id": _STRING, "replicas": {"type": "array", "items": {"type": "object"}}}
+)
+ARTIFACT: Final = _object(
+    {
+        "id": _STRING,
+        "kind": _STRING,
+        "digest": _STRING,
+        "created_ms": _INTEGER,
+        "tags": {"type": "array", "items": _STRING},
+    },
+    {"content": {"type": "object"}, "metadata": {"type": "object"}, "parent": {"type": ["string", "null"]}},
+)
+SESSIONS: Final = _object(
+    {
+        "sessions": {
+            "type": "array",
+            "items": _object(
+                {
+                    **SESSION["properties"],
+                    "session_id": _STRING,
+                    "from": _STRING,
+                    "replica": {"type": ["string", "null"]},
+                }
+            ),
+        }
+    }
+)
+ARTIFACTS: Final = _object({"artifacts": {"type": "array", "items": ARTIFACT}})
+_TASK: Final = dict.fromkeys(("task_id", "pool_id", "priority", "from", "model", "why"), _STRING)
+QUEUE: Final = _object(
+    {
+        "waiting": {"type": "array", "items": _object({**_TASK, "position": _INTEGER, "waits_ms": _INTEGER})},
+        "placed": {
+            "type": "array",
+            "items": _object({**_TASK, "replica_id": _STRING, "waited_ms": _INTEGER, "ago_ms": _INTEGER}),
+        },
+    }
+)
+CAPABILITIES: Final = _object({"api_version": _STRING, "engines": {"type": "array", "items": {"type": "object"}}})
+VERSION: Final = _object({"api_version": _STRING, "build_commit": _STRING, "build_time": _STRING})
+REGISTERED: Final = _object({"ok": _BOOLEAN, "identity": _STRING, "pool_id": _STRING, "replica_id": _STRING})
+USAGE: Final = _object({"since": _STRING, "usage": {"type": "array", "items": {"type": "object"}}})
+ANYTHING: Final = {"type": "object"}
+_SCHEMAS: Final[dict[str, Any]] = {"TaskError": ERROR, "OpenAiError": OPENAI_ERROR, "Admission": ADMISSION}
+
+
+def _operation(
+    operation_id: str,
+    summary: str,
+    answers: Mapping[int, Any],
+    *,
+    body: type[BaseModel] | dict[str, Any] | None = None,
+    params: tuple[str, ...] = (),
+    errors: tuple[int, ...] = (400, 401, 403, 404, 429, 500, 503),
+    error: str = "TaskError",
+) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for status, schema in answers.items():
+        kind = "text/event-stream" if schema == "events" else "application/json"
+        content = {} if schema is None else {kind: {"schema": _STRING if schema == "events" else schema}}
+        responses[str(status)] = {"description": summary, **({"content": content} if content else {}), "headers": _ID}
+    for status in errors:
+        shown = {"application/json": {"schema": {"$ref": f"#/components/schemas/{error}"}}}
+        responses[str(status)] = {"description": "It was refused.", "content": shown, "headers": _ID}
+    found: dict[str, Any] = {
+        "operationId": operation_id,
+        "summary": summary,
+        "tags": ["inference"],
+        "responses": responses,
+        "parameters": [{"name": name, "in": "path", "required": True, "schema": _STRING} for name in params],
+        "$defs": dict(_SCHEMAS),
+    }
+    if body is not None:
+        taken = body if isinstance(body, dict) else body.model_json_schema(ref_template=_REF)
+        found["$defs"] |= {f"Task{name}": schema for name, schema in taken.pop("$defs", {}).items()}
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": taken}}}
+    return found
+
+
+_ID: Final = {"X-Correlation-Id": {"schema": _STRING}}
+_OPENAI: Final = "OpenAiError"
+_LIST: Final = _object({"object": _STRING, "data": {"type": "array", "items": {"type": "object"}}})
+_ONE: Final = ("id",)
+
+OPERATIONS: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
+    ("POST", "/v2/tasks"): _operation(
+        "submit_task", "Submit a task", {202: {"$ref": "#/components/schemas/Admission"}}, body=TaskBody
+    ),
+    ("GET", "/v2/tasks/{id}/events"): _operation(
+        "follow_task", "Follow a task: started, token, metrics, end or error", {200: "events"}, params=_ONE
+    ),
+    ("GET", "/v2/tasks/{id}/why"): _operation("why_task", "Why it ran where it ran", {200: ANYTHING}, params=_ONE),
+    ("POST", "/v2/tasks/{id}/cancel"): _operation("cancel_task", "Cancel a task", {204: None}, params=_ONE),
+    ("GET", "/v2/queue"): _operation("show_queue", "What waits, and what was placed where and why", {200: QUEUE}),
+    ("GET", "/v2/queue/events"): _operation(
+        "follow_queue", "Says when the queue or a pool has changed", {200: "events"}
+    ),
+    ("GET", "/v2/sessions"): _operation("list_sessions", "Sessions, the last used first", {200: SESSIONS}),
+    ("GET", "/v2/sessions/{id}"): _operation("get_session", "A session", {200: SESSION}, params=_ONE),
+    ("POST", "/v2/sessions/{id}"): _operation("touch_session", "Extend a session", {204: None}, params=_ONE),
+    ("DELETE", "/v2/sessions/{id}"): _operation("delete_session", "End a session", {204: None}, params=_ONE),
+    ("GET", "/v2/pools"): _operation(
+        "list_pools", "All pools", {200: _object({"pools": {"type": "array", "items": POOL}})}
+    ),
+    ("GET", "/v2/pools/{id}"): _operation("get_pool", "A pool and its replicas", {200: POOL}, params=_ONE),
+    ("GET", "/v2/pools/{id}/health"): _operation("pool_health", "Its health", {200: HEALTH}, params=_ONE),
+    ("POST", "/v2/pools/{id}/drain"): _operation(
+        "drain_pool", "Take no new tasks", {202: ANYTHING}, body=DrainBody, params=_ONE
+    ),
+    ("DELETE", "/v2/pools/{id}/drain"): _operation("undrain_pool", "Take tasks again", {202: ANYTHING}, params=_ONE),
+    ("POST", "/v2/pools/{id}/reload"): _operation(
+        "reload_pool",
+        "Serve another model; 409 where the old one serves on",
+        {202: ANYTHING},
+        body=ReloadBody,
+        params=_ONE,
+        errors=(400, 401, 403, 404, 409, 500, 503),
+    ),
+    ("POST", "/v2/pools/{id}/purge"): _operation(
+        "purge_pool",
+        "Remove engine or models",
+        {202: ANYTHING},
+        body=PurgeBody,
+        params=_ONE,
+        errors=(400, 401, 403, 404, 409, 500, 503),
+    ),
+    ("POST", "/v2/workers/register"): _operation(
+        "register_worker", "Bind a development engine", {200: REGISTERED}, body=RegisterBody
+    ),
+    ("GET", "/v2/meta/capabilities"): _operation("inference_capabilities", "Engines", {200: CAPABILITIES}),
+    ("GET", "/v2/meta/version"): _operation("inference_version", "Version of this contract", {200: VERSION}),
+    ("GET", "/v2/usage"): _operation("inference_usage", "Tokens and requests by key, day and model", {200: USAGE}),
+    ("POST", "/v2/artifacts"): _operation("post_artifact", "Keep a document", {201: ARTIFACT}, body=ArtifactBody),
+    ("GET", "/v2/artifacts"): _operation("list_artifacts", "Documents, the newest first", {200: ARTIFACTS}),
+    ("GET", "/v2/artifacts/{id}"): _operation("get_artifact", "A document", {200: ARTIFACT}, params=_ONE),
+    ("GET", "/v1/models"): _operation("openai_models", "Models (OpenAI)", {200: _LIST}, error=_OPENAI),
+    ("GET", "/v1/models/{model:path}"): _operation(
+        "openai_model", "A model (OpenAI)", {200: ANYTHING}, params=("model",), error=_OPENAI
+    ),
+    ("POST", "/v1/{path:path}"): _operation(
+        "openai_call",
+        "Chat completions, completions, embeddings and whatever else the engine offers (OpenAI)",
+        {200: ANYTHING},
+        body={"type": "object", "required": ["model"], "properties": {"model": _STRING}},
+        params=("path",),
+        error=_OPENAI,
+    ),
+}

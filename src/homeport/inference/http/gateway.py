@@ -1,0 +1,471 @@
+"""`/v1`: what OpenAI's clients send, through the same admission, queue, accounting and cancellation as tasks.
+
+Where the engine speaks OpenAI's language itself, bytes are passed through as they come; only the final usage is read.
+Before the first byte has reached the client, one other replica may be tried. No request is made durable here: its
+connection is its client, and breaks with the process.
+"""
+
+import asyncio
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from starlette.types import Receive, Scope, Send
+
+from homeport.core.inference.task import MAX_TOKENS_CAP, Priority, Refusal, Task, TaskCode, TaskRefused, Workload
+from homeport.inference.http.errors import openai_error, refuse_openai
+from homeport.inference.http.exchange import Exchange
+from homeport.inference.http.usage import StreamMeter, usage_of
+from homeport.inference.plane import Submitter, TaskPlane
+from homeport.inference.pools.replica import Replica
+from homeport.inference.tasks.bodies import PREFIX_CHARACTERS
+from homeport.inference.tasks.scheduler import Ticket
+from homeport.ports.engine import EngineFailed, Finished, Generation, OpenExchange
+from homeport.serving.request_ids import new_uuid
+
+SSE: Final = "text/event-stream"
+WATCHED_AFTER_SECONDS: Final = 0.05
+"""Watching a connection costs a task, which most short answers never need."""
+DEFAULT_MAX_TOKENS: Final = 256
+"""For engines that have no `/v1` of their own and need a number."""
+_FORM_MODEL: Final = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,512})\r\n')
+_PATH: Final = re.compile(r"/v1(?:/[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}){1,8}", re.ASCII)
+"""What is passed on to an engine: nothing that leads out of its `/v1`, or that it would read as a query."""
+_FORWARDED: Final = ("accept", "content-type")
+_WITH_USAGE: Final = b',"stream_options":{"include_usage":true}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of `/v1`, as far as it matters here."""
+
+    path: str
+    body: bytes
+    data: dict[str, Any] | None
+    """None for what is not JSON, such as uploaded audio."""
+    model: str
+    is_stream: bool
+    shows_usage: bool
+    headers: Mapping[str, str]
+
+
+class Gateway:
+    def __init__(self, plane: TaskPlane) -> None:
+        self._plane = plane
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send)
+        try:
+            asked = _read(exchange, await exchange.body())
+            await self._serve(exchange, asked)
+        except TaskRefused as refused:
+            if not exchange.is_started:
+                await refuse_openai(exchange, refused.refusal)
+
+    async def _serve(self, exchange: Exchange, asked: Asked) -> None:
+        plane, submitter = self._plane, exchange.submitter
+        task = _task(asked, exchange.headers.get("x-priority", ""), plane.settings.wall_seconds)
+        ticket = self._admit(task, submitter)
+        plane.narrator.admitted(ticket, asked.path)
+        outcome = Outcome(plane, ticket)
+        try:
+            with exchange.while_connected(outcome.gone, after_seconds=WATCHED_AFTER_SECONDS) as scope:
+                watch = _SlowClient(scope.cancel, plane.settings.slow_client_seconds)
+                try:
+                    await self._attempts(exchange, asked, ticket, outcome, watch)
+                finally:
+                    watch.stop()
+        except TaskRefused as refused:
+            outcome.error = refused.refusal
+            raise
+        finally:
+            outcome.settle()
+
+    def _admit(self, task: Task, submitter: Submitter) -> Ticket:
+        try:
+            return self._plane.scheduler.admit(task, caller=submitter.key, sites=submitter.sites)
+        except TaskRefused as refused:
+            if refused.refusal.code is TaskCode.POOL_UNAVAILABLE:
+                text = f'There is no model "{task.model_ref[:100]}" here. GET /v1/models lists what there is.'
+                raise TaskRefused(replace(refused.refusal, message=text, field="model")) from None
+            raise
+
+    async def _attempts(
+        self, exchange: Exchange, asked: Asked, ticket: Ticket, outcome: "Outcome", watch: "_SlowClient"
+    ) -> None:
+        for attempt in (1, 2):
+            replica = await ticket.wait()
+            outcome.begin(replica)
+            try:
+                if replica.engine.speaks_openai:
+                    await self._pass_through(exchange, asked, replica, outcome, watch)
+                else:
+                    await self._translate(exchange, asked, replica, outcome, watch)
+            except EngineFailed as error:
+                outcome.failed(replica, error)
+                if exchange.is_started:
+                    outcome.error = _refusal(error)
+                    await _break_off(exchange, outcome.error)
+                    return
+                self._plane.scheduler.release(ticket)
+                if attempt == 2 or not error.is_fault or not self._plane.scheduler.again(ticket, replica):
+                    raise TaskRefused(_refusal(error)) from error
+            else:
+                return
+
+    # --- engines that speak OpenAI's language -------------------------------------------------------------------
+
+    async def _pass_through(
+        self, exchange: Exchange, asked: Asked, replica: Replica, outcome: "Outcome", watch: "_SlowClient"
+    ) -> None:
+        answer = await replica.engine.open("POST", asked.path, _for_engine(asked, replica), asked.headers)
+        try:
+            if answer.status >= 500:
+                raise EngineFailed(f"The engine answered {answer.status}.", status=answer.status)
+            kind = answer.headers.get("content-type", "application/json")
+            if kind.startswith(SSE) and answer.status < 400:
+                await self._stream(exchange, asked, answer, outcome, watch)
+                return
+            content = await _whole(answer)
+            if answer.status < 400:
+                outcome.finished(*usage_of(content))
+            outcome.free()
+            await exchange.answer(answer.status, content, kind)
+        finally:
+            answer.close()
+
+    async def _stream(
+        self, exchange: Exchange, asked: Asked, answer: OpenExchange, outcome: "Outcome", watch: "_SlowClient"
+    ) -> None:
+        meter = StreamMeter(shows_usage=asked.shows_usage)
+        async with aclosing(answer.chunks()) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                shown = meter.feed(chunk)
+                if not shown:
+                    continue
+                if not exchange.is_started:
+                    outcome.first_token()
+                    watch.start()
+                    await exchange.start(200, {"content-type": SSE, "cache-control": "no-cache"})
+                watch.sending = True
+                await exchange.write(shown)
+                watch.sending = False
+        if not meter.is_done:
+            raise EngineFailed("The engine ended the stream before it had finished.")
+        outcome.finished(meter.tokens_in, meter.tokens_out)
+        if not exchange.is_started:
+            await exchange.start(200, {"content-type": SSE, "cache-control": "no-cache"})
+        await exchange.finish()
+
+    # --- those that do not --------------------------------------------------------------------------------------
+
+    async def _translate(
+        self, exchange: Exchange, asked: Asked, replica: Replica, outcome: "Outcome", watch: "_SlowClient"
+    ) -> None:
+        if asked.data is None or asked.path not in {"/v1/chat/completions", "/v1/completions"}:
+            raise EngineFailed(f"This engine has no {asked.path}.", TaskCode.INVALID_PARAMS)
+        is_chat = asked.path == "/v1/chat/completions"
+        request = Generation(
+            model=replica.handoff.model.id,
+            prompt=_prompt(asked.data, is_chat=is_chat),
+            max_tokens=min(_max_tokens(asked.data), MAX_TOKENS_CAP) or DEFAULT_MAX_TOKENS,
+            seed=asked.data.get("seed") if isinstance(asked.data.get("seed"), int) else None,
+        )
+        said: list[str] = []
+        done: Finished | None = None
+        message = _Message(asked.model, is_chat=is_chat)
+        async with aclosing(replica.engine.generate(request)) as events:  # type: ignore[type-var]
+            async for event in events:
+                if isinstance(event, Finished):
+                    done = event
+                    break
+                if not said:
+                    outcome.first_token()
+                said += event.texts
+                if asked.is_stream:
+                    if not exchange.is_started:
+                        watch.start()
+                        await exchange.start(200, {"content-type": SSE, "cache-control": "no-cache"})
+                    watch.sending = True
+                    await exchange.write(b"".join(message.chunk(text) for text in event.texts))
+                    watch.sending = False
+        tokens_in = 0 if done is None or done.tokens_in is None else done.tokens_in
+        tokens_out = len(said) if done is None or done.tokens_out is None else done.tokens_out
+        outcome.finished(tokens_in, tokens_out)
+        reason = "stop" if done is None else done.finish_reason
+        if not asked.is_stream:
+            outcome.free()
+            await exchange.json(200, message.whole("".join(said), reason, tokens_in, tokens_out))
+            return
+        if not exchange.is_started:
+            await exchange.start(200, {"content-type": SSE, "cache-control": "no-cache"})
+        usage = (tokens_in, tokens_out) if asked.shows_usage else None
+        await exchange.write(message.last(reason, usage))
+        await exchange.finish()
+
+
+class Outcome:
+    """Counts what one request has used, and gives its slot back exactly once."""
+
+    def __init__(self, plane: TaskPlane, ticket: Ticket) -> None:
+        self._plane = plane
+        self._ticket = ticket
+        self._replica: Replica | None = None
+        self._began = 0.0
+        self._first: float | None = None
+        self._is_gone = False
+        self._has_ended = False
+        self._tokens = (0, 0)
+        self.error: Refusal | None = None
+
+    def begin(self, replica: Replica) -> None:
+        self._replica = replica
+        self._plane.narrator.placed(self._ticket)
+        self._began = self._plane.clock.monotonic()
+
+    def first_token(self) -> None:
+        if self._first is None and self._replica is not None:
+            self._first = now = self._plane.clock.monotonic()
+            self._plane.metrics.first_token(
+                self._replica, self._ticket.task.priority, 1000 * (now - self._ticket.since)
+            )
+            self._plane.narrator.started(self._ticket)
+
+    def finished(self, tokens_in: int, tokens_out: int) -> None:
+        plane, replica, now = self._plane, self._replica, self._plane.clock.monotonic()
+        assert replica is not None
+        self._has_ended = True
+        self._tokens = (tokens_in, tokens_out)
+        first = self._first or now
+        replica.breaker = replica.breaker.succeeded()
+        replica.measured(first_token_ms=1000 * (first - self._began), seconds=now - self._began, tokens=tokens_out)
+        task = self._ticket.task
+        plane.metrics.finished(
+            replica, task.priority, tokens_in=tokens_in, tokens_out=tokens_out, decode_ms=1000 * (now - first)
+        )
+        plane.journal.used(self._ticket.caller, task.model_ref, tokens_in=tokens_in, tokens_out=tokens_out)
+
+    def failed(self, replica: Replica, error: EngineFailed) -> None:
+        if error.is_fault:
+            replica.breaker = replica.breaker.failed(self._plane.clock.monotonic())
+            replica.last_error = str(error)
+
+    def free(self) -> None:
+        """The engine has answered: a client that reads slowly does not keep its slot."""
+        self._plane.scheduler.release(self._ticket)
+
+    def gone(self) -> None:
+        self._is_gone = True
+
+    def settle(self) -> None:
+        canceled = ""
+        if not self._has_ended and self.error is None:
+            canceled = "disconnect" if self._is_gone else "interrupted"
+        self._plane.narrator.ended(
+            self._ticket,
+            None if self._replica is None else self._replica.key,
+            tokens_in=self._tokens[0],
+            tokens_out=self._tokens[1],
+            canceled=canceled,
+            error=self.error,
+        )
+        if self._is_gone and not self._has_ended:
+            self._plane.metrics.canceled(self._replica, "disconnect")
+        if self._replica is not None and not self._has_ended:
+            self._replica.breaker = self._replica.breaker.abandoned()
+        self._plane.scheduler.release(self._ticket)
+
+
+class _SlowClient:
+    """Ends a request whose client has not read for too long, with one timer for the whole request."""
+
+    def __init__(self, end: Callable[[], None], seconds: float) -> None:
+        self.sending = False
+        self._end = end
+        self._seconds = seconds
+        self._was_sending = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """When the answer begins to be streamed."""
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
+
+    def _look(self) -> None:
+        if self.sending and self._was_sending:
+            self._end()
+            return
+        self._was_sending = self.sending
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+async def list_models(plane: TaskPlane, exchange: Exchange) -> None:
+    await exchange.json(200, {"object": "list", "data": list(_models(plane, exchange.submitter).values())})
+
+
+async def get_model(plane: TaskPlane, exchange: Exchange) -> None:
+    name = exchange.params["model"]
+    found = _models(plane, exchange.submitter).get(name)
+    if found is None:
+        text = f'There is no model "{name[:100]}" here.'
+        await refuse_openai(exchange, Refusal(TaskCode.NOT_FOUND, text, field="model"))
+        return
+    await exchange.json(200, found)
+
+
+def _models(plane: TaskPlane, submitter: Submitter) -> dict[str, dict[str, Any]]:
+    now = plane.clock.monotonic()
+    return {
+        name: {"id": name, "object": "model", "created": 0, "owned_by": replicas[0].handoff.engine.value}
+        for name, replicas in sorted(plane.registry.models().items())
+        if any(each.takes_tasks(now) and (not submitter.sites or each.site in submitter.sites) for each in replicas)
+    }
+
+
+def _read(exchange: Exchange, body: bytes) -> Asked:
+    given = exchange.headers
+    headers = {name: given[name] for name in _FORWARDED if name in given}
+    path = str(exchange.scope["path"])
+    if _PATH.fullmatch(path) is None:
+        raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, f"{path[:100]} is not an endpoint of a model."))
+    if "json" not in headers.get("content-type", "json"):
+        found = _FORM_MODEL.search(body)
+        model = found.group(1).decode("utf-8", "replace") if found is not None else ""
+        return Asked(path, body, None, model, is_stream=False, shows_usage=True, headers=headers)
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, "The body is not JSON.")) from None
+    if not isinstance(data, dict) or not isinstance(data.get("model"), str) or not 0 < len(data["model"]) <= 512:
+        text = "The body must be an object with a model. GET /v1/models lists what there is."
+        raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, text))
+    options = data.get("stream_options")
+    shows_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+    return Asked(path, body, data, data["model"], data.get("stream") is True, shows_usage, headers)
+
+
+def _task(asked: Asked, priority: str, wall_seconds: float) -> Task:
+    data = asked.data or {}
+    workload = Workload.EMBEDDING if asked.path.endswith("/embeddings") else Workload.COMPLETION
+    if asked.path.endswith("/rerank"):
+        workload = Workload.RERANK
+    return Task(
+        task_id=new_uuid(),
+        session_id="",
+        workload=workload,
+        model_ref=asked.model,
+        priority=Priority.BATCH if priority == "batch" else Priority.INTERACTIVE,
+        max_tokens=min(_max_tokens(data), MAX_TOKENS_CAP),
+        deadline_ms=int(wall_seconds * 1000),
+        prefix=_prefix(asked.body),
+    )
+
+
+def _max_tokens(data: Mapping[str, Any]) -> int:
+    """0 where it is not said: the engine decides."""
+    for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
+        value = data.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return value
+    return 0
+
+
+def _prefix(body: bytes) -> int | None:
+    start = max(body.find(b'"messages"'), body.find(b'"prompt"'), 0)
+    part = body[start : start + PREFIX_CHARACTERS]
+    return hash(part) if len(part) == PREFIX_CHARACTERS else None
+
+
+def _for_engine(asked: Asked, replica: Replica) -> bytes:
+    """The body as the engine should have it: with its own name of the model, and asked for usage."""
+    if asked.data is None:
+        return asked.body
+    changes: dict[str, Any] = {}
+    names = replica.props.models
+    if names and asked.model not in names:
+        changes["model"] = names[0]
+    if asked.is_stream and not asked.shows_usage and asked.path.endswith("completions"):
+        given = asked.data.get("stream_options")
+        if not changes and "stream_options" not in asked.data:
+            spliced = _spliced(asked.body)
+            if spliced is not None:
+                return spliced
+        changes["stream_options"] = {**(given if isinstance(given, dict) else {}), "include_usage": True}
+    return json.dumps({**asked.data, **changes}).encode() if changes else asked.body
+
+
+def _spliced(body: bytes) -> bytes | None:
+    """The body, which is a JSON object with fields, with one more: encoding a long conversation again would cost
+    milliseconds. None where it is not UTF-8."""
+    text = body.rstrip()
+    return text[:-1] + _WITH_USAGE if text.endswith(b"}") and b"\0" not in text[:4] else None
+
+
+async def _whole(answer: OpenExchange) -> bytes:
+    return b"".join([chunk async for chunk in answer.chunks()])
+
+
+def _refusal(error: EngineFailed) -> Refusal:
+    return Refusal(error.task_code, str(error), retry_after_ms=1000)
+
+
+async def _break_off(exchange: Exchange, refusal: Refusal) -> None:
+    """The answer has begun: the client learns of the failure inside it, and never waits in silence."""
+    await exchange.write(b"data: " + json.dumps({"error": openai_error(refusal)}).encode() + b"\n\n")
+    await exchange.finish()
+
+
+def _prompt(data: Mapping[str, Any], *, is_chat: bool) -> str:
+    if not is_chat:
+        prompt = data.get("prompt", "")
+        if not isinstance(prompt, str | list):
+            raise EngineFailed("prompt must be a text.", TaskCode.INVALID_PARAMS)
+        return prompt if isinstance(prompt, str) else "".join(map(str, prompt))
+    messages = data.get("messages")
+    if not isinstance(messages, list):
+        raise EngineFailed("messages must be a list.", TaskCode.INVALID_PARAMS)
+    lines = [f"{each.get('role')}: {each.get('content')}" for each in messages if isinstance(each, dict)]
+    return "\n".join([*lines, "assistant:"])
+
+
+class _Message:
+    """Builds the documents of an answer that OpenAI's clients read."""
+
+    def __init__(self, model: str, *, is_chat: bool) -> None:
+        self._is_chat = is_chat
+        kind = "chat.completion" if is_chat else "text_completion"
+        self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": 0, "model": model}
+
+    def chunk(self, text: str) -> bytes:
+        choice = {"delta": {"content": text}} if self._is_chat else {"text": text}
+        return self._frame([{"index": 0, **choice, "finish_reason": None}])
+
+    def last(self, reason: str, usage: tuple[int, int] | None) -> bytes:
+        choice: dict[str, Any] = {"delta": {}} if self._is_chat else {"text": ""}
+        end = self._frame([{"index": 0, **choice, "finish_reason": reason}])
+        if usage is not None:
+            end += self._frame([], usage=_usage(*usage))
+        return end + b"data: [DONE]\n\n"
+
+    def whole(self, text: str, reason: str, tokens_in: int, tokens_out: int) -> dict[str, Any]:
+        choice = {"message": {"role": "assistant", "content": text}} if self._is_chat else {"text": text}
+        return {
+            **self._head,
+            "choices": [{"index": 0, **choice, "finish_reason": reason}],
+            "usage": _usage(tokens_in, tokens_out),
+        }
+
+    def _frame(self, choices: list[dict[str, Any]], **rest: Any) -> bytes:
+        kind = "chat.completion.chunk" if self._is_chat else "text_completion"
+        return b"data: " + json.dumps({**self._head, "object": kind, "choices": choices, **rest}).encode() + b"\n\n"
+
+
+def _usage(tokens_in: int, tokens_out: int) -> dict[str, int]:
+    return {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}

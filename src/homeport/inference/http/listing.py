@@ -1,0 +1,127 @@
+"""What waits, what was placed and why, which sessions and artifacts there are: for people who look at the task plane.
+
+Everybody sees their own; operators of every site see all.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+import anyio
+
+from homeport.core.inference.task import Refusal, TaskCode, TaskRefused
+from homeport.inference.http.exchange import Exchange
+from homeport.inference.http.tasks import SSE_HEADERS
+from homeport.inference.plane import TaskPlane
+from homeport.inference.tasks.artifacts import shown
+from homeport.inference.tasks.stream import render
+from homeport.serving.server.draining import STOPPING
+
+WAITING_SHOWN_MAX: Final = 1_000
+LIMIT_DEFAULT: Final = 100
+LIMIT_MAX: Final = 1_000
+LOOK_SECONDS: Final = 0.5
+"""How often a followed queue is compared with what its readers know."""
+ALIVE_SECONDS: Final = 15.0
+ALIVE: Final = b": alive\n\n"
+
+
+async def show_queue(plane: TaskPlane, exchange: Exchange) -> None:
+    """Positions begin at 1 and count the tasks of the same pool and priority, also those of others."""
+    names, now = await _names(plane), plane.clock.monotonic()
+    submitter, counts = exchange.submitter, Counter[tuple[str, str]]()
+    waiting: list[dict[str, Any]] = []
+    for ticket in plane.scheduler.waiting():
+        task = ticket.task
+        counts[ticket.pool_id, task.priority] += 1
+        if not (submitter.sees_all or ticket.caller == submitter.key) or len(waiting) >= WAITING_SHOWN_MAX:
+            continue
+        waiting.append(
+            {
+                "task_id": task.task_id,
+                "pool_id": ticket.pool_id,
+                "priority": task.priority.value,
+                "position": counts[ticket.pool_id, task.priority],
+                "from": names.get(ticket.caller, ticket.caller),
+                "model": task.model_ref,
+                "waits_ms": int((now - ticket.since) * 1000),
+                "why": "" if ticket.decision is None else ticket.decision.sentence,
+            }
+        )
+    placed = [
+        {
+            "task_id": each.task_id,
+            "pool_id": each.pool_id,
+            "replica_id": each.replica_id,
+            "priority": each.priority.value,
+            "from": names.get(each.caller, each.caller),
+            "model": each.model,
+            "waited_ms": each.waited_ms,
+            "ago_ms": int((now - each.at) * 1000),
+            "why": each.sentence,
+        }
+        for each in reversed(plane.scheduler.placements)
+        if submitter.sees_all or each.caller == submitter.key
+    ]
+    await exchange.json(200, {"waiting": waiting, "placed": placed})
+
+
+async def follow_queue(plane: TaskPlane, exchange: Exchange) -> None:
+    """`changed` whenever something waits, begins, ends or a pool changes: the reader then asks for what it shows."""
+    stopping = exchange.scope.get("extensions", {}).get(STOPPING)
+    known, told = None, plane.clock.monotonic()
+    with exchange.while_connected(lambda: None):
+        await exchange.start(200, SSE_HEADERS)
+        while stopping is None or not stopping.is_set():
+            seen, now = _seen_of(plane), plane.clock.monotonic()
+            if seen != known or now - told >= ALIVE_SECONDS:
+                with anyio.fail_after(plane.settings.slow_client_seconds):
+                    await exchange.write(ALIVE if seen == known else render(("changed", {})))
+                known, told = seen, now
+            await anyio.sleep(LOOK_SECONDS)
+        await exchange.finish()
+
+
+def _seen_of(plane: TaskPlane) -> tuple[object, ...]:
+    """Equal while nothing changed that the queue or a pool shows."""
+    now, placed = plane.clock.monotonic(), plane.scheduler.placements
+    pools = (
+        (pool_id, repr(plane.registry.health(pool_id, queue_depth=plane.scheduler.depth(pool_id), now=now)))
+        for pool_id in plane.registry.pool_ids()
+    )
+    return (placed[-1].task_id if placed else "", *pools)
+
+
+async def list_sessions(plane: TaskPlane, exchange: Exchange) -> None:
+    submitter, limit = exchange.submitter, _limit(exchange)
+    names, now = await _names(plane), plane.clock.monotonic()
+    found = plane.sessions.newest(None if submitter.sees_all else submitter.key, limit)
+    sessions = [
+        {
+            "session_id": session.id,
+            "from": names.get(caller, caller),
+            "replica": None if session.replica is None else "/".join(session.replica),
+            **session.to_data(now),
+        }
+        for caller, session in found
+    ]
+    await exchange.json(200, {"sessions": sessions})
+
+
+async def list_artifacts(plane: TaskPlane, exchange: Exchange) -> None:
+    submitter, limit = exchange.submitter, _limit(exchange)
+    async with plane.store.read() as reader:
+        found = await reader.artifacts(None if submitter.sees_all else submitter.key, limit=limit)
+    await exchange.json(200, {"artifacts": [shown(each, whole=False) for each in found]})
+
+
+async def _names(plane: TaskPlane) -> Mapping[str, str]:
+    async with plane.store.read() as reader:
+        return {token.id: token.name for token in await reader.tokens()}
+
+
+def _limit(exchange: Exchange) -> int:
+    text = exchange.query.get("limit", [str(LIMIT_DEFAULT)])[-1]
+    if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= LIMIT_MAX):
+        raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, f"limit must be from 1 to {LIMIT_MAX}.", field="limit"))
+    return int(text)

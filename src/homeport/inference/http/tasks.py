@@ -1,0 +1,177 @@
+"""`/v2/tasks`: submit, follow, cancel."""
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+import anyio
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from homeport.core.inference.records import TaskState
+from homeport.core.inference.sessions import Budgets
+from homeport.core.inference.task import Refusal, TaskCode, TaskRefused
+from homeport.errors import InvalidInput, NotFound, PermanentError, TransientError
+from homeport.inference.http.errors import refuse_task
+from homeport.inference.http.exchange import Exchange
+from homeport.inference.plane import UNLIMITED, Submitter, TaskPlane
+from homeport.inference.tasks.bodies import is_uuid, read_task
+from homeport.inference.tasks.running import Run
+
+_AMOUNT: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
+_CODES: Final = ((NotFound, TaskCode.NOT_FOUND), (InvalidInput, TaskCode.INVALID_PARAMS))
+_BUDGETS: Final = ("x-budget-tokens", "x-budget-time-ms", "x-budget-cost")
+SSE_HEADERS: Final = {
+    "content-type": "text/event-stream",
+    "cache-control": "no-cache",
+    "connection": "keep-alive",
+    "x-accel-buffering": "no",
+}
+
+
+def raw(handle: Any, plane: TaskPlane) -> ASGIApp:
+    """A handler of (plane, exchange) as an application; refusals are answered in the contract's envelope."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send)
+        try:
+            await handle(plane, exchange)
+        except TaskRefused as refused:
+            if exchange.is_started:
+                raise
+            await refuse_task(exchange, refused.refusal)
+        except TransientError as error:
+            if exchange.is_started:
+                raise
+            retry_ms = int(1000 * error.retry_after_seconds)
+            await refuse_task(exchange, Refusal(TaskCode.POOL_UNAVAILABLE, str(error), retry_after_ms=retry_ms))
+        except PermanentError as error:
+            if exchange.is_started:
+                raise
+            code = next((code for kind, code in _CODES if isinstance(error, kind)), TaskCode.CONFLICT)
+            await refuse_task(exchange, Refusal(code, str(error)))
+
+    return app
+
+
+async def submit(plane: TaskPlane, exchange: Exchange) -> None:
+    body = await exchange.body()
+    task = read_task(body)
+    submitter = exchange.submitter
+    answer = await plane.submit(task, body, submitter, _budgets(exchange))
+    headers = budget_headers(plane, submitter, task.session_id)
+    await exchange.answer(202, answer.encode(), "application/json", headers)
+
+
+def _budgets(exchange: Exchange) -> Budgets:
+    """What the session may still spend, where the client says so. Raises TaskRefused for what is not a number."""
+    if not any(name in exchange.headers for name in _BUDGETS):
+        return UNLIMITED
+    cost = _budget(exchange, "x-budget-cost")
+    tokens, time_ms = (_budget(exchange, name) for name in ("x-budget-tokens", "x-budget-time-ms"))
+    return Budgets(None if tokens is None else int(tokens), None if time_ms is None else int(time_ms), cost)
+
+
+def _budget(exchange: Exchange, name: str) -> float | None:
+    text = exchange.headers.get(name, "")
+    if not text:
+        return None
+    if _AMOUNT.fullmatch(text) is None:
+        raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, f"{name} must be a number from 0.", field=name))
+    return float(text)
+
+
+async def cancel(plane: TaskPlane, exchange: Exchange) -> None:
+    task_id, submitter = _task_id(exchange), exchange.submitter
+    try:
+        plane.find(task_id, submitter).cancel("client")
+    except TaskRefused:
+        await plane.find_ended(task_id, submitter)
+    await exchange.answer(204, b"")
+
+
+async def events(plane: TaskPlane, exchange: Exchange) -> None:
+    task_id, submitter = _task_id(exchange), exchange.submitter
+    verbose = exchange.query.get("verbose", [""])[-1].lower() in {"1", "true"}
+    try:
+        run = plane.find(task_id, submitter)
+    except TaskRefused:
+        stored, _ = await plane.find_ended(task_id, submitter)
+        recovered = None if stored.state is TaskState.ENDED else await plane.wait_recovered(task_id)
+        if recovered is None:
+            await _replay(plane, exchange, task_id, submitter)
+            return
+        run = recovered
+    headers = budget_headers(plane, submitter, run.task.session_id)
+    await _follow(plane, exchange, run, {**SSE_HEADERS, **headers}, verbose=verbose)
+
+
+async def _follow(
+    plane: TaskPlane, exchange: Exchange, run: Run, headers: Mapping[str, str], *, verbose: bool
+) -> None:
+    is_complete = False
+
+    def gone() -> None:
+        if not is_complete and plane.settings.cancel_on_disconnect:
+            run.cancel("disconnect")
+
+    try:
+        with exchange.while_connected(gone):
+            await exchange.start(200, headers)
+            async with aclosing(run.stream.frames(verbose=verbose)) as frames:  # type: ignore[type-var]
+                async for chunk in frames:
+                    with anyio.fail_after(plane.settings.slow_client_seconds):
+                        await exchange.write(chunk)
+            is_complete = True
+            await exchange.finish()
+    except TimeoutError:
+        run.cancel("slow_client")
+    finally:
+        # Cancelled by the server, or by the end of the caller's rights: also nobody reads any more.
+        if not is_complete:
+            gone()
+
+
+async def _replay(plane: TaskPlane, exchange: Exchange, task_id: str, submitter: Submitter) -> None:
+    """A task that ended a while ago: its transcript."""
+    stored, artifact = await plane.find_ended(task_id, submitter)
+    if artifact is not None:
+        said = artifact.document["content"]["events"]
+        frames = [_frame(each["type"], each["data"]) for each in said]
+    else:
+        outcome = json.loads(stored.outcome or "{}")
+        error = outcome.get("error")
+        lost = Refusal(TaskCode.WORKER_RESET, "Homeport is being restarted; try again.", retry_after_ms=1000)
+        if not outcome:
+            error = lost.to_data()
+        end = {"tokens_out": outcome.get("tokens_out", 0), "decode_time_ms": 0, "decode_ms": 0}
+        frames = [_frame("error", error) if error else _frame("end", end)]
+    await exchange.start(200, SSE_HEADERS)
+    await exchange.write(b"".join(frames))
+    await exchange.finish()
+
+
+def budget_headers(plane: TaskPlane, submitter: Submitter, session_id: str) -> dict[str, str]:
+    session = plane.sessions.find(submitter.key, session_id)
+    left = None if session is None else session.budgets
+    return {
+        "x-budget-tokens-remaining": _shown(None if left is None else left.tokens),
+        "x-budget-time-remaining-ms": _shown(None if left is None else left.time_ms),
+        "x-budget-cost-remaining": _shown(None if left is None else left.cost),
+    }
+
+
+def _shown(left: float | None) -> str:
+    return "unlimited" if left is None else str(left)
+
+
+def _frame(kind: str, data: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+def _task_id(exchange: Exchange) -> str:
+    task_id = exchange.params["id"]
+    if not is_uuid(task_id):
+        raise TaskRefused(Refusal(TaskCode.NOT_FOUND, "There is no such task: its id is not a UUID."))
+    return task_id.lower()

@@ -1,0 +1,444 @@
+"""The task plane of one role: everything that `/v2` and `/v1` need, and its loops."""
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from homeport.core.inference.engines.gpus import GpusOfNode, gpus_of_replica
+from homeport.core.inference.engines.handoff import Handoff, Loading
+from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState
+from homeport.core.inference.sessions import Budgets
+from homeport.core.inference.settings import InferenceSettings
+from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused
+from homeport.errors import InvalidInput
+from homeport.inference.metrics import InferenceMetrics
+from homeport.inference.pools.registry import Connect, PoolRegistry, close_idle
+from homeport.inference.pools.replica import LOAD_MS_GUESS, Replica
+from homeport.inference.tasks.artifacts import artifact_of
+from homeport.inference.tasks.bodies import read_task
+from homeport.inference.tasks.journal import TaskJournal
+from homeport.inference.tasks.narration import Narrator
+from homeport.inference.tasks.ownership import TaskOwnership, owner_of
+from homeport.inference.tasks.running import Run, Runner
+from homeport.inference.tasks.scheduler import Scheduler, Ticket
+from homeport.inference.tasks.sessions import Sessions
+from homeport.inference.tasks.shared_limits import SharedLimits
+from homeport.inference.tasks.stream import TaskStream, as_content
+from homeport.log import get_log
+from homeport.ports import Bus, Clock, InferencePorts, Store
+
+log = get_log("homeport.inference")
+
+ENDED_KEPT: Final = 512
+"""Streams of tasks that have ended and can still be read from memory; older ones are read from their artifact."""
+UNLIMITED: Final = Budgets()
+SUBMITTED_MAX: Final = 10_000
+"""Of one key at another central, in one message."""
+RECOVERY_SECONDS: Final = 60.0
+"""How long a task from before a restart waits for its pool to be announced again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """Who submits, as far as the task plane cares."""
+
+    key: str
+    """A token's id, or the name of a local user: limits, fairness, usage and ownership are by it."""
+    sites: tuple[str, ...] = ()
+    sees_all: bool = False
+    """An administrator or operator of every site may look at and cancel what others submitted."""
+
+
+class TaskPlane:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        ports: InferencePorts,
+        connect: Connect,
+        settings: InferenceSettings | None = None,
+        site_of: Callable[[Handoff], str] = lambda handoff: "",
+        ownership: TaskOwnership | None = None,
+    ) -> None:
+        """`ownership` where several planes share the database."""
+        self._ownership = ownership if ownership is not None and ownership.is_shared else None
+        self.settings = settings or InferenceSettings()
+        self.store = store
+        self.clock = clock
+        self.ports = ports
+        self.metrics = InferenceMetrics()
+        self.registry = PoolRegistry(connect, site_of, clock.monotonic)
+        self.scheduler = Scheduler(self.registry, ports, self.settings, self.metrics, clock.monotonic)
+        self.journal = TaskJournal(store, clock, self._ownership)
+        self.sessions = Sessions(clock.monotonic)
+        self.narrator = Narrator(clock.monotonic)
+        self._runner = Runner(
+            self.scheduler, self.journal, self.sessions, self.metrics, self.settings, clock.monotonic, self.narrator
+        )
+        self._runs: dict[str, Run] = {}
+        self._ended: OrderedDict[str, Run] = OrderedDict()
+        self._stored: dict[str, StoredTask] = {}
+        self._tasks: TaskGroup | None = None
+        self.metrics.model_states = lambda: {} if ports.models is None else ports.models.states()
+        self.metrics.gpus = self._gpus
+        ports.verified = self.metrics.verified
+        self._changed = anyio.Event()
+        self.registry.on_changed(self._notice)
+
+    def share_limits(self, bus: Bus) -> SharedLimits:
+        """With the other centrals of the bus: limits of keys and budgets of sessions hold for all together."""
+        scheduler, monotonic = self.scheduler, self.clock.monotonic
+
+        def submitted(key: str, count: int) -> None:
+            for _ in range(min(count, SUBMITTED_MAX)):
+                scheduler.paid(key, monotonic())
+
+        sessions = self.sessions
+        shared = SharedLimits(
+            bus,
+            monotonic,
+            on_submitted=submitted,
+            on_admitted=sessions.admitted,
+            on_spent=sessions.spent,
+            on_deleted=sessions.deleted,
+            on_freed=scheduler.wake,
+        )
+        scheduler.shared = self.sessions.shared = shared
+        return shared
+
+    # --- tasks ------------------------------------------------------------------------------------------------
+
+    async def submit(self, task: Task, body: bytes, submitter: Submitter, budgets: Budgets = UNLIMITED) -> str:
+        """The admission's answer as JSON, when the task is durable. The same task again gets the same answer.
+
+        Raises TaskRefused.
+        """
+        digest = hashlib.sha256(body).hexdigest()
+        known = self._stored.get(task.task_id)
+        if known is not None:
+            return _replayed(known, digest, submitter)
+        session = self.sessions.current(submitter.key, task.session_id, self._at_most(budgets))
+        ticket = self.scheduler.admit(task, caller=submitter.key, sites=submitter.sites, session=session)
+        run = Run(ticket)
+        answer = json.dumps(admission_answer(ticket))
+        stored = StoredTask(
+            id=task.task_id,
+            caller=submitter.key,
+            digest=digest,
+            state=TaskState.QUEUED,
+            body=json.dumps(
+                {
+                    "sites": submitter.sites,
+                    "request": body.decode("utf-8", "replace"),
+                    **({} if self._ownership is None else {"by": self._ownership.id}),
+                }
+            ),
+            answer=answer,
+            at=self.clock.now(),
+        )
+        self._runs[task.task_id], self._stored[task.task_id] = run, stored
+        try:
+            earlier = await self.journal.add(stored)
+        except BaseException:
+            self._forget(task.task_id)
+            self.scheduler.release(ticket)
+            raise
+        if earlier is not None:
+            self._forget(task.task_id)
+            self.scheduler.release(ticket)
+            return _replayed(earlier, digest, submitter)
+        self.sessions.admit(submitter.key, session)
+        self._start(run)
+        self.narrator.admitted(ticket, "/v2/tasks")
+        return answer
+
+    def _at_most(self, budgets: Budgets) -> Budgets:
+        most = self.settings.session_tokens_max
+        return budgets if most is None else budgets.at_most(Budgets(tokens=most))
+
+    def find(self, task_id: str, submitter: Submitter) -> Run:
+        """Raises TaskRefused NOT_FOUND, for another's task too."""
+        run = self._runs.get(task_id) or self._ended.get(task_id)
+        if run is None or not (submitter.sees_all or run.ticket.caller == submitter.key):
+            raise TaskRefused(Refusal(TaskCode.NOT_FOUND, f'There is no task "{task_id[:64]}".'))
+        return run
+
+    async def find_ended(self, task_id: str, submitter: Submitter) -> tuple[StoredTask, StoredArtifact | None]:
+        """A task that only the database remembers."""
+        stored = await self._find_stored(task_id)
+        if stored is None or not (submitter.sees_all or stored.caller == submitter.key):
+            raise TaskRefused(Refusal(TaskCode.NOT_FOUND, f'There is no task "{task_id[:64]}".'))
+        ownership = self._ownership
+        if ownership is not None and stored.state is not TaskState.ENDED and owner_of(stored) != ownership.id:
+            text = "The task is with another replica of central, which runs it or was lost a moment ago. Try again."
+            raise TaskRefused(Refusal(TaskCode.POOL_UNAVAILABLE, text, retry_after_ms=1000))
+        artifact_id = json.loads(stored.outcome or "{}").get("artifact_id")
+        if artifact_id is None:
+            return stored, None
+        async with self.store.read() as reader:
+            return stored, await reader.artifact(artifact_id)
+
+    async def wait_recovered(self, task_id: str) -> Run | None:
+        """A task from before a restart, once it is queued again; None where it has ended instead."""
+        with anyio.move_on_after(RECOVERY_SECONDS):
+            while True:
+                run = self._runs.get(task_id) or self._ended.get(task_id)
+                stored = None if run is not None else await self._find_stored(task_id)
+                if run is not None or stored is None or stored.state is TaskState.ENDED:
+                    return run
+                await anyio.sleep(0.1)
+        return None
+
+    def explain(self, run: Run) -> dict[str, Any]:
+        """Why it ran where it ran, for `homeport why`."""
+        decision = run.ticket.decision
+        return {
+            "placement": "" if decision is None else decision.sentence,
+            "queue_position": run.ticket.position,
+            "predicted_start_ms": run.ticket.predicted_start_ms,
+            "retried": run.retried,
+        }
+
+    def cancel_pool(self, pool_id: str, reason: str) -> None:
+        """All tasks that run there."""
+        for run in list(self._runs.values()):
+            if run.ticket.replica is not None and run.ticket.replica.handoff.pool_id == pool_id:
+                run.cancel(reason)
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs it beside the requests, as long as the role lives."""
+        if self._tasks is not None:
+            self._tasks.start_soon(work)
+
+    def _gpus(self) -> Iterator[tuple[Replica, GpusOfNode]]:
+        nodes = {} if self.ports.gpus is None else self.ports.gpus()
+        for replica in self.registry.replicas() if nodes else ():
+            yield replica, gpus_of_replica(replica.handoff, nodes.get((replica.site, replica.handoff.node_id), {}))
+
+    # --- loops ------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        try:
+            async with anyio.create_task_group() as tasks:
+                if self._ownership is not None:
+                    await self._ownership.begin()
+                    tasks.start_soon(self._ownership.keep, self._recover, self._give_up)
+                tasks.start_soon(self.journal.run)
+                tasks.start_soon(self._check_health)
+                async with anyio.create_task_group() as runs:
+                    self._tasks = runs
+                    for run in list(self._runs.values()):
+                        self._start(run)
+                    await self._recover()
+                    await anyio.sleep_forever()
+        finally:
+            self._tasks = None
+            with anyio.CancelScope(shield=True), anyio.move_on_after(2):
+                for replica in (*self.registry.replicas(), *self.registry.leaving):
+                    await replica.engine.close()
+
+    async def _check_health(self) -> None:
+        while True:
+            now, self._changed = self.clock.monotonic(), anyio.Event()
+            async with anyio.create_task_group() as checks:
+                loaded = (each for each in self.registry.replicas() if each.handoff.loading is Loading.LOADED)
+                for replica in loaded:
+                    checks.start_soon(self.registry.check, replica, now)
+            for pool_id in self.registry.pool_ids():
+                replicas = self.registry.replicas(pool_id)
+                is_ready = any(each.takes_tasks(now) for each in replicas)
+                for each in replicas:
+                    self.metrics.cache_used(each)
+                self.metrics.pool(pool_id, is_ready=is_ready, leases=_leases(self.registry, pool_id))
+            await close_idle(self.registry.leaving)
+            self.scheduler.wake()
+            is_watched = self.registry.replicas() or self.registry.leaving
+            with anyio.move_on_after(self.settings.health_seconds if is_watched else None):
+                await self._changed.wait()
+
+    def _notice(self) -> None:
+        self._changed.set()
+
+    async def _recover(self) -> None:
+        """Tasks from before a restart: those that nobody had seen anything of are queued again, the others end."""
+        async with self.store.read() as reader:
+            unfinished = await reader.unfinished_tasks()
+        if self._ownership is not None:
+            unfinished = await self._adopted(self._ownership, unfinished)
+        for stored in unfinished:
+            if stored.id in self._runs:
+                continue
+            if stored.state is TaskState.STARTED:
+                self._end_lost(stored)
+            elif self._tasks is not None:
+                self._tasks.start_soon(self._queue_again, stored)
+        if unfinished:
+            log.info("tasks recovered after a restart", count=len(unfinished), action="recover")
+
+    async def _adopted(self, ownership: TaskOwnership, unfinished: Sequence[StoredTask]) -> list[StoredTask]:
+        """Those of centrals that are gone, as ours."""
+        by_owner: dict[str, list[StoredTask]] = {}
+        for stored in unfinished:
+            by_owner.setdefault(owner_of(stored), []).append(stored)
+        by_owner.pop(ownership.id, None)
+        found: list[StoredTask] = []
+        for owner, tasks in by_owner.items():
+            found += await ownership.adopt(self.store, owner, tasks)
+        return found
+
+    def _give_up(self) -> None:
+        """Another central has adopted the tasks of this one, which was away for too long."""
+        for run in list(self._runs.values()):
+            run.cancel("taken_over")
+
+    async def _queue_again(self, stored: StoredTask) -> None:
+        try:
+            kept = json.loads(stored.body)
+            task, sites = read_task(kept["request"].encode()), tuple(kept["sites"])
+        except (TaskRefused, ValueError, KeyError, TypeError):
+            self._end_lost(stored)
+            return
+        with anyio.move_on_after(RECOVERY_SECONDS):
+            while True:
+                try:
+                    ticket = self.scheduler.admit(task, caller=stored.caller, sites=sites)
+                except TaskRefused as refused:
+                    if not refused.refusal.is_retriable:
+                        break
+                    await anyio.sleep(0.2)
+                    continue
+                self._runs[stored.id], self._stored[stored.id] = Run(ticket), stored
+                self._start(self._runs[stored.id])
+                return
+        self._end_lost(stored)
+
+    def _end_lost(self, stored: StoredTask) -> None:
+        lost = Refusal(TaskCode.WORKER_RESET, "Homeport was restarted while the task ran.", retry_after_ms=1000)
+        stream = TaskStream()
+        stream.error(lost.to_data())
+        artifact = self._transcript(stored.id, "", stored.caller, stream, {})
+        outcome = {"error": lost.to_data(), "artifact_id": artifact.id}
+        self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=json.dumps(outcome)), artifact)
+
+    # --- one run ------------------------------------------------------------------------------------------------
+
+    def _start(self, run: Run) -> None:
+        if self._tasks is not None:
+            self._tasks.start_soon(self._run, run)
+
+    async def _run(self, run: Run) -> None:
+        try:
+            await self._runner.run(run)
+        finally:
+            if run.stream.is_over:
+                self._end(run)
+
+    def _end(self, run: Run) -> None:
+        task, ticket = run.task, run.ticket
+        stored = self._stored.get(task.task_id)
+        self._forget(task.task_id)
+        if stored is None:
+            return
+        metadata: dict[str, Any] = {}
+        if run.replica_key is not None:
+            metadata = {"pool_id": run.replica_key[0], "replica_id": run.replica_key[1]}
+        artifact = None
+        if self.settings.transcripts:
+            artifact = self._transcript(task.task_id, task.session_id, ticket.caller, run.stream, metadata)
+            run.artifact_id = artifact.id
+        outcome = {
+            "model": task.model_ref,
+            "tokens_in": run.tokens_in,
+            "tokens_out": run.tokens_out,
+            "canceled": bool(run.cancel_reason),
+            "error": None if run.error is None else run.error.to_data(),
+            "artifact_id": run.artifact_id,
+            **self.explain(run),
+        }
+        self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=json.dumps(outcome)), artifact)
+        self.journal.used(ticket.caller, task.model_ref, tokens_in=run.tokens_in, tokens_out=run.tokens_out)
+        self._ended[task.task_id] = run
+        while len(self._ended) > ENDED_KEPT:
+            self._ended.popitem(last=False)
+        self.narrator.ended(
+            ticket,
+            run.replica_key,
+            tokens_in=run.tokens_in,
+            tokens_out=run.tokens_out,
+            canceled=run.cancel_reason,
+            error=run.error,
+        )
+
+    def _transcript(
+        self, task_id: str, session_id: str, caller: str, stream: TaskStream, metadata: Mapping[str, Any]
+    ) -> StoredArtifact:
+        tags = ("sse", "stream", f"task:{task_id}", *((f"session:{session_id}",) if session_id else ()))
+        content = {"job_id": task_id, "session_id": session_id, **as_content(stream)}
+        created_ms = int(self.clock.now().timestamp() * 1000)
+        try:
+            return artifact_of(
+                "transcript", content, created_ms=created_ms, tags=tags, metadata=metadata, owner=caller
+            )
+        except InvalidInput as error:
+            log.warning("transcript not kept", task=task_id, why=str(error))
+            lost = {"job_id": task_id, "session_id": session_id, "events": []}
+            return artifact_of("transcript", lost, created_ms=created_ms, tags=tags, metadata=metadata, owner=caller)
+
+    def _forget(self, task_id: str) -> None:
+        self._runs.pop(task_id, None)
+        self._stored.pop(task_id, None)
+
+    async def _find_stored(self, task_id: str) -> StoredTask | None:
+        async with self.store.read() as reader:
+            return await reader.task(task_id)
+
+
+def admission_answer(ticket: Ticket) -> dict[str, Any]:
+    task_id = ticket.task.task_id
+    return {
+        "task_id": task_id,
+        "queue_position": ticket.position,
+        "predicted_start_ms": ticket.predicted_start_ms,
+        "backoff_ms": 0,
+        "streams": {"sse": f"/v2/tasks/{task_id}/events", "sse_verbose": f"/v2/tasks/{task_id}/events?verbose=true"},
+        "preparation": {"steps": _preparation(ticket)},
+    }
+
+
+def _preparation(ticket: Ticket) -> list[dict[str, Any]]:
+    """What has to be done before it can start: the model of its pool is loaded."""
+    if not ticket.is_loading:
+        return []
+    return [
+        {
+            "id": f"pool:{ticket.pool_id}",
+            "kind": "pool_warmup",
+            "group": "pool",
+            "description": f"The model of pool {ticket.pool_id} is loaded.",
+            "estimated_ms": int(LOAD_MS_GUESS),
+            "bytes_total": 0,
+            "status": "running",
+        }
+    ]
+
+
+def _leases(registry: PoolRegistry, pool_id: str) -> Callable[[], int]:
+    return lambda: sum(each.leases for each in registry.replicas(pool_id))
+
+
+def _replayed(stored: StoredTask, digest: str, submitter: Submitter) -> str:
+    if stored.caller != submitter.key or stored.digest != digest:
+        raise TaskRefused(_CONFLICT)
+    return stored.answer
+
+
+_CONFLICT: Final = Refusal(
+    TaskCode.CONFLICT, "There is a task with this id already, and its request is another. Use a new UUID."
+)

@@ -1,0 +1,1 @@
+"""Pools, their replicas, and what is known about each."""

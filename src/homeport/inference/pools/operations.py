@@ -1,0 +1,129 @@
+"""What is done to a whole pool: drain, reload, purge. Each is complete or undone."""
+
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from homeport.core.inference.task import Refusal, TaskCode, TaskRefused
+from homeport.errors import HomeportError, PermanentError
+from homeport.inference.pools.replica import Replica
+from homeport.inference.tasks.bodies import PurgeBody
+from homeport.log import get_log
+
+if TYPE_CHECKING:
+    from homeport.inference.plane import TaskPlane
+
+log = get_log("homeport.inference")
+
+RELOAD_DRAIN_SECONDS: Final = 60.0
+"""How long a reload waits for tasks under way; then it is given up and everything stays."""
+CANCEL_SECONDS: Final = 5.0
+"""How long cancelled tasks of a drained pool may take to end."""
+POLL_SECONDS: Final = 0.02
+READY_SECONDS: Final = 120.0
+
+
+async def drain_pool(plane: "TaskPlane", pool_id: str, *, deadline_ms: int) -> None:
+    """New tasks go elsewhere from now on. Returns at once; what runs has until the deadline and is cancelled then; an
+    engine that still works after that ends. One that is idle stays, so that a drain can be taken back."""
+    plane.registry.drain(pool_id, is_on=True)
+    plane.metrics.drained(pool_id, "request")
+    plane.scheduler.reroute(pool_id)
+    log.info("pool drained", pool_id=pool_id, actor="pools", action="drain", human="The pool takes no new tasks.")
+    plane.start(lambda: _stop_when_idle(plane, pool_id, deadline_ms / 1000))
+
+
+async def reload_pool(plane: "TaskPlane", pool_id: str, model_ref: str) -> None:
+    """Serves another model. Tasks wait meanwhile. Raises TaskRefused CONFLICT with everything as it was before."""
+    replicas = plane.registry.replicas(pool_id)
+    if all(model_ref in each.models for each in replicas):
+        return
+    engines = plane.ports.engines
+    if engines is None:
+        text = "The engines of this pool were started elsewhere, so that their model cannot be changed from here."
+        raise TaskRefused(Refusal(TaskCode.CONFLICT, text, pool_id=pool_id))
+    if pool_id in plane.scheduler.reloading:
+        raise TaskRefused(Refusal(TaskCode.CONFLICT, "The pool is being reloaded already.", pool_id=pool_id))
+    plane.scheduler.reloading.add(pool_id)
+    try:
+        for replica in replicas:
+            await _reload(plane, replica, model_ref)
+    except HomeportError as error:
+        plane.metrics.failed_reloads.labels(pool_id).inc()
+        text = f"The old model serves on: {error}"
+        raise TaskRefused(Refusal(TaskCode.CONFLICT, text, pool_id=pool_id)) from error
+    finally:
+        plane.scheduler.reloading.discard(pool_id)
+        for replica in plane.registry.replicas(pool_id):
+            replica.draining = plane.registry.is_draining(pool_id)
+        plane.scheduler.wake()
+    plane.metrics.reloads.labels(pool_id).inc()
+
+
+async def purge_pool(plane: "TaskPlane", pool_id: str, body: PurgeBody) -> None:
+    engines = plane.ports.engines
+    if engines is None:
+        text = "The engines of this pool were started elsewhere, so that nothing of them can be removed from here."
+        raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, text, pool_id=pool_id))
+    plane.registry.drain(pool_id, is_on=True)
+    plane.scheduler.reroute(pool_id)
+    replicas = list(plane.registry.replicas(pool_id))
+    busy = not await _idle(replicas, RELOAD_DRAIN_SECONDS) if body.drain_first else any(r.leases for r in replicas)
+    if busy and not body.force:
+        plane.registry.drain(pool_id, is_on=False)
+        text = "Tasks are still running in this pool. Wait for them, or use force."
+        raise TaskRefused(Refusal(TaskCode.CONFLICT, text, pool_id=pool_id))
+    for replica in replicas:
+        try:
+            await engines.stop(replica.handoff)
+            await engines.purge(
+                replica.handoff,
+                engine=body.purge_engine,
+                models=body.purge_models,
+                delete_cache_folders=body.delete_cache_dirs,
+            )
+        except PermanentError as error:
+            plane.registry.drain(pool_id, is_on=False)
+            raise TaskRefused(Refusal(TaskCode.CONFLICT, f"The pool serves on: {error}", pool_id=pool_id)) from error
+
+
+async def _reload(plane: "TaskPlane", replica: Replica, model_ref: str) -> None:
+    engines = plane.ports.engines
+    assert engines is not None
+    replica.draining = True
+    if not await _idle([replica], RELOAD_DRAIN_SECONDS):
+        raise TaskRefused(
+            Refusal(TaskCode.CONFLICT, "Tasks under way did not end in time.", pool_id=replica.handoff.pool_id)
+        )
+    plane.registry.bind(await engines.reload(replica.handoff, model_ref), replica.opens)
+    with anyio.move_on_after(READY_SECONDS):
+        while True:
+            found = plane.registry.replica(replica.key)
+            if found is not None and found.ready:
+                return
+            await anyio.sleep(POLL_SECONDS)
+
+
+async def _stop_when_idle(plane: "TaskPlane", pool_id: str, seconds: float) -> None:
+    replicas = list(plane.registry.replicas(pool_id))
+    is_idle = await _idle(replicas, seconds)
+    if not plane.registry.is_draining(pool_id):
+        return
+    if not is_idle:
+        plane.cancel_pool(pool_id, "drain")
+    is_stopped = is_idle or await _idle(replicas, CANCEL_SECONDS)
+    log.info("pool idle after drain", pool_id=pool_id, in_time=is_idle, action="drain")
+    if is_stopped or plane.ports.engines is None:
+        return
+    for replica in replicas:
+        try:
+            await plane.ports.engines.stop(replica.handoff)
+        except HomeportError as error:
+            log.warning("engine not stopped after drain", pool_id=pool_id, why=str(error))
+
+
+async def _idle(replicas: list[Replica], seconds: float) -> bool:
+    with anyio.move_on_after(seconds):
+        while any(each.leases for each in replicas):  # noqa: ASYNC110 - leases are counted, not announced
+            await anyio.sleep(POLL_SECONDS)
+    return not any(each.leases for each in replicas)

@@ -1,0 +1,236 @@
+"""All pools and their replicas: who is bound, healthy, draining, and how many leases each has.
+
+In memory only: whoever announces replicas (`bind`) announces them again after a restart. A replica becomes ready
+when its engine has answered the first health check, not before.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from homeport.core.inference.engines.handoff import Handoff
+from homeport.core.inference.placement import Others
+from homeport.inference.pools.replica import Replica
+from homeport.log import get_log
+from homeport.ports import OpenStream
+from homeport.ports.engine import EngineFailed, Health, InferenceEngine, Props
+
+log = get_log("homeport.inference")
+
+Connect = Callable[[Handoff, OpenStream | None], InferenceEngine]
+POOLS_MAX: Final = 256
+REPLICAS_MAX: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class ServingReplicas:
+    replicas: tuple[Replica, ...] = ()
+    """Those that serve one model, and those that do not say which they serve."""
+    others: Others = field(default_factory=dict)
+
+
+NONE_SERVING: Final = ServingReplicas()
+
+
+class PoolRegistry:
+    def __init__(
+        self,
+        connect: Connect,
+        site_of: Callable[[Handoff], str] = lambda handoff: "",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`site_of` says whose replica it is: callers limited to some sites get only those."""
+        self._connect = connect
+        self._site_of = site_of
+        self._replicas: dict[tuple[str, str], Replica] = {}
+        self._by_pool: dict[str, list[Replica]] = {}
+        self._pool_ids: Sequence[str] = ()
+        self._by_model: dict[str, ServingReplicas] = {}
+        self._of_any_model = NONE_SERVING
+        self._draining: set[str] = set()
+        self._monotonic = monotonic
+        self._on_changed: list[Callable[[], None]] = []
+        self._on_load_failed: list[Callable[[Replica], None]] = []
+        self.scaled: frozenset[str] = frozenset()
+        """Pools with replicas that are loaded by their use."""
+        self.leaving: list[Replica] = []
+        """Unbound; closed when their last lease has ended."""
+
+    # --- announcements ----------------------------------------------------------------------------------------
+
+    def bind(self, handoff: Handoff, opens: OpenStream | None = None) -> None:
+        bound = self._replicas.get(handoff.key)
+        if bound is not None and bound.handoff.is_same_engine(handoff) and bound.opens == opens:
+            return
+        if bound is not None and bound.handoff.is_same_process(handoff) and bound.opens == opens:
+            self._change(bound, handoff)
+            return
+        if bound is None and len(self._replicas) >= REPLICAS_MAX:
+            log.warning("replica not bound, too many are", pool_id=handoff.pool_id, replica_id=handoff.replica_id)
+            return
+        fields = {"pool_id": handoff.pool_id, "replica_id": handoff.replica_id, "engine": handoff.engine.value}
+        if bound is not None:
+            log.warning("replica rebound", **fields, actor="registry", action="rebind", human="A replica has moved.")
+            self._leave(bound)
+        else:
+            log.info("replica bound", **fields, actor="registry", action="bind", human="A replica joins its pool.")
+        replica = Replica(handoff, self._connect(handoff, opens), self._site_of(handoff), opens)
+        replica.draining = handoff.pool_id in self._draining
+        self._replicas[handoff.key] = replica
+        self._regroup()
+
+    def _change(self, replica: Replica, handoff: Handoff) -> None:
+        pool_id, replica_id = replica.key
+        if handoff.loading is not replica.handoff.loading:
+            log.info(
+                f"replica {handoff.loading.value}",
+                pool_id=pool_id,
+                replica_id=replica_id,
+                actor="registry",
+                action="load",
+                human=f"The model of a replica is {handoff.loading.value}.",
+            )
+        if replica.change(handoff, self._monotonic()):
+            log.warning("replica not loaded", pool_id=pool_id, replica_id=replica_id, why=handoff.problem)
+            for listener in self._on_load_failed:
+                listener(replica)
+        self._regroup()
+
+    def unbind(self, pool_id: str, replica_id: str) -> None:
+        replica = self._replicas.pop((pool_id, replica_id), None)
+        if replica is not None:
+            log.info("replica unbound", pool_id=pool_id, replica_id=replica_id, actor="registry", action="unbind")
+            self._leave(replica)
+            self._regroup()
+
+    def on_load_failed(self, listener: Callable[[Replica], None]) -> None:
+        self._on_load_failed.append(listener)
+
+    def on_changed(self, listener: Callable[[], None]) -> None:
+        self._on_changed.append(listener)
+
+    # --- what there is ----------------------------------------------------------------------------------------
+
+    def handoffs(self) -> Iterator[Handoff]:
+        """In the order of pool and replica id."""
+        for key in sorted(self._replicas):
+            yield self._replicas[key].handoff
+
+    def pool_ids(self) -> Sequence[str]:
+        return self._pool_ids
+
+    def serving(self, model_ref: str) -> "ServingReplicas":
+        """What admission looks at: its cost must not grow with the replicas of other models."""
+        return self._by_model.get(model_ref, self._of_any_model)
+
+    def replicas(self, pool_id: str | None = None) -> Sequence[Replica]:
+        return list(self._replicas.values()) if pool_id is None else self._by_pool.get(pool_id, ())
+
+    def replica(self, key: tuple[str, str]) -> Replica | None:
+        return self._replicas.get(key)
+
+    def models(self) -> dict[str, list[Replica]]:
+        found: dict[str, list[Replica]] = {}
+        for replica in self._replicas.values():
+            for name in sorted(replica.models):
+                found.setdefault(name, []).append(replica)
+        return found
+
+    def is_draining(self, pool_id: str) -> bool:
+        return pool_id in self._draining
+
+    def health(self, pool_id: str, *, queue_depth: int, now: float) -> dict[str, Any]:
+        replicas = self._by_pool.get(pool_id, ())
+        errors = [each.last_error for each in replicas if each.last_error]
+        return {
+            "live": any(each.live for each in replicas),
+            "ready": any(each.takes_tasks(now) for each in replicas),
+            "draining": pool_id in self._draining,
+            "metrics": {
+                "queue_depth": queue_depth,
+                "slots_total": sum(each.slots_total for each in replicas),
+                "slots_free": sum(each.slots_free for each in replicas if each.takes_tasks(now)),
+                "active_leases": sum(each.leases for each in replicas),
+                "replicas": len(replicas),
+            },
+            "last_error": errors[0] if errors else None,
+        }
+
+    # --- state ------------------------------------------------------------------------------------------------
+
+    def drain(self, pool_id: str, *, is_on: bool) -> None:
+        (self._draining.add if is_on else self._draining.discard)(pool_id)
+        for replica in self._by_pool.get(pool_id, ()):
+            replica.draining = is_on
+        self._changed()
+
+    async def check(self, replica: Replica, now: float) -> None:
+        """Asks the engine how it is. Called for each replica side by side, so that a dead one delays no other."""
+        handoff = replica.handoff
+        health = await replica.engine.health()
+        props = replica.props
+        if health.ready and (not replica.ready or not props.models):
+            try:
+                props = await replica.engine.props()
+            except EngineFailed as error:
+                health = Health(live=True, ready=False, error=str(error))
+        if replica.handoff.loading is handoff.loading:
+            replica.is_checked = replica.is_checked or health.ready
+            self._heard(replica, health, props, now)
+
+    def _heard(self, replica: Replica, health: Health, props: Props, now: float) -> None:
+        before = (replica.live, replica.ready)
+        if props is not replica.props:
+            replica.learn(props)
+            self._index()
+        replica.live, replica.ready, replica.last_error = health.live, health.ready, health.error
+        if health.live:
+            replica.heartbeat_at = now
+        if before != (replica.live, replica.ready):
+            pool_id, replica_id = replica.key
+            write = log.info if health.ready else log.warning
+            write(
+                "replica health changed", pool_id=pool_id, replica_id=replica_id, ready=health.ready, why=health.error
+            )
+            self._changed()
+
+    def _leave(self, replica: Replica) -> None:
+        replica.is_bound = replica.ready = False
+        self.leaving.append(replica)
+
+    def _regroup(self) -> None:
+        self._by_pool = {}
+        for key in sorted(self._replicas):
+            self._by_pool.setdefault(key[0], []).append(self._replicas[key])
+        self._pool_ids = sorted(self._by_pool)
+        self._index()
+        scaled = (each.handoff.pool_id for each in self._replicas.values() if each.handoff.idle_seconds)
+        self.scaled = frozenset(scaled)
+        self._changed()
+
+    def _index(self) -> None:
+        everything = Counter((each.site, each.handoff.engine.value) for each in self._replicas.values())
+        unnamed = [each for each in self._replicas.values() if not each.models]
+        self._of_any_model = _serving(unnamed, everything)
+        self._by_model = {
+            name: _serving([*replicas, *unnamed], everything) for name, replicas in self.models().items()
+        }
+
+    def _changed(self) -> None:
+        for listener in self._on_changed:
+            listener()
+
+
+def _serving(replicas: Sequence[Replica], everything: Counter[tuple[str, str]]) -> "ServingReplicas":
+    return ServingReplicas(
+        tuple(replicas), everything - Counter((each.site, each.handoff.engine.value) for each in replicas)
+    )
+
+
+async def close_idle(replicas: list[Replica]) -> None:
+    """Closes the engines of replicas that left and have no lease any more."""
+    for replica in [each for each in replicas if each.leases == 0]:
+        replicas.remove(replica)
+        await replica.engine.close()

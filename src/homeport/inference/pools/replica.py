@@ -1,0 +1,138 @@
+"""One replica: its engine, its leases, and what was measured of it."""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Final
+
+from homeport.core.inference.breaker import CLOSED, Breaker
+from homeport.core.inference.engines.handoff import Engine, Handoff, Loading
+from homeport.core.inference.placement import Candidate
+from homeport.ports import OpenStream
+from homeport.ports.engine import InferenceEngine, Props
+
+PREFIXES_MAX: Final = 256
+"""Prompts whose cache a replica probably still has."""
+_WEIGHT: Final = 0.2
+"""Of the newest measurement in a moving average."""
+LOAD_RETRY_SECONDS: Final = 30.0
+"""After it could not be loaded, tasks for it are refused for so long instead of waiting."""
+LOAD_MS_GUESS: Final = 3_000.0
+COMPLETING: Final = frozenset({"completion"})
+EVERYTHING: Final = frozenset({"completion", "embedding", "rerank"})
+
+
+@dataclass(eq=False, slots=True)
+class Replica:
+    handoff: Handoff
+    engine: InferenceEngine
+    site: str = ""
+    opens: OpenStream | None = None
+    live: bool = False
+    ready: bool = False
+    draining: bool = False
+    last_error: str = "not checked yet"
+    heartbeat_at: float | None = None
+    leases: int = 0
+    breaker: Breaker = CLOSED
+    props: Props = field(default_factory=Props)
+    tokens_per_second: float | None = None
+    first_token_ms: float | None = None
+    task_seconds: float | None = None
+    prefixes: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    models: frozenset[str] = frozenset()
+    """Under which names it is asked for."""
+    is_bound: bool = True
+    is_checked: bool = False
+    """Since it was bound or loaded."""
+    failed_at: float | None = None
+    """When it was heard that it could not be loaded."""
+    used_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.learn(self.props)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.handoff.key
+
+    @property
+    def slots_total(self) -> int:
+        return self.handoff.slots_total
+
+    @property
+    def slots_free(self) -> int:
+        return max(0, self.handoff.slots_total - self.leases)
+
+    def learn(self, props: Props) -> None:
+        self.props = props
+        model = self.handoff.model
+        self.models = frozenset({model.id, *props.models} - {""})
+
+    def is_coming(self, now: float) -> bool:
+        """It is loaded when somebody asks for it, or is on its way: tasks may wait for it."""
+        if not self.handoff.idle_seconds or self.draining:
+            return False
+        if self.handoff.loading is Loading.LOADED:
+            return not self.is_checked
+        return self.failed_at is None or now - self.failed_at >= LOAD_RETRY_SECONDS
+
+    def change(self, handoff: Handoff, now: float) -> bool:
+        """Takes in that the same engine was loaded or unloaded. Returns whether loading it has just failed."""
+        before, self.handoff = self.handoff, handoff
+        if handoff.loading is not before.loading:
+            self.live = self.ready = self.is_checked = False
+            self.last_error = "" if handoff.loading is Loading.LOADED else f"the model is {handoff.loading.value}"
+        if not handoff.problem:
+            self.failed_at = None
+        elif handoff.problem_at_ms != before.problem_at_ms:
+            self.failed_at, self.last_error = now, handoff.problem
+            return True
+        return False
+
+    def takes_tasks(self, now: float) -> bool:
+        return self.live and self.ready and not self.draining and self.breaker.lets_through(now)
+
+    def candidate(self, now: float, *, queued: int, prefix: int | None, affine: tuple[str, str] | None) -> Candidate:
+        handoff = self.handoff
+        return Candidate(
+            pool_id=handoff.pool_id,
+            replica_id=handoff.replica_id,
+            engine=handoff.engine.value,
+            engine_version=self.engine_version,
+            models=self.models,
+            site=self.site,
+            slots_total=self.slots_total,
+            slots_free=self.slots_free,
+            ready=self.takes_tasks(now),
+            ctx_max=handoff.ctx_max or self.props.ctx_max,
+            device_mask=handoff.device_mask,
+            workloads=COMPLETING if handoff.engine is Engine.TRITON else EVERYTHING,
+            tokens_per_second=self.tokens_per_second,
+            first_token_ms=self.first_token_ms,
+            queued=queued,
+            has_prefix=prefix is not None and prefix in self.prefixes,
+            is_affine=affine == handoff.key,
+        )
+
+    @property
+    def engine_version(self) -> str:
+        return self.handoff.engine_version or self.props.engine_version
+
+    def cached(self, prefix: int | None) -> None:
+        if prefix is None:
+            return
+        self.prefixes[prefix] = None
+        self.prefixes.move_to_end(prefix)
+        if len(self.prefixes) > PREFIXES_MAX:
+            self.prefixes.popitem(last=False)
+
+    def measured(self, *, first_token_ms: float, seconds: float, tokens: int) -> None:
+        self.first_token_ms = _average(self.first_token_ms, first_token_ms)
+        self.task_seconds = _average(self.task_seconds, seconds)
+        decoding = seconds - first_token_ms / 1000
+        if tokens > 1 and decoding > 0:
+            self.tokens_per_second = _average(self.tokens_per_second, (tokens - 1) / decoding)
+
+
+def _average(before: float | None, new: float) -> float:
+    return new if before is None else before + _WEIGHT * (new - before)

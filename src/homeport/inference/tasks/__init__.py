@@ -1,0 +1,1 @@
+"""Tasks: admission, scheduling, running, recovery."""

@@ -1,0 +1,158 @@
+"""The bodies of `/v2`, judged at the border. Unknown fields are ignored, as the contract's clients expect."""
+
+import re
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+
+from homeport.core.inference.engines.handoff import POOL_ID_PATTERN
+from homeport.core.inference.task import (
+    PlacementMode,
+    PlacementWish,
+    Priority,
+    Refusal,
+    Task,
+    TaskCode,
+    TaskRefused,
+    Workload,
+    estimate_tokens,
+)
+
+PROMPT_CHARACTERS_MAX: Final = 1_000_000
+PREFIX_CHARACTERS: Final = 512
+"""Prompts that begin alike for this long share a replica's cache."""
+Uuid = Annotated[
+    str, StringConstraints(pattern=r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$", max_length=36)
+]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+PoolId = Annotated[str, StringConstraints(pattern=f"^{POOL_ID_PATTERN}$")]
+Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31, strict=True)]
+Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63, strict=True)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class PlacementBody(_Body):
+    mode: PlacementMode = PlacementMode.AUTO
+    pin_pool_id: PoolId | None = None
+    prefer_pools: Annotated[tuple[PoolId, ...], Field(max_length=64)] = ()
+    avoid_pools: Annotated[tuple[PoolId, ...], Field(max_length=64)] = ()
+    require_device_mask: Annotated[str, StringConstraints(max_length=512)] | None = None
+    allow_fallback: bool = True
+
+
+class TaskBody(_Body):
+    task_id: Uuid
+    session_id: Uuid
+    workload: Workload
+    model_ref: Name
+    engine: Literal["llamacpp", "vllm", "tgi", "triton", "ollama", "openai", "fake", "any"]
+    ctx: Int32
+    priority: Priority
+    max_tokens: Int32
+    deadline_ms: Int64
+    seed: Int64 | None = None
+    determinism: Literal["strict", "best_effort"] = "best_effort"
+    sampler_profile_version: Name | None = None
+    prompt: Annotated[str, StringConstraints(max_length=PROMPT_CHARACTERS_MAX)] = ""
+    inputs: Annotated[
+        tuple[Annotated[str, StringConstraints(max_length=PROMPT_CHARACTERS_MAX)], ...], Field(max_length=2048)
+    ] = ()
+    expected_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    kv_hint: Literal["reuse", "cold"] = "reuse"
+    output_mode: str | None = None
+    placement: PlacementBody = PlacementBody()
+
+
+class DrainBody(_Body):
+    deadline_ms: Annotated[int, Field(ge=0, le=86_400_000)]
+
+
+class ReloadBody(_Body):
+    new_model_ref: Name
+
+
+class PurgeBody(_Body):
+    purge_engine: bool = False
+    purge_models: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
+    drain_first: bool = True
+    delete_cache_dirs: bool = False
+    force: bool = False
+
+
+class RegisterBody(_Body):
+    pool_id: PoolId = "default"
+    replica_id: PoolId = "r0"
+
+
+class ArtifactBody(_Body):
+    kind: Literal["plan", "summary", "diff", "trace", "transcript", "logs", "other"]
+    content: dict[str, Any]
+    tags: Annotated[tuple[Annotated[str, StringConstraints(max_length=200)], ...], Field(max_length=64)] = ()
+    parent: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
+    metadata: dict[str, Any] = {}
+
+
+_TASK: Final = TypeAdapter(TaskBody)
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+
+
+def is_uuid(text: str) -> bool:
+    return _UUID.fullmatch(text) is not None
+
+
+def read_task(body: bytes) -> Task:
+    found = read(_TASK, body)
+    wish = found.placement
+    prompt = found.prompt or (found.inputs[0] if found.inputs and found.workload is Workload.COMPLETION else "")
+    texts = (found.prompt, *found.inputs)
+    return Task(
+        task_id=found.task_id.lower(),
+        session_id=found.session_id.lower(),
+        workload=found.workload,
+        model_ref=found.model_ref,
+        engine=None if found.engine == "any" else found.engine,
+        ctx=found.ctx,
+        priority=found.priority,
+        max_tokens=found.max_tokens,
+        deadline_ms=found.deadline_ms,
+        seed=found.seed,
+        determinism=found.determinism,
+        sampler_profile_version=found.sampler_profile_version,
+        prompt=prompt,
+        inputs=found.inputs,
+        expected_tokens=found.expected_tokens,
+        kv_hint=found.kv_hint,
+        output_mode=found.output_mode,
+        wish=PlacementWish(
+            wish.mode,
+            wish.pin_pool_id,
+            wish.prefer_pools,
+            wish.avoid_pools,
+            wish.require_device_mask,
+            wish.allow_fallback,
+        ),
+        prompt_tokens_estimate=sum(map(estimate_tokens, texts)),
+        prefix=prefix_of(prompt) if found.kv_hint == "reuse" else None,
+    )
+
+
+def prefix_of(prompt: str) -> int | None:
+    return hash(prompt[:PREFIX_CHARACTERS]) if len(prompt) >= PREFIX_CHARACTERS else None
+
+
+def read(adapter: TypeAdapter[Any], body: bytes) -> Any:
+    """Raises TaskRefused INVALID_PARAMS that names the fields."""
+    try:
+        return adapter.validate_json(body)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        problems = "; ".join(f"{_field(each['loc'])}: {each['msg']}" for each in found[:5])
+        field = _field(found[0]["loc"])
+        raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, f"{problems}."[:1000], field=field)) from None
+
+
+def _field(location: tuple[str | int, ...]) -> str:
+    return ".".join(map(str, location)) or "body"

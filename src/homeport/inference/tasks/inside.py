@@ -1,0 +1,135 @@
+"""Tasks of other capabilities in this process: submitted, followed to the end, and found again after a restart."""
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Any
+
+from homeport.core.inference.records import TaskState
+from homeport.core.inference.task import Refusal, TaskCode, TaskRefused
+from homeport.core.model.caller import Caller
+from homeport.errors import Conflict, HomeportError, InvalidInput, NotFound, PeerUnavailable
+from homeport.inference.plane import Submitter, TaskPlane
+from homeport.inference.tasks.bodies import read_task
+from homeport.inference.tasks.running import Run
+from homeport.ports import TaskAnswer, TaskSeen
+
+
+class InsideTasks:
+    """`ports.TaskAsker`."""
+
+    def __init__(self, plane: TaskPlane) -> None:
+        self._plane = plane
+
+    async def ask(self, body: bytes, caller: Caller, *, on_submitted: Callable[[], None]) -> TaskAnswer:
+        submitter = Submitter(caller.key or caller.name, caller.sites)
+        try:
+            task = read_task(body)
+            await self._plane.submit(task, body, submitter)
+        except TaskRefused as refused:
+            if refused.refusal.is_retriable:
+                raise PeerUnavailable(refused.refusal.message) from refused
+            return _refused(refused.refusal)
+        on_submitted()
+        run: Run | None
+        try:
+            run = self._plane.find(task.task_id, submitter)
+        except TaskRefused:
+            stored, _ = await self._plane.find_ended(task.task_id, submitter)
+            run = None if stored.state is TaskState.ENDED else await self._plane.wait_recovered(task.task_id)
+        return await (self._kept(task.task_id, submitter) if run is None else _followed(run))
+
+    async def submit(self, body: bytes, caller: Caller) -> None:
+        submitter = Submitter(caller.key or caller.name, caller.sites)
+        try:
+            task = read_task(body)
+            await self._plane.submit(task, body, submitter)
+        except TaskRefused as refused:
+            raise _error(refused.refusal) from refused
+        with suppress(TaskRefused):
+            # A task without a reader is stopped after a while; its answer is kept.
+            self._plane.start(partial(_read_on, self._plane.find(task.task_id, submitter)))
+
+    async def look(self, task_id: str, caller: Caller) -> TaskSeen | None:
+        submitter = Submitter(caller.key or caller.name, caller.sites)
+        with suppress(TaskRefused):
+            run = self._plane.find(task_id, submitter)
+            state = TaskState.QUEUED if run.replica_key is None else TaskState.STARTED
+            if not run.stream.is_over:
+                return TaskSeen(state, "/".join(run.replica_key or ()))
+            return TaskSeen(TaskState.ENDED, "/".join(run.replica_key or ()), _answer(run))
+        try:
+            stored, _ = await self._plane.find_ended(task_id, submitter)
+        except TaskRefused as refused:
+            if refused.refusal.is_retriable:
+                raise PeerUnavailable(refused.refusal.message) from refused
+            return None
+        if stored.state is not TaskState.ENDED:
+            return TaskSeen(stored.state)
+        answer = await self._kept(task_id, submitter)
+        return TaskSeen(TaskState.ENDED, answer.replica, answer)
+
+    async def cancel(self, task_id: str, caller: Caller) -> None:
+        with suppress(TaskRefused):
+            self._plane.find(task_id, Submitter(caller.key or caller.name, caller.sites)).cancel("client")
+
+    async def _kept(self, task_id: str, submitter: Submitter) -> TaskAnswer:
+        """A task that only the database remembers."""
+        stored, artifact = await self._plane.find_ended(task_id, submitter)
+        outcome = json.loads(stored.outcome or "{}")
+        error = outcome.get("error") or {}
+        events = [] if artifact is None else artifact.document["content"]["events"]
+        place = {} if artifact is None else artifact.document.get("metadata") or {}
+        return TaskAnswer(
+            text="".join(each["data"]["t"] for each in events if each["type"] == "token"),
+            tokens_in=int(outcome.get("tokens_in", 0)),
+            tokens_out=int(outcome.get("tokens_out", 0)),
+            error_code=str(error.get("code", _code_of(outcome))),
+            error=str(error.get("message", "")),
+            is_retriable=bool(error.get("retriable", True)),
+            replica="/".join(str(place[name]) for name in ("pool_id", "replica_id") if name in place),
+            model=str(outcome.get("model", "")),
+        )
+
+
+async def _followed(run: Run) -> TaskAnswer:
+    await _read_on(run)
+    return _answer(run)
+
+
+async def _read_on(run: Run) -> None:
+    async with aclosing(run.stream.frames()) as frames:  # type: ignore[type-var]
+        async for _ in frames:
+            pass
+
+
+def _answer(run: Run) -> TaskAnswer:
+    texts = [text for kind, data in run.stream.transcript if kind == "token" for text in data[1]]
+    if run.error is not None:
+        return _refused(run.error)
+    if run.cancel_reason:
+        return TaskAnswer(error_code="CANCELLED", error="The task was cancelled.")
+    replica = "" if run.replica_key is None else "/".join(run.replica_key)
+    return TaskAnswer("".join(texts), run.tokens_in, run.tokens_out, replica, model=run.task.model_ref)
+
+
+def _code_of(outcome: Mapping[str, Any]) -> str:
+    """Of a task that ended without an error."""
+    return "WORKER_RESET" if not outcome else "CANCELLED" if outcome.get("canceled") else ""
+
+
+def _error(refusal: Refusal) -> HomeportError:
+    match refusal.code:
+        case TaskCode.POOL_UNAVAILABLE:
+            return NotFound(refusal.message)
+        case TaskCode.CONFLICT:
+            return Conflict(refusal.message)
+        case _ if refusal.is_retriable:
+            return PeerUnavailable(refusal.message)
+        case _:
+            return InvalidInput(refusal.message)
+
+
+def _refused(refusal: Refusal) -> TaskAnswer:
+    return TaskAnswer(error_code=refusal.code.value, error=refusal.message, is_retriable=refusal.is_retriable)

@@ -1,0 +1,279 @@
+"""Runs one admitted task of `/v2`: waits for its slot, streams from the engine, retries once before the first token,
+and says how it ended."""
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from homeport.core.inference.settings import InferenceSettings
+from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused, Workload
+from homeport.errors import TransientError
+from homeport.inference.metrics import InferenceMetrics
+from homeport.inference.pools.replica import Replica
+from homeport.inference.tasks.journal import TaskJournal
+from homeport.inference.tasks.narration import Narrator
+from homeport.inference.tasks.scheduler import Scheduler, Ticket
+from homeport.inference.tasks.sessions import Sessions
+from homeport.inference.tasks.stream import TaskStream
+from homeport.log import get_log
+from homeport.ports.engine import EngineFailed, Finished, Generation, Tokens
+
+log = get_log("homeport.inference")
+
+
+@dataclass(eq=False, slots=True)
+class Run:
+    """A task from its admission to its end."""
+
+    ticket: Ticket
+    stream: TaskStream = field(default_factory=TaskStream)
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    cancel_reason: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    first_token_at: float | None = None
+    retried: bool = False
+    error: Refusal | None = None
+    replica_key: tuple[str, str] | None = None
+    ended_at: float | None = None
+    artifact_id: str | None = None
+
+    @property
+    def task(self) -> Task:
+        return self.ticket.task
+
+    def cancel(self, reason: str) -> None:
+        """No token follows once this has returned."""
+        if not self.stream.is_over and not self.cancel_reason:
+            self.cancel_reason = reason
+            self.stream.silence()
+            self.scope.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    scheduler: Scheduler
+    journal: TaskJournal
+    sessions: Sessions
+    metrics: InferenceMetrics
+    settings: InferenceSettings
+    monotonic: Callable[[], float]
+    narrator: Narrator
+
+    async def run(self, run: Run) -> None:
+        """Ends the stream with exactly one `end` or `error`, whatever happens. Raises nothing but cancellation.
+
+        When Homeport stops, a task that still waits is not ended: it is queued again after the start.
+        """
+        is_stopping = False
+        try:
+            with run.scope, anyio.fail_after(self._seconds(run.task)):
+                await self._attempts(run)
+        except TaskRefused as refused:
+            run.error = refused.refusal
+        except TimeoutError:
+            run.error = self._timeout(run)
+        except TransientError as error:
+            run.error = Refusal(TaskCode.INTERNAL, str(error))
+        except anyio.get_cancelled_exc_class():
+            is_stopping = True
+            run.error = Refusal(TaskCode.WORKER_RESET, "Homeport is being stopped.", retry_after_ms=1000)
+            raise
+        except Exception:
+            log.exception("task failed with an internal error", job_id=run.task.task_id)
+            run.error = Refusal(TaskCode.INTERNAL, "Homeport failed to run the task; its log has the details.")
+        finally:
+            replica = run.ticket.replica
+            if replica is not None:
+                replica.breaker = replica.breaker.abandoned()
+            self.scheduler.release(run.ticket)
+            if run.cancel_reason:
+                self.metrics.canceled(replica, run.cancel_reason)
+            if not is_stopping or run.replica_key is not None:
+                self._say_end(run)
+
+    async def _attempts(self, run: Run) -> None:
+        while True:
+            replica = await run.ticket.wait()
+            run.replica_key = replica.key
+            self.narrator.placed(run.ticket)
+            try:
+                await self._attempt(run, replica)
+            except EngineFailed as error:
+                self._blame(replica, error)
+                refusal = _refusal(error, replica)
+                self.scheduler.release(run.ticket)
+                # Nothing has reached the client yet, so that another replica may answer in its place.
+                can_retry = run.first_token_at is None and not run.retried and error.is_fault
+                if not can_retry or not self.scheduler.again(run.ticket, replica):
+                    raise TaskRefused(refusal) from error
+                run.retried = True
+                self._of_session(run, lambda session: session.failed_over())
+                log.info("task retried on another replica", task=run.task.task_id, why=str(error), action="retry")
+            else:
+                replica.breaker = replica.breaker.succeeded()
+                return
+
+    async def _attempt(self, run: Run, replica: Replica) -> None:
+        task, began = run.task, self.monotonic()
+        if not run.retried:
+            run.stream.started(_started(run, replica))
+        # Overlaps with the engine's work on the prompt; waited for before the first token is shown.
+        durable = self.journal.start(task.task_id)
+        if task.workload is Workload.COMPLETION:
+            await self._complete(run, replica, began, durable)
+        else:
+            vectors = await self._compute(task, replica)
+            await durable
+            run.first_token_at = self.monotonic()
+            await run.stream.put_tokens(vectors)
+            run.tokens_in = task.prompt_tokens_estimate
+        self._measure(run, replica, began)
+
+    async def _complete(self, run: Run, replica: Replica, began: float, durable: Awaitable[None]) -> None:
+        task = run.task
+        request = Generation(
+            model=_model_of(replica, task),
+            prompt=task.prompt,
+            max_tokens=task.max_tokens,
+            seed=task.seed,
+            is_deterministic=task.determinism == "strict",
+        )
+        async with aclosing(replica.engine.generate(request)) as events:  # type: ignore[type-var]
+            # One scope whose deadline moves: entering one for each event costs twice as much.
+            with anyio.CancelScope() as idle:
+                while True:
+                    idle.deadline = anyio.current_time() + self.settings.idle_seconds
+                    event = await anext(events)
+                    idle.deadline = math.inf
+                    if isinstance(event, Finished):
+                        run.tokens_in = event.tokens_in or task.prompt_tokens_estimate
+                        run.tokens_out = event.tokens_out if event.tokens_out is not None else run.stream.tokens
+                        return
+                    if run.first_token_at is None:
+                        await durable
+                        self._first_token(run, replica, began)
+                    await self._hand_over(run, event)
+            raise _silent()
+
+    async def _hand_over(self, run: Run, event: Tokens) -> None:
+        """Waits for the reader while it is behind, not for ever: the slot is needed."""
+        if run.stream.add_tokens(list(event.texts)):
+            return
+        limit = self.settings.slow_client_seconds if run.stream.has_reader else self.settings.unread_seconds
+        with anyio.move_on_after(limit) as waiting:
+            await run.stream.wait_for_space()
+        if waiting.cancelled_caught:
+            raise TaskRefused(Refusal(TaskCode.DECODE_TIMEOUT, f"The stream was not read for {limit:g} seconds."))
+
+    async def _compute(self, task: Task, replica: Replica) -> list[str]:
+        with anyio.move_on_after(self.settings.idle_seconds):
+            if task.workload is Workload.RERANK:
+                scores = await replica.engine.rerank(_model_of(replica, task), task.prompt, task.inputs)
+                return [str(score) for score in scores]
+            texts = task.inputs or (task.prompt,)
+            return [_vector(each) for each in await replica.engine.embed(_model_of(replica, task), texts)]
+        raise _silent()
+
+    # --- what is noted ------------------------------------------------------------------------------------------
+
+    def _first_token(self, run: Run, replica: Replica, began: float) -> None:
+        run.first_token_at = now = self.monotonic()
+        self.metrics.first_token(replica, run.task.priority, 1000 * (now - run.ticket.since))
+        self.narrator.started(run.ticket)
+        self._of_session(run, lambda session: session.first_token(replica.key))
+
+    def _measure(self, run: Run, replica: Replica, began: float) -> None:
+        now = self.monotonic()
+        first = run.first_token_at or now
+        if run.first_token_at is not None:
+            replica.measured(
+                first_token_ms=1000 * (first - began), seconds=now - began, tokens=run.tokens_out or run.stream.tokens
+            )
+        self.metrics.finished(
+            replica,
+            run.task.priority,
+            tokens_in=run.tokens_in,
+            tokens_out=run.tokens_out,
+            decode_ms=1000 * (now - first),
+        )
+
+    def _blame(self, replica: Replica, error: EngineFailed) -> None:
+        if error.is_fault:
+            replica.breaker = replica.breaker.failed(self.monotonic())
+            replica.last_error = str(error)
+        else:
+            replica.breaker = replica.breaker.abandoned()
+
+    def _of_session(self, run: Run, change: Callable[[Any], Any]) -> None:
+        self.sessions.change(run.ticket.caller, run.task.session_id, change)
+
+    def _say_end(self, run: Run) -> None:
+        now = self.monotonic()
+        run.ended_at = now
+        decode_ms = 0 if run.first_token_at is None else int(1000 * (now - run.first_token_at))
+        tokens = run.tokens_out or run.stream.tokens
+        run.tokens_out = tokens
+        self.sessions.spend(run.ticket.caller, run.task.session_id, tokens, decode_ms)
+        session = self.sessions.find(run.ticket.caller, run.task.session_id)
+        if run.error is not None and not run.cancel_reason:
+            run.stream.error(run.error.to_data())
+            return
+        if session is not None:
+            run.stream.metrics(_metrics(session.to_data(now), self.scheduler.depth(run.ticket.pool_id)))
+        end: dict[str, Any] = {"tokens_out": tokens, "decode_time_ms": decode_ms, "decode_ms": decode_ms}
+        run.stream.end({**end, "canceled": True} if run.cancel_reason else end)
+
+    def _timeout(self, run: Run) -> Refusal:
+        if run.ticket.replica is None:
+            return Refusal(TaskCode.DEADLINE_UNMET, "No slot became free before the deadline.")
+        return Refusal(TaskCode.DECODE_TIMEOUT, "The task did not end before its deadline.")
+
+    def _seconds(self, task: Task) -> float:
+        return min(task.deadline_ms / 1000, self.settings.wall_seconds)
+
+
+def _silent() -> EngineFailed:
+    return EngineFailed("The engine did not answer in time.", TaskCode.DECODE_TIMEOUT)
+
+
+def _started(run: Run, replica: Replica) -> dict[str, Any]:
+    ticket, task = run.ticket, run.task
+    found = {
+        "queue_position": ticket.position,
+        "predicted_start_ms": ticket.predicted_start_ms,
+        "engine": replica.handoff.engine.value,
+        "engine_version": replica.engine_version,
+        "pool_id": replica.handoff.pool_id,
+        "replica_id": replica.handoff.replica_id,
+        "sampler_profile_version": task.sampler_profile_version,
+        "seed": task.seed,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _metrics(session: dict[str, Any], depth: int) -> dict[str, Any]:
+    names = ("kv_warmth", "tokens_budget_remaining", "time_budget_remaining_ms", "cost_budget_remaining")
+    return {"queue_depth": depth, "kv_migrated": False, **{name: session[name] for name in names}}
+
+
+def _refusal(error: EngineFailed, replica: Replica) -> Refusal:
+    handoff = replica.handoff
+    retry_ms = None if error.task_code is TaskCode.INVALID_PARAMS else 1000
+    return Refusal(
+        error.task_code, str(error), engine=handoff.engine.value, pool_id=handoff.pool_id, retry_after_ms=retry_ms
+    )
+
+
+def _model_of(replica: Replica, task: Task) -> str:
+    """The engine's own name of the model: what it was asked for, where it knows that."""
+    names = replica.props.models
+    return task.model_ref if task.model_ref in names or not names else names[0]
+
+
+def _vector(numbers: Sequence[float]) -> str:
+    return "[" + ",".join(f"{number:.9g}" for number in numbers) + "]"

@@ -1,0 +1,461 @@
+"""Gives waiting tasks the slots of replicas. The queue and placement decide; this carries it out.
+
+Everything here is synchronous and runs between two awaits, so that counts of leases are never seen half changed. A
+ticket is a task's place: it waits in a queue, then holds a lease, and whoever has it gives it back.
+"""
+
+import asyncio
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from homeport.core.inference import admission
+from homeport.core.inference.admission import Situation
+from homeport.core.inference.key_limits import Rate
+from homeport.core.inference.placement import Candidate, Decision, code_of, place
+from homeport.core.inference.queue import Entry, PoolQueue, predicted_start_ms
+from homeport.core.inference.scaling import PoolUse
+from homeport.core.inference.sessions import Session
+from homeport.core.inference.settings import InferenceSettings
+from homeport.core.inference.task import PlacementMode, Priority, Refusal, Task, TaskCode, TaskRefused
+from homeport.inference.metrics import InferenceMetrics
+from homeport.inference.pools.registry import PoolRegistry
+from homeport.inference.pools.replica import LOAD_MS_GUESS, Replica
+from homeport.inference.tasks.shared_limits import SharedLimits
+from homeport.ports import InferencePorts
+
+RETRY_MS = 1_000
+KEYS_MAX = 10_000
+"""Keys whose rate is remembered."""
+PLACEMENTS_KEPT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTask:
+    """A task that got a slot, and why there."""
+
+    task_id: str
+    caller: str
+    model: str
+    priority: Priority
+    pool_id: str
+    replica_id: str
+    waited_ms: int
+    at: float
+    decision: Decision | None
+
+    @property
+    def sentence(self) -> str:
+        return "" if self.decision is None else self.decision.sentence
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    task: Task
+    caller: str
+    sites: tuple[str, ...]
+    pool_id: str
+    since: float
+    position: int = 0
+    predicted_start_ms: int = 0
+    affine: tuple[str, str] | None = None
+    replica: Replica | None = None
+    decision: Decision | None = None
+    excluded: set[tuple[str, str]] = field(default_factory=set)
+    """Replicas that failed it already."""
+    granted: "asyncio.Future[None] | None" = None
+    is_loading: bool = False
+    """When it was admitted, no replica of its pool was loaded."""
+    is_narrated: bool = False
+
+    async def wait(self) -> Replica:
+        """Until it has a lease. Raises TaskRefused when it was dropped from the queue."""
+        if self.replica is None:
+            if self.granted is None:
+                self.granted = asyncio.get_running_loop().create_future()
+            await self.granted
+        assert self.replica is not None
+        return self.replica
+
+    def refuse(self, refusal: Refusal) -> None:
+        if self.granted is None:
+            self.granted = asyncio.get_running_loop().create_future()
+        if not self.granted.done():
+            self.granted.set_exception(TaskRefused(refusal))
+            self.granted.exception()  # it may never be awaited
+
+
+class Scheduler:
+    def __init__(
+        self,
+        registry: PoolRegistry,
+        ports: InferencePorts,
+        settings: InferenceSettings,
+        metrics: InferenceMetrics,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.registry = registry
+        self._ports = ports
+        self._settings = settings
+        self._metrics = metrics
+        self._monotonic = monotonic
+        self._queues: dict[str, PoolQueue[Ticket]] = {}
+        self.placements: deque[PlacedTask] = deque(maxlen=PLACEMENTS_KEPT)
+        """The newest last."""
+        self.reloading: set[str] = set()
+        """Pools that will be back: tasks wait for them instead of being refused."""
+        self._rate = Rate(settings.key_requests_per_minute)
+        self._paid_until: OrderedDict[str, float] = OrderedDict()
+        """By key, least recently used first."""
+        self._running: Counter[str] = Counter()
+        """By key, where that is limited."""
+        self.shared: SharedLimits | None = None
+        """Where several centrals serve the same keys."""
+        self._on_demand: list[Callable[[], None]] = []
+        registry.on_changed(self.wake)
+        registry.on_load_failed(self._refuse_unloaded)
+
+    # --- admission --------------------------------------------------------------------------------------------
+
+    def admit(self, task: Task, *, caller: str, sites: tuple[str, ...], session: Session | None = None) -> Ticket:
+        """Raises TaskRefused. The ticket has a lease already where a slot is free and nobody waits."""
+        now = self._monotonic()
+        try:
+            ticket = self._admitted(task, caller, sites, session, now)
+        except TaskRefused as refused:
+            self._metrics.rejected(task.engine or "", refused.refusal.code)
+            raise
+        self._metrics.enqueued(ticket)
+        return ticket
+
+    def _admitted(
+        self, task: Task, caller: str, sites: tuple[str, ...], session: Session | None, now: float
+    ) -> Ticket:
+        affine = None if session is None else session.replica
+        decision = self._place(task, sites, now, affine, needs_slot=False)
+        chosen = decision.chosen
+        pool_id = "" if chosen is None else chosen.pool_id
+        queue = self._queues.get(pool_id)
+        predicted = self._predicted(pool_id, 0 if queue is None else len(queue), now)
+        models = self._ports.models
+        situation = Situation(
+            session=session,
+            ctx_limit=self._ctx_limit(task.model_ref),
+            pool_ids=self.registry.pool_ids(),
+            waiting_of_key=0 if queue is None else queue.count_of(caller),
+            key_waiting_max=self._settings.key_waiting_max,
+            key_wait_seconds=self._rate.wait_seconds(self._paid_until.get(caller, 0.0), now),
+            model=None if models is None else models.find(task.model_ref),
+            predicted_start_ms=predicted,
+        )
+        found = admission.refusal(task, situation)
+        if found is not None:
+            raise TaskRefused(found)
+        if chosen is None:
+            raise TaskRefused(self._unplaceable(task, decision))
+        if self._rate.per_minute:
+            self._pay(caller, now)
+        ticket = Ticket(task, caller, sites, pool_id, now, affine=affine, decision=decision)
+        if (queue is None or not len(queue)) and self._grant(ticket, now):
+            return ticket
+        self._enqueue(ticket, now)
+        if self._settings.key_running_max:
+            # Those before it may wait for their own key only.
+            self._dispatch(pool_id)
+        return ticket
+
+    def _pay(self, caller: str, now: float) -> None:
+        if self.shared is not None:
+            self.shared.submitted(caller)
+        self.paid(caller, now)
+
+    def paid(self, caller: str, now: float) -> None:
+        """Here, or at another central."""
+        self._paid_until[caller] = self._rate.paid(self._paid_until.get(caller, 0.0), now)
+        self._paid_until.move_to_end(caller)
+        if len(self._paid_until) > KEYS_MAX:
+            self._paid_until.popitem(last=False)
+
+    def _enqueue(self, ticket: Ticket, now: float) -> None:
+        queue = self.queue(ticket.pool_id)
+        offered = queue.offer(Entry(ticket.task.task_id, ticket.caller, ticket.task.priority, now, ticket))
+        policy = queue.policy.value
+        code = TaskCode.ADMISSION_REJECT if policy == "reject" else TaskCode.QUEUE_FULL_DROP_LRU
+        if not offered.accepted or offered.evicted is not None:
+            self._metrics.backpressure(ticket.task.engine or "", policy)
+        if not offered.accepted:
+            wait_ms = max(RETRY_MS, min(self._predicted(ticket.pool_id, len(queue), now), 60_000))
+            text = f"{len(queue)} tasks wait for this pool already. Try again later."
+            raise TaskRefused(
+                Refusal(code, text, pool_id=ticket.pool_id, retry_after_ms=wait_ms, policy_label=policy)
+            )
+        if offered.evicted is not None:
+            text = "It was dropped for a newer task, because the queue is full."
+            gone = Refusal(code, text, pool_id=ticket.pool_id, retry_after_ms=RETRY_MS, policy_label=policy)
+            offered.evicted.content.refuse(gone)
+        ticket.is_loading = not any(each.ready for each in self.registry.replicas(ticket.pool_id))
+        self._use(ticket.pool_id)
+        ticket.position = offered.position
+        ticket.predicted_start_ms = self._predicted(ticket.pool_id, offered.position, now)
+        self._count_waiting(ticket.pool_id, queue)
+
+    # --- slots ------------------------------------------------------------------------------------------------
+
+    def again(self, ticket: Ticket, failed: Replica) -> bool:
+        """Tries another replica after a failure, at once or at the head of its pool's order. False where there is
+        none."""
+        ticket.excluded.add(failed.key)
+        ticket.replica, ticket.granted = None, None
+        now = self._monotonic()
+        decision = self._place(ticket.task, ticket.sites, now, None, needs_slot=False, excluded=ticket.excluded)
+        if decision.chosen is None:
+            return False
+        ticket.pool_id, ticket.affine = decision.chosen.pool_id, None
+        if self._grant(ticket, now):
+            return True
+        try:
+            self._enqueue(ticket, ticket.since)
+        except TaskRefused:
+            return False
+        return True
+
+    def release(self, ticket: Ticket) -> None:
+        """Gives the lease back, or the place in the queue. May be called twice."""
+        replica, ticket.replica = ticket.replica, None
+        if replica is not None:
+            replica.leases -= 1
+            assert replica.leases >= 0
+            if self._settings.key_running_max:
+                self._running[ticket.caller] -= 1
+                if self.shared is not None:
+                    self.shared.runs(ticket.caller, self._running[ticket.caller])
+                if not self._running[ticket.caller]:
+                    del self._running[ticket.caller]
+                # Another task of the key may wait in any pool.
+                self.wake()
+            if replica.handoff.idle_seconds:
+                replica.used_at = self._monotonic()
+                self._use(replica.handoff.pool_id)
+            self._dispatch(replica.handoff.pool_id)
+            return
+        queue = self._queues.get(ticket.pool_id)
+        if queue is not None and queue.cancel(ticket.task.task_id):
+            self._count_waiting(ticket.pool_id, queue)
+
+    def wake(self) -> None:
+        """Something about replicas has changed."""
+        for pool_id in list(self._queues):
+            self._dispatch(pool_id)
+
+    def reroute(self, pool_id: str) -> None:
+        """The pool is drained: what waits there goes elsewhere, or is told so."""
+        queue, now = self.queue(pool_id), self._monotonic()
+        for entry in queue:
+            ticket = entry.content
+            decision = self._place(ticket.task, ticket.sites, now, None, needs_slot=False)
+            queue.cancel(entry.id)
+            if decision.chosen is None:
+                ticket.refuse(self._unplaceable(ticket.task, decision))
+                continue
+            ticket.pool_id = decision.chosen.pool_id
+            try:
+                self._enqueue(ticket, ticket.since)
+            except TaskRefused as refused:
+                ticket.refuse(refused.refusal)
+        self._count_waiting(pool_id, queue)
+        self.wake()
+
+    # --- loading by use -----------------------------------------------------------------------------------------
+
+    def on_demand(self, listener: Callable[[], None]) -> None:
+        """Called when the use of a pool that is loaded by its use has changed. Must not block."""
+        self._on_demand.append(listener)
+
+    def use_of(self, pool_id: str) -> PoolUse:
+        replicas = self.registry.replicas(pool_id)
+        measured = [each.task_seconds for each in replicas if each.task_seconds is not None]
+        waiting = self.depth(pool_id)
+        return PoolUse(
+            waiting=waiting,
+            busy=sum(each.leases for each in replicas),
+            used_at=self._monotonic() if waiting else max((each.used_at for each in replicas), default=0.0),
+            task_seconds=sum(measured) / len(measured) if measured else None,
+        )
+
+    def busy_of(self, pool_id: str) -> dict[str, int]:
+        return {each.handoff.replica_id: each.leases for each in self.registry.replicas(pool_id)}
+
+    def _use(self, pool_id: str) -> None:
+        if pool_id in self.registry.scaled:
+            for listener in self._on_demand:
+                listener()
+
+    def _refuse_unloaded(self, failed: Replica) -> None:
+        """Loading has failed: what waits for the pool is told why, unless another replica of it may still come."""
+        pool_id, now = failed.handoff.pool_id, self._monotonic()
+        if any(each.takes_tasks(now) or each.is_coming(now) for each in self.registry.replicas(pool_id)):
+            return
+        queue = self._queues.get(pool_id)
+        for entry in () if queue is None else queue:
+            self.queue(pool_id).cancel(entry.id)
+            text = f"The model could not be loaded: {failed.handoff.problem}"
+            entry.content.refuse(Refusal(TaskCode.POOL_UNREADY, text, pool_id=pool_id, retry_after_ms=30_000))
+
+    def queue(self, pool_id: str) -> PoolQueue[Ticket]:
+        found = self._queues.get(pool_id)
+        if found is None:
+            settings = self._settings
+            found = PoolQueue(
+                settings.queue_capacity, settings.full_policy, wait_seconds_max=settings.wait_seconds_max
+            )
+            self._queues[pool_id] = found
+        return found
+
+    def waiting(self) -> list[Ticket]:
+        """By pool, in the order of arrival."""
+        return [entry.content for pool_id in sorted(self._queues) for entry in self._queues[pool_id]]
+
+    def depth(self, pool_id: str) -> int:
+        queue = self._queues.get(pool_id)
+        return 0 if queue is None else len(queue)
+
+    def _dispatch(self, pool_id: str) -> None:
+        queue = self._queues.get(pool_id)
+        if queue is None or not len(queue):
+            return
+        now = self._monotonic()
+        before = len(queue)
+        while len(queue) and self._has_slot(pool_id, now):
+            entry = queue.take(lambda ticket: self._grant(ticket, now), now)
+            if entry is None:
+                break
+            granted = entry.content.granted
+            if granted is not None and not granted.done():
+                granted.set_result(None)
+        if len(queue) != before:
+            self._count_waiting(pool_id, queue)
+
+    def _count_waiting(self, pool_id: str, queue: PoolQueue[Ticket]) -> None:
+        self._metrics.depth(pool_id, queue, next(iter(self.registry.replicas(pool_id)), None))
+
+    def _has_slot(self, pool_id: str, now: float) -> bool:
+        return any(each.slots_free and each.takes_tasks(now) for each in self.registry.replicas(pool_id))
+
+    def _grant(self, ticket: Ticket, now: float) -> bool:
+        """Takes a lease for it where one is free."""
+        most = self._settings.key_running_max
+        if most and self._running_of(ticket.caller) >= most:
+            return False
+        replica = self._only_fitting(ticket, now)
+        if replica is None:
+            replicas = {each.key: each for each in self.registry.replicas(ticket.pool_id)}
+            free = [each for each in replicas.values() if each.slots_free and each.key not in ticket.excluded]
+            if not free:
+                return False
+            candidates = (self._candidate(each, ticket.task, now, ticket.affine, needs_slot=True) for each in free)
+            decision = place(ticket.task, candidates, sites=ticket.sites)
+            if decision.chosen is None:
+                return False
+            ticket.decision = decision
+            replica = replicas[decision.chosen.pool_id, decision.chosen.replica_id]
+        replica.leases += 1
+        if most:
+            self._running[ticket.caller] += 1
+            if self.shared is not None:
+                self.shared.runs(ticket.caller, self._running[ticket.caller])
+        if replica.handoff.idle_seconds:
+            replica.used_at = now
+            self._use(ticket.pool_id)
+        replica.breaker = replica.breaker.started(now)
+        replica.cached(ticket.task.prefix)
+        ticket.replica = replica
+        self._metrics.started(ticket)
+        waited_ms = int((now - ticket.since) * 1000)
+        task = ticket.task
+        self.placements.append(
+            PlacedTask(
+                task.task_id,
+                ticket.caller,
+                task.model_ref,
+                task.priority,
+                *replica.key,
+                waited_ms,
+                now,
+                ticket.decision,
+            )
+        )
+        return True
+
+    def _running_of(self, caller: str) -> int:
+        elsewhere = 0 if self.shared is None else self.shared.running_elsewhere(caller)
+        return self._running[caller] + elsewhere
+
+    def _only_fitting(self, ticket: Ticket, now: float) -> Replica | None:
+        """The usual case: admission has just chosen a replica of a pool that has no other."""
+        replicas = self.registry.replicas(ticket.pool_id)
+        if len(replicas) != 1 or ticket.excluded:
+            return None
+        replica, decision = replicas[0], ticket.decision
+        is_it = decision is not None and decision.chosen is not None and decision.chosen.pool_id == ticket.pool_id
+        return replica if is_it and replica.slots_free and replica.takes_tasks(now) else None
+
+    # --- placement --------------------------------------------------------------------------------------------
+
+    def _place(
+        self,
+        task: Task,
+        sites: tuple[str, ...],
+        now: float,
+        affine: tuple[str, str] | None,
+        *,
+        needs_slot: bool,
+        excluded: set[tuple[str, str]] | None = None,
+    ) -> Decision:
+        # The explanation of a wish for one pool, or after a failure, is about each replica.
+        is_about_all = bool(excluded) or task.wish.mode is PlacementMode.PIN
+        serving = self.registry.serving(task.model_ref)
+        candidates = [
+            self._candidate(each, task, now, affine, needs_slot=needs_slot)
+            for each in (self.registry.replicas() if is_about_all else serving.replicas)
+            if not excluded or each.key not in excluded
+        ]
+        others = None if is_about_all else serving.others
+        decision = place(task, candidates, sites=sites, needs_slot=needs_slot, others=others)
+        self._metrics.placed(decision)
+        return decision
+
+    def _candidate(
+        self, replica: Replica, task: Task, now: float, affine: tuple[str, str] | None, *, needs_slot: bool
+    ) -> Candidate:
+        pool_id = replica.handoff.pool_id
+        candidate = replica.candidate(now, queued=self.depth(pool_id), prefix=task.prefix, affine=affine)
+        if not needs_slot and pool_id in self.reloading:
+            return replace(candidate, ready=True)
+        if not needs_slot and not candidate.ready and replica.is_coming(now):
+            return replace(candidate, ready=True, load_ms=LOAD_MS_GUESS)
+        return candidate
+
+    def _unplaceable(self, task: Task, decision: Decision) -> Refusal:
+        code = code_of(decision)
+        text = f'Nothing can run the model "{task.model_ref[:100]}" now: {decision.sentence}.'
+        serving = self.registry.serving(task.model_ref).replicas
+        problems = [each.handoff.problem for each in serving if task.model_ref in each.models]
+        if any(problems):
+            text += f" It could not be loaded: {next(filter(None, problems))}"
+        retry_ms = RETRY_MS if code is not TaskCode.INVALID_PARAMS else None
+        return Refusal(code, text, engine=task.engine, pool_id=task.wish.pin_pool_id, retry_after_ms=retry_ms)
+
+    def _ctx_limit(self, model_ref: str) -> int | None:
+        sizes = [each.handoff.ctx_max or each.props.ctx_max for each in self.registry.serving(model_ref).replicas]
+        known = [size for size in sizes if size]
+        return max(known) if known else None
+
+    def _predicted(self, pool_id: str, position: int, now: float) -> int:
+        replicas = [each for each in self.registry.replicas(pool_id) if each.takes_tasks(now)]
+        measured = [each.task_seconds for each in replicas if each.task_seconds is not None]
+        return predicted_start_ms(
+            position,
+            slots_total=sum(each.slots_total for each in replicas),
+            slots_free=sum(each.slots_free for each in replicas),
+            seconds_per_task=sum(measured) / len(measured) if measured else None,
+        )

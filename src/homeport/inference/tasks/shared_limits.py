@@ -1,0 +1,150 @@
+"""What keys and sessions use at the other centrals of one database, so that limits and budgets hold for all together.
+
+Each central says on the bus what it admitted, runs and spent: at once, and then at most every FLUSH_SECONDS. So a
+limit can be passed by what arrives elsewhere within that time and the bus's own, and by no more. A message that is
+lost counts for the central that sent it alone.
+"""
+
+import secrets
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+
+from homeport.core.inference.sessions import Budgets
+from homeport.ports import Bus
+
+TOPIC: Final = "inference.limits"
+FLUSH_SECONDS: Final = 0.05
+REPEAT_SECONDS: Final = 5.0
+"""How often a central repeats what it runs; one that was silent for three times as long runs nothing."""
+CHANGES_MAX: Final = 500
+"""In one message; the rest follows in the next."""
+WAITING_MAX: Final = 20_000
+OWNERS_MAX: Final = 100
+
+
+@dataclass(slots=True)
+class _Elsewhere:
+    running: Mapping[str, int]
+    at: float
+
+
+@dataclass(slots=True)
+class SharedLimits:
+    bus: Bus
+    monotonic: Callable[[], float]
+    on_submitted: Callable[[str, int], None]
+    """A key has submitted so often elsewhere."""
+    on_admitted: Callable[[str, str, Budgets], None]
+    """A session has had a turn elsewhere, with these budgets."""
+    on_spent: Callable[[str, str, int, int], None]
+    """A session has used tokens and milliseconds elsewhere."""
+    on_deleted: Callable[[str, str], None]
+    on_freed: Callable[[], None]
+    """Fewer tasks run elsewhere."""
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    _submitted: Counter[str] = field(default_factory=Counter)
+    _running: Counter[str] = field(default_factory=Counter)
+    _sessions: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=WAITING_MAX))
+    _elsewhere: dict[str, _Elsewhere] = field(default_factory=dict)
+    _changed: anyio.Event = field(default_factory=anyio.Event)
+
+    # --- what happens here ------------------------------------------------------------------------------------
+
+    def submitted(self, key: str) -> None:
+        self._submitted[key] += 1
+        self._changed.set()
+
+    def runs(self, key: str, count: int) -> None:
+        """How many tasks of the key run here now."""
+        if count:
+            self._running[key] = count
+        else:
+            self._running.pop(key, None)
+        self._changed.set()
+
+    def admitted(self, key: str, session_id: str, budgets: Budgets) -> None:
+        self._sessions.append([key, session_id, budgets.tokens, budgets.time_ms, budgets.cost])
+        self._changed.set()
+
+    def spent(self, key: str, session_id: str, tokens: int, time_ms: int) -> None:
+        self._sessions.append([key, session_id, tokens, time_ms])
+        self._changed.set()
+
+    def deleted(self, key: str, session_id: str) -> None:
+        self._sessions.append([key, session_id])
+        self._changed.set()
+
+    # --- what happens elsewhere -------------------------------------------------------------------------------
+
+    def running_elsewhere(self, key: str) -> int:
+        oldest = self.monotonic() - 3 * REPEAT_SECONDS
+        return sum(each.running.get(key, 0) for each in self._elsewhere.values() if each.at >= oldest)
+
+    def take(self, message: Mapping[str, Any]) -> None:
+        """A message of another central; one of another release that cannot be read is passed over."""
+        try:
+            owner, running = str(message["by"]), {str(key): int(n) for key, n in message["running"].items()}
+            submitted = {str(key): int(n) for key, n in message["submitted"].items()}
+            sessions = [tuple(each) for each in message["sessions"]]
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return
+        if owner == self.id:
+            return
+        for key, count in submitted.items():
+            self.on_submitted(key, count)
+        for change in sessions:
+            self._take_session(change)
+        before = self._elsewhere.get(owner)
+        if before is None and len(self._elsewhere) >= OWNERS_MAX:
+            del self._elsewhere[min(self._elsewhere, key=lambda each: self._elsewhere[each].at)]
+        self._elsewhere[owner] = _Elsewhere(running, self.monotonic())
+        if before is not None and any(running.get(key, 0) < count for key, count in before.running.items()):
+            self.on_freed()
+
+    def _take_session(self, change: tuple[Any, ...]) -> None:
+        match change:
+            case (str(key), str(session_id)):
+                self.on_deleted(key, session_id)
+            case (str(key), str(session_id), int(tokens), int(time_ms)):
+                self.on_spent(key, session_id, max(0, tokens), max(0, time_ms))
+            case (str(key), str(session_id), tokens, time_ms, cost) if _are_budgets(tokens, time_ms, cost):
+                self.on_admitted(key, session_id, Budgets(tokens, time_ms, cost))
+
+    # --- loop -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        forget = self.bus.subscribe(TOPIC, self.take)
+        try:
+            while True:
+                with anyio.move_on_after(REPEAT_SECONDS if self._running or self._elsewhere else None):
+                    await self._changed.wait()
+                self._changed = anyio.Event()
+                self._publish()
+                await anyio.sleep(FLUSH_SECONDS)
+        finally:
+            forget()
+
+    def _publish(self) -> None:
+        submitted, self._submitted = self._submitted, Counter()
+        sessions = [self._sessions.popleft() for _ in range(min(len(self._sessions), CHANGES_MAX))]
+        if self._sessions:
+            self._changed.set()
+        running = dict(self._running)
+        self.bus.publish(
+            TOPIC, {"by": self.id, "submitted": dict(submitted), "running": running, "sessions": sessions}
+        )
+        if not running and self._elsewhere:
+            oldest = self.monotonic() - 3 * REPEAT_SECONDS
+            gone = [owner for owner, each in self._elsewhere.items() if each.at < oldest]
+            for owner in gone:
+                del self._elsewhere[owner]
+            if gone:
+                self.on_freed()
+
+
+def _are_budgets(*left: Any) -> bool:
+    return all(each is None or isinstance(each, int | float) for each in left)

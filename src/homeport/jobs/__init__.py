@@ -1,0 +1,1 @@
+"""Jobs: commands in containers, or of a machine, that run to completion."""

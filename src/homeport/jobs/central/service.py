@@ -1,0 +1,385 @@
+"""`Jobs` at central: keeps what was submitted until its site has taken it, and what sites report.
+
+A site decides about its jobs. Central only copies; it writes a job once, when it is submitted, and notes that
+somebody wants it cancelled.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import anyio
+
+from homeport.core.jobs import steps
+from homeport.core.jobs.job import ENDED, OPEN, Job, JobFile
+from homeport.core.jobs.rules import check_job_id, check_spec
+from homeport.core.jobs.schedule import unplaceable
+from homeport.core.model.caller import Caller
+from homeport.core.model.node import Node
+from homeport.errors import (
+    Conflict,
+    HomeportError,
+    InvalidInput,
+    NoNodeFits,
+    NotFound,
+    PeerUnavailable,
+    PermanentError,
+    Problem,
+    QueueFull,
+)
+from homeport.fleet.central.platform import CentralPlatform
+from homeport.fleet.shared.scope import seen_by
+from homeport.jobs.events import job_event
+from homeport.jobs.finding import find_job, kept_output, same_job
+from homeport.jobs.metrics import JobMetrics
+from homeport.jobs.ports import OUTPUT, WAIT_SECONDS_MAX, WAKE, JobRequest, OutputPart
+from homeport.log import get_log
+from homeport.ports import JOBS, Cut, JobFilter, SeenReader, Transaction
+from homeport.vocabulary import Actor, JobId, JobState, SiteName
+from homeport.wire.jobs import files_from_json, job_of_peer, job_to_json, output_from_json
+from homeport.wire.values import document, printed, text, whole
+
+log = get_log(__name__)
+
+QUEUE_MAX: Final = 20_000
+"""Jobs of one site that have not ended; more are refused."""
+SENT_MAX: Final = 100
+"""Jobs handed to a site in one answer."""
+WOKEN_MAX: Final = 1_000
+EPOCH_PATTERN: Final = r"[A-Za-z0-9-]{1,100}"
+LOST: Final = "The site lost its record of this job: its database is another one now."
+
+
+class CentralJobs:
+    def __init__(self, central: CentralPlatform) -> None:
+        self._central = central
+        self.metrics = JobMetrics()
+        self._to_wake: set[SiteName] = set()
+        self._bell = anyio.Event()
+
+    # --- for people and programs ------------------------------------------------------------------------------
+
+    async def submit(self, request: JobRequest, caller: Caller) -> Job:
+        check_spec(request.spec)
+        if request.id is not None:
+            check_job_id(request.id)
+        job_id = request.id or JobId(self._central.ids.new())
+        known = await self._known(job_id, request.site, caller) if request.id is not None else None
+        if known is not None:
+            return same_job(known, request.spec)
+        site = await self._site_for(request, caller)
+        now = self._central.clock.now()
+        job = Job(
+            id=job_id,
+            site=site,
+            spec=request.spec,
+            state=JobState.PENDING,
+            version=1,
+            created_at=now,
+            created_by=caller.name,
+            updated_at=now,
+            reason="waits for its site",
+            is_delivered=False,
+        )
+
+        async def work(tx: Transaction) -> Job:
+            before = await tx.jobs([job.key])
+            if before:  # Two requests at once.
+                return same_job(before[0], request.spec)
+            counts = await tx.counts(JOBS, JobFilter(site=site, states=OPEN))
+            if counts.get((), 0) >= QUEUE_MAX:
+                raise QueueFull(f"Site {site} already has {counts[()]} jobs that have not ended.")
+            await tx.put_jobs([job])
+            await tx.append_events([job_event(job, None, now)])
+            return job
+
+        made = await self._central.store.write(work)
+        self._wake(site)
+        return made
+
+    async def find(self, text: str, caller: Caller, site: SiteName | None = None) -> Job:
+        return await find_job(seen_by(caller, self._central.store), text, site)
+
+    async def cancel(self, job: Job, caller: Caller) -> Job:
+        """One that its site has not taken yet is cancelled at once."""
+        now = self._central.clock.now()
+
+        async def work(tx: Transaction) -> Job:
+            (found,) = await tx.jobs([job.key]) or (job,)
+            if found.state in ENDED or found.cancelled_by is not None:
+                return found
+            asked = replace(found, cancelled_by=caller.name, version=found.version + 1, updated_at=now)
+            asked = replace(asked, reason=f"is being cancelled by {caller.name}")
+            await tx.put_jobs([asked])
+            return asked
+
+        asked = await self._central.store.write(work)
+        self._wake(job.site)
+        return asked
+
+    async def output(self, job: Job, *, after: int, generation: int, wait_seconds: float) -> OutputPart:
+        """From the site while the job runs there; from the record when it has ended, or the site is out of reach."""
+        if job.state not in ENDED and job.is_delivered:
+            content = {
+                "id": job.id,
+                "after": after,
+                "generation": generation,
+                "wait_seconds": min(wait_seconds, WAIT_SECONDS_MAX),
+            }
+            try:
+                return _output_part(await self._central.questions.ask(job.site, OUTPUT, content))
+            except (PeerUnavailable, PermanentError):
+                await anyio.sleep(min(wait_seconds, 1.0))
+        elif job.state not in ENDED:
+            await self._change(min(wait_seconds, WAIT_SECONDS_MAX))
+        async with self._central.store.read() as reader:
+            (now,) = await reader.jobs([job.key]) or (job,)
+            return await kept_output(reader, now, after=after, generation=generation)
+
+    async def result(self, job: Job, *, seconds: float) -> Job:
+        found = job
+        with anyio.move_on_after(seconds):
+            while found.state not in ENDED:
+                async with self._central.store.read() as reader:
+                    last = await reader.last_event_id()
+                    (found,) = await reader.jobs([job.key]) or (found,)
+                if found.state not in ENDED:
+                    await self._central.store.wait_for_event(last)
+        return found
+
+    async def _change(self, seconds: float) -> None:
+        async with self._central.store.read() as reader:
+            last = await reader.last_event_id()
+        with anyio.move_on_after(seconds):
+            await self._central.store.wait_for_event(last)
+
+    def _wake(self, site: SiteName) -> None:
+        self._to_wake.add(site)
+        self._bell.set()
+
+    async def wake_sites(self, _central: CentralPlatform) -> None:
+        """Tells sites that there is something for them. Best effort: they also ask by themselves."""
+        async with anyio.create_task_group() as tasks:
+            while True:
+                await self._bell.wait()
+                self._bell = anyio.Event()
+                sites, self._to_wake = self._to_wake, set()
+                for site in sorted(sites)[:WOKEN_MAX]:
+                    tasks.start_soon(self._wake_site, site)
+
+    async def _wake_site(self, site: SiteName) -> None:
+        try:
+            await self._central.questions.ask(site, WAKE, {})
+        except HomeportError as error:
+            log.debug("site not notified of jobs", site=site, why=str(error))
+
+    async def _known(self, job_id: JobId, site: SiteName | None, caller: Caller) -> Job | None:
+        async with self._central.store.read() as reader:
+            found = [job for job in await reader.jobs_called(job_id) if job.id == job_id]
+        if site is not None:
+            found = [job for job in found if job.site == site]
+        if caller.sites and any(job.site not in caller.sites for job in found):
+            raise Conflict(f'There is already a job "{job_id}".', hint="Choose another id, or leave it out.")
+        return found[0] if found else None
+
+    async def _site_for(self, request: JobRequest, caller: Caller) -> SiteName:
+        """The one that was named, or the least busy of those that can run it."""
+        async with seen_by(caller, self._central.store).read() as reader:
+            nodes = _by_site(await reader.nodes(request.site))
+            if request.site is not None:
+                if await reader.site(request.site) is None:
+                    raise NotFound(f'There is no site "{request.site}".', hint="List them:  homeport sites list")
+                candidates = [request.site]
+            else:
+                candidates = sorted(nodes) or [site.name for site in await reader.sites()]
+            await _check_secrets(reader, request)
+            counts = await reader.counts(JOBS, JobFilter(states=OPEN), by=("site",))
+        reasons: list[str] = []
+        able: list[SiteName] = []
+        for site in candidates:
+            why = unplaceable(request.spec, nodes.get(site, []))
+            if why is None:
+                able.append(site)
+            else:
+                reasons.append(why if len(candidates) == 1 else f"{site}: {why}")
+        if not able:
+            raise NoNodeFits(
+                " ".join(reasons[:10]) or "There is no site.",
+                hint="Ask for less, choose other nodes, or change what the nodes allow.",
+            )
+        return min(able, key=lambda site: (counts.get((site,), 0), site))
+
+    # --- for sites --------------------------------------------------------------------------------------------
+
+    async def take(self, site: SiteName, content: bytes) -> bytes:
+        """One exchange with a site: takes its reports in order, each once, and answers with what it should do."""
+        said = _read(content)
+        changed: list[Job] = []
+
+        async def work(tx: Transaction) -> tuple[int, bool]:
+            changed.clear()
+            return await self._apply(tx, site, said, changed)
+
+        acknowledged, is_restored = await self._central.store.write(work)
+        self.metrics.ended(changed)
+        async with self._central.store.read() as reader:
+            undelivered = JobFilter(site=site, delivered=False, states=OPEN)
+            waiting = await reader.page(JOBS, undelivered, Cut(SENT_MAX, order="oldest"))
+            asked = JobFilter(site=site, delivered=True, cancelled=True, states=OPEN)
+            cancelled = await reader.page(JOBS, asked, Cut(SENT_MAX, order="oldest"))
+        if not said.reports:
+            # Only then is it certain that the site has not taken one of them in the meantime.
+            await self._end_undelivered([job for job in waiting.items if job.cancelled_by is not None])
+        answer = {
+            "acknowledged": acknowledged,
+            "restored": is_restored,
+            "jobs": [job_to_json(job) for job in waiting.items if job.cancelled_by is None],
+            "cancel": [{"id": job.id, "by": job.cancelled_by} for job in cancelled.items],
+        }
+        return json.dumps(answer).encode()
+
+    async def _apply(self, tx: Transaction, site: SiteName, said: "_Said", changed: list[Job]) -> tuple[int, bool]:
+        """The position that was taken last, and whether the site speaks from an older copy of its database: then it
+        uses positions again, nothing of it is taken, and it has to report again under new ones."""
+        key = f"jobs.site.{site}"
+        known_epoch, number, mark, *_ = *(await tx.value(key) or f"{said.epoch} 0").split(" "), ""
+        last = int(number)
+        if known_epoch != said.epoch:
+            changed += await self._lose_open(tx, site, frozenset())
+            last, mark = 0, ""
+        if _is_other(said.reports, last, mark):
+            return last, True
+        fresh = [each for each in said.reports if each["position"] > last]
+        for each in fresh:
+            try:
+                changed += await self._copy(tx, site, each["body"])
+            except (InvalidInput, KeyError, TypeError, ValueError) as error:
+                # One bad report harms itself alone; the job's next one repairs it.
+                log.warning("job report not applied", site=site, why=repr(error))
+            last, mark = each["position"], each["mark"]
+        if said.open is not None:
+            changed += await self._lose_open(tx, site, said.open)
+        if fresh or known_epoch != said.epoch:
+            await tx.set_value(key, f"{said.epoch} {last} {mark}")
+        return last, False
+
+    async def _copy(self, tx: Transaction, site: SiteName, body: Mapping[str, Any]) -> Sequence[Job]:
+        """The job as it is stored now, where that has changed."""
+        job = job_of_peer(body["job"])
+        if job.site != site:
+            raise InvalidInput("a site reports its own jobs only")
+        found = await tx.jobs([job.key])
+        stored = found[0] if found else None
+        if stored is not None and stored.state in ENDED:
+            return ()  # An ended job stays as it is, whatever an older copy of the site's database says.
+        version = 1 if stored is None else stored.version + 1
+        by = job.cancelled_by or (None if stored is None else stored.cancelled_by)
+        await tx.put_jobs([replace(job, version=version, cancelled_by=by, is_delivered=True)])
+        if job.state in ENDED and "output" in body:
+            files = files_from_json(body.get("files", ()))
+            await tx.put_job_files(job, (*files, JobFile("", output_from_json(body["output"]).encode())))
+        is_told = body.get("before") is not None or stored is None
+        if is_told and not body.get("quiet"):
+            before = None if body.get("before") is None else JobState(body["before"])
+            await tx.append_events([job_event(job, before, job.updated_at)])
+        return (job,)
+
+    async def _lose_open(self, tx: Transaction, site: SiteName, known: frozenset[str]) -> Sequence[Job]:
+        """The site has another database, or an older copy: it will say nothing more about jobs that are not in it."""
+        now = self._central.clock.now()
+        found = await tx.page(JOBS, JobFilter(site=site, delivered=True, states=OPEN), Cut(None))
+        lost = [steps.lose(job, LOST, now) for job in found.items if job.id not in known]
+        for step in lost:
+            await tx.put_jobs([step.job])
+            await tx.append_events([job_event(step.job, step.before, now)])
+        return [step.job for step in lost]
+
+    async def _end_undelivered(self, jobs: Sequence[Job]) -> None:
+        """Cancelled before the site had them."""
+        if not jobs:
+            return
+        now = self._central.clock.now()
+        ended = [steps.cancel(job, Actor.CENTRAL, now).job for job in jobs]
+
+        async def work(tx: Transaction) -> None:
+            await tx.put_jobs(ended)
+            await tx.append_events([job_event(job, JobState.PENDING, now) for job in ended])
+
+        await self._central.store.write(work)
+        self.metrics.ended(ended)
+
+
+def _output_part(answer: Mapping[str, Any]) -> OutputPart:
+    """Raises InvalidInput."""
+    try:
+        return OutputPart(
+            job_of_peer(answer["job"]),
+            printed(answer["text"]),
+            whole(answer["start"]),
+            whole(answer["generation"]),
+            is_complete=bool(answer["is_complete"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"The site's answer about a job cannot be read: {error!r}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """By a site, in one exchange."""
+
+    epoch: str
+    reports: Sequence[Mapping[str, Any]]
+    open: frozenset[str] | None
+    """After it was restored from an older copy: the jobs that it knows."""
+
+
+def _is_other(reports: Sequence[Mapping[str, Any]], last: int, mark: str) -> bool:
+    """Whether reports repeat positions that were taken, with something else in them. A site whose answer was lost
+    repeats the very report that was taken last."""
+    if not mark or not reports or reports[0]["position"] > last:
+        return False
+    return all(each["position"] != last or each["mark"] != mark for each in reports)
+
+
+def _read(content: bytes) -> _Said:
+    """Raises InvalidInput."""
+    try:
+        body = document(content)
+        reports = [
+            {"position": whole(each["position"]), "body": dict(each["body"]), "mark": _mark(each["body"])}
+            for each in body["reports"]
+        ]
+        epoch = text(body["epoch"])
+        known = body.get("open")
+        open_now = None if known is None else frozenset(text(each) for each in known)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidInput(f"The site's message about jobs cannot be read: {error!r}.") from error
+    if not re.fullmatch(EPOCH_PATTERN, epoch):
+        raise InvalidInput("The site's message about jobs has no epoch.")
+    return _Said(epoch, reports, open_now)
+
+
+def _mark(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _by_site(nodes: Sequence[Node]) -> dict[SiteName, list[Node]]:
+    found: dict[SiteName, list[Node]] = {}
+    for node in nodes:
+        found.setdefault(node.site, []).append(node)
+    return found
+
+
+async def _check_secrets(reader: SeenReader, request: JobRequest) -> None:
+    """Raises InvalidInput for a secret that the named site does not have."""
+    if request.site is None or not request.spec.secrets:
+        return
+    known = {secret.name for secret in await reader.secrets(request.site)}
+    for variable, name in request.spec.secrets.items():
+        if name not in known:
+            message = f'site {request.site} has no secret "{name}".'
+            hint = f"Set it first:  homeport secrets set {request.site} {name}"
+            raise InvalidInput(problems=[Problem(f"secrets.{variable}", message)], hint=hint)

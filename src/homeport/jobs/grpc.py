@@ -1,0 +1,159 @@
+"""Serves `homeport.v1.Jobs`. Translates messages; makes no decisions.
+
+For programs of this machine, which present its local key. A machine with a certificate has no say over jobs: a node
+that was taken over must not run commands on others.
+"""
+
+from datetime import datetime
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from homeport.adapters.link.grpc_calls import GrpcCalls, require
+from homeport.adapters.link.grpc_site import Service
+from homeport.core.jobs.job import Job, JobSpec, JobType
+from homeport.core.model.caller import Caller, Role
+from homeport.core.model.identity import Peer
+from homeport.core.values.selectors import ANYTHING, parse_selector
+from homeport.errors import InvalidInput, NotAuthorized, Problem
+from homeport.jobs.ports import JobRequest, Jobs
+from homeport.ports import JOBS, Cut, JobFilter, Store
+from homeport.vocabulary import JobId, JobState, NodeId, SiteName
+from homeport.wire.v1 import jobs_pb2 as pb
+
+SERVICE: Final = "/homeport.v1.Jobs"
+TIMEOUT_SECONDS: Final = 3600.0
+LIMIT_DEFAULT: Final = 100
+LIMIT_MAX: Final = 1_000
+LOCAL: Final = Caller("local", Role.ADMIN)
+
+
+def jobs_service(jobs: Jobs, store: Store) -> Service:
+    return lambda calls: JobsService(jobs, store, calls).calls()
+
+
+class JobsService:
+    """The calls of one connection."""
+
+    def __init__(self, jobs: Jobs, store: Store, calls: GrpcCalls) -> None:
+        self._jobs = jobs
+        self._store = store
+        self._calls = calls
+
+    def calls(self) -> dict[str, Any]:
+        unary = self._calls.unary
+        return {
+            f"{SERVICE}/SubmitJob": unary("jobs.submit", self._submit, pb.SubmitJobRequest, pb.SubmitJobResponse),
+            f"{SERVICE}/GetJob": unary("jobs.read", self._get, pb.GetJobRequest, pb.GetJobResponse),
+            f"{SERVICE}/CancelJob": unary("jobs.cancel", self._cancel, pb.CancelJobRequest, pb.CancelJobResponse),
+            f"{SERVICE}/ListJobs": unary("jobs.read", self._list, pb.ListJobsRequest, pb.ListJobsResponse),
+        }
+
+    async def _submit(self, request: Any, peer: Peer | None) -> Message:
+        caller = _local(peer)
+        require(request.HasField("spec"), "spec")
+        wanted = JobRequest(
+            _spec(request.spec),
+            JobId(request.id) if request.id else None,
+            SiteName(request.site) if request.site else None,
+        )
+        job = await self._jobs.submit(wanted, caller)
+        await self._calls.note_done("jobs.submit", job.id, actor=caller.name, role=caller.role.value)
+        return pb.SubmitJobResponse(job=_job(job))
+
+    async def _get(self, request: Any, peer: Peer | None) -> Message:
+        job = await self._find(request, _local(peer))
+        async with self._store.read() as reader:
+            output = await reader.job_file(job, "") or b""
+        return pb.GetJobResponse(job=_job(job), output=output.decode(errors="replace"))
+
+    async def _cancel(self, request: Any, peer: Peer | None) -> Message:
+        caller = _local(peer)
+        job = await self._jobs.cancel(await self._find(request, caller), caller)
+        await self._calls.note_done("jobs.cancel", job.id, actor=caller.name, role=caller.role.value)
+        return pb.CancelJobResponse(job=_job(job))
+
+    async def _list(self, request: Any, peer: Peer | None) -> Message:
+        _local(peer)
+        if not 0 <= request.limit <= LIMIT_MAX:
+            raise InvalidInput(problems=[Problem("limit", f"must be from 0 to {LIMIT_MAX}.")])
+        where = JobFilter(site=SiteName(request.site) if request.site else None, states=_states(request.states))
+        async with self._store.read() as reader:
+            found = await reader.page(JOBS, where, Cut(request.limit or LIMIT_DEFAULT))
+        return pb.ListJobsResponse(jobs=[_job(job) for job in found.items])
+
+    async def _find(self, request: Any, caller: Caller) -> Job:
+        require(request.id, "id")
+        return await self._jobs.find(request.id, caller, SiteName(request.site) if request.site else None)
+
+
+def _local(peer: Peer | None) -> Caller:
+    if peer is not None:
+        raise NotAuthorized("Machines do not submit or read jobs; use the HTTP API with a token.", target="jobs")
+    return LOCAL
+
+
+def _states(names: Any) -> frozenset[JobState] | None:
+    unknown = [name for name in names if name not in list(JobState)]
+    if unknown:
+        raise InvalidInput(problems=[Problem("states", f"{unknown[0][:50]!r} is not a state of a job.")])
+    return frozenset(JobState(name) for name in names) or None
+
+
+def _spec(message: Any) -> JobSpec:
+    if message.type and message.type not in list(JobType):
+        raise InvalidInput(problems=[Problem("spec.type", f"{message.type[:50]!r} is not a type of job.")])
+    return JobSpec(
+        type=JobType(message.type or (JobType.CONTAINER if message.image else JobType.COMMAND)),
+        command=tuple(message.command),
+        image=message.image,
+        environment=dict(message.environment),
+        secrets=dict(message.secrets),
+        node=NodeId(message.node) if message.node else None,
+        selector=parse_selector(message.selector) if message.selector else ANYTHING,
+        cpu_cores=message.cpu_cores,
+        memory_bytes=message.memory_bytes,
+        gpus=message.gpus,
+        timeout_seconds=message.timeout_seconds or TIMEOUT_SECONDS,
+        retries=message.retries,
+        artifacts=tuple(message.artifacts),
+    )
+
+
+def _job(job: Job) -> pb.Job:
+    spec, failure = job.spec, job.failure
+    return pb.Job(
+        id=job.id,
+        site=job.site,
+        state=job.state.value,
+        spec=pb.JobSpec(
+            type=spec.type.value,
+            command=spec.command,
+            image=spec.image,
+            environment=spec.environment,
+            secrets=spec.secrets,
+            node=spec.node or "",
+            selector=str(spec.selector),
+            cpu_cores=spec.cpu_cores,
+            memory_bytes=spec.memory_bytes,
+            gpus=spec.gpus,
+            timeout_seconds=spec.timeout_seconds,
+            retries=spec.retries,
+            artifacts=spec.artifacts,
+        ),
+        node=job.node_id or "",
+        attempt=job.attempt,
+        reason=job.reason,
+        failure=None if failure is None else pb.JobFailure(code=failure.code, message=failure.message),
+        exit_code=job.exit_code or 0,
+        has_exit_code=job.exit_code is not None,
+        created_by=job.created_by,
+        created_unix_ms=_ms(job.created_at),
+        started_unix_ms=_ms(job.started_at),
+        finished_unix_ms=_ms(job.finished_at),
+        artifacts=[pb.JobArtifact(path=file.path, size=file.size) for file in job.files],
+    )
+
+
+def _ms(moment: datetime | None) -> int:
+    return 0 if moment is None else int(moment.timestamp() * 1000)

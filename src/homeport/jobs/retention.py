@@ -1,0 +1,27 @@
+"""How long ended jobs are kept: by age and by count."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from homeport.log import get_log
+from homeport.ports import Clock, Store
+
+log = get_log(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    days: int
+    count: int
+
+
+AT_SITE: Final = Retention(days=30, count=10_000)
+AT_CENTRAL: Final = Retention(days=30, count=100_000)
+
+
+async def trim(store: Store, clock: Clock, retention: Retention) -> None:
+    before = clock.now() - timedelta(days=retention.days)
+    count = await store.write(lambda tx: tx.trim_jobs(keep=retention.count, before=before))
+    if count:
+        log.info("old jobs deleted", count=count)

@@ -1,0 +1,1 @@
+"""Jobs at a site, which decides about them."""

@@ -1,0 +1,96 @@
+"""The newest output of jobs that run, for those who watch: lines as nodes send them, bounded in memory. The end of
+the output is kept with the job; the log has all of it."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import anyio
+
+from homeport.core.jobs.job import JOB
+from homeport.jobs.node.output import FIELD_ATTEMPT, FIELD_CUT, FIELD_OFFSET
+from homeport.ports import LogLine, Logs, Telemetry
+from homeport.vocabulary import JobId, NodeId
+
+BYTES_MAX: Final = 256 * 1024
+JOBS_MAX: Final = 1_000
+DIGITS_MAX: Final = 16
+
+
+@dataclass(slots=True)
+class _Buffer:
+    generation: int
+    lines: deque[tuple[int, str]] = field(default_factory=deque)
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A part of the output of one attempt."""
+
+    text: str
+    start: int
+    """Where the text begins, in bytes; beyond what was asked for where the part before it is gone."""
+    generation: int
+
+    @property
+    def next(self) -> int:
+        return self.start + len(self.text.encode())
+
+
+class LiveOutput:
+    def __init__(self) -> None:
+        self._buffers: dict[JobId, _Buffer] = {}
+        self.owner_of: Callable[[JobId], NodeId | None] = lambda job_id: None
+        """The node that runs a job; the board says."""
+        self._changed = anyio.Event()
+
+    def take(self, node_id: NodeId, message: Logs | Telemetry) -> None:
+        """A node is believed about the jobs that it runs, and about no other."""
+        if not isinstance(message, Logs):
+            return
+        for line in message.lines:
+            kind, _, job_id = line.source.partition("/")
+            if kind == JOB and job_id and self.owner_of(JobId(job_id)) == node_id:
+                self._add(JobId(job_id), line)
+        self.wake()
+
+    def wake(self) -> None:
+        """There is something new, or a job has changed its state."""
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def wait(self) -> None:
+        await self._changed.wait()
+
+    def read(self, job_id: JobId, generation: int, after: int) -> Shown | None:
+        """What an attempt has printed after a position; None where nothing of it is here."""
+        buffer = self._buffers.get(job_id)
+        if buffer is None or buffer.generation != generation:
+            return None
+        lines = [(offset, text) for offset, text in buffer.lines if offset >= after]
+        if not lines:
+            return None
+        return Shown("".join(text for _, text in lines), lines[0][0], generation)
+
+    def forget(self, job_id: JobId) -> None:
+        self._buffers.pop(job_id, None)
+
+    def _add(self, job_id: JobId, line: LogLine) -> None:
+        offset, generation = line.fields.get(FIELD_OFFSET, ""), line.fields.get(FIELD_ATTEMPT, "")
+        if not all(each.isascii() and each.isdigit() and len(each) < DIGITS_MAX for each in (offset, generation)):
+            return
+        buffer = self._buffers.get(job_id)
+        if buffer is None or buffer.generation < int(generation):
+            self._buffers.pop(job_id, None)
+            buffer = self._buffers[job_id] = _Buffer(int(generation))
+            while len(self._buffers) > JOBS_MAX:
+                del self._buffers[next(iter(self._buffers))]
+        if buffer.generation != int(generation) or (buffer.lines and buffer.lines[-1][0] >= int(offset)):
+            return  # Of an attempt that was given up, or sent again.
+        text = line.text if FIELD_CUT in line.fields else line.text + "\n"
+        buffer.lines.append((int(offset), text))
+        buffer.size += len(text)
+        while buffer.size > BYTES_MAX and len(buffer.lines) > 1:
+            buffer.size -= len(buffer.lines.popleft()[1])

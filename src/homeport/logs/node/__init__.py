@@ -1,0 +1,1 @@
+"""Logs at a node. Imports nothing that a node must not load."""

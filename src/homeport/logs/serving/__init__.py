@@ -1,0 +1,1 @@
+"""Answers questions about logs, the same at central and at a site."""

@@ -1,0 +1,83 @@
+"""Log lines over gRPC: `homeport.v1.LogStreamer`, and its alias for clients of Orchion.
+
+For programs on this machine that have its local key. A certificate is a machine's, and machines read no logs; people
+on other machines read them over HTTP, where their tokens count.
+"""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+from homeport.core.logs.query import LogFilter
+from homeport.core.model.identity import Peer
+from homeport.errors import InvalidInput, NotAuthorized, Problem
+from homeport.logs.serving.reading import LogReading
+from homeport.logs.serving.tail import follow
+from homeport.wire.logs import entry_of, filter_of
+from homeport.wire.orchion.v1 import orchestrator_pb2 as orchion
+from homeport.wire.v1 import logs_pb2 as pb
+
+if TYPE_CHECKING:
+    from homeport.adapters.link.grpc_calls import GrpcCalls
+    from homeport.adapters.link.grpc_site import Service
+
+TAIL_MAX: Final = 1_000
+OURS: Final = "/homeport.v1.LogStreamer/StreamLogs"
+ORCHION: Final = "/orchion.v1.LogStreamer/StreamLogs"
+
+
+def log_service(reading: LogReading) -> "Service":
+    def calls(calls: "GrpcCalls") -> dict[str, Any]:
+        streams = _Streams(reading)
+        ours = calls.server_stream("logs.stream", streams.ours, pb.StreamLogsRequest, pb.StreamLogsResponse)
+        theirs = calls.server_stream(
+            "logs.stream", streams.orchion, orchion.StreamLogsRequest, orchion.StreamLogsResponse
+        )
+        return {OURS: ours, ORCHION: theirs}
+
+    return calls
+
+
+class _Streams:
+    def __init__(self, reading: LogReading) -> None:
+        self._reading = reading
+
+    async def ours(self, request: Any, peer: Peer | None) -> AsyncIterator[Any]:
+        if request.tail > TAIL_MAX:
+            raise InvalidInput(problems=[Problem("tail", f"may be {TAIL_MAX} at most")])
+        _refuse_machines(peer)
+        query = filter_of(request)
+        newest = await self._reading.tail.newest()
+        cursor = min(int(request.after), newest) if request.after else newest
+        if request.tail and not request.after:
+            for stored in await self._reading.last(query, request.tail, before=newest + 1):
+                yield pb.StreamLogsResponse(entry=entry_of(stored))
+        missed = 0
+        async for news in follow(self._reading.tail, query, cursor, until=newest if request.no_follow else None):
+            missed += news.missed
+            for stored in news.lines:
+                yield pb.StreamLogsResponse(entry=entry_of(stored), missed=missed)
+                missed = 0
+
+    async def orchion(self, request: Any, peer: Peer | None) -> AsyncIterator[Any]:
+        _refuse_machines(peer)
+        async for news in follow(self._reading.tail, LogFilter(), await self._reading.tail.newest()):
+            for stored in news.lines:
+                line = stored.line
+                entry = orchion.LogEntry(
+                    id=str(stored.id),
+                    timestamp=int(line.at.timestamp() * 1000),
+                    level=entry_of(stored).level,
+                    source=stored.origin.source,
+                    message=line.text,
+                    fields=line.fields,
+                )
+                yield orchion.StreamLogsResponse(entry=entry)
+
+
+def _refuse_machines(peer: Peer | None) -> None:
+    if peer is not None:
+        raise NotAuthorized(
+            f"{peer.spiffe_id} is a machine and may not read logs.",
+            target="logs",
+            hint="Read them over HTTP with a token: GET /api/v1/logs?follow=true",
+        )

@@ -1,0 +1,1 @@
+"""Logs at a site."""

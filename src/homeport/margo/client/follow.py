@@ -1,0 +1,251 @@
+"""Keeps a site in sync with a Margo fleet manager.
+
+An update is verified as a whole, then committed to a repository of the site's own, which the site follows as any
+other: from there on there is one path, with the same checks, history and rollback. The manifest counts as adopted,
+and its version and ETag are stored, when the site has taken over that commit.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import anyio
+
+from homeport import __version__
+from homeport.catalog.deployment import deployment_path, marker_path
+from homeport.catalog.documents import load
+from homeport.catalog.marker import render_marker
+from homeport.core.margo.bundle import unpack
+from homeport.core.margo.client import Adopted, UpdateRejected, judge, missing, verified
+from homeport.core.margo.device import capabilities_of
+from homeport.core.margo.manifest import MANIFEST_TYPE, Manifest, bundle_url, canonical, deployment_url, digest_of
+from homeport.core.margo.polling import Schedule
+from homeport.core.margo.status import GatewayCode, MargoError
+from homeport.errors import HomeportError, InvalidInput, PermanentError, TransientError
+from homeport.fleet.shared.backoff import Backoff
+from homeport.fleet.shared.snapshot import FILE_SIZE_MAX, deployment_of, site_folder
+from homeport.fleet.site.conductor import Conductor
+from homeport.log import get_log
+from homeport.margo.client.reports import StatusReporter
+from homeport.margo.client.state import ClientMemory
+from homeport.margo.client.transport import WfmTransport, open_transport
+from homeport.ports import Change, Clock, GitSource, Proposal, Store
+from homeport.vocabulary import Commit, DeploymentId, SiteName
+
+AUTHOR: Final = "margo"
+BUNDLE_BYTES_MAX: Final = 64 * 1024 * 1024
+ADOPTION_SECONDS_MAX: Final = 120.0
+CLOSED_SECONDS_MAX: Final = 60.0
+"""How long is waited at once outside the polling hours: a clock may be set meanwhile."""
+INVALID: Final = "INVALID"
+
+log = get_log("homeport.margo")
+
+
+@asynccontextmanager
+async def open_margo_client(
+    url: str,
+    *,
+    tls: Callable[[], ssl.SSLContext],
+    verify: Callable[[ssl.SSLObject], object],
+    site: SiteName,
+    store: Store,
+    clock: Clock,
+    git: GitSource,
+    conductor: Conductor,
+    schedule: Schedule,
+    on_contact: Callable[[str | None], None],
+) -> AsyncIterator["MargoClient"]:
+    """`git` is a repository of the site's own, for nobody else to write to."""
+    async with open_transport(url, tls=tls, verify=verify) as transport:
+        yield MargoClient(site, store, clock, git, conductor, transport, schedule, on_contact)
+
+
+@dataclass(slots=True)
+class MargoClient:
+    site: SiteName
+    store: Store
+    clock: Clock
+    git: GitSource
+    conductor: Conductor
+    transport: WfmTransport
+    schedule: Schedule
+    on_contact: Callable[[str | None], None]
+    local_time: Callable[[datetime], datetime] = lambda now: now.astimezone()
+    memory: ClientMemory = field(init=False)
+    reporter: StatusReporter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.memory = ClientMemory(self.store)
+        self.reporter = StatusReporter(
+            self.store, self.conductor, self.transport, self.memory, wait_until_open=self._until_open
+        )
+
+    async def run(self) -> None:
+        """Runs while the role runs."""
+        await self.memory.load()
+        await self.reporter.begin()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._poll)
+            tasks.start_soon(self.reporter.run)
+
+    async def _poll(self) -> None:
+        backoff = Backoff(first_seconds=1.0, last_seconds=max(self.schedule.poll_seconds, 60.0))
+        while True:
+            await self._until_open()
+            try:
+                await self.round()
+                self.on_contact(None)
+                backoff.reset()
+                seconds = self.schedule.poll_seconds * (0.9 + 0.2 * backoff.chance.random())
+            except HomeportError as error:
+                seconds = self._failed(error, backoff)
+            await anyio.sleep(seconds)
+
+    def _failed(self, error: HomeportError, backoff: Backoff) -> float:
+        """Returns how long to wait. Everything that runs goes on."""
+        again = error.retry_after_seconds if isinstance(error, TransientError) else 0.0
+        if not self.schedule.is_downtime(self.local_time(self.clock.now())):
+            self.on_contact(str(error))
+            message = "margo update rejected" if isinstance(error, UpdateRejected) else "fleet manager not followed"
+            log.warning(message, why=str(error), security=isinstance(error, UpdateRejected))
+        if isinstance(error, TransientError):
+            return max(backoff.next_seconds(), again)
+        return self.schedule.poll_seconds
+
+    async def _until_open(self) -> None:
+        while seconds := self.schedule.seconds_until_open(self.local_time(self.clock.now())):  # noqa: ASYNC110
+            await anyio.sleep(min(seconds, CLOSED_SECONDS_MAX))
+
+    async def round(self) -> None:
+        """Reports capabilities where they have changed, then asks for the manifest. Raises HomeportError."""
+        await self._report_capabilities()
+        adopted = self.memory.kept.adopted
+        headers = {"Accept": MANIFEST_TYPE, **({"If-None-Match": adopted.etag} if adopted.etag else {})}
+        reply = await self.transport.get("/api/v1/deployments", headers)
+        if reply.status == 304:
+            return
+        try:
+            manifest = judge(reply.body, reply.etag, adopted, media_type=reply.media_type)
+            await self._adopt(manifest, reply.etag)
+        except UpdateRejected as error:
+            await self.conductor.source_failed(f"An update of the fleet manager was rejected: {error}")
+            raise
+
+    async def _report_capabilities(self) -> None:
+        body = capabilities_of(self.site, self.conductor.memory.nodes.values(), version=__version__)
+        digest, known = digest_of(canonical(body)), self.memory.kept.capabilities
+        if digest == known:
+            return
+        try:
+            await self.transport.send("PUT", f"/api/v1/capabilities/{self.site}", body)
+        except TransientError as error:
+            if not known or error.retry_after_seconds:
+                raise  # the first report comes before any other call, and a wait that was asked for is kept
+            log.warning("capabilities not reported, will retry", why=str(error))
+        else:
+            await self.memory.save(capabilities=digest)
+
+    async def _adopt(self, manifest: Manifest, etag: str) -> None:
+        have = await self._files()
+        contents = await self._fetched(manifest, have)
+        taken = {key: content for key, content in contents.items() if _gateway_error(self.site, content) is None}
+        async with self.memory.adopting:
+            commit = await self._commit(taken, manifest)
+            await self._until_taken_over(commit)
+            await self.memory.save(adopted=Adopted(manifest.version, etag), commit=commit)
+        for key, content in contents.items():
+            await self._refuse(key, content)
+        log.info("manifest adopted", version=manifest.version, deployments=len(contents), commit=commit[:8])
+
+    async def _files(self) -> dict[DeploymentId, bytes]:
+        head = await self.git.head()
+        if head is None:
+            return {}
+        files = await self.git.files(head, site_folder(self.site), size_max=FILE_SIZE_MAX)
+        return {key: file.content for file in files if (key := deployment_of(file.path)) is not None}
+
+    async def _fetched(self, manifest: Manifest, have: Mapping[DeploymentId, bytes]) -> dict[DeploymentId, bytes]:
+        """The contents of all deployments of the manifest. One that is missing or wrong drops the whole update."""
+        wanted = missing(manifest, {key: digest_of(content) for key, content in have.items()})
+        if wanted.bundle is not None:
+            reply = await self.transport.get(bundle_url(wanted.bundle), size_max=BUNDLE_BYTES_MAX)
+            content = verified(reply.body, wanted.bundle, "The bundle")
+            try:
+                return unpack(content, manifest)
+            except InvalidInput as error:
+                raise UpdateRejected(str(error)) from error
+        found = {each.deployment_id: have.get(each.deployment_id, b"") for each in manifest.deployments}
+        for each in wanted.singles:
+            url = deployment_url(each.deployment_id, each.digest)
+            reply = await self.transport.get(url, size_max=FILE_SIZE_MAX)
+            found[each.deployment_id] = verified(reply.body, each.digest, f"Deployment {each.deployment_id}")
+        return found
+
+    async def _commit(self, contents: Mapping[DeploymentId, bytes], manifest: Manifest) -> Commit:
+        wanted: dict[str, bytes] = {deployment_path(self.site, key): content for key, content in contents.items()}
+        wanted[marker_path(self.site)] = render_marker(self.site)
+
+        async def decide(head: Commit | None) -> Proposal:
+            files = [] if head is None else await self.git.files(head, site_folder(self.site), size_max=FILE_SIZE_MAX)
+            there = {file.path: file.content for file in files}
+            changes = [Change(path, content) for path, content in wanted.items() if there.get(path) != content]
+            changes += [Change(path, None) for path in there.keys() - wanted.keys()]
+            return Proposal(changes, f"manifest {manifest.version}")
+
+        commit = await self.git.commit(decide, author=AUTHOR) or await self.git.head()
+        assert commit is not None, "the marker is in every commit"
+        self.git.nudge()
+        return commit
+
+    async def _until_taken_over(self, commit: Commit) -> None:
+        try:
+            with anyio.fail_after(ADOPTION_SECONDS_MAX):
+                while self.conductor.memory.applied != commit:  # noqa: ASYNC110 - once in a change
+                    await anyio.sleep(0.02)
+        except TimeoutError as error:
+            raise TransientError("The site has not taken over the manifest yet.") from error
+
+    async def _refuse(self, key: DeploymentId, content: bytes) -> None:
+        """Reports what this site cannot take; the rest of the manifest is adopted."""
+        error = _gateway_error(self.site, content)
+        if error is None and key in self.conductor.memory.unreadable:
+            problem = self.conductor.memory.source_problem or "the deployment is not valid"
+            error = MargoError(INVALID, str(_metadata(content).get("name") or key), problem)
+        if error is not None:
+            await self.reporter.refuse(key, error, _component_names(content))
+
+
+def _gateway_error(site: SiteName, content: bytes) -> MargoError | None:
+    """For a device that is not this one. The site is an opaque gateway: it shows no children."""
+    device = _metadata(content).get("deviceId")
+    if not isinstance(device, str) or device == site:
+        return None
+    if device == f"{site}/*":
+        message = "this gateway does not place workloads on children by itself"
+        return MargoError(GatewayCode.NO_AUTONOMOUS_PLACEMENT, site, message)
+    return MargoError(GatewayCode.UNKNOWN_CHILD, site, f'there is no device "{device[:200]}" here')
+
+
+def _document(content: bytes) -> Mapping[str, Any]:
+    try:
+        data = load(content, "deployment").data
+    except PermanentError:
+        return {}  # the site refuses it with its line
+    return data if isinstance(data, dict) else {}
+
+
+def _metadata(content: bytes) -> Mapping[str, Any]:
+    metadata = _document(content).get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _component_names(content: bytes) -> list[str]:
+    try:
+        components = _document(content)["spec"]["deploymentProfile"]["components"]
+        return [str(each["name"]) for each in components]
+    except (KeyError, TypeError):
+        return []

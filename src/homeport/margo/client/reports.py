@@ -1,0 +1,150 @@
+"""Status reports to a fleet manager: one for every change of a deployment's state, in order, also of those that
+happened while it could not be reached. The site's event log is the queue."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+
+from homeport.core.margo.status import (
+    MARGO_OF,
+    ComponentStatus,
+    MargoError,
+    MargoState,
+    Status,
+    overall,
+    status_body,
+)
+from homeport.core.model.event import Event
+from homeport.errors import TransientError
+from homeport.fleet.shared.backoff import Backoff
+from homeport.fleet.site.conductor import Conductor
+from homeport.log import get_log
+from homeport.margo.client.state import ClientMemory
+from homeport.margo.client.transport import WfmRefused, WfmTransport
+from homeport.ports import Store
+from homeport.vocabulary import DeploymentId, EventKind, State
+
+BATCH_MAX: Final = 500
+BACKOFF_SECONDS_MAX: Final = 300.0
+
+log = get_log("homeport.margo")
+
+
+@dataclass(slots=True)
+class StatusReporter:
+    store: Store
+    conductor: Conductor
+    transport: WfmTransport
+    memory: ClientMemory
+    wait_until_open: Any
+    """Awaited before each call: outside the configured hours nothing is sent."""
+    _last: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    async def begin(self) -> None:
+        """What happened before this site followed a fleet manager is not reported."""
+        if self.memory.kept.cursor is None:
+            async with self.store.read() as reader:
+                cursor = await reader.last_event_id()
+            await self.memory.save(cursor=cursor)
+
+    async def run(self) -> None:
+        backoff = Backoff(first_seconds=1.0, last_seconds=BACKOFF_SECONDS_MAX)
+        while True:
+            cursor = self.memory.kept.cursor or 0
+            try:
+                await self.store.wait_for_event(cursor)
+                await self.wait_until_open()
+                async with self.memory.adopting:
+                    await self._report_after(cursor)
+                backoff.reset()
+            except TransientError as error:
+                log.warning("status not reported, will retry", why=str(error))
+                await anyio.sleep(max(backoff.next_seconds(), error.retry_after_seconds))
+
+    async def refuse(self, deployment_id: DeploymentId, error: MargoError, names: Sequence[str]) -> None:
+        """A deployment that this site cannot take at all. Raises TransientError."""
+        components = tuple(ComponentStatus(name, MargoState.FAILED) for name in names)
+        await self._send(deployment_id, MargoState.FAILED, components, error)
+
+    async def _report_after(self, cursor: int) -> None:
+        async with self.store.read() as reader:
+            events = await reader.events(after=cursor, limit=BATCH_MAX)
+        for event in events:
+            state = _state_of(event)
+            if state is not None and event.event.deployment_id is not None:
+                await self._report(event, event.event.deployment_id, state)
+        if events:
+            await self.memory.save(cursor=events[-1].id)
+
+    async def _report(self, event: Event, deployment_id: DeploymentId, state: MargoState) -> None:
+        names = await self._names(deployment_id)
+        failure = event.event.data.get("failure")
+        error = None
+        if failure:
+            source = str(event.event.data.get("name") or deployment_id)
+            error = MargoError(str(failure["code"]), source, str(failure["message"]))
+        await self._send(deployment_id, state, component_states(names, state, failure), error)
+
+    async def _names(self, deployment_id: DeploymentId) -> tuple[str, ...]:
+        desired = self.conductor.memory.files.get(deployment_id)
+        known = self.memory.kept.components.get(deployment_id, ())
+        if desired is None:
+            return known
+        names = tuple(each.name for each in desired.release.components)
+        if names != known:
+            await self.memory.save(components={**self.memory.kept.components, deployment_id: names})
+        return names
+
+    async def _send(
+        self,
+        deployment_id: DeploymentId,
+        state: MargoState,
+        components: tuple[ComponentStatus, ...],
+        error: MargoError | None,
+    ) -> None:
+        version = self.memory.kept.adopted.version
+        if version == 0:
+            return  # nothing was adopted from a fleet manager yet
+        states = [each.state for each in components]
+        shown = overall(states) if states else state
+        body = status_body(Status(deployment_id, version, shown, components, error))
+        if self._last.get(deployment_id) == body:
+            return
+        try:
+            await self.transport.send("POST", f"/api/v1/deployments/{deployment_id}/status", body)
+        except WfmRefused as refused:
+            log.warning("status refused by the fleet manager", deployment=deployment_id, why=str(refused))
+        if state is MargoState.REMOVED:
+            self._last.pop(deployment_id, None)
+            left = {key: names for key, names in self.memory.kept.components.items() if key != deployment_id}
+            await self.memory.save(components=left)
+            return
+        self._last[deployment_id] = body
+
+
+def _state_of(event: Event) -> MargoState | None:
+    match event.event.kind:
+        case EventKind.DEPLOYMENT_CREATED:
+            return MargoState.PENDING
+        case EventKind.DEPLOYMENT_STATE:
+            return MARGO_OF.get(State(str(event.event.data["state"])))
+        case _:
+            return None
+
+
+def component_states(
+    names: Sequence[str], state: MargoState, failure: Mapping[str, Any] | None
+) -> tuple[ComponentStatus, ...]:
+    """Components are installed in order, each when the one before it runs: those before the failed one are there,
+    those after it were not begun. Where it is not known which one failed, all have."""
+    if state is not MargoState.FAILED or failure is None or failure.get("source") not in names:
+        return tuple(ComponentStatus(name, state) for name in names)
+    at = list(names).index(str(failure["source"]))
+    error = MargoError(str(failure["code"]), names[at], str(failure["message"]))
+    return (
+        *(ComponentStatus(name, MargoState.INSTALLED) for name in names[:at]),
+        ComponentStatus(names[at], MargoState.FAILED, error),
+        *(ComponentStatus(name, MargoState.PENDING) for name in names[at + 1 :]),
+    )

@@ -1,0 +1,68 @@
+"""What a Margo client keeps durably: the adopted manifest, and how far it has reported."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import anyio
+
+from homeport.core.margo.client import Adopted
+from homeport.ports import Store
+
+KEY: Final = "margo_client"
+"""In the role's own values."""
+
+
+NOTHING_YET: Final = Adopted()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    adopted: Adopted = NOTHING_YET
+    commit: str = ""
+    """The commit in the site's own repository that has the files of the adopted manifest."""
+    capabilities: str = ""
+    """The digest of what was last reported."""
+    cursor: int | None = None
+    """The last event whose state was reported."""
+    components: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The component names of each deployment, for reports about its removal."""
+
+
+@dataclass(slots=True)
+class ClientMemory:
+    store: Store
+    kept: Kept = field(default_factory=Kept)
+    adopting: anyio.Lock = field(default_factory=anyio.Lock)
+    """Held while the site takes over a manifest: what happens meanwhile is reported with its version."""
+    _saving: anyio.Lock = field(default_factory=anyio.Lock)
+
+    async def load(self) -> None:
+        async with self.store.read() as reader:
+            text = await reader.value(KEY)
+        if text:
+            data = json.loads(text)
+            self.kept = Kept(
+                Adopted(int(data["version"]), data["etag"]),
+                data["commit"],
+                data["capabilities"],
+                data["cursor"],
+                {key: tuple(names) for key, names in data["components"].items()},
+            )
+
+    async def save(self, **changes: Any) -> None:
+        async with self._saving:
+            kept = replace(self.kept, **changes)
+            text = json.dumps(
+                {
+                    "version": kept.adopted.version,
+                    "etag": kept.adopted.etag,
+                    "commit": kept.commit,
+                    "capabilities": kept.capabilities,
+                    "cursor": kept.cursor,
+                    "components": {key: list(names) for key, names in kept.components.items()},
+                }
+            )
+            await self.store.write(lambda tx: tx.set_value(KEY, text))
+            self.kept = kept

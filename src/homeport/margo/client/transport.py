@@ -1,0 +1,131 @@
+"""HTTP to a fleet manager: mutual TLS, bounded answers, and its problem documents as errors of ours."""
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from homeport.adapters.link.central_http import VerifyingConnector
+from homeport.adapters.lost_connection import LOST
+from homeport.core.margo.manifest import MANIFEST_BYTES_MAX
+from homeport.errors import InvalidInput, PeerUnavailable, PermanentError, Problem
+
+CALL_SECONDS_MAX: Final = 60.0
+RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
+PROBLEM_BYTES_MAX: Final = 64 * 1024
+
+
+class WfmUnavailable(PeerUnavailable):
+    """The fleet manager cannot answer now."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class WfmRefused(PermanentError):
+    """The fleet manager has refused a request, and repeating it will not help."""
+
+    code = "margo-refused"
+
+    def __init__(self, message: str, *, status: int, problem_type: str = "") -> None:
+        super().__init__(message)
+        self.status, self.problem_type = status, problem_type
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    status: int
+    etag: str
+    body: bytes
+    media_type: str = ""
+    """Without parameters, in small letters."""
+
+
+@asynccontextmanager
+async def open_transport(
+    url: str, *, tls: Callable[[], ssl.SSLContext], verify: Callable[[ssl.SSLObject], object]
+) -> AsyncIterator["WfmTransport"]:
+    """Nothing is sent before the fleet manager has proven to be the one that our own identity belongs to."""
+    parts = urlsplit(url)
+    if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
+        raise InvalidInput(problems=[Problem("wfm", f'"{url[:200]}" is not an https:// address')])
+    timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
+    async with aiohttp.ClientSession(timeout=timeout, connector=VerifyingConnector(tls, verify)) as session:
+        yield WfmTransport(url.rstrip("/"), session)
+
+
+class WfmTransport:
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self._url = url
+        self._session = session
+
+    async def get(
+        self, path: str, headers: Mapping[str, str] | None = None, *, size_max: int = MANIFEST_BYTES_MAX
+    ) -> Reply:
+        """Paths of a manifest are appended to the configured address; its base path stays. Raises WfmUnavailable and
+        WfmRefused."""
+        return await self._call("GET", path, headers or {}, None, size_max)
+
+    async def send(self, method: str, path: str, body: Mapping[str, Any]) -> Reply:
+        return await self._call(method, path, {}, body, PROBLEM_BYTES_MAX)
+
+    async def _call(
+        self, method: str, path: str, headers: Mapping[str, str], body: Mapping[str, Any] | None, size_max: int
+    ) -> Reply:
+        try:
+            async with self._session.request(
+                method, self._url + path, headers=headers, json=body, allow_redirects=False
+            ) as answer:
+                content = await _bounded(answer, size_max)
+                if answer.status in {200, 201, 204, 304}:
+                    kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+                    return Reply(answer.status, answer.headers.get("etag", ""), content, kind)
+                raise failure_of(answer.status, answer.headers.get("retry-after", ""), content)
+        except LOST as error:
+            why = str(error) or "no answer in time"
+            raise WfmUnavailable(f"The fleet manager at {self._url} cannot be reached: {why}.") from error
+
+
+async def _bounded(answer: aiohttp.ClientResponse, size_max: int) -> bytes:
+    content = b""
+    async for chunk in answer.content.iter_chunked(64 * 1024):
+        content += chunk
+        if len(content) > size_max:
+            raise WfmUnavailable(f"The fleet manager's answer is longer than {size_max} bytes.")
+    return content
+
+
+def failure_of(status: int, retry_after: str, content: bytes) -> WfmUnavailable | WfmRefused:
+    """The type of a problem decides; it is never fetched. An unknown one is shown as it is."""
+    try:
+        given = json.loads(content[:PROBLEM_BYTES_MAX])
+    except (ValueError, RecursionError):
+        given = {}
+    problem = given if isinstance(given, dict) else {}
+    said = str(problem.get("detail") or problem.get("title") or "")[:500]
+    message = f"The fleet manager answered {status}{f': {said}' if said else ''}."
+    retryable = problem.get("retryable")
+    if status in {429, 503} or status >= 500 or retryable is True:
+        seconds = _seconds(retry_after) or _seconds(problem.get("retryAfterSeconds"))
+        return WfmUnavailable(message, retry_after_seconds=min(seconds, RETRY_AFTER_SECONDS_MAX))
+    return WfmRefused(message, status=status, problem_type=str(problem.get("type") or "")[:200])
+
+
+def _seconds(value: Any, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float:
+    """A number of seconds, or a date as HTTP writes it. What is neither asks for nothing."""
+    text = str(value or "").strip()
+    if text.isascii() and text.isdecimal() and len(text) < 9:
+        return float(text)
+    try:
+        until = parsedate_to_datetime(text)
+    except (TypeError, ValueError):
+        return 0.0
+    return max(0.0, (until - now()).total_seconds()) if until.tzinfo is not None else 0.0

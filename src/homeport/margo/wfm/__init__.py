@@ -1,0 +1,1 @@
+"""Central as a Margo Workload Fleet Manager (WFM)."""

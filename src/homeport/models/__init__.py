@@ -1,0 +1,1 @@
+"""Models and the engines that serve them: catalog, fetching, provisioning, handoff."""

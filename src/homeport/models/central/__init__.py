@@ -1,0 +1,1 @@
+"""At central: the catalog of models."""

@@ -1,0 +1,55 @@
+"""The models capability of central: the catalog, the replicas of all sites, and changing their engines."""
+
+import time
+from pathlib import Path
+from typing import Final
+
+from homeport.adapters.registry.credentials import default_auth_files
+from homeport.adapters.registry.oci import OciRegistry
+from homeport.adapters.registry.web_files import SourceOptions
+from homeport.capability.central import CentralCapability, CentralPart, Loop
+from homeport.fleet.central.platform import CentralPlatform
+from homeport.models.central.catalog import Catalog
+from homeport.models.central.demand import FleetDemand
+from homeport.models.central.engine_control import DeployedEngines
+from homeport.models.central.pulls import Pulls
+from homeport.models.central.replicas import FleetReplicas
+from homeport.models.central.routes import catalog_routes
+from homeport.models.central.trust import ModelTrust, read_model_key
+from homeport.models.store.fetching import ModelFetcher
+from homeport.models.store.index import ModelIndex
+
+TOPIC: Final = "replicas"
+FOLDER: Final = "models"
+
+
+def _part(central: CentralPlatform) -> CentralPart:
+    replicas = FleetReplicas(central)
+    demand = FleetDemand(central, replicas.bound)
+
+    async def tell(central: CentralPlatform) -> None:
+        await demand.run()
+
+    async def ask(central: CentralPlatform) -> None:
+        await replicas.run()
+
+    loops = (Loop("engine demand", tell), Loop("engine replicas", ask))
+    if central.data is None:
+        return CentralPart(from_sites={TOPIC: replicas.take}, loops=loops)
+    index = ModelIndex(central.data / FOLDER)
+    registry = OciRegistry(
+        auth_files=default_auth_files(central.environment, Path.home()), access_folder=central.access_folder
+    )
+    trust = ModelTrust(registry, [read_model_key(path) for path in central.model_keys])
+    central.inference.models = Catalog(index, trust)
+    central.inference.engines = DeployedEngines(central, index, trust)
+    options = SourceOptions.from_environment(central.environment)
+    pulls = Pulls(ModelFetcher(index, registry, options, now_ms=lambda: int(time.time() * 1000)))
+    return CentralPart(
+        routes=(catalog_routes(index, pulls, trust, central.inference.verified),),
+        loops=(*loops, Loop("model-pulls", pulls.run)),
+        from_sites={TOPIC: replicas.take},
+    )
+
+
+MODELS: Final = CentralCapability("models", _part)

@@ -1,0 +1,92 @@
+"""Tells sites how much central uses those of their pools that are loaded by their use: the site decides.
+
+At each change, and again while there is any use, so that a site forgets a central that is gone.
+"""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+
+from homeport.core.inference.engines.handoff import Loading
+from homeport.core.inference.replicas import Reached
+from homeport.errors import HomeportError
+from homeport.fleet.central.platform import CentralPlatform
+from homeport.log import get_log
+from homeport.models.demand import DEMAND, REPEAT_SECONDS
+from homeport.vocabulary import SiteName
+
+log = get_log("homeport.models")
+
+TELL_SECONDS_MIN = 0.05
+"""Between two messages: tasks come by the thousand."""
+
+Bound = Mapping[SiteName, Mapping[tuple[str, str], Reached]]
+Use = dict[str, dict[str, Any]]
+
+
+class FleetDemand:
+    def __init__(self, central: CentralPlatform, bound: Bound) -> None:
+        self._central = central
+        self._bound = bound
+        self._by = secrets.token_hex(8)
+        self._changed = anyio.Event()
+        self._told: dict[SiteName, Use] = {}
+        if central.inference.demand is not None:
+            central.inference.demand.on_demand(self._look)
+
+    def _look(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        while True:
+            wanted = self._uses()
+            async with anyio.create_task_group() as tasks:
+                for site in sorted(wanted.keys() | self._told.keys()):
+                    if wanted.get(site) or self._told.get(site):
+                        tasks.start_soon(self._tell, site, wanted.get(site, {}))
+            with anyio.move_on_after(REPEAT_SECONDS if wanted else None):
+                await self._changed.wait()
+            await anyio.sleep(TELL_SECONDS_MIN)
+            self._changed = anyio.Event()
+
+    def _uses(self) -> dict[SiteName, Use]:
+        """By site, of the pools that are used now."""
+        demand = self._central.inference.demand
+        found: dict[SiteName, Use] = {}
+        if demand is None:
+            return {}
+        for pool_id, sites in self._scaled().items():
+            busy, waiting = demand.busy_of(pool_id), demand.use_of(pool_id).waiting
+            may_load = [site for site in sites if any(each is not Loading.LOADED for each in sites[site].values())]
+            asked = (may_load or sorted(sites))[0]
+            for site, replicas in sites.items():
+                mine = {name: busy.get(f"{site}/{name}"[:128], 0) for name in replicas}
+                use = {"waiting": waiting if site == asked else 0, "busy": mine}
+                if use["waiting"] or any(mine.values()):
+                    found.setdefault(site, {})[pool_id] = use
+        return found
+
+    def _scaled(self) -> dict[str, dict[SiteName, dict[str, Loading]]]:
+        """Pools that are loaded by their use, with the replicas of each site under the names they have there."""
+        found: dict[str, dict[SiteName, dict[str, Loading]]] = {}
+        for site in sorted(self._bound):
+            for each in self._bound[site].values():
+                handoff = each.handoff
+                if handoff.idle_seconds:
+                    name = handoff.replica_id.removeprefix(f"{site}/")
+                    found.setdefault(handoff.pool_id, {}).setdefault(site, {})[name] = handoff.loading
+        return found
+
+    async def _tell(self, site: SiteName, use: Use) -> None:
+        said = use or {pool_id: {"waiting": 0, "busy": {}} for pool_id in self._told.get(site, {})}
+        try:
+            await self._central.questions.ask(site, DEMAND, {"by": self._by, "pools": said})
+        except HomeportError as error:
+            log.debug("pool usage not sent to the site", site=site, why=str(error))
+            return
+        if use:
+            self._told[site] = use
+        else:
+            self._told.pop(site, None)

@@ -1,0 +1,119 @@
+"""Changing engines from central. An engine is a deployment, so every change is a commit: another model is an update,
+stopping is a removal, and a model that does not start is rolled back by its site before the caller hears of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import anyio
+from anyio.to_thread import run_sync
+
+from homeport.core.inference.engines.handoff import Handoff, HandoffModel
+from homeport.core.inference.engines.settling import Settling, settling
+from homeport.core.inference.models.references import default_model_id, parse_reference
+from homeport.core.model.caller import INTERNAL
+from homeport.core.model.event import Deployment
+from homeport.core.model.instance import Instance
+from homeport.core.update_values import RequestedValues
+from homeport.errors import Conflict, HomeportError, NotFound
+from homeport.fleet.central.apps import AppQuery
+from homeport.fleet.central.deploy import delete, deploy
+from homeport.fleet.central.platform import CentralPlatform
+from homeport.fleet.central.resolve import DeployRequest, Target
+from homeport.fleet.shared.overview import find_deployment
+from homeport.log import get_log
+from homeport.models.central.trust import ModelTrust
+from homeport.models.store.fetching import remove_files
+from homeport.models.store.index import ModelIndex
+
+log = get_log("homeport.models")
+
+SETTLE_SECONDS_MAX: Final = 900.0
+LOOK_SECONDS: Final = 0.25
+MODEL_PARAMETERS: Final = ("model", "digest", "model_id")
+
+
+class DeployedEngines:
+    """Implements `ports.EngineControl`."""
+
+    def __init__(self, central: CentralPlatform, index: ModelIndex, trust: ModelTrust) -> None:
+        self._central = central
+        self._index = index
+        self._trust = trust
+
+    async def reload(self, current: Handoff, model_ref: str) -> Handoff:
+        row = await self._deployment(current)
+        wanted = await run_sync(self._parameters, model_ref)
+        before = {key: str(row.parameters.get(key) or "") for key in MODEL_PARAMETERS}
+        await self._deploy(row, wanted)
+        try:
+            await self._settled(row)
+        except HomeportError as error:
+            log.warning("reload failed", pool_id=current.pool_id, why=str(error))
+            # Git says again what runs: otherwise the failed model would stay the wanted one.
+            await self._deploy(row, before)
+            raise
+        return replace(current, model=HandoffModel(wanted["model_id"]))
+
+    async def stop(self, current: Handoff) -> None:
+        row = await self._deployment(current)
+        await delete(row.id, INTERNAL, self._central.git_writer)
+
+    async def purge(
+        self, current: Handoff, *, engine: bool, models: tuple[str, ...], delete_cache_folders: bool
+    ) -> None:
+        """The catalog's part. Nodes keep the files they fetched, by digest, for whoever serves them next."""
+        for model_id in models:
+            entry = await run_sync(self._index.get, model_id)
+            await run_sync(remove_files, self._index, entry)
+            await run_sync(self._index.remove, model_id)
+
+    async def _deployment(self, current: Handoff) -> Deployment:
+        """Raises Conflict for an engine that no deployment started."""
+        site = current.replica_id.partition("/")[0]
+        try:
+            async with self._central.store.read() as reader:
+                found = await find_deployment(reader, f"{current.pool_id}@{site}")
+        except NotFound as error:
+            raise Conflict(
+                f"The engine of pool {current.pool_id} was not deployed from here.",
+                hint="Change it where it was started: its handoff file is on its node.",
+            ) from error
+        if "model" not in found.parameters:
+            raise Conflict(f"{current.pool_id} at {site} is not an engine with a model as its parameter.")
+        return found
+
+    def _parameters(self, model_ref: str) -> dict[str, str]:
+        """A model of the catalog by its id, or any reference. Raises UntrustedArtifact."""
+        entry = self._index.entries().get(model_ref) or self._index.find(model_ref)
+        self._trust.judge(entry, model_ref)
+        if entry is not None and entry.source:
+            return {"model": entry.source, "digest": entry.digest, "model_id": entry.id}
+        reference = parse_reference(model_ref, field="new_model_ref")
+        return {"model": reference.text, "digest": "", "model_id": default_model_id(reference)}
+
+    async def _deploy(self, row: Deployment, parameters: dict[str, str]) -> None:
+        request = DeployRequest(
+            (Target(row.site),),
+            app=AppQuery(row.app_category, row.app_name, row.app_version),
+            name=row.name,
+            requested=RequestedValues(parameters=parameters),
+        )
+        await deploy(request, INTERNAL, self._central.git_writer)
+
+    async def _settled(self, row: Deployment) -> None:
+        """Raises Conflict where the site went back, gave up, or took too long."""
+        with anyio.move_on_after(SETTLE_SECONDS_MAX):
+            while True:
+                now, instances = await self._look(row)
+                verdict, why = settling(now.revision, instances)
+                if verdict is Settling.DONE:
+                    return
+                if verdict is Settling.FAILED:
+                    raise Conflict(why)
+                await anyio.sleep(LOOK_SECONDS)
+        raise Conflict(f"{row.name} was not ready within {SETTLE_SECONDS_MAX:.0f} s.")
+
+    async def _look(self, row: Deployment) -> tuple[Deployment, Sequence[Instance]]:
+        async with self._central.store.read() as reader:
+            return await find_deployment(reader, row.id), await reader.instances([row.id])

@@ -1,0 +1,127 @@
+"""The replicas of all sites, as sites tell them: bound here, so that central's task plane can use them. Those of
+other machines are reached through the tunnel of their site."""
+
+import hashlib
+import json
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import anyio
+
+from homeport.adapters.http_client import parse_json
+from homeport.core.inference.engines.handoff import Handoff, parse
+from homeport.core.inference.replicas import Reached, assigned, of_site
+from homeport.core.tunnel.targets import Endpoint
+from homeport.errors import HomeportError, InvalidInput
+from homeport.fleet.central.platform import CentralPlatform
+from homeport.fleet.central.sites.tunnels import SiteTunnels
+from homeport.log import get_log
+from homeport.models.network import network_id
+from homeport.ports import Message, OpenStream, TunnelStream
+from homeport.vocabulary import NodeId, SiteName
+
+log = get_log("homeport.models")
+
+REPLICAS_MAX = 4_096
+TOPIC = "replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class ThroughSite:
+    """`ports.OpenStream`, as a value: two that lead to the same engine are equal."""
+
+    tunnels: SiteTunnels
+    site: SiteName
+    endpoint: Endpoint
+
+    def __call__(self) -> AbstractAsyncContextManager[TunnelStream]:
+        return self.tunnels.open(self.site, self.endpoint)
+
+
+class FleetReplicas:
+    def __init__(self, central: CentralPlatform) -> None:
+        self._central = central
+        self._network = network_id()
+        self.bound: dict[SiteName, dict[tuple[str, str], Reached]] = {}
+        self._problems: dict[SiteName, tuple[str, ...]] = {}
+        self._known: dict[SiteName, str] = {}
+        """A digest of what each site told last."""
+        self._to_ask: set[SiteName] = set()
+        self._has_to_ask = anyio.Event()
+        central.bus.subscribe(TOPIC, self._hint)
+
+    def _hint(self, message: Message) -> None:
+        """Another central was told something by a site."""
+        site = SiteName(str(message.get("site")))
+        if message.get("digest") != self._known.get(site):
+            self._to_ask.add(site)
+            self._has_to_ask.set()
+
+    async def run(self) -> None:
+        """Asks sites for what they told another central."""
+        while True:
+            await self._has_to_ask.wait()
+            self._has_to_ask = anyio.Event()
+            sites, self._to_ask = sorted(self._to_ask), set()
+            for site in sites:
+                try:
+                    answer = await self._central.questions.ask(site, TOPIC, {})
+                    await self.take(site, json.dumps(answer).encode())
+                except HomeportError as error:
+                    log.debug("replicas not asked for", site=site, why=str(error))
+
+    async def take(self, site: SiteName, body: bytes) -> bytes:
+        """The whole list of one site. A list that cannot be read changes nothing."""
+        told, digest = _read(body), _digest(body)
+        self._known[site] = digest
+        self._central.bus.publish(TOPIC, {"site": site, "digest": digest})
+        here, problems = assigned({site: (told.network, told.replicas)}, network=self._network)
+        behind, more = assigned({site: ("", told.behind_nodes)}, network=self._network)
+        if problems + more != self._problems.get(site, ()):
+            self._problems[site] = problems + more
+            for problem in problems + more:
+                log.warning("replica not usable", site=site, why=problem)
+        fresh = of_site(site, (*here, *map(_of_its_node, behind)))
+        pools, before = self._central.inference.pools, self.bound.get(site, {})
+        if pools is not None:
+            for pool_id, replica_id in sorted(before.keys() - fresh.keys()):
+                pools.unbind(pool_id, replica_id)
+            for key in sorted(fresh):
+                pools.bind(fresh[key].handoff, self._opens(site, fresh[key]))
+        self.bound[site] = fresh
+        return b"{}"
+
+    def _opens(self, site: SiteName, replica: Reached) -> OpenStream | None:
+        # Of several centrals, the one that the site's tunnel leads to uses its engines: one counts their slots.
+        is_direct = replica.is_direct and not self._central.leases.are_shared
+        return None if is_direct else ThroughSite(self._central.tunnels, site, replica.endpoint)
+
+
+def _digest(body: bytes) -> str:
+    """The same for the same list, however it was written."""
+    return hashlib.sha256(json.dumps(parse_json(body), sort_keys=True).encode()).hexdigest()
+
+
+def _of_its_node(replica: Reached) -> Reached:
+    return replace(replica, endpoint=replace(replica.endpoint, node_id=NodeId(replica.handoff.node_id)))
+
+
+class _Told(NamedTuple):
+    network: str
+    replicas: list[Handoff]
+    """Of the site's own machine."""
+    behind_nodes: list[Handoff]
+    """Of machines that the site reaches through their tunnels."""
+
+
+def _read(body: bytes) -> _Told:
+    try:
+        found: Any = parse_json(body)
+        network, here, behind = found["network"], found["replicas"], found.get("behind_nodes", [])
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InvalidInput("The list of replicas cannot be read.") from error
+    lists = isinstance(here, list) and isinstance(behind, list)
+    if not isinstance(network, str) or not lists or len(here) + len(behind) > REPLICAS_MAX:
+        raise InvalidInput(f"The list of replicas must have a network and at most {REPLICAS_MAX} replicas.")
+    return _Told(network[:64], [parse(record) for record in here], [parse(record) for record in behind])

@@ -1,0 +1,1 @@
+"""At a site: the replicas of its nodes."""

@@ -1,0 +1,219 @@
+"""Loads and unloads the engines of a site's nodes by their use (`core.inference.scaling` decides).
+
+Looks when tasks come, wait or end, when replicas change, when central says how much it uses them, and when an idle
+time has passed; never otherwise. Central's word is counted for as long as it is fresh, so that one that is gone keeps
+nothing loaded.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from homeport.core.inference.engines.handoff import Handoff, Loading
+from homeport.core.inference.replicas import Reached
+from homeport.core.inference.scaling import (
+    Action,
+    PoolUse,
+    ReplicaState,
+    ScalePolicy,
+    Scaling,
+    quiet,
+    scale,
+)
+from homeport.core.tunnel.targets import EngineTarget
+from homeport.errors import HomeportError, InvalidInput
+from homeport.fleet.site.platform import SitePlatform
+from homeport.log import get_log
+from homeport.vocabulary import NodeId
+from homeport.wire.tunnel import encode_target
+
+log = get_log("homeport.models")
+
+FRESH_SECONDS: Final = 30.0
+"""How long central's word about its use of a pool counts; it repeats it every ten."""
+LOOK_SECONDS_MIN: Final = 0.05
+"""Between two looks: tasks come by the thousand."""
+ANNOUNCE_SECONDS_MAX: Final = 10.0
+RETRY_SECONDS: Final = 30.0
+LOAD_SECONDS_MAX: Final = 960.0
+POOLS_MAX: Final = 256
+COUNT_MAX: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """How much one central uses a pool."""
+
+    waiting: int
+    busy: Mapping[str, int]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What a replica was told to be, until its node says so itself."""
+
+    loading: Loading
+    until: float
+
+
+@dataclass(slots=True)
+class _Pool:
+    since: float
+    """When it was first seen, or changed last: idle times begin then at the earliest."""
+    quiet_since: float | None = None
+    told: dict[str, _Told] = field(default_factory=dict)
+    failed_until: dict[str, float] = field(default_factory=dict)
+    expected: dict[str, _Expected] = field(default_factory=dict)
+    said: str = ""
+
+
+class SiteScaling:
+    def __init__(self, site: SitePlatform) -> None:
+        self._site = site
+        self._replicas: dict[str, list[Reached]] = {}
+        self._pools: dict[str, _Pool] = {}
+        self._changed = anyio.Event()
+        self._tasks: TaskGroup | None = None
+        if site.inference.demand is not None:
+            site.inference.demand.on_demand(self.look)
+
+    def look(self) -> None:
+        self._changed.set()
+
+    def settle(self, replicas: Sequence[Reached]) -> None:
+        """All replicas of the site, at each change."""
+        found: dict[str, list[Reached]] = {}
+        for each in replicas:
+            if each.handoff.idle_seconds:
+                found.setdefault(each.handoff.pool_id, []).append(each)
+        self._replicas = found
+        now = self._site.clock.monotonic()
+        self._pools = {pool_id: self._pools.get(pool_id) or _Pool(now) for pool_id in found}
+        for pool_id, those in found.items():
+            expected = self._pools[pool_id].expected
+            for handoff in (each.handoff for each in those):
+                told = expected.get(handoff.replica_id)
+                if told is not None and (told.loading is handoff.loading or told.until < now):
+                    del expected[handoff.replica_id]
+        self.look()
+
+    async def told(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Central's use of this site's pools."""
+        by, pools = content.get("by"), content.get("pools")
+        if not isinstance(by, str) or not isinstance(pools, Mapping) or len(pools) > POOLS_MAX:
+            raise InvalidInput("The use of pools cannot be read.")
+        now = self._site.clock.monotonic()
+        for pool_id, use in pools.items():
+            pool = self._pools.get(pool_id)
+            if pool is not None and isinstance(use, Mapping):
+                busy = use.get("busy")
+                counts = (
+                    {str(name): _count(value) for name, value in busy.items()} if isinstance(busy, Mapping) else {}
+                )
+                pool.told[by[:64]] = _Told(_count(use.get("waiting")), counts, now)
+        self.look()
+        return {}
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            while True:
+                looks = [self._step(pool_id) for pool_id in sorted(self._pools)]
+                moments = [moment for moment in looks if moment is not None]
+                now = self._site.clock.monotonic()
+                with anyio.move_on_after(max(min(moments) - now, 0.0) if moments else None):
+                    await self._changed.wait()
+                await anyio.sleep(LOOK_SECONDS_MIN)
+                self._changed = anyio.Event()
+
+    def _step(self, pool_id: str) -> float | None:
+        """Decides, and begins what was decided. Returns when to look again."""
+        pool, now = self._pools[pool_id], self._site.clock.monotonic()
+        decided = self._decide(pool_id, pool, now)
+        if decided.why != pool.said:
+            pool.said = decided.why
+            log.info(
+                "pool scaled" if decided.action is not Action.KEEP else "pool kept as it is",
+                pool_id=pool_id,
+                replica_id=decided.replica,
+                actor="scaling",
+                action=decided.action.value,
+                human=f"The pool's replicas: {decided.why}.",
+            )
+        if decided.action is not Action.KEEP and self._tasks is not None:
+            will_be = Loading.LOADING if decided.action is Action.LOAD else Loading.UNLOADED
+            pool.expected[decided.replica] = _Expected(will_be, now + LOAD_SECONDS_MAX)
+            self._tasks.start_soon(self._change, pool_id, decided)
+            return now
+        return decided.look_at
+
+    def _decide(self, pool_id: str, pool: _Pool, now: float) -> Scaling:
+        demand = self._site.inference.demand
+        own = PoolUse() if demand is None else demand.use_of(pool_id)
+        busy: dict[str, int] = {} if demand is None else dict(demand.busy_of(pool_id))
+        pool.told = {by: told for by, told in pool.told.items() if now - told.at < FRESH_SECONDS}
+        for told in pool.told.values():
+            for name, count in told.busy.items():
+                busy[name] = busy.get(name, 0) + count
+        used = [told.at for told in pool.told.values() if told.waiting or any(told.busy.values())]
+        use = PoolUse(
+            waiting=own.waiting + sum(told.waiting for told in pool.told.values()),
+            busy=sum(busy.values()),
+            used_at=max([own.used_at, pool.since, *used]),
+            task_seconds=own.task_seconds,
+        )
+        handoffs = [each.handoff for each in self._replicas[pool_id]]
+        states = [
+            ReplicaState(
+                each.replica_id,
+                _expected(pool, each),
+                each.slots_total,
+                busy.get(each.replica_id, 0),
+                pool.failed_until.get(each.replica_id, 0.0),
+            )
+            for each in handoffs
+        ]
+        pool.quiet_since = quiet(states, use, since=pool.quiet_since, now=now)
+        policy = ScalePolicy(
+            max(each.loaded_min for each in handoffs), float(max(each.idle_seconds for each in handoffs))
+        )
+        return scale(policy, states, use, quiet_since=pool.quiet_since, now=now)
+
+    async def _change(self, pool_id: str, decided: Scaling) -> None:
+        pool = self._pools.get(pool_id)
+        if pool is None:
+            return  # its last replica has gone meanwhile
+        try:
+            owner = next(
+                each.owner for each in self._replicas.get(pool_id, ()) if each.handoff.replica_id == decided.replica
+            )
+            target = EngineTarget(NodeId(owner), pool_id, decided.action is Action.LOAD)
+            with anyio.fail_after(LOAD_SECONDS_MAX):
+                async with self._site.node_tunnels.open(NodeId(owner), encode_target(target)) as stream:
+                    await stream.end()
+                    while await stream.read():
+                        pass
+            pool.failed_until.pop(decided.replica, None)
+            is_now = Loading.LOADED if decided.action is Action.LOAD else Loading.UNLOADED
+            announced = self._site.clock.monotonic() + ANNOUNCE_SECONDS_MAX
+            pool.expected[decided.replica] = _Expected(is_now, announced)
+        except (HomeportError, TimeoutError, StopIteration) as error:
+            pool.failed_until[decided.replica] = self._site.clock.monotonic() + RETRY_SECONDS
+            pool.expected.pop(decided.replica, None)
+            log.warning("replica not changed", pool_id=pool_id, action=decided.action.value, why=str(error))
+        finally:
+            pool.since, pool.quiet_since = self._site.clock.monotonic(), None
+            self.look()
+
+
+def _expected(pool: _Pool, handoff: Handoff) -> Loading:
+    told = pool.expected.get(handoff.replica_id)
+    return handoff.loading if told is None else told.loading
+
+
+def _count(value: object) -> int:
+    return min(max(value, 0), COUNT_MAX) if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -1,0 +1,1 @@
+"""Models on a disk: the index, and fetching by reference. Light enough for a node."""

@@ -1,0 +1,118 @@
+"""An inference engine, as the task plane sees it: health, properties, a stream of tokens. One adapter per engine."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from homeport.core.inference.task import TaskCode
+from homeport.errors import HomeportError
+
+
+class EngineFailed(HomeportError):
+    """The engine could not carry out a task."""
+
+    code = "engine-failed"
+
+    def __init__(self, message: str, task_code: TaskCode = TaskCode.WORKER_RESET, *, status: int = 0) -> None:
+        super().__init__(message)
+        self.task_code = task_code
+        self.status = status
+        """What the engine answered; 0 where it did not."""
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the engine is to blame: the breaker counts it, and another replica may do better."""
+        return self.task_code is not TaskCode.INVALID_PARAMS
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    live: bool
+    ready: bool
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Props:
+    """None: the engine does not say."""
+
+    slots_total: int | None = None
+    slots_free: int | None = None
+    ctx_max: int | None = None
+    models: tuple[str, ...] = ()
+    engine_version: str = ""
+    kv_usage_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What an engine is asked to complete."""
+
+    model: str
+    prompt: str
+    max_tokens: int
+    seed: int | None = None
+    is_deterministic: bool = False
+    """Temperature 0 and a fixed order of batches, as far as the engine can."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The texts of one or more tokens that arrived together."""
+
+    texts: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    finish_reason: str = "stop"
+
+
+def count_of(value: object) -> int | None:
+    """A number of tokens or slots that an engine says; None for what cannot be one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
+
+
+class Exchange(Protocol):
+    """One HTTP answer of an engine, for what is passed through."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    def chunks(self) -> AsyncIterator[bytes]: ...
+
+
+class InferenceEngine(Protocol):
+    speaks_openai: bool
+    """Whether `/v1` paths can be passed through."""
+
+    async def health(self) -> Health:
+        """Never raises: an engine that cannot be reached is not live, with the reason."""
+        ...
+
+    async def props(self) -> Props:
+        """Raises EngineFailed where the engine does not answer."""
+        ...
+
+    def generate(self, request: Generation) -> AsyncIterator[Tokens | Finished]:
+        """Ends with exactly one `Finished`, or raises EngineFailed. Closing the iterator cancels the task in the
+        engine."""
+        ...
+
+    async def embed(self, model: str, inputs: Sequence[str]) -> Sequence[Sequence[float]]: ...
+    async def rerank(self, model: str, query: str, documents: Sequence[str]) -> Sequence[float]: ...
+
+    async def open(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> "OpenExchange":
+        """Sends a request as it is (`path` begins with /v1/). Raises EngineFailed before the answer begins."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class OpenExchange(Exchange, Protocol):
+    def close(self) -> None:
+        """Ends the request in the engine too, if it is still under way."""
+        ...

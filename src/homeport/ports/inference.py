@@ -1,0 +1,143 @@
+"""What the capabilities around inference need from each other: pools, the model catalog, control of engines.
+
+They are packages of their own and never import each other. The role has one `InferencePorts`; each capability puts
+its own part into it when it is created, in the order of the role's list.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from homeport.core.inference.engines.gpus import GpusOfNode
+from homeport.core.inference.engines.handoff import Handoff
+from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
+from homeport.core.inference.records import TaskState
+from homeport.core.inference.scaling import PoolUse
+from homeport.core.model.caller import Caller
+from homeport.ports.tunnel import TunnelStream
+
+OpenStream = Callable[[], AbstractAsyncContextManager[TunnelStream]]
+"""A connection to an engine through a tunnel. Comparable: equal ones lead to the same engine."""
+
+
+class Pools(Protocol):
+    """Where engines are announced. Neither call blocks; health is checked afterwards."""
+
+    def bind(self, handoff: Handoff, opens: OpenStream | None = None) -> None:
+        """`opens` leads to an engine of another machine; None where its address is connected to directly. Adds
+        a replica, or replaces the one with the same pool and replica id. Binding the same again is harmless: work
+        under way goes on."""
+        ...
+
+    def unbind(self, pool_id: str, replica_id: str) -> None:
+        """New tasks go elsewhere; those under way finish or fail by themselves. An unknown replica is ignored."""
+        ...
+
+
+class PoolDemand(Protocol):
+    """How much the pools are used that are loaded by their use, by the task plane of this role."""
+
+    def use_of(self, pool_id: str) -> PoolUse: ...
+
+    def busy_of(self, pool_id: str) -> Mapping[str, int]:
+        """Tasks by replica."""
+        ...
+
+    def on_demand(self, listener: Callable[[], None]) -> None:
+        """Called at each change, often. Must not block."""
+        ...
+
+
+class ModelCatalog(Protocol):
+    def find(self, reference: str) -> CatalogModel | None:
+        """By id or by the reference it was fetched from; None for a model that the catalog does not have. Answers
+        from memory: admission asks for every task."""
+        ...
+
+    def states(self) -> Mapping[str, ModelLifecycle]:
+        """Of all models, by id; for metrics."""
+        ...
+
+
+class EngineControl(Protocol):
+    """Starts and stops engines. Each call returns when it is done, and raises a HomeportError that says why not."""
+
+    async def reload(self, current: Handoff, model_ref: str) -> Handoff:
+        """Serves another model on the same pool, replica and devices. When it fails, the old engine serves again
+        with its old model before the error is raised."""
+        ...
+
+    async def stop(self, current: Handoff) -> None:
+        """Ends the engine. Starting it again is `reload`, or a new deployment."""
+        ...
+
+    async def purge(
+        self, current: Handoff, *, engine: bool, models: tuple[str, ...], delete_cache_folders: bool
+    ) -> None:
+        """Removes an engine's installation or files of models; the engine has been stopped."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswer:
+    """How a task ended."""
+
+    text: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    replica: str = ""
+    error_code: str = ""
+    """Empty where it succeeded."""
+    error: str = ""
+    is_retriable: bool = False
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSeen:
+    """A task as it is now."""
+
+    state: TaskState
+    replica: str = ""
+    answer: TaskAnswer | None = None
+    """When it has ended."""
+
+
+class TaskAsker(Protocol):
+    """The task plane of this process, for other capabilities."""
+
+    async def submit(self, body: bytes, caller: Caller) -> None:
+        """Submits a task as `/v2/tasks` takes it, and returns when it is durable. The same body again is the same
+        task. Raises InvalidInput, NotFound where no pool has the model, Conflict where the id is another task's, and
+        PeerUnavailable where it cannot be admitted now."""
+        ...
+
+    async def look(self, task_id: str, caller: Caller) -> TaskSeen | None:
+        """None for a task that is not known, or is another caller's."""
+        ...
+
+    async def ask(self, body: bytes, caller: Caller, *, on_submitted: Callable[[], None]) -> TaskAnswer:
+        """Submits a task as `/v2/tasks` takes it, and follows it to its end. The same body again, also after a
+        restart, is the same task. Raises PeerUnavailable where it cannot be admitted now."""
+        ...
+
+    async def cancel(self, task_id: str, caller: Caller) -> None:
+        """An unknown task, and one that has ended, are ignored."""
+        ...
+
+
+@dataclass(slots=True)
+class InferencePorts:
+    pools: Pools | None = None
+    demand: PoolDemand | None = None
+    verified: Callable[[str, str], None] = lambda result, reason: None
+    """Counts a check of a model against its digest."""
+    models: ModelCatalog | None = None
+    """None where no catalog is served: every model that a pool has is accepted."""
+    gpus: Callable[[], Mapping[tuple[str, str], GpusOfNode]] | None = None
+    """The GPUs of nodes, by site and node, as measured; None where nothing measures. For metrics."""
+    engines: EngineControl | None = None
+    """None where no engine can be started from here: external engines only."""
+    tasks: TaskAsker | None = None
+    """None where no task plane is served."""

@@ -1,0 +1,110 @@
+"""The current state of all rollouts of one name: every site of each, derived from Git, the deployments and the sites'
+last contact. The loop decides by it, and it is what users see."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from homeport.core.model.deployment import Hold
+from homeport.core.model.event import Deployment, Site
+from homeport.core.model.instance import Instance
+from homeport.core.model.rollout import Member, Rollout
+from homeport.core.reconcile.holds import by_site, hold_on
+from homeport.core.rollout.group import owned, targeted
+from homeport.core.rollout.standing import Place, member_of
+from homeport.fleet.central.sightings import Sightings
+from homeport.fleet.shared.overview import Reachability
+from homeport.ports import Clock, DeploymentFilter, GitSource, SeenReader
+from homeport.rollouts.rows import rollout_of
+from homeport.vocabulary import Commit, DeploymentId, RolloutId, RolloutState, SiteName
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    rollouts: Sequence[Rollout]
+    """All stored rollouts of the name."""
+    sites: Sequence[Site]
+    members: Mapping[RolloutId, tuple[Member, ...]]
+    """Of the requested ones. Once a rollout is done, also the sites that joined its group since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What is known of all sites, for one name."""
+
+    sites: Sequence[Site]
+    deployments: Mapping[SiteName, Deployment]
+    instances: Mapping[DeploymentId, Sequence[Instance]]
+    holds: Mapping[SiteName, Sequence[Hold]]
+
+
+async def look(
+    reader: SeenReader,
+    git: GitSource,
+    name: str,
+    *,
+    reachability: Reachability,
+    sightings: Sightings,
+    clock: Clock,
+    only: Collection[RolloutId] | None = None,
+) -> Survey:
+    now, moment = clock.now(), clock.monotonic()
+    rollouts = [rollout_of(row) for row in await reader.rollouts(name=name)]
+    fleet = await _fleet(reader, name)
+    asked = [rollout for rollout in rollouts if only is None or rollout.intent.id in only]
+    members = {}
+    mine = owned(rollouts, fleet.sites)
+    known = {each.intent.id: each for each in rollouts}
+    places = [_place(site, reachability.is_reachable(site, now), fleet, now) for site in fleet.sites]
+    places = [replace(place, failing_seconds=sightings.failing_seconds(place.instances, moment)) for place in places]
+    for rollout in asked:
+        aims = targeted(rollout, fleet.sites) if rollout.state is RolloutState.DONE else mine[rollout.intent.id]
+        later = await _later(git, rollout, fleet.deployments.values())
+        overtaken = {row.site for row in fleet.deployments.values() if _is_overtaken(row, rollout, known, later)}
+        members[rollout.intent.id] = tuple(
+            member_of(rollout, replace(place, is_overtaken=place.site in overtaken))
+            for place in places
+            if place.site in rollout.intent.given or place.site in aims
+        )
+    return Survey(rollouts, fleet.sites, members)
+
+
+async def _fleet(reader: SeenReader, name: str) -> Fleet:
+    wanted = [row for row in await reader.deployments(DeploymentFilter(name=name)) if row.wanted]
+    instances: dict[DeploymentId, list[Instance]] = {}
+    for item in await reader.instances([row.id for row in wanted]) if wanted else ():
+        instances.setdefault(item.deployment_id, []).append(item)
+    holds = by_site(await reader.holds())
+    return Fleet(await reader.sites(), {row.site: row for row in wanted}, instances, holds)
+
+
+async def _later(git: GitSource, rollout: Rollout, deployments: Collection[Deployment]) -> frozenset[Commit]:
+    """The commits after the rollout's first in which others changed a deployment of it."""
+    first = rollout.first_commit
+    others = {row.commit for row in deployments if row.rollout_id != rollout.intent.id} - {first}
+    return frozenset([commit for commit in sorted(others) if await git.is_ancestor(first, commit)])
+
+
+def _place(site: Site, is_reachable: bool, fleet: Fleet, now: datetime) -> Place:
+    row = fleet.deployments.get(site.name)
+    return Place(
+        site=site.name,
+        is_reachable=is_reachable,
+        deployment=row,
+        instances=fleet.instances.get(row.id, ()) if row else (),
+        hold=hold_on(fleet.holds.get(site.name, ()), row.id if row else None, now),
+    )
+
+
+def _is_overtaken(
+    row: Deployment, rollout: Rollout, known: Mapping[RolloutId, Rollout], later: frozenset[Commit]
+) -> bool:
+    """Whether something else changed it after this rollout began. An older rollout that was given in between (while
+    this one was paused, for example) does not count where this one's turn is still to come."""
+    intent = rollout.intent
+    if row.rollout_id == intent.id or row.commit not in later:
+        return False
+    writer = known.get(row.rollout_id) if row.rollout_id is not None else None
+    if writer is None or row.site in intent.given:
+        return True
+    return (writer.intent.created_at, writer.intent.id) > (intent.created_at, intent.id)

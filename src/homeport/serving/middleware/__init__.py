@@ -1,0 +1,1 @@
+"""The middleware that every request passes before it reaches a route."""

@@ -1,0 +1,1 @@
+"""Routes that central and sites share."""

@@ -1,0 +1,1 @@
+"""The web server: sockets, connections, limits, event streams."""

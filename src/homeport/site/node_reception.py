@@ -1,0 +1,66 @@
+"""The site's reception of nodes, for every link: gRPC from other machines, or directly in the same process.
+
+An authenticated node may act for itself alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from homeport.core.model.identity import Peer
+from homeport.core.model.node import Capabilities, Node, NodeInfo
+from homeport.errors import NotFound
+from homeport.fleet.site.conductor import Conductor
+from homeport.fleet.site.node_streams import Sessions
+from homeport.identity.node_authorization import NodeAuthorization
+from homeport.ports import NodeSession
+from homeport.vocabulary import NodeId, SiteName
+
+
+class Reception:
+    """`ports.NodeReception` on the conductor and the open streams."""
+
+    def __init__(
+        self, conductor: Conductor, sessions: Sessions, *, heartbeat_seconds: float, authorization: NodeAuthorization
+    ) -> None:
+        self._conductor = conductor
+        self._sessions = sessions
+        self._authorization = authorization
+        self.heartbeat_seconds = heartbeat_seconds
+        self.site: SiteName = conductor.memory.site
+
+    async def register(self, info: NodeInfo, peer: Peer | None = None) -> None:
+        self._authorization.check(peer, info.id)
+        await self._conductor.register(info)
+
+    async def beat(self, node_id: NodeId, peer: Peer | None = None) -> None:
+        self._authorization.check(peer, node_id)
+        self._conductor.heartbeat(node_id)
+
+    async def update(self, node_id: NodeId, capabilities: Capabilities, peer: Peer | None = None) -> None:
+        self._authorization.check(peer, node_id)
+        node = self._conductor.memory.nodes.get(node_id)
+        if node is None:
+            raise NotFound(f"node {node_id} is not registered here", hint="Register it first.")
+        await self._conductor.register(replace(node.info, capabilities=capabilities))
+
+    async def unregister(self, node_id: NodeId, peer: Peer | None = None) -> None:
+        self._authorization.check(peer, node_id)
+        if node_id not in self._conductor.memory.nodes:
+            raise NotFound(f"there is no node {node_id}", hint="List them: homeport nodes list")
+        reason = "the node was removed from its site"
+        await self._conductor.forget(node_id, dismiss=lambda: self._sessions.dismiss(node_id, reason))
+
+    async def list_nodes(self, peer: Peer | None = None) -> Sequence[Node]:
+        self._authorization.check(peer)
+        seen = self._conductor.seen()
+        nodes = self._conductor.memory.nodes
+        return [replace(nodes[node_id], last_seen=seen[node_id]) for node_id in sorted(nodes)]
+
+    async def node(self, node_id: NodeId, peer: Peer | None = None) -> Node | None:
+        self._authorization.check(peer, node_id)
+        return self._conductor.memory.nodes.get(node_id)
+
+    async def converse(self, session: NodeSession, peer: Peer | None = None) -> None:
+        await self._sessions.serve(
+            session, self._conductor, check=lambda node_id: self._authorization.check(peer, node_id)
+        )

@@ -1,0 +1,1 @@
+"""Telemetry: the part of the node."""

@@ -1,0 +1,1 @@
+"""Telemetry: what sites and central both use."""

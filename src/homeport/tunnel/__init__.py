@@ -1,0 +1,1 @@
+"""A capability: reaching what runs behind a NAT, over connections that were opened upwards (ADR 0064)."""

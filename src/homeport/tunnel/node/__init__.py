@@ -1,0 +1,1 @@
+"""The part of the tunnel at a node."""

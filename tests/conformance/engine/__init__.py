@@ -1,0 +1,1 @@
+"""Every adapter of an inference engine behaves alike, the fake included."""

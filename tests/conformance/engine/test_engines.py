@@ -1,0 +1,197 @@
+"""One suite over all adapters: the real llama.cpp, the documented wire formats of the others, and the fake."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from aiohttp import web
+
+from homeport.adapters.engine import connect
+from homeport.adapters.engine.fake import FakeEngine, Faults
+from homeport.adapters.engine.http import HttpEngine
+from homeport.adapters.engine.openai import DIALECT
+from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.task import TaskCode
+from homeport.ports.engine import EngineFailed, Finished, Generation, InferenceEngine, Tokens
+from tests.support import engines_on_wire
+from tests.support.engines_on_wire import Break, serve_broken, served
+from tests.support.llama_server import llama_server
+from tests.support.spoiling import spoiled
+from tests.support.tiny_model import write_tiny_model
+
+pytestmark = pytest.mark.anyio
+
+SERVERS = {
+    Engine.VLLM: engines_on_wire.vllm,
+    Engine.TGI: engines_on_wire.tgi,
+    Engine.TRITON: engines_on_wire.triton,
+    Engine.OLLAMA: engines_on_wire.ollama,
+    Engine.OPENAI: engines_on_wire.openai_compatible,
+}
+ASKED = Generation(model="m", prompt="count to three", max_tokens=3, seed=1, is_deterministic=True)
+
+
+@pytest.fixture(params=list(Engine))
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[InferenceEngine]:
+    kind: Engine = request.param
+    async with AsyncExitStack() as stack:
+        if kind is Engine.FAKE:
+            url = "http://fake.invalid"
+        elif kind is Engine.LLAMACPP:
+            model = write_tiny_model(tmp_path / "tiny.gguf")
+            url, _ = stack.enter_context(llama_server(model, slots=1))
+        else:
+            url = await stack.enter_async_context(served(SERVERS[kind]()))
+        adapter = connect(Handoff(engine=kind, url=url, model=HandoffModel("m")))
+        stack.push_async_callback(adapter.close)
+        yield adapter
+
+
+async def test_it_is_healthy_generates_and_says_how_much(engine: InferenceEngine) -> None:
+    health = await engine.health()
+    assert (health.live, health.ready) == (True, True)
+    await engine.props()
+    texts: list[str] = []
+    finished: list[Finished] = []
+    async for event in engine.generate(ASKED):
+        if isinstance(event, Tokens):
+            assert not finished
+            texts += event.texts
+        else:
+            finished.append(event)
+    assert texts
+    assert len(finished) == 1
+    assert finished[0].tokens_out == 3
+
+
+async def test_a_stream_can_be_closed_early(engine: InferenceEngine) -> None:
+    async with aclosing(engine.generate(ASKED)) as events:  # type: ignore[type-var]
+        assert isinstance(await anext(events), Tokens)
+    again = [event async for event in engine.generate(ASKED)]
+    assert isinstance(again[-1], Finished)
+
+
+async def test_what_cannot_be_reached_is_not_live_and_fails_with_its_code() -> None:
+    engine = HttpEngine(DIALECT, "http://127.0.0.1:9", "m")
+    try:
+        health = await engine.health()
+        assert (health.live, health.ready) == (False, False)
+        with pytest.raises(EngineFailed) as failed:
+            await anext(engine.generate(ASKED))
+        assert failed.value.task_code is TaskCode.WORKER_RESET
+    finally:
+        await engine.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        (Break.ANSWERS_500, TaskCode.WORKER_RESET),
+        (Break.CLOSES_AT_ONCE, TaskCode.WORKER_RESET),
+        (Break.GARBAGE, TaskCode.WORKER_RESET),
+        (Break.DIES_IN_THE_MIDDLE, TaskCode.WORKER_RESET),
+        (Break.HANGS, TaskCode.DECODE_TIMEOUT),
+        (Break.REFUSES, TaskCode.INVALID_PARAMS),
+    ],
+)
+async def test_each_way_to_break_has_its_code(how: Break, code: TaskCode) -> None:
+    async with serve_broken(how) as broken:
+        engine = HttpEngine(DIALECT, broken.url, "m", idle_seconds=0.3)
+        try:
+            with pytest.raises(EngineFailed) as failed:
+                [event async for event in engine.generate(ASKED)]
+            assert failed.value.task_code is code
+            assert failed.value.is_fault is (code is not TaskCode.INVALID_PARAMS)
+        finally:
+            await engine.close()
+
+
+GOOD_MESSAGES: dict[Engine, list[dict[str, Any]]] = {
+    Engine.OPENAI: [
+        {"choices": [{"index": 0, "text": "a"}], "usage": None},
+        {"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": 3}},
+    ],
+    Engine.TGI: [
+        {"token": {"text": "a", "special": False}, "generated_text": "a", "details": {"generated_tokens": 3}},
+    ],
+    Engine.TRITON: [{"text_output": "a"}],
+    Engine.OLLAMA: [{"response": "a", "done": True, "prompt_eval_count": 4, "eval_count": 3}],
+    Engine.LLAMACPP: [{"content": "a", "stop": True, "tokens_evaluated": 4, "tokens_predicted": 3}],
+}
+GOOD_PROPS: dict[Engine, dict[str, Any]] = {
+    Engine.VLLM: {"version": "1", "data": [{"id": "m", "max_model_len": 2048}]},
+    Engine.TGI: {"model_id": "m", "version": "3", "max_total_tokens": 4096, "max_concurrent_requests": 128},
+    Engine.TRITON: {"version": "2.50.0"},
+    Engine.OLLAMA: {"version": "1", "models": [{"name": "m"}]},
+    Engine.LLAMACPP: {
+        "total_slots": 2, "default_generation_settings": {"n_ctx": 512}, "build_info": "b", "data": [{"id": "m"}]
+    },
+}  # fmt: skip
+
+
+@asynccontextmanager
+async def answering(kind: Engine) -> AsyncIterator[tuple[InferenceEngine, list[bytes]]]:
+    """An engine that answers every request with what stands in the list."""
+    answer = [b""]
+
+    async def handle(request: web.Request) -> web.Response:
+        return web.Response(body=answer[0], content_type="application/json")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    async with served(app) as url:
+        adapter = connect(Handoff(engine=kind, url=url, model=HandoffModel("m")))
+        try:
+            yield adapter, answer
+        finally:
+            await adapter.close()
+
+
+def is_count(value: object) -> bool:
+    return value is None or (type(value) is int and 0 <= value < 2**31)
+
+
+@pytest.mark.parametrize("kind", list(GOOD_MESSAGES))
+async def test_whatever_an_engine_streams_is_a_failure_of_the_engine_or_of_the_right_type(kind: Engine) -> None:
+    async with answering(kind) as (engine, answer):
+        for message in (body for good in GOOD_MESSAGES[kind] for body in spoiled(good)):
+            answer[0] = message + b"\n\n" if kind is Engine.OLLAMA else b"data: " + message + b"\n\n"
+            try:
+                events = [event async for event in engine.generate(ASKED)]
+            except EngineFailed:
+                continue
+            for event in events:
+                if isinstance(event, Tokens):
+                    assert all(type(text) is str for text in event.texts), message[:200]
+                else:
+                    assert is_count(event.tokens_in), message[:200]
+                    assert is_count(event.tokens_out), message[:200]
+
+
+@pytest.mark.parametrize("kind", list(GOOD_PROPS))
+async def test_whatever_an_engine_says_of_itself_is_bounded(kind: Engine) -> None:
+    async with answering(kind) as (engine, answer):
+        for body in spoiled(GOOD_PROPS[kind]):
+            answer[0] = body
+            await engine.health()
+            try:
+                props = await engine.props()
+            except EngineFailed:
+                continue
+            assert all(map(is_count, (props.slots_total, props.slots_free, props.ctx_max))), body[:200]
+            assert props.slots_total != 0
+            assert all(type(each) is str and len(each) <= 512 for each in (*props.models, props.engine_version))
+
+
+async def test_the_fake_breaks_as_it_is_told() -> None:
+    with pytest.raises(EngineFailed):
+        [event async for event in FakeEngine(Faults(is_down=True)).generate(ASKED)]
+    with pytest.raises(EngineFailed):
+        [event async for event in FakeEngine(Faults(dies_after=1)).generate(ASKED)]
+    hanging = FakeEngine(Faults(hangs_before_first=True))
+    with anyio.move_on_after(0.01):
+        [event async for event in hanging.generate(ASKED)]
+    assert (hanging.running, hanging.closed) == (0, 1)

@@ -1,0 +1,68 @@
+"""Rules of our own where Margo is silent, each with the tests that show it. `docs/lifecycle.md` lists them."""
+
+# ruff: noqa: E501 - a table
+
+from dataclasses import dataclass
+from typing import Final
+
+CLIENT: Final = "tests/integration/margo/test_client.py"
+WFM: Final = "tests/integration/margo/test_wfm.py"
+EXCHANGE: Final = "tests/conformance/margo/test_wfm.py"
+ATTACKS: Final = "tests/integration/margo/test_attacks.py"
+REPLICAS: Final = "tests/integration/margo/test_replicas.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    question: str
+    answer: str
+    tests: tuple[str, ...]
+
+
+def rule(question: str, answer: str, file: str, *names: str) -> Rule:
+    return Rule(question, answer, tuple(f"{file}::test_{name}" for name in names))
+
+
+# fmt: off
+RULES: Final[tuple[Rule, ...]] = (
+    rule("When is a status sent?",
+         "For each change of state, in order; what happened while the fleet manager could not be reached is sent when it is back.",
+         CLIENT, "a_deployment_is_installed_updated_and_removed_with_a_report_of_each_step"),
+    rule("What of a report that is refused?",
+         "It is logged and left out; others are not delayed by it.",
+         CLIENT, "a_report_that_is_refused_delays_no_other"),
+    rule("What is adopted?",
+         "A manifest counts as adopted when the site has taken over all of it; its version and ETag are stored then, and reports name it. A"
+         " deployment that fails for good changes nothing of that: it is reported as `failed`, and tried again by the rules below.",
+         CLIENT, "version_and_etag_survive_a_restart_and_a_replayed_manifest_is_rejected", "a_device_that_does_not_meet_the_rules_reports_the_deployment_as_failed"),
+    rule("What of one bad deployment?",
+         "It is reported as `failed` and left as it is; the rest of the manifest is adopted.",
+         CLIENT, "what_is_for_other_devices_is_answered_with_the_reserved_codes"),
+    rule("What drops a whole update?",
+         "A wrong digest, a missing artifact, an older version, another media type, an answer that is too long or cut short. It is shown, logged as a security"
+         " event, and what runs stays.",
+         CLIENT, "a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays", "a_wrong_bundle_is_dropped_and_a_wrong_size_is_not"),
+    rule("How often is it asked?",
+         "Every 15 s, give or take a tenth (`--wfm-poll`), within `--wfm-hours`, never in `--wfm-downtime`. Failures are repeated ever slower, up to a minute,"
+         " and never before `Retry-After`, of which an hour at most is believed.",
+         CLIENT, "outside_its_hours_and_in_a_downtime_nobody_is_called", "a_slow_fleet_manager_and_retry_after_delay_nobody"),
+    rule("How long can an artifact be fetched?",
+         "While one of the client's last ten manifests lists it.",
+         WFM, "an_artifact_can_be_fetched_while_one_of_the_last_ten_manifests_lists_it"),
+    rule("How do versions grow?",
+         "From 1, and then with the clock: a central that is rebuilt from Git, and every replica, continues above what was ever served.",
+         WFM, "versions_go_on_above_all_served_ones_when_central_is_rebuilt_from_git", "a_restart_serves_the_same_bytes"),
+    rule("What if there are several centrals?",
+         "They serve the same bytes, and one sequence of versions.",
+         REPLICAS, "both_replicas_serve_the_same_manifest_and_its_version_only_grows"),
+    rule("What of a status that names an older manifest than the last one?",
+         "It is answered with 200, changes nothing, and is in the audit trail.",
+         ATTACKS, "a_status_that_is_replayed_changes_nothing"),
+    rule("What of a gateway that is removed?",
+         "Its child devices go with it; what is deployed to them stays until deleted.",
+         EXCHANGE, "capabilities"),
+    rule("What of a client that is removed and comes back?",
+         "Its versions go on where they were.",
+         WFM, "a_client_that_was_removed_and_comes_back_finds_its_versions_go_on"),
+)
+# fmt: on

@@ -1,0 +1,396 @@
+"""Central byte for byte against the contract: what other implementations are known to get wrong, each as a test."""
+
+import gzip
+import io
+import json
+import socket
+import ssl
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from anyio.to_thread import run_sync
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from starlette.types import Receive, Scope, Send
+
+from homeport.core.margo.manifest import digest_of
+from homeport.margo.wfm.app import refuse_while_stopping
+from homeport.serving.server.limits import Limits
+from homeport.serving.server.run import Stopping, bind, http_server
+from tests.support.margo import MargoClient, WfmStand, assert_valid, device, gateway, is_site, running_wfm, status
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+MANIFEST_TYPE = "application/vnd.margo.manifest.v1+json"
+UNKNOWN = "3b0a2f1e-6d0c-4f0a-9c51-0f3a54f0a001"
+
+CONSTRAINED = """\
+apiVersion: v1
+id: demo-vision
+metadata:
+  name: vision
+  version: "1.0.0"
+  catalog:
+    organization: [{name: Acme}]
+x-acme-extensions: {for: the fleet manager}
+deploymentProfiles:
+  - type: compose
+    id: demo-vision-compose
+    x-acme-extensions: {for: [the, device]}
+    components:
+      - name: vision
+        x-other-extensions: {depth: {a: 1}}
+        properties: {repository: "oci://registry.example/vision", revision: 1.0.0, wait: false, timeout: 5m0s}
+      - name: archive
+        properties: {repository: "oci://registry.example/archive", revision: 1.10.0-rc.1_build.5}
+    deviceConstraints:
+      capacityRequirements: {cpu: {cores: 0.5, architectures: [amd64]}, memory: 64Mi}
+      eligibilityRules:
+        - propertySelector:
+            matchExpressions:
+              - key: /peripherals
+                operator: ContainsAll
+                itemSelector: {matchExpressions: [{key: /type, operator: In, values: [camera]}]}
+"""
+
+
+@pytest.fixture
+async def wfm(tmp_path: Path) -> AsyncIterator[WfmStand]:
+    async with running_wfm(tmp_path) as stand:
+        yield stand
+
+
+@pytest.fixture
+async def line7(wfm: WfmStand) -> AsyncIterator[MargoClient]:
+    async with wfm.client("line-7") as client:
+        yield client
+
+
+async def test_a_manifest_is_asked_for_in_every_way_that_http_allows(line7: MargoClient) -> None:
+    """No Accept, an empty one, wildcards, several lines, weights; a condition never hides a 406."""
+    first = await line7.manifest()
+    etag = first.headers["etag"]
+    assert "vary" not in first.headers and "content-encoding" not in first.headers
+    weighted = f"text/html, {MANIFEST_TYPE};q=0.1"
+    for accept in ("", "*/*", MANIFEST_TYPE, f"{MANIFEST_TYPE};q=0.5", weighted, "application/*"):
+        assert (await line7.manifest(Accept=accept)).headers["content-type"] == MANIFEST_TYPE
+        assert (await line7.manifest(**{"Accept": accept, "If-None-Match": etag})).status == 304
+    for accept in ("application/json", "text/*", f"{MANIFEST_TYPE};q=0", f"*/*, {MANIFEST_TYPE};q=0.0"):
+        for more in ({}, {"If-None-Match": etag}):
+            refused = await line7.manifest(Accept=accept, **more)
+            assert (refused.status, refused.problem) == (406, "server-cannot-generate-response")
+    for condition in (etag, f"W/{etag}", f'"other", {etag}', "*"):
+        unchanged = await line7.manifest(**{"If-None-Match": condition})
+        assert (unchanged.status, unchanged.body, unchanged.headers["etag"]) == (304, b"", etag)
+        assert unchanged.headers["cache-control"] == "private, no-cache"
+    for condition in (etag.strip('"'), '"other"', "", "W/"):
+        assert (await line7.manifest(**{"If-None-Match": condition})).status == 200
+    packed = await line7.manifest(**{"Accept-Encoding": "gzip, br"})
+    assert packed.body == first.body
+
+
+async def test_a_head_answers_as_a_get_without_its_body(line7: MargoClient) -> None:
+    got, head = await line7.manifest(), await line7.call("HEAD", "/api/v1/deployments")
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["etag"] == got.headers["etag"] and head.headers["content-length"] == str(len(got.body))
+
+
+async def test_a_method_that_is_not_there_says_which_are(line7: MargoClient) -> None:
+    for path, allowed in (
+        ("/api/v1/deployments", "GET, HEAD"),
+        (f"/api/v1/deployments/{UNKNOWN}/status", "POST"),
+        ("/api/v1/capabilities/a/b", "DELETE, PUT"),
+    ):
+        refused = await line7.call("PATCH", path)
+        assert refused.status == 405 and "about:blank" in refused.problem
+        assert set(allowed.split(", ")) <= set(refused.headers["allow"].split(", "))
+    unusual = await line7.get("/api/v1/nothing/%20%22/x")
+    assert unusual.status == 404 and "about:blank" in unusual.problem
+    assert unusual.json["instance"] == "/api/v1/nothing/%20%22/x"
+
+
+async def test_what_the_sandbox_gets_wrong_is_right_here(wfm: WfmStand, line7: MargoClient) -> None:
+    """One line for each limit that its own notes name."""
+    # Capabilities: 201 only for a new device, values are judged, and DELETE answers.
+    assert (await line7.put_device(device("press-1"))).status == 201
+    assert (await line7.put_device(device("press-1"))).status == 200
+    for wrong in (
+        device("press-1", supportedRuntimes=["wasm"]),
+        device("press-1", interfaces=[{"type": "token-ring"}]),
+        device("press-1", peripherals=[{"type": "lamp"}]),
+        device("press-1", cpus=[{"cores": 1, "architecture": "sparc"}]),
+    ):
+        assert (await line7.put_device(wrong)).problem == "semantic-error"
+    assert (await line7.call("DELETE", "/api/v1/capabilities/press-1")).status == 204
+    # Without Accept there is a manifest, private, never immutable, with a strong and quoted ETag.
+    manifest = await line7.manifest()
+    assert manifest.status == 200 and manifest.headers["etag"].startswith('"sha256:')
+    assert manifest.headers["cache-control"] == "private, no-cache"
+    # A status for an unknown deployment is 422, not 500.
+    unknown = await line7.report(UNKNOWN, status(UNKNOWN, 1))
+    assert (unknown.status, unknown.problem) == (422, "semantic-error")
+    # A report without components says nothing about their states, and a wrong overall state is refused.
+    await is_site(wfm, "line-7")
+    (deployment_id,) = await wfm.deploy("line-7")
+    version = (await line7.listed(1))["manifestVersion"]
+    body = status(deployment_id, version, "installed")
+    assert (await line7.report(deployment_id, {**body, "status": {"state": "pending"}})).status == 422
+    assert (await line7.report(deployment_id, body)).status == 201
+    # A connection is kept open, and the policy still counts for each request on it.
+    connector = line7.session.connector
+    assert connector is not None and len(connector._conns) == 1
+    await wfm.api.delete("/api/v1/identities/line-7")
+    assert (await line7.manifest()).problem == "not-authorized"
+
+
+async def test_a_deployment_carries_constraints_and_extensions_to_where_they_belong(
+    wfm: WfmStand, line7: MargoClient
+) -> None:
+    apps = wfm.folder / "more" / "demo" / "vision" / "1.0.0"
+    apps.mkdir(parents=True)
+    (apps / "margo.yaml").write_text(CONSTRAINED)
+    added = await wfm.api.post("/api/v1/apps", {"repository": str(wfm.folder / "more")})
+    assert added.status in (200, 201), added.body
+    await line7.put_device(device("press-1"))
+    await is_site(wfm, "line-7")
+    await wfm.deploy("line-7", app="vision")
+    (listed,) = (await line7.listed(1))["deployments"]
+    content = (await line7.get(listed["url"])).body
+    found, described = yaml.safe_load(content), yaml.safe_load(CONSTRAINED)
+    profile, given = found["spec"]["deploymentProfile"], described["deploymentProfiles"][0]
+    assert profile["deviceConstraints"] == given["deviceConstraints"]
+    assert profile["x-acme-extensions"] == {"for": ["the", "device"]}
+    assert profile["components"][0]["x-other-extensions"] == {"depth": {"a": 1}}
+    assert "x-acme-extensions" not in found and "x-acme-extensions" not in found["spec"]
+    first, second = profile["components"]
+    assert first["properties"].items() >= given["components"][0]["properties"].items()
+    assert second["properties"]["revision"] == "1.10.0-rc.1_build.5"
+    # Written out and in block style, for readers that look for the text.
+    assert b"wait: false\n" in content and b"wait: true\n" in content and b"{" not in content.split(b"device")[0]
+    assert found["spec"]["parameters"] == {} and found["metadata"]["deviceId"] == "press-1"
+
+
+async def test_a_bundle_holds_exactly_the_files_of_its_manifest(wfm: WfmStand, line7: MargoClient) -> None:
+    """Over the devices of a gateway: one manifest, one sequence of versions, one bundle."""
+    await line7.put_device(gateway("gw1"))
+    await line7.put_device(device("gw1/press-1"))
+    await is_site(wfm, "line-7")
+    versions = [(await line7.manifest()).json["manifestVersion"]]
+    for number in range(3):
+        await wfm.deploy("line-7", name=f"app-{number}")
+        manifest = await line7.listed(number + 1)
+        versions.append(manifest["manifestVersion"])
+        bundle = (await line7.get(manifest["bundle"]["url"], **{"Accept-Encoding": "gzip"})).body
+        assert digest_of(bundle) == manifest["bundle"]["digest"]
+        with tarfile.open(fileobj=io.BytesIO(gzip.decompress(bundle))) as archive:
+            members = archive.getmembers()
+            digests = {digest_of(_read(archive, each)) for each in members}
+        assert digests == {each["digest"] for each in manifest["deployments"]}
+        assert len(members) == number + 1 and all("/" not in each.name and each.mode == 0o644 for each in members)
+        for each in manifest["deployments"]:
+            file = yaml.safe_load((await line7.get(each["url"])).body)
+            assert file["id"] == each["deploymentId"]
+    assert versions == sorted(set(versions)) and versions[0] == 1 and versions[-1] < 2**64
+
+
+def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = archive.extractfile(member)
+    assert stream is not None
+    return stream.read()
+
+
+async def test_numbers_texts_and_nesting_that_nobody_could_store_are_refused(line7: MargoClient) -> None:
+    good = json.dumps(device("press-1"))
+    for wrong in (
+        good.replace('"Acme"', '"\\ud800"', 1),
+        good.replace('"Acme"', '"\\u0000"', 1),
+        good.replace("[{", '[{"cores": 1e999}, {', 1),
+        good[:-1] + ', "x-a-extensions": {"a": ' + "[" * 60 + "]" * 60 + "}}",
+        good.replace('"Acme"', "NaN", 1),
+        good + "x",
+        "\N{BYTE ORDER MARK}" + good,
+    ):
+        refused = await line7.call("PUT", "/api/v1/capabilities/press-1", data=wrong.encode())
+        assert (refused.status, refused.problem) == (400, "invalid-request"), wrong
+    whole = json.dumps({**device("press-1"), "labels": {"a": 1.5, "b": [1, 2], "c": ["x"], "d": True, "e": "é"}})
+    assert (await line7.call("PUT", "/api/v1/capabilities/press-1", data=whole.encode())).status == 201
+
+
+async def test_a_version_may_be_written_as_any_json_number(wfm: WfmStand, line7: MargoClient) -> None:
+    await line7.manifest()
+    await is_site(wfm, "line-7")
+    (deployment_id,) = await wfm.deploy("line-7")
+    version = (await line7.listed(1))["manifestVersion"]
+    body = json.dumps(status(deployment_id, version)).replace(f": {version}", f": {version}.0")
+    path = f"/api/v1/deployments/{deployment_id}/status"
+    assert (await line7.call("POST", path, data=body.encode())).status == 201
+    shown = (await wfm.api.get("/api/v1/sites/line-7/devices")).body["statuses"]
+    assert shown[0]["adopted_manifest_version"] == version
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion")
+async def test_the_port_speaks_tls_1_3_alone_and_shows_the_identity_of_its_fleet_manager(wfm: WfmStand) -> None:
+    port = int(wfm.url.rpartition(":")[2])
+    context = await wfm.context("line-7")
+
+    def shown() -> bytes:
+        with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as secured:
+            assert (secured.version(), secured.selected_alpn_protocol()) == ("TLSv1.3", None)
+            secured.sendall(b"GET /api/v1/deployments HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert secured.recv(4096).startswith(b"HTTP/1.1 200")
+            # A session is never resumed, however hard the client asks for it.
+            assert secured.session is None or not secured.session.has_ticket
+            assert not secured.session_reused
+            return secured.getpeercert(binary_form=True) or b""
+
+    def offered(version: ssl.TLSVersion) -> None:
+        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        old.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+        old.maximum_version = version
+        with socket.create_connection(("127.0.0.1", port)) as plain, old.wrap_socket(plain):
+            pass
+
+    certificate = x509.load_der_x509_certificate(await run_sync(shown))
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    assert uris == ["spiffe://homeport.internal/margo/wfm/central"]
+    key: Any = certificate.public_key()
+    assert isinstance(key.curve, ec.SECP256R1)
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1):
+        with pytest.raises(OSError, match=r"(?i)version|protocol|alert"):
+            await run_sync(offered, version)
+
+
+async def test_an_http_1_1_connection_is_plain_and_kept(wfm: WfmStand) -> None:
+    context = await wfm.context("line-7")
+    port = int(wfm.url.rpartition(":")[2])
+
+    def asked() -> bytes:
+        with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as secured:
+            request = b"GET /api/v1/deployments HTTP/1.1\r\nHost: x\r\n"
+            secured.sendall(request + b"\r\n" + request + b"Connection: close\r\n\r\n")
+            found = b""
+            while part := secured.recv(65536):
+                found += part
+            return found
+
+    answers = await run_sync(asked)
+    assert answers.count(b"HTTP/1.1 200 OK\r\n") == 2
+    assert answers.count(b"content-type: application/vnd.margo.manifest.v1+json\r\n") == 2
+
+
+async def test_what_is_not_http_gets_a_problem_document(wfm: WfmStand) -> None:
+    context = await wfm.context("line-7")
+    port = int(wfm.url.rpartition(":")[2])
+
+    def asked() -> tuple[bytes, frozenset[bytes], bytes]:
+        with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as secured:
+            secured.sendall(b"HALLO\r\n\r\n")
+            return _response(secured.makefile("rb"))
+
+    head, headers, body = await run_sync(asked)
+    assert head.startswith(b"HTTP/1.1 400") and b"content-type: application/problem+json" in headers
+    assert_valid(json.loads(body), "problem-detail")
+    assert (json.loads(body)["retryable"], json.loads(body)["backoffStrategy"]) == (False, "none")
+
+
+async def test_what_comes_while_central_stops_is_told_when_to_come_again() -> None:
+    async def unreachable(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("nothing reaches the application")
+
+    stopping, listener = Stopping(), bind("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    async with (
+        http_server(unreachable, [listener], stopping, limits=Limits(), refuse=refuse_while_stopping),
+        aiohttp.ClientSession() as session,
+    ):
+        stopping.set()
+        reply = await MargoClient("", url, session).manifest()
+    assert (reply.status, reply.problem) == (503, "about:blank")  # which looks at the hints, too
+    assert reply.headers["retry-after"] == str(reply.json["retryAfterSeconds"]) == "5"
+
+
+async def test_a_connection_ends_when_it_is_too_old(tmp_path: Path) -> None:
+    """Then the client shows its certificate again."""
+    async with running_wfm(tmp_path, limits=Limits(connection_seconds=1.0)) as wfm:
+        context = await wfm.context("line-7")
+        port = int(wfm.url.rpartition(":")[2])
+
+        def asked() -> tuple[bytes, bytes]:
+            with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as secured:
+                secured.settimeout(30)
+                secured.sendall(b"GET /api/v1/deployments HTTP/1.1\r\nHost: x\r\n\r\n")
+                stream = secured.makefile("rb")
+                return _response(stream)[0], stream.read()
+
+        first, rest = await run_sync(asked)
+        assert first.startswith(b"HTTP/1.1 200") and rest == b""
+
+
+async def test_a_poll_from_memory_is_answered_like_one_through_the_application(wfm: WfmStand) -> None:
+    """In order, also behind a request that takes longer, and one that has a body."""
+    context = await wfm.context("line-7")
+    port = int(wfm.url.rpartition(":")[2])
+
+    def asked(*requests: bytes) -> list[tuple[bytes, frozenset[bytes], bytes]]:
+        with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as secured:
+            secured.sendall(b"".join(requests))
+            stream = secured.makefile("rb")
+            return [_response(stream) for _ in requests]
+
+    def poll(*headers: str, body: bytes = b"") -> bytes:
+        lines = ["GET /api/v1/deployments HTTP/1.1", "Host: x", *headers]
+        return "\r\n".join([*lines, "", ""]).encode() + body
+
+    ((_, headers, manifest),) = await run_sync(asked, poll())
+    (etag,) = [each.partition(b": ")[2].decode() for each in headers if each.startswith(b"etag")]
+    content = json.dumps(device("press-1")).encode()
+    report = b"PUT /api/v1/capabilities/press-1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
+    condition = f"If-None-Match: {etag}"
+    found = await run_sync(
+        asked,
+        poll(f"Accept: {MANIFEST_TYPE}"),
+        poll("Accept: */*"),
+        report + content,
+        poll(condition),
+        poll(condition, "Accept: */*"),
+        poll("Content-Length: 3", body=b"abc"),
+    )
+    assert [line.split()[1] for line, _, _ in found] == [b"200", b"200", b"201", b"304", b"304", b"200"]
+    assert found[0] == found[1] == found[5] and found[0][1:] == (headers, manifest)
+    assert found[3] == found[4] and found[3][2] == b""
+
+
+def _response(stream: Any) -> tuple[bytes, frozenset[bytes], bytes]:
+    """The status line, the headers but for the Date, which has to be there, and the body."""
+    first, lines = stream.readline(), []
+    while (line := stream.readline().strip()) != b"":
+        lines.append(line)
+    length = next((int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length")), 0)
+    assert any(line.startswith(b"date: ") for line in lines) or first.split()[1] == b"400"
+    return first, frozenset(line for line in lines if not line.startswith(b"date: ")), stream.read(length)
+
+
+async def test_what_is_refused_is_in_the_audit_trail(wfm: WfmStand, line7: MargoClient) -> None:
+    await line7.manifest()
+    await line7.put_device(device("press-1", supportedRuntimes=[]))
+    await line7.report(UNKNOWN, status(UNKNOWN, 1))
+    await line7.get("/api/v1/bundles/sha256:" + "0" * 64)
+
+    async def recorded() -> set[tuple[str, str, str]]:
+        entries = (await wfm.api.get("/api/v1/audit?limit=100")).body["entries"]
+        return {(each["action"], each["actor"], each["result"]) for each in entries}
+
+    wanted = {(f"margo.{name}", "line-7", "refused") for name in ("device-report", "status", "bundle")}
+
+    async def all_there() -> bool:
+        return wanted <= await recorded()
+
+    await eventually(all_there)

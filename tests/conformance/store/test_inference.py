@@ -1,0 +1,73 @@
+"""Tasks, artifacts and usage of the inference plane."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState, Usage
+from homeport.ports import Store
+
+pytestmark = pytest.mark.anyio
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def a_task(name: str, state: TaskState = TaskState.QUEUED, *, minutes: int = 0) -> StoredTask:
+    at = NOW + timedelta(minutes=minutes)
+    return StoredTask(id=name, caller="k", digest="d", state=state, body="{}", answer="{}", at=at)
+
+
+async def test_unfinished_tasks_are_found_oldest_first(store: Store) -> None:
+    tasks = [a_task("b", minutes=1), a_task("a", minutes=2), a_task("c", TaskState.ENDED)]
+    await store.write(lambda tx: tx.put_tasks(tasks))
+    await store.write(lambda tx: tx.start_tasks(["b", "c", "unknown"]))
+    async with store.read() as reader:
+        assert await reader.unfinished_tasks() == [replace(tasks[0], state=TaskState.STARTED), tasks[1]]
+        assert await reader.task("c") == tasks[2]
+        assert await reader.task("unknown") is None
+        assert {each.id for each in await reader.tasks(["a", "c", "unknown"])} == {"a", "c"}
+
+
+async def test_only_the_newest_ended_tasks_are_kept(store: Store) -> None:
+    tasks = [a_task(f"t{n}", TaskState.ENDED, minutes=n) for n in range(4)]
+    await store.write(lambda tx: tx.put_tasks([*tasks, a_task("queued")]))
+    await store.write(lambda tx: tx.trim_tasks(keep=2))
+    async with store.read() as reader:
+        assert {each.id for each in await reader.tasks([*(t.id for t in tasks), "queued"])} == {"t2", "t3", "queued"}
+
+
+async def test_an_artifact_is_kept_as_it_first_came(store: Store) -> None:
+    first = StoredArtifact("a" * 64, "plan", 1, ("x",), {"content": {"n": 1}}, "me")
+    await store.write(lambda tx: tx.put_artifacts([first]))
+    await store.write(lambda tx: tx.put_artifacts([replace(first, created_ms=2)]))
+    async with store.read() as reader:
+        assert await reader.artifact(first.id) == first
+    await store.write(lambda tx: tx.trim_artifacts(keep=0, bytes_max=0))
+    async with store.read() as reader:
+        assert await reader.artifact(first.id) is None
+
+
+async def test_one_key_cannot_crowd_out_the_artifacts_of_others(store: Store) -> None:
+    def artifact(number: int, owner: str, size: int) -> StoredArtifact:
+        return StoredArtifact(f"{owner}{number}", "other", number, (), {"content": "x" * size}, owner)
+
+    greedy = [artifact(number, "greedy", 100) for number in range(10, 20)]
+    await store.write(lambda tx: tx.put_artifacts([*greedy, artifact(1, "modest", 100), artifact(2, "modest", 100)]))
+
+    async def left(keep: int, bytes_max: int) -> set[str]:
+        await store.write(lambda tx: tx.trim_artifacts(keep=keep, bytes_max=bytes_max))
+        async with store.read() as reader:
+            return {each.id for each in await reader.artifacts(None, limit=100)}
+
+    assert len(await left(12, 10_000)) == 12
+    assert await left(5, 10_000) == {"modest1", "modest2", "greedy17", "greedy18", "greedy19"}
+    assert await left(5, 500) == {"modest1", "modest2", "greedy18", "greedy19"}, "of whatever size"
+
+
+async def test_usage_adds_up(store: Store) -> None:
+    await store.write(lambda tx: tx.add_usage([Usage("k", "2026-03-01", "m", 1, 2, 3)]))
+    await store.write(
+        lambda tx: tx.add_usage([Usage("k", "2026-03-01", "m", 1, 2, 3), Usage("k", "2026-02-01", "m")])
+    )
+    async with store.read() as reader:
+        assert await reader.usage("2026-03-01") == [Usage("k", "2026-03-01", "m", 2, 4, 6)]

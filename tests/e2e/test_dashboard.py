@@ -1,0 +1,299 @@
+"""The dashboard in a real browser, on one fleet of one with real containers and a real model: what a person does."""
+
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, FilePayload, Page, Route, expect
+
+from tests.support.dashboard import WAIT_MILLISECONDS, Fleet, chromium, is_settled, pages, serious_problems, shown
+from tests.support.engines import probe_image
+from tests.support.llama_server import llama_server
+from tests.support.podman import podman, remove_leftovers
+from tests.support.ports import free_port
+from tests.support.processes import machine
+from tests.support.registry import RunningRegistry
+from tests.support.tiny_model import write_tiny_model
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+LONG = "very-long-" * 20
+NAMES = (HOSTILE, "🚢 harbour", LONG, "שלום-עולם")
+COUNT = 5_000
+ROWS_MAX = 120
+
+
+@pytest.fixture(scope="module")
+def image(registry: RunningRegistry) -> Iterator[str]:
+    """Busybox alone."""
+    with probe_image(registry.host) as reference:
+        yield reference
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=WAIT_MILLISECONDS)
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def fleet(apps: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """With the example apps in its catalog and a tiny model that answers."""
+    folder, node = tmp_path_factory.mktemp("dashboard"), f"e2e-{uuid.uuid4().hex[:8]}-laptop"
+    model = write_tiny_model(folder / "tiny.gguf")
+    try:
+        with machine(folder / "host") as host, llama_server(model, slots=1) as (url, _):
+            started = Fleet(host, node)
+            host.homeport("apps", "add", str(apps))
+            engines = host.folder / "up/node/engines"
+            engines.mkdir(parents=True, exist_ok=True)
+            record = {"engine": "llamacpp", "url": url, "model": {"id": "tiny"}, "slots_total": 1}
+            (engines / "tiny.json").write_text(json.dumps(record))
+            yield started
+            for item in host.json("deployments", "list")["deployments"]:
+                host.homeport("deployments", "delete", f"{item['name']}@{item['site']}", "--wait")
+    finally:
+        remove_leftovers(node)
+        for container in json.loads(podman("ps", "--all", "--format", "json") or "[]"):
+            if (container.get("Labels") or {}).get("homeport.job-node") == node:
+                podman("rm", "--force", "--time", "0", str(container["Id"]), check=False)
+
+
+@pytest.fixture(scope="module")
+def page(fleet: Fleet, browser: Browser) -> Iterator[Page]:
+    """One page, logged in, for the flows of an administrator."""
+    with shown(browser, fleet.login_url()) as opened:
+        expect(opened.get_by_role("heading", name="Overview")).to_be_visible()
+        opened.get_by_role("button", name="Log out").click()
+        # A token of its own outlives a restart, as the key of this machine does not.
+        log_in(opened, fleet.host.json("tokens", "create", "--name", "ada", "--role", "admin")["token"])
+        expect(opened.get_by_role("heading", name="Overview")).to_be_visible()
+        yield opened
+
+
+def log_in(page: Page, token: str) -> None:
+    page.get_by_label("Access token").fill(token)
+    page.get_by_role("button", name="Log in").click()
+
+
+def deploy(page: Page, app: str) -> None:
+    page.get_by_role("button", name="Show the plan").click()
+    expect(page.get_by_text(f"{app}@home").first).to_be_visible()
+    page.get_by_role("button", name="Deploy to 1 site").click()
+    page.wait_for_url(re.compile(rf"/deployments/home/{app}"))
+
+
+def test_an_app_is_deployed_from_the_form_and_its_logs_are_read(fleet: Fleet, page: Page) -> None:
+    page.get_by_role("link", name="Deploy…").click()
+    page.get_by_label("App").select_option(label="hello 1.1.0")
+    page.get_by_label("Port").fill("not a number")
+    page.get_by_role("button", name="Show the plan").click()
+    expect(page.get_by_role("alert")).to_contain_text("port")
+    expect(page.locator("#said-port")).not_to_be_empty()
+    page.get_by_label("Port").fill(str(free_port()))
+    deploy(page, "hello")
+    expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
+    expect(page.get_by_text("homeport why hello@home")).to_be_visible()
+
+    page.goto(f"{fleet.url}/logs")
+    page.get_by_label("Text").fill("written to git")
+    page.get_by_label("Text").press("Enter")
+    expect(page.get_by_role("log").get_by_text("deployment written to git").first).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text("Following has stopped.")).to_be_visible()
+
+
+def test_a_dropped_compose_file_becomes_an_app_of_the_catalog(fleet: Fleet, page: Page, image: str) -> None:
+    page.goto(f"{fleet.url}/deploy")
+    box = page.get_by_role("region", name="From a compose file")
+    sent = box.get_by_label("Files to send")
+    sent.set_input_files(compose("services:\n  web:\n    build: .\n"))
+    expect(box.get_by_role("alert")).to_contain_text("is built from source")
+    expect(box.get_by_role("button", name="Add to the catalog")).to_be_disabled()
+    sent.set_input_files(compose(f"name: dropped\nservices:\n  web: {{image: {image}, command: [sleep, '9']}}\n"))
+    expect(box.get_by_text("The services web of compose.yaml.")).to_be_visible()
+    assert fleet.host.json("apps", "list", "--name", "dropped")["apps"] == [], "nothing is written before"
+    box.get_by_role("button", name="Add to the catalog").click()
+    expect(page.get_by_label("App").locator("option:checked")).to_have_text("dropped 1.0.0")
+    expect(page.get_by_role("button", name="Deploy to 1 site")).to_be_enabled()
+
+
+def compose(text: str) -> FilePayload:
+    return {"name": "compose.yaml", "mimeType": "application/yaml", "buffer": text.encode()}
+
+
+def test_a_broken_release_is_watched_until_it_is_rolled_back(fleet: Fleet, page: Page) -> None:
+    fleet.host.homeport("deploy", "fickle@1.0.0", "--site", "home", "--wait")
+    page.goto(f"{fleet.url}/deploy?app=fickle")
+    page.get_by_label("App").select_option(label="fickle 1.1.0")
+    deploy(page, "fickle")
+    expect(page.get_by_text("rolled back to 1.0.0").first).to_be_visible()
+    page.get_by_role("link", name="History").click()
+    expect(page.get_by_text("FAILED → ROLLINGBACK")).to_be_visible()
+
+
+def test_what_changed_in_another_tab_is_a_conflict_in_words(fleet: Fleet, page: Page) -> None:
+    page.goto(f"{fleet.url}/deployments/home/fickle")
+    page.get_by_role("button", name="Restart…").click()
+    dialog = page.get_by_role("dialog", name="Restart fickle@home")
+    expect(dialog).to_be_visible()
+    is_settled(page)
+    fleet.host.homeport("deploy", "fickle@1.3.0", "--site", "home", "--wait")
+    dialog.get_by_role("button", name="Restart", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("another user was faster")
+
+
+def test_a_node_shows_charts_takes_a_command_and_is_drained(fleet: Fleet, page: Page) -> None:
+    page.goto(f"{fleet.url}/nodes/home/{fleet.node}")
+    expect(page.get_by_role("region", name="CPU").locator("canvas")).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("Heartbeats"))).to_be_visible()
+    page.get_by_role("navigation", name="About this node").get_by_role("link", name="Terminal").click()
+    page.get_by_role("region", name="Terminal").locator("select").select_option(label="hello")
+    page.get_by_label("Command", exact=True).fill("/bin/busybox sh")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("log")).to_contain_text("Connected to hello@home")
+    page.get_by_label("Line to send").fill("echo $((40 + 2)) is it")
+    page.get_by_label("Line to send").press("Enter")
+    expect(page.get_by_role("log")).to_contain_text("42 is it")
+    page.get_by_role("button", name="Stop").click()
+
+    page.get_by_role("button", name="Drain…").click()
+    page.get_by_label("Reason").fill("new disk")
+    page.get_by_role("button", name=f"Drain {fleet.node}").click()
+    expect(page.get_by_text("Drained: new disk")).to_be_visible()
+    page.get_by_role("button", name="Undrain…").click()
+    page.get_by_role("button", name="Undrain", exact=True).click()
+    expect(page.get_by_role("button", name="Drain…")).to_be_visible()
+
+
+def test_a_job_is_submitted_and_a_pipeline_edited_and_run(fleet: Fleet, page: Page, image: str) -> None:
+    page.goto(f"{fleet.url}/jobs?tab=submit")
+    page.locator("[aria-describedby=job-command]").fill("/bin/sh -c 'echo job says hello'")
+    page.locator("[aria-describedby=job-image]").fill(image)
+    page.get_by_label("Memory").fill("much")
+    page.get_by_role("button", name="Run it").click()
+    expect(page.locator("#job-memory")).to_contain_text("512Mi")
+    page.get_by_label("Memory").fill("")
+    page.get_by_role("button", name="Run it").click()
+    expect(page.get_by_role("log")).to_contain_text("job says hello")
+    expect(page.locator("h1 .pill")).to_have_text("COMPLETED")
+
+    page.goto(f"{fleet.url}/pipelines/edit")
+    page.get_by_label("Pipeline file").fill("name: two\nsteps:\n  one: {jobs: 1}\n")
+    expect(page.locator("#pipeline-said")).to_contain_text("line")
+    job = json.dumps({"image": image, "command": ["/bin/sh", "-c", "echo step output"]})
+    source = f"name: two\nsteps:\n  one:\n    job: {job}\n  two:\n    needs: [one]\n    job: {job}\n"
+    page.get_by_label("Pipeline file").fill(source)
+    expect(page.get_by_text("two is valid: one → two.")).to_be_visible()
+    page.get_by_role("button", name="Run it").click()
+    expect(page.locator("h1 .pill")).to_have_text("SUCCEEDED")
+    page.get_by_role("link", name=re.compile("^two, job")).click()
+    expect(page.get_by_role("region", name="Step two")).to_contain_text("step output")
+
+
+def test_a_chat_streams_and_its_placement_has_a_reason(fleet: Fleet, page: Page) -> None:
+    page.goto(f"{fleet.url}/inference?tab=playground")
+    expect(page.get_by_label("Model").locator("option")).to_have_text(["tiny"])
+    page.get_by_label("Max tokens").fill("40")
+    page.get_by_label("Message").fill("hello")
+    page.get_by_label("Message").press("Enter")
+    answer = page.get_by_text(re.compile(r"first token after \d+ ms · \d+ tokens|the model said nothing"))
+    expect(answer).to_be_visible()
+    for _ in range(5):
+        if page.get_by_text("the model said nothing").is_hidden():
+            break
+        # Random weights may end an answer before its first word.
+        page.get_by_role("button", name="Again").click()
+        expect(page.get_by_role("button", name="Again")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"first token after \d+ ms · \d+ tokens"))).to_be_visible()
+    page.get_by_role("link", name="Queue").click()
+    expect(page.get_by_text("placed on default/").first).to_be_visible()
+
+
+def test_every_page_has_nothing_serious_for_axe_in_light_and_dark(fleet: Fleet, page: Page, browser: Browser) -> None:
+    wrong: list[str] = []
+    for name, path in pages(fleet).items():
+        page.goto(fleet.url + path)
+        is_settled(page)
+        wrong += [f"{name}: {each}" for each in serious_problems(page)]
+        page.evaluate("document.documentElement.dataset.theme = 'dark'")
+        wrong += [f"{name} in dark: {each}" for each in serious_problems(page, "color-contrast")]
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Find or do anything")).to_be_focused()
+    wrong += [f"palette: {each}" for each in serious_problems(page)]
+    page.keyboard.type("hello@")
+    expect(page.get_by_role("option", name="deployment hello@home")).to_be_visible()
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("/deployments/home/hello"))
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    with shown(browser, f"{fleet.url}/login") as login:
+        is_settled(login)
+        wrong += [f"login: {each}" for each in serious_problems(login)]
+    assert wrong == []
+
+
+def test_thousands_of_deployments_scroll_with_few_rows_and_any_name_is_text(fleet: Fleet, page: Page) -> None:
+    (template,) = fleet.host.json("deployments", "list", "--name", "hello")["deployments"]
+
+    def answer(route: Route) -> None:
+        cursor = re.search(r"[?&]cursor=(\d+)", route.request.url)
+        limit = re.search(r"[?&]limit=(\d+)", route.request.url)
+        start, count = int(cursor[1]) if cursor else 0, int(limit[1]) if limit else 100
+        made: list[dict[str, Any]] = [
+            {**template, "id": f"d{number}", "name": NAMES[number] if number < len(NAMES) else f"app-{number}"}
+            for number in range(start, min(start + count, COUNT))
+        ]
+        following = str(start + count) if start + count < COUNT else None
+        route.fulfill(json={"deployments": made, "next": following})
+
+    page.route("**/api/v1/deployments?*", answer)
+    page.goto(f"{fleet.url}/deployments")
+    for name in NAMES:
+        expect(page.get_by_role("link", name=f"{name}@home")).to_be_visible()
+    assert page.locator("main img").count() == 0, "a name is never markup"
+    box = page.locator(".virtual")
+    for _ in range(COUNT):
+        if page.get_by_text(f"{COUNT} shown.").is_visible():
+            break
+        box.evaluate("each => { each.scrollTop = each.scrollHeight; }")
+        page.wait_for_function("() => new Promise(done => requestAnimationFrame(() => done(true)))")
+    expect(page.get_by_text(f"{COUNT} shown.")).to_be_visible()
+    box.evaluate("each => { each.scrollTop = each.scrollHeight; }")
+    expect(page.get_by_text(f"app-{COUNT - 1}@home")).to_be_visible()
+    assert page.locator("[data-row]").count() <= ROWS_MAX
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.unroute("**/api/v1/deployments?*")
+
+
+def test_central_is_lost_and_found_again(fleet: Fleet, page: Page) -> None:
+    page.goto(f"{fleet.url}/deployments/home/hello")
+    expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
+    fleet.up.stop()
+    expect(page.get_by_text("Central does not answer.")).to_be_visible()
+    expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
+    expect(page.get_by_role("button", name="Restart…")).to_be_disabled()
+    fleet.start()
+    expect(page.get_by_text(re.compile(r"Connected again after \d+ s"))).to_be_visible()
+    expect(page.get_by_text("Central does not answer.")).to_be_hidden()
+
+
+def test_a_viewer_is_refused_on_a_phone(fleet: Fleet, browser: Browser) -> None:
+    made = fleet.host.json("tokens", "create", "--name", "vera", "--role", "viewer")
+    with shown(browser, fleet.url, viewport={"width": 390, "height": 844}, color_scheme="dark") as page:
+        log_in(page, "hp_00000000_" + "0" * 40)
+        expect(page.get_by_role("alert")).to_contain_text("token")
+        log_in(page, made["token"])
+        page.get_by_role("link", name="hello@home").click()
+        expect(page.get_by_role("button", name="Delete…")).to_be_disabled()
+        for path in ("/", "/map", f"/nodes/home/{fleet.node}", "/inference", "/jobs?tab=submit", "/logs", "/audit"):
+            page.goto(fleet.url + path)
+            is_settled(page)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, (
+                f"a phone never scrolls sideways: {path}"
+            )

@@ -1,0 +1,103 @@
+"""Jobs as a person runs them: in a real container and natively, attached, with files, secrets and time limits."""
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.test_secrets import set_secret
+from tests.support.engines import probe_image
+from tests.support.podman import podman
+from tests.support.processes import Machine, start_up
+from tests.support.registry import RunningRegistry
+
+
+@pytest.fixture
+def node(host: Machine, node_prefix: str) -> Iterator[str]:
+    name = f"{node_prefix}-n"
+    start_up(host, node=name)
+    yield name
+    for container in json.loads(podman("ps", "--all", "--format", "json") or "[]"):
+        if (container.get("Labels") or {}).get("homeport.job-node") == name:
+            podman("rm", "--force", "--time", "0", str(container["Id"]), check=False)
+
+
+@pytest.fixture(scope="module")
+def image(registry: RunningRegistry) -> Iterator[str]:
+    """Busybox alone."""
+    with probe_image(registry.host) as reference:
+        yield reference
+
+
+def test_a_command_in_a_container_prints_keeps_files_and_ends_with_its_exit_code(
+    host: Machine, node: str, image: str
+) -> None:
+    set_secret(host, "home", "TOKEN", "hunter2hunter2")
+    done = host.command(
+        *(
+            "jobs",
+            "run",
+            "--image",
+            image,
+            "--id",
+            "mine",
+            "--secret",
+            "TOKEN",
+            "--env",
+            "WHO=Ann",
+            "--memory",
+            "64Mi",
+        ),
+        *("--artifact", "/out.txt", "--artifact", "/none", "--"),
+        *("/bin/sh", "-c", 'echo "hello $WHO"; echo "key $TOKEN"; printf kept > /out.txt; exit 7'),
+    )
+    assert (done.returncode, done.stdout) == (7, "hello Ann\nkey •••\n"), done.stderr
+    shown = host.json("jobs", "show", "mine")
+    assert (shown["state"], shown["exit_code"], shown["node"]) == ("FAILED", 7, node)
+    assert shown["artifacts"] == [{"path": "/out.txt", "size": 4}]
+    assert host.homeport("jobs", "artifact", "mine", "/out.txt") == "kept"
+    assert host.homeport("jobs", "logs", "mine") == "hello Ann\nkey •••\n"
+    assert "hunter2" not in json.dumps(shown)
+    again = host.command("jobs", "run", "--image", image, "--id", "mine", "--", "other")
+    assert (again.returncode, "runs something else" in again.stderr) == (5, True)
+
+
+def test_a_native_command_over_its_time_is_killed_with_all_it_has_started(host: Machine, node: str) -> None:
+    done = host.command("jobs", "run", "--timeout", "1s", "--", "/bin/sh", "-c", "echo $$; sleep 600 & wait")
+    assert done.returncode == 1
+    assert "did not end within 1 s and was killed" in done.stderr
+    group = int(done.stdout.split()[0])
+    host.wait_for(lambda: not _lives(group))
+
+
+def test_a_running_job_is_followed_and_cancelled(host: Machine, node: str, image: str) -> None:
+    host.homeport(
+        "jobs", "run", "--detach", "--id", "long", "--image", image, "--", "/bin/sh", "-c", "echo on; sleep 600"
+    )
+    host.wait_for(lambda: host.homeport("jobs", "logs", "long") == "on\n")
+    host.homeport("jobs", "cancel", "long")
+    host.wait_for(lambda: host.json("jobs", "show", "long")["state"] == "CANCELLED")
+    states = [
+        json.loads(line)["data"] for line in host.homeport("events", "-o", "json").splitlines() if "job.state" in line
+    ]
+    assert [each["state"] for each in states] == ["PENDING", "ASSIGNED", "RUNNING", "CANCELLED"]
+    listed = host.json("jobs", "list", "--state", "CANCELLED")["jobs"]
+    assert [each["id"] for each in listed] == ["long"]
+    assert podman("ps", "--all", "--quiet", "--filter", f"label=homeport.job-node={node}") == ""
+
+
+def test_a_job_larger_than_any_node_names_what_it_lacks(host: Machine, node: str) -> None:
+    done = host.command("jobs", "run", "--image", "app:1", "--memory", "9000Gi")
+    assert done.returncode == 1
+    assert f"{node} needs 8.8Ti of memory, has" in done.stderr
+    assert host.command("jobs", "run", "--image", "NOT AN IMAGE").returncode == 1
+    assert host.command("jobs", "show", "nothing").returncode == 3
+
+
+def _lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,195 @@
+"""`homeport models serve` with the real llama.cpp: from a file to a pool, through a kill and a bad reload."""
+
+import contextlib
+import json
+import os
+import signal
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from homeport.catalog.documents import dump
+from homeport.content.importing.description import render_description
+from homeport.content.importing.engines import import_engine
+from homeport.core.inference.engines.handoff import Engine
+from tests.support.fleet import Fleet
+from tests.support.git import bare_repository
+from tests.support.ports import free_port
+from tests.support.processes import Machine, start_up
+from tests.support.tiny_model import write_tiny_model
+from tests.support.web_files import web_server
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "llama-cpp"
+
+
+@pytest.fixture(autouse=True)
+def no_engine_is_left(host: Machine) -> Iterator[None]:
+    """Engines outlive Homeport, and so would those of a test that failed."""
+    yield
+    for state in states(host):
+        with contextlib.suppress(OSError, ValueError):
+            os.kill(int(json.loads(state.read_text())["pid"]), signal.SIGKILL)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_tiny_model(tmp_path / "tiny.gguf")
+
+
+def handoffs(host: Machine) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted((host.folder / "up/node/engines").glob("*.json"))]
+
+
+def states(host: Machine) -> list[Path]:
+    return sorted((host.folder / "up/node/engine-programs").glob("process/*/*/state.json"))
+
+
+def engine_pid(host: Machine) -> int:
+    """0 while there is none."""
+    return next((int(json.loads(state.read_text())["pid"]) for state in states(host)), 0)
+
+
+def post(host: Machine, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {host.homeport('token').strip()}"}
+    request = urllib.request.Request(f"{host.url}{path}", json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=90) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def is_bound(host: Machine) -> list[dict[str, Any]]:
+    """The handoffs, once central answers chat requests with their models."""
+    found = handoffs(host)
+    for each in found:
+        body = {"model": each["model"]["id"], "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+        if post(host, "/v1/chat/completions", body)[0] != 200:
+            return []
+    return found
+
+
+def served(host: Machine) -> list[str]:
+    return [each["model"]["id"] for each in is_bound(host)]
+
+
+def test_a_file_becomes_a_pool_that_survives_a_kill_and_a_bad_reload(host: Machine, model: Path) -> None:
+    start_up(host, runtime="process")
+    refused = host.command("models", "serve", str(model), "--name", "tiny")
+    assert refused.returncode == 1
+    assert "no usable GPU" in refused.stdout + refused.stderr
+    assert "--allow-cpu" in refused.stdout + refused.stderr
+
+    port = free_port()
+    serve = ("models", "serve", str(model), "--name", "tiny", "--allow-cpu", "--port", str(port))
+    shown = host.homeport(*serve)
+    assert "pool tiny serves tiny" in shown
+    (first,) = host.wait_for(lambda: is_bound(host))
+    assert first["url"] == f"http://127.0.0.1:{port}"
+    assert first["engine_version"].startswith("llamacpp-package:")
+    assert [each["id"] for each in host.json("models", "list")["models"]] == ["tiny"]
+
+    before = engine_pid(host)
+    os.kill(before, signal.SIGKILL)
+    host.wait_for(lambda: engine_pid(host) not in (0, before) and is_bound(host))
+    assert handoffs(host) == [first], "the same replica at the same address"
+
+    broken = model.with_name("broken.gguf")
+    broken.write_bytes(b"this is no model")
+    status, said = post(host, "/v2/pools/tiny/reload", {"new_model_ref": str(broken)})
+    assert (status, said["code"]) == (409, "CONFLICT")
+    assert "cannot read the model" in said["message"]
+    assert [each["model"]["id"] for each in host.wait_for(lambda: is_bound(host))] == ["tiny"]
+
+    host.homeport("deployments", "delete", "tiny@home", "--wait")
+    assert handoffs(host) == []
+    assert states(host) == []
+
+
+def test_a_model_is_unloaded_when_idle_and_loaded_by_the_next_request(host: Machine, model: Path) -> None:
+    start_up(host, runtime="process")
+    wrong = host.command("models", "serve", str(model), "--allow-cpu", "--min-replicas", "1")
+    assert (wrong.returncode, "--min-replicas needs --idle" in wrong.stderr) == (2, True), wrong.stderr
+    host.homeport("models", "serve", str(model), "--allow-cpu", "--idle", "2s")
+    host.wait_for(lambda: engine_pid(host) == 0)
+    assert [each["loading"] for each in handoffs(host)] == ["unloaded"]
+    assert "tiny" in host.homeport("deployments", "list"), "the deployment is as it was"
+
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+    status, said = post(host, "/v1/chat/completions", body)
+    assert (status, said["usage"]["completion_tokens"]) == (200, 4), said
+    host.wait_for(lambda: engine_pid(host) == 0)
+
+    (path,) = (Path(each["model"]["path"]) for each in handoffs(host))
+    path.write_bytes(b"this is no model")
+    status, said = post(host, "/v1/chat/completions", body)
+    assert (status, said["error"]["code"]) == (503, "pool_unready"), said
+    assert "could not be loaded" in said["error"]["message"]
+    assert engine_pid(host) == 0
+    host.homeport("deployments", "delete", "tiny@home", "--wait")
+
+
+def test_the_engine_of_the_examples_is_deployed_with_a_model_and_its_rollback_is_a_reload(
+    host: Machine, model: Path, tmp_path: Path
+) -> None:
+    imported = import_engine(Engine.LLAMACPP)
+    assert imported.place is not None
+    repository, revision = imported.place
+    rendered = render_description(imported, repository=repository, revision=revision, version="1.0.0")
+    description = EXAMPLE / "local/llama-cpp/1.0.0/margo.yaml"
+    assert description.read_bytes() == dump(rendered), "what  homeport models serve  registers"
+
+    start_up(host, runtime="process")
+    host.homeport("apps", "add", str(EXAMPLE))
+    second = write_tiny_model(tmp_path / "second.gguf", seed=8, name="second")
+    deploy = ("deploy", "llama-cpp", "--site", "home", "--name", "tiny", "--set", "device=cpu", "--wait")
+    for each in (model, second):
+        host.homeport(*deploy, "--set", f"model=file:{each}", "--set", f"port={free_port()}")
+        host.wait_for(lambda: served(host) == [each.stem])  # noqa: B023
+    host.homeport("deployments", "rollback", "tiny@home", "--wait")
+    host.wait_for(lambda: served(host) == ["tiny"])
+    host.homeport("deployments", "delete", "tiny@home", "--wait")
+
+
+def test_a_model_in_the_registry_reaches_the_node_by_its_digest(host: Machine, model: Path) -> None:
+    start_up(host, runtime="process", extra=("--registry", f"127.0.0.1:{free_port()}"))
+    pushed = host.json("models", "push", str(model))
+    assert pushed["reference"].startswith("oci://")
+    host.homeport("models", "serve", pushed["reference"], "--allow-cpu", "--digest", pushed["digest"])
+    (handoff,) = handoffs(host)
+    assert pushed["digest"].replace(":", "-") in handoff["model"]["path"]
+    host.homeport("deployments", "delete", "tiny@home", "--wait")
+
+
+def test_nodes_of_a_site_get_a_model_over_its_uplink_once_and_also_when_that_is_gone(
+    host: Machine, model: Path, tmp_path: Path
+) -> None:
+    fleet = Fleet(host, str(bare_repository(tmp_path / "deployments.git")))
+    with web_server() as hub:
+        hub.files["/org/repo/resolve/main/tiny.gguf"] = content = model.read_bytes()
+        fleet.central()
+        host.environment = {"HF_ENDPOINT": hub.url, "HF_TOKEN": "secret"}
+        fleet.site("north")
+        host.environment = {}  # nodes reach nothing by themselves
+        for name in ("n1", "n2", "n3"):
+            fleet.node(name, "north", runtime="process")
+        host.wait_for(lambda: len(host.json("nodes", "list")["nodes"]) == 3)
+        serve = ("models", "serve", "hf:org/repo/tiny.gguf", "--allow-cpu", "--site", "north", "--name")
+        try:
+            host.homeport(*serve, "both", "--node", "n1", "--node", "n2", "--replicas", "2")
+            assert hub.sent_bytes == len(content)
+            assert {login for _, _, login in hub.asked} == {"Bearer secret"}
+            for name in ("n1", "n2"):
+                (stored,) = (host.folder / f"data-{name}/models/blobs").glob("*/tiny.gguf")
+                assert stored.read_bytes() == content
+            hub.files.clear()
+            host.homeport(*serve, "late", "--node", "n3")
+            assert hub.sent_bytes == len(content), "from the site, which has it"
+        finally:
+            for state in host.folder.glob("data-*/engine-programs/process/*/*/state.json"):
+                with contextlib.suppress(OSError, ValueError):
+                    os.kill(int(json.loads(state.read_text())["pid"]), signal.SIGKILL)

@@ -1,0 +1,131 @@
+"""Central's own repository over HTTP with the real git: people by token, sites by certificate."""
+
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from homeport.central.api.git import git_routes
+from tests.support.deployment_files import deployment_file
+from tests.support.git import Person, git
+from tests.support.joining import running_fleet
+from tests.support.running_central import Client, FakeSite, write_app
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def address(client: Client, role: str, **options: object) -> str:
+    """The repository with a new token of this role in it, as `git clone` would be given it."""
+    made = await client.post("/api/v1/tokens", {"name": f"git-{role}", "role": role, **options})
+    assert made.status == 201, made.body
+    return client.url.replace("http://", f"http://git:{made.body['token']}@") + "/git/deployments.git"
+
+
+async def in_thread(work: Callable[[], object]) -> None:
+    await anyio.to_thread.run_sync(work)
+
+
+async def failing(person: Person) -> str:
+    with pytest.raises(AssertionError) as failed:
+        await in_thread(partial(person.push))
+    return str(failed.value)
+
+
+async def test_an_operator_clones_and_pushes_and_central_shows_it(
+    client: Client, home: FakeSite, tmp_path: Path
+) -> None:
+    await client.deploy()
+    url = await address(client, "operator")
+    person = await anyio.to_thread.run_sync(Person, url, tmp_path / "copy")
+    path, text = deployment_file(name="pushed")
+    person.write(path, text)
+    person.write("deployments/Not A Site/anything.yaml", "is not read by anyone: [")
+    await in_thread(partial(person.push))
+
+    async def shown() -> bool:
+        return (await client.get("/api/v1/deployments/pushed@home")).status == 200
+
+    await eventually(shown, what="the pushed deployment")
+    entries = (await client.get("/api/v1/audit")).body["entries"]
+    assert any(each["action"] == "git.push" and "git-operator" in str(each) for each in entries)
+
+
+async def test_a_push_that_breaks_a_file_is_refused_with_file_and_line(
+    client: Client, home: FakeSite, tmp_path: Path
+) -> None:
+    await client.deploy()
+    person = await anyio.to_thread.run_sync(Person, await address(client, "operator"), tmp_path / "copy")
+    path, text = deployment_file(name="broken")
+    person.write(path, text.replace("type: compose", "type: [compose"))
+    person.write("notes.md", "harmless")
+    said = await failing(person)
+    assert f"{path}:" in said and "Nothing was taken." in said
+    assert "notes.md" not in git("ls-tree", "--name-only", "-r", "origin/main", cwd=person.folder)
+
+
+@pytest.mark.parametrize(
+    ("role", "options"),
+    [("viewer", {}), ("operator", {"sites": ["home"]})],
+    ids=["a viewer", "an operator of some sites"],
+)
+async def test_who_may_not_change_the_fleet_may_not_push(
+    client: Client, home: FakeSite, tmp_path: Path, role: str, options: dict[str, object]
+) -> None:
+    await client.deploy()
+    person = await anyio.to_thread.run_sync(Person, await address(client, "admin"), tmp_path / "copy")
+    person.write("notes.md", "mine")
+    person.remote(await address(client, role, **options))
+    assert "403" in await failing(person)
+
+
+async def test_nobody_without_a_token_reads_it_and_history_is_not_rewritten(
+    client: Client, home: FakeSite, tmp_path: Path
+) -> None:
+    await client.deploy()
+    refused = await anyio.to_thread.run_sync(
+        partial(
+            subprocess.run,
+            ["git", "ls-remote", f"{client.url}/git/deployments.git"],
+            env={"PATH": "/usr/bin:/bin", "GIT_TERMINAL_PROMPT": "0", "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    )
+    assert refused.returncode != 0 and "could not read Username" in refused.stderr
+    person = await anyio.to_thread.run_sync(Person, await address(client, "admin"), tmp_path / "copy")
+    await in_thread(partial(person.amend, "another history"))
+    with pytest.raises(AssertionError, match=r"rewrites history|non-fast-forward"):
+        await in_thread(partial(git, "push", "--force", "origin", "HEAD:main", cwd=person.folder))
+    missing = await client.get("/git/other.git/info/refs")
+    assert missing.status == 404
+
+
+async def test_a_branch_cannot_smuggle_a_command_into_the_check(tmp_path: Path) -> None:
+    git_routes(tmp_path / "deployments.git", f"it's; touch {tmp_path / 'smuggled'} #", tmp_path / "hooks")
+    await anyio.run_process([tmp_path / "hooks" / "pre-receive"], check=False, input=b"")
+    assert not (tmp_path / "smuggled").exists()
+
+
+async def test_a_joined_site_needs_no_other_git_server(tmp_path: Path) -> None:
+    write_app(tmp_path / "registry", version="1.0.0")
+    async with (
+        running_fleet(tmp_path / "fleet") as fleet,
+        fleet.site(git_url=None) as site,
+        fleet.node(site, "n1"),
+    ):
+        assert (await fleet.client.post("/api/v1/apps", {"repository": str(tmp_path / "registry")})).status == 201
+        deployed = await fleet.client.deploy("north")
+        assert deployed.status == 202, deployed.body
+        (id_,) = deployed.body["deployment_ids"]
+
+        async def installed() -> bool:
+            return str((await fleet.client.get(f"/api/v1/deployments/{id_}")).body["state"]) == "INSTALLED"
+
+        await eventually(installed, what="the deployment to be installed")

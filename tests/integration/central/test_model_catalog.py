@@ -1,0 +1,174 @@
+"""`/v2/catalog/models` over HTTP: the contract's statuses and error codes, and what a restart remembers."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.running_central import Client, running_central
+from tests.support.waiting import eventually
+from tests.support.web_files import WebServer, web_server
+
+pytestmark = pytest.mark.anyio
+
+DIGEST = "sha256:" + "a" * 64
+CONTENT = bytes(range(256)) * 64
+CONTENT_DIGEST = "sha256:" + hashlib.sha256(CONTENT).hexdigest()
+MODEL = {"id": "m", "digest": DIGEST, "source_url": "hf:org/repo/x.gguf", "tags": ["small"]}
+
+
+@pytest.fixture
+def web() -> Iterator[WebServer]:
+    with web_server() as server:
+        yield server
+
+
+async def test_a_model_is_added_shown_retired_and_removed(client: Client) -> None:
+    added = await client.post("/v2/catalog/models", MODEL)
+    assert (added.status, added.body["state"]) == (201, "Active")
+    assert (await client.get("/v2/catalog/models/m")).body["digest"] == DIGEST
+    assert [each["id"] for each in (await client.get("/v2/catalog/models")).body["models"]] == ["m"]
+    retired = await client.post("/v2/catalog/models/m/state", {"state": "Retired", "deadline_ms": 1000})
+    assert (retired.status, retired.body["state"]) == (202, "Retired")
+    again = await client.post("/v2/catalog/models", MODEL)
+    assert again.body["state"] == "Retired", "describing a model again does not bring it back"
+    assert (await client.delete("/v2/catalog/models/m")).status == 204
+    assert (await client.delete("/v2/catalog/models/m")).status == 404
+    assert (await client.get("/v2/catalog/models/m")).body["code"] == "NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"digest": DIGEST}, "id required"),
+        ({"id": "m"}, "digest or source_url required"),
+        ({"id": "../m", "digest": DIGEST}, "id:"),
+        ({"id": "m", "digest": "md5:x"}, "digest:"),
+        ({"id": "m", "source_url": "ftp://x"}, "source_url:"),
+        ({"id": "m", "source_url": "hf:org/repo/../../x"}, "source_url:"),
+    ],
+)
+async def test_a_wrong_field_is_named_and_nothing_changes(client: Client, body: dict[str, str], words: str) -> None:
+    refused = await client.post("/v2/catalog/models", body)
+    assert (refused.status, refused.body["code"]) == (400, "INVALID_PARAMS")
+    assert words in refused.body["message"]
+    assert (await client.get("/v2/catalog/models")).body["models"] == []
+
+
+async def test_a_policy_refuses_what_it_does_not_allow_whatever_the_caller_says(client: Client) -> None:
+    strict = {"X-Trust-Policy": "strict"}
+    claimed = {**MODEL, "signatures": [{"signer": "us", "algo": "ed25519", "verified": True, "timestamp_ms": 1}]}
+    for body in (MODEL, claimed):
+        refused = await client.post("/v2/catalog/models", body, headers=strict)
+        assert (refused.status, refused.body["code"]) == (400, "UNTRUSTED_ARTIFACT")
+    added = await client.post("/v2/catalog/models", claimed)
+    assert [each["verified"] for each in added.body["signatures"]] == [False], "nothing has verified it"
+    elsewhere = {**MODEL, "trust_policy": {"allowed_registries": ["registry.example"]}}
+    assert (await client.post("/v2/catalog/models", elsewhere)).body["code"] == "UNTRUSTED_ARTIFACT"
+    roots = {**MODEL, "trust_policy": {"ca_roots": ["x"]}}
+    assert "ca_roots" in (await client.post("/v2/catalog/models", roots)).body["message"]
+
+
+async def test_a_state_that_does_not_exist_is_refused(client: Client) -> None:
+    await client.post("/v2/catalog/models", MODEL)
+    assert (await client.post("/v2/catalog/models/m/state", {"state": "Maybe"})).status == 400
+    assert (await client.post("/v2/catalog/models/none/state", {"state": "Active"})).status == 404
+
+
+async def test_a_file_that_changed_fails_its_verification(client: Client, tmp_path: Path) -> None:
+    model = tmp_path / "x.gguf"
+    model.write_bytes(b"weights")
+    digest = "sha256:9b5be4f1f3d7b3e1b0a4fd9e0d7b7cb3a90e4ff9ff6db4d68a01a5a4b3e91c15"
+    await client.post("/v2/catalog/models", {"id": "m", "digest": digest, "source_url": f"file:{model}"})
+    verified = await client.post("/v2/catalog/models/m/verify", {})
+    assert (verified.status, verified.body["verification"]) == (202, "failed")
+    await client.post("/v2/catalog/models", {"id": "n", "source_url": f"file:{model}"})
+    assert (await client.post("/v2/catalog/models/n/verify", {})).body["verification"] == "unchecked"
+    await client.delete("/v2/catalog/models/m")
+    assert model.exists(), "a person's own file stays"
+    assert (await client.post("/v2/catalog/models/none/verify", {})).status == 404
+
+
+async def test_a_restart_remembers_models(tmp_path: Path) -> None:
+    async with running_central(tmp_path) as (_, client):
+        await client.post("/v2/catalog/models", MODEL)
+    async with running_central(tmp_path) as (_, client):
+        assert (await client.get("/v2/catalog/models/m")).body["source_url"] == MODEL["source_url"]
+
+
+async def test_a_model_is_pulled_to_central_and_says_how_far_it_is(client: Client, web: WebServer) -> None:
+    web.files["/x.gguf"] = CONTENT
+    await client.post("/v2/catalog/models", {"id": "m", "digest": CONTENT_DIGEST, "source_url": f"{web.url}/x.gguf"})
+    asked = await client.post("/v2/catalog/models/m/pull", {})
+    assert asked.status == 202, asked.body
+    assert asked.body["pull"]["state"] == "waiting"
+    assert await _pulled(client, "m") == {
+        "state": "done",
+        "done_bytes": len(CONTENT),
+        "total_bytes": len(CONTENT),
+        "problem": "",
+    }
+    assert (await client.get("/v2/catalog/models/m")).body["verification"] == "passed"
+
+
+async def test_a_pull_that_fails_says_why_and_what_has_no_source_is_refused(client: Client, web: WebServer) -> None:
+    await client.post("/v2/catalog/models", {"id": "gone", "source_url": f"{web.url}/none.gguf"})
+    await client.post("/v2/catalog/models/gone/pull", {})
+    failed = await _pulled(client, "gone")
+    assert failed["state"] == "failed"
+    assert failed["problem"]
+    await client.post("/v2/catalog/models", {"id": "digest-only", "digest": DIGEST})
+    await client.post("/v2/catalog/models", {"id": "mine", "source_url": "file:/models/x.gguf"})
+    for model, words in (("digest-only", "no source"), ("mine", "nothing to pull")):
+        refused = await client.post(f"/v2/catalog/models/{model}/pull", {})
+        assert (refused.status, refused.body["code"]) == (400, "INVALID_PARAMS")
+        assert words in refused.body["message"]
+    assert (await client.post("/v2/catalog/models/none/pull", {})).status == 404
+
+
+async def _pulled(client: Client, model: str) -> dict[str, Any]:
+    """How the pull has ended."""
+
+    async def ended() -> Any:
+        pull = (await client.get(f"/v2/catalog/models/{model}")).body["pull"]
+        return pull if pull["state"] in {"done", "failed"} else None
+
+    found: dict[str, Any] = await eventually(ended, what="the pull to end")
+    return found
+
+
+async def test_an_operator_cannot_have_central_read_its_own_disk_or_network(client: Client, tmp_path: Path) -> None:
+    made = await client.post("/api/v1/tokens", {"name": "o", "role": "operator"})
+    operator = Client(client.url, client.session, {"Authorization": f"Bearer {made.body['token']}"})
+    secret = tmp_path / "secret"
+    secret.write_bytes(CONTENT)
+    sources = {"file": f"file:{secret}", "web": "https://169.254.169.254/x", "oci": "oci://10.0.0.1:5000/x:1"}
+    for name, source in sources.items():
+        added = await client.post("/v2/catalog/models", {"id": name, "digest": DIGEST, "source_url": source})
+        assert added.status == 201, added.body
+    asked = [operator.post("/v2/catalog/models/file/verify", {})]
+    asked += [operator.post(f"/v2/catalog/models/{name}/pull", {}) for name in ("web", "oci")]
+    for answer in [await each for each in asked]:
+        assert (answer.status, answer.body["code"]) == (403, "40301 NOT_AUTHORIZED"), answer.body
+    mine = await client.post("/v2/catalog/models/file/verify", {})
+    assert (mine.status, mine.body["verification"]) == (202, "failed"), "an administrator may"
+
+
+async def test_a_pull_that_cannot_be_harms_itself_alone(client: Client, web: WebServer) -> None:
+    web.files["/x.gguf"] = CONTENT
+    web.redirects["/away.gguf"] = "https://[bad"
+    sources = {"bad": "https://[bad/x", "long": f"{web.url}/{'x' * 300}", "away": f"{web.url}/away.gguf"}
+    for name, source in {**sources, "good": f"{web.url}/x.gguf"}.items():
+        await client.post("/v2/catalog/models", {"id": name, "source_url": source})
+        assert (await client.post(f"/v2/catalog/models/{name}/pull", {})).status == 202
+
+    async def state(name: str) -> str:
+        return str((await client.get(f"/v2/catalog/models/{name}")).body["pull"]["state"])
+
+    async def is_done() -> bool:
+        return await state("good") == "done"
+
+    await eventually(is_done, what="the good model to be pulled")
+    assert {await state(name) for name in sources} == {"failed"}

@@ -1,0 +1,112 @@
+"""What is no app yet, given to the command line: a sentence for each mistake, and an app for everything else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from homeport.cli.main import run
+from tests.support.processes import Machine, machine, start_up
+
+CHART = "apiVersion: v2\nname: greeter\nversion: 1.2.0\n"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out + captured.err
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_compose_file_is_validated_and_told_how_to_deploy_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "compose.yaml", "services: {web: {image: nginx}}\n")
+    code, text = said(capsys, "apps", "validate", str(file))
+    assert (code, f"homeport deploy {file}" in text) == (0, True)
+    write(file, "services:\n  web:\n    imge: nginx\n")
+    code, text = said(capsys, "apps", "validate", str(tmp_path))
+    assert code == 1
+    assert 'compose.yaml:3  services.web.imge\n      is not a key of a service. Did you mean "image"?' in text
+
+
+def test_a_compose_file_is_not_added_to_the_catalog_but_deployed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write(tmp_path / "compose.yaml", "services: {web: {image: nginx}}\n")
+    for path in (file, tmp_path):
+        code, text = said(capsys, "apps", "add", str(path))
+        assert (code, "homeport deploy " in text) == (1, True)
+    renamed = write(tmp_path / "margo.yaml", file.read_text())
+    file.unlink()
+    code, text = said(capsys, "apps", "validate", str(renamed))
+    assert (code, f"homeport deploy {renamed}" in text) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "Say what to deploy"),
+        (("hello", "--image", "nginx"), "give one of the two"),
+        (("hello", "-p", "80:80"), "goes with --image"),
+        (("./shop", "--health", "http://x"), "healthcheck of its own"),
+        (("hello", "--build"), "hello is in the catalog"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    code, text = said(capsys, "deploy", *arguments)
+    assert (code, words in text) == (2, True)
+
+
+def test_an_app_is_written_for_git_and_is_valid_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "shop" / "html" / "index.html", "hi")
+    write(
+        tmp_path / "shop" / "compose.yaml",
+        "services: {web: {image: 'nginx:${TAG:-1}', volumes: ['./html:/html:ro']}}\n",
+    )
+    into = tmp_path / "apps"
+    code, text = said(capsys, "apps", "init", str(tmp_path / "shop"), "--to", str(into))
+    assert (code, "homeport apps push" in text) == (0, True)
+    assert (into / "local/shop/1.0.0/components/shop/html/index.html").read_text() == "hi"
+    assert said(capsys, "apps", "validate", str(into))[0] == 0
+    code, text = said(capsys, "apps", "init", str(tmp_path / "shop"), "--to", str(into))
+    assert (code, "is there already" in text) == (5, True)
+    (into / "local/shop/1.0.0/components/shop/html/index.html").unlink()
+    (into / "local/shop/1.0.0/components/shop/html").rmdir()
+    code, text = said(capsys, "apps", "validate", str(into))
+    assert (code, "local/shop/1.0.0/components/shop/compose.yaml:1  services.web.volumes[0]" in text) == (1, True)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Machine]:
+    with machine(tmp_path / "host") as started:
+        start_up(started, runtime="null")
+        yield started
+
+
+def test_an_image_and_a_chart_become_apps_and_the_name_of_another_is_refused(host: Machine, tmp_path: Path) -> None:
+    wait = ("--no-wait", "-o", "json")
+    host.homeport("deploy", "--image", "nginx:1.25", "-p", "8080:80", "-e", "LEVEL=info", *wait)
+    write(tmp_path / "greeter" / "Chart.yaml", CHART)
+    write(tmp_path / "greeter" / "values.yaml", "greeting: hello\nreplicas: 1\nweb: {port: 80}\n")
+    host.homeport("deploy", str(tmp_path / "greeter"), "--set", "replicas=2", *wait)
+    deployed = {each["name"]: each for each in host.json("deployments", "list")["deployments"]}
+    assert deployed["nginx"]["parameters"] == {"LEVEL": "info"}
+    assert (deployed["greeter"]["profile_type"], deployed["greeter"]["parameters"]) == (
+        "helm",
+        {"greeting": "hello", "replicas": 2, "web.port": 80},
+    )
+
+    (other,) = [app for app in host.json("apps", "list")["apps"] if app["app_name"] == "greeter"]
+    assert other["category"] == "local"
+    built = write(tmp_path / "built" / "compose.yaml", "services:\n  web:\n    build: .\n")
+    refused = host.command("deploy", str(built))
+    assert (refused.returncode, "compose.yaml:3  services.web.build" in refused.stderr) == (1, True)
+    assert "--build" in refused.stderr

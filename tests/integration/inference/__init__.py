@@ -1,0 +1,1 @@
+"""The task plane over HTTP, against the real llama.cpp."""

@@ -1,0 +1,460 @@
+"""The task plane with engines that fail on command: floods, retries, reloads, restarts. No sockets."""
+
+import gc
+import json
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from homeport.adapters.engine.fake import FakeEngine, Faults
+from homeport.adapters.store.open import open_store
+from homeport.adapters.system import SystemClock
+from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.queue import FullPolicy
+from homeport.core.inference.settings import InferenceSettings
+from homeport.core.inference.task import Priority, Task, TaskCode, TaskRefused
+from homeport.errors import PermanentError
+from homeport.inference.plane import Submitter, TaskPlane
+from homeport.inference.pools.operations import drain_pool, reload_pool
+from homeport.inference.tasks.bodies import read_task
+from homeport.inference.tasks.narration import Narrator
+from homeport.inference.tasks.running import Run
+from homeport.ports import InferencePorts, OpenStream, Store
+from homeport.ports.engine import Finished, Generation, Tokens
+from tests.simulation.store import Disk, MemoryStore
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+ME = Submitter("me")
+
+
+@dataclass
+class Engines:
+    """The engines behind the pools, by address."""
+
+    by_url: dict[str, FakeEngine] = field(default_factory=dict)
+
+    def connect(self, handoff: Handoff, opens: OpenStream | None = None) -> FakeEngine:
+        return self.by_url.setdefault(handoff.url, FakeEngine())
+
+
+def replica(name: str = "r0", **changes: Any) -> Handoff:
+    fields = {"engine": Engine.FAKE, "url": f"http://{name}", "model": HandoffModel("m"), "replica_id": name}
+    return Handoff(**{**fields, **changes})
+
+
+def body_of(**changes: Any) -> bytes:
+    task = {
+        "task_id": str(uuid.uuid4()),
+        "session_id": str(uuid.uuid4()),
+        "workload": "completion",
+        "model_ref": "m",
+        "engine": "fake",
+        "ctx": 0,
+        "priority": "interactive",
+        "max_tokens": 3,
+        "deadline_ms": 60_000,
+        "prompt": "a b c",
+    }
+    return json.dumps({**task, **changes}).encode()
+
+
+@asynccontextmanager
+async def running(
+    *handoffs: Handoff,
+    engines: Engines | None = None,
+    disk: Disk | None = None,
+    ports: InferencePorts | None = None,
+    settings: InferenceSettings | None = None,
+    store: Store | None = None,
+) -> AsyncIterator[TaskPlane]:
+    plane = TaskPlane(
+        store=store or MemoryStore(disk or Disk()),
+        clock=SystemClock(),
+        ports=ports or InferencePorts(),
+        connect=(engines or Engines()).connect,
+        settings=settings,
+    )
+    for handoff in handoffs:
+        plane.registry.bind(handoff)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(plane.run)
+        await eventually(lambda: all(each.ready for each in plane.registry.replicas()))
+        yield plane
+        tasks.cancel_scope.cancel()
+
+
+async def submit(plane: TaskPlane, submitter: Submitter = ME, **changes: Any) -> Run:
+    body = body_of(**changes)
+    task = read_task(body)
+    await plane.submit(task, body, submitter)
+    return plane.find(task.task_id, submitter)
+
+
+async def said(run: Run) -> list[tuple[str, Any]]:
+    """Everything, as kinds and data."""
+    text = b"".join([chunk async for chunk in run.stream.frames()]).decode()
+    found = []
+    for block in text.strip().split("\n\n"):
+        kind, _, data = block.partition("\n")
+        found.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return found
+
+
+async def test_a_replica_that_fails_before_the_first_token_is_replaced_by_another_once() -> None:
+    engines = Engines({"http://a": FakeEngine(Faults(dies_after=0)), "http://b": FakeEngine()})
+    async with running(replica("a"), replica("b"), engines=engines) as plane:
+        run = await submit(plane)
+        events = await said(run)
+        assert [kind for kind, _ in events if kind != "metrics"] == ["started", "token", "token", "token", "end"]
+        assert run.retried
+        assert (await plane_error(plane, Faults(dies_after=0), engines))[0] == "error"
+
+
+async def plane_error(plane: TaskPlane, faults: Faults, engines: Engines) -> tuple[str, Any]:
+    """How a task ends when every engine fails so."""
+    for engine in engines.by_url.values():
+        engine.faults = faults
+    return (await said(await submit(plane)))[-1]
+
+
+async def test_an_engine_that_dies_in_the_middle_ends_with_an_error_and_nothing_after_it() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(dies_after=1))})
+    async with running(replica(), engines=engines) as plane:
+        events = await said(await submit(plane))
+        assert [kind for kind, _ in events] == ["started", "token", "error"]
+        assert events[-1][1]["code"] == "WORKER_RESET"
+        assert events[-1][1]["retriable"] is True
+        assert plane.registry.replicas()[0].leases == 0
+
+
+class BrokenEngine(FakeEngine):
+    async def generate(self, request: Generation) -> AsyncIterator[Tokens | Finished]:
+        if request.prompt:
+            raise RuntimeError("a fault of ours")
+        yield Tokens([""])
+
+
+async def test_a_fault_of_our_own_is_an_internal_error_and_the_pool_serves_on() -> None:
+    engines = Engines({"http://a": BrokenEngine()})
+    async with running(replica("a"), engines=engines) as plane:
+        for _ in range(2):
+            events = await said(await submit(plane))
+            assert [kind for kind, _ in events if kind != "metrics"][-1] == "error"
+            assert events[-1][1]["code"] == "INTERNAL"
+            assert "a fault of ours" not in json.dumps(events), "details are in the log"
+        assert plane.registry.replicas()[0].leases == 0
+
+
+async def test_a_stalled_engine_is_a_typed_timeout() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines, settings=InferenceSettings(idle_seconds=0.05)) as plane:
+        events = await said(await submit(plane))
+        assert events[-1][0] == "error"
+        assert events[-1][1]["code"] == "DECODE_TIMEOUT"
+        assert engines.by_url["http://r0"].running == 0
+
+
+async def test_a_task_that_waits_past_its_deadline_says_so() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines) as plane:
+        first = await submit(plane)
+        second = await submit(plane, deadline_ms=150)
+        assert (await said(second))[-1][1]["code"] == "DEADLINE_UNMET"
+        first.cancel("client")
+        assert (await said(first))[-1] == (
+            "end",
+            {"tokens_out": 0, "decode_time_ms": 0, "decode_ms": 0, "canceled": True},
+        )
+
+
+async def test_a_dead_replica_gets_no_tasks_and_delays_nobody() -> None:
+    engines = Engines({"http://a": FakeEngine(Faults(is_down=True)), "http://b": FakeEngine()})
+    async with running(replica("b"), engines=engines) as plane:
+        plane.registry.bind(replica("a"))
+        for _ in range(8):
+            assert (await said(await submit(plane)))[-1][0] == "end"
+
+
+async def test_a_flood_is_bounded_typed_and_fair() -> None:
+    """Ten thousand tasks of five keys for one slot: the queue is full, nobody waits behind one key's thousands."""
+    settings = InferenceSettings(queue_capacity=100, key_waiting_max=40)
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines, settings=settings) as plane:
+        template = read_task(body_of())
+        codes, tickets = set(), []
+        for number in range(10_000):
+            key = f"key{number % 5}" if number % 10 else "greedy"
+            priority = Priority.INTERACTIVE if number % 3 else Priority.BATCH
+            task: Task = replace(template, task_id=str(number), priority=priority)
+            try:
+                tickets.append(plane.scheduler.admit(task, caller=key, sites=()))
+            except TaskRefused as refused:
+                codes.add(refused.refusal.code)
+                assert refused.refusal.retry_after_ms
+            assert plane.scheduler.depth("default") <= 100
+        assert codes == {TaskCode.ADMISSION_REJECT}
+        served = [ticket.caller for ticket in _drained(plane, tickets)]
+        assert len(served) == len(tickets) == 101
+        assert {*served[1:7]} == {"greedy", "key0", "key1", "key2", "key3", "key4"} & {*served}
+
+
+async def test_two_thousand_tasks_of_five_keys_are_answered_in_turns_and_leave_nothing_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the real database. Every answer is a place or a typed refusal, no key gets less than a quarter of what
+    another gets, and once what is kept has its full size, further tasks need no more memory."""
+    monkeypatch.setattr("homeport.inference.plane.ENDED_KEPT", 20)
+    keys = [Submitter(f"key{number}") for number in range(5)]
+    settings = InferenceSettings(queue_capacity=200, key_waiting_max=40, transcripts=False)
+    async with (
+        open_store(str(tmp_path / "store.db")) as store,
+        running(replica(slots_total=4), store=store, settings=settings) as plane,
+    ):
+        alive = []
+        for count in (1_000, 500, 500):
+            served = await _flood(plane, keys, count=count)
+            assert min(served[key.key] for key in keys) >= 0.25 * max(served.values()) > 0, served
+            await eventually(lambda: not plane._runs and not plane._stored, what="everything to end")
+            assert not plane.scheduler.depth("default")
+            assert plane.registry.replicas()[0].leases == 0
+            await plane.journal.settle()
+            gc.collect()
+            alive.append(Counter(type(each).__name__ for each in gc.get_objects()))
+        more = alive[-1] - alive[-2]
+        assert sum(more.values()) < 500, f"more objects after 500 more tasks: {more.most_common(10)}"
+
+
+async def _flood(plane: TaskPlane, keys: list[Submitter], *, count: int) -> Counter[str]:
+    """Which key's tasks were accepted, how often. The first key sends five times as fast as the others."""
+    served, refused = Counter[str](), Counter[TaskCode]()
+    session = {key.key: str(uuid.uuid4()) for key in keys}
+
+    async def send(key: Submitter, each: int, together: int) -> None:
+        for _ in range(each // together):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(together):
+                    tasks.start_soon(submit_one, key)
+
+    async def submit_one(key: Submitter) -> None:
+        body = body_of(max_tokens=1, session_id=session[key.key], priority="batch")
+        try:
+            await plane.submit(read_task(body), body, key)
+        except TaskRefused as error:
+            if error.refusal.field == "session_id":  # its turns are used up
+                session[key.key] = str(uuid.uuid4())
+                await submit_one(key)
+                return
+            refused[error.refusal.code] += 1
+            assert error.refusal.retry_after_ms
+        else:
+            served[key.key] += 1
+
+    async with anyio.create_task_group() as tasks:
+        for number, key in enumerate(keys):
+            tasks.start_soon(send, key, count // 5, 50 if number == 0 else 10)
+    assert sum(served.values()) + sum(refused.values()) == count
+    assert set(refused) <= {TaskCode.ADMISSION_REJECT}
+    return served
+
+
+def _drained(plane: TaskPlane, tickets: list[Any]) -> list[Any]:
+    """All tickets in the order of their slots, each given back at once."""
+    order: list[Any] = []
+    while True:
+        holder = next((each for each in tickets if each.replica is not None), None)
+        if holder is None:
+            return order
+        order.append(holder)
+        plane.scheduler.release(holder)
+
+
+async def test_each_decision_is_narrated_without_what_was_asked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="homeport")
+    async with running(replica()) as plane:
+        await said(await submit(plane, prompt="my-secret-prompt"))
+        cancelled = await submit(plane, prompt="my-secret-prompt", max_tokens=1_000)
+        cancelled.cancel("client")
+        await said(cancelled)
+    shown = json.dumps([record.__dict__ for record in caplog.records], default=str)
+    assert "my-secret-prompt" not in shown
+    assert "replica bound" in shown
+    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("task ")]
+    assert told[:4] == ["task admitted", "task placed", "task started", "task ended"]
+
+
+async def test_a_crowd_is_narrated_in_part_and_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="homeport")
+    now = 0.0
+    narrator = Narrator(lambda: now, per_second=2)
+    async with running(replica(slots_total=10)) as plane:
+        template = read_task(body_of())
+        tickets = [plane.scheduler.admit(replace(template, task_id=str(n)), caller="me", sites=()) for n in range(6)]
+        caplog.clear()
+        for ticket in tickets[:5]:
+            narrator.admitted(ticket, "/v2/tasks")
+        now = 1.0
+        narrator.admitted(tickets[5], "/v2/tasks")
+        for ticket in tickets:
+            narrator.ended(ticket, None)
+            plane.scheduler.release(ticket)
+    fields = [(record.getMessage(), record.__dict__["fields"]) for record in caplog.records]
+    assert [each["job_id"] for message, each in fields if message == "task admitted"] == ["0", "1", "5"]
+    assert [each["job_id"] for message, each in fields if message == "task ended"] == ["0", "1", "5"]
+    assert [each["count"] for message, each in fields if message.startswith("requests not narrated")] == [3]
+
+
+async def test_a_keys_rate_is_held_and_says_how_long_to_wait() -> None:
+    async with running(replica(), settings=InferenceSettings(key_requests_per_minute=12)) as plane:
+        for _ in range(2):
+            assert (await said(await submit(plane)))[-1][0] == "end"
+        with pytest.raises(TaskRefused) as refused:
+            await submit(plane)
+        found = refused.value.refusal
+        assert (found.code, found.status, found.policy_label) == (TaskCode.ADMISSION_REJECT, 429, "key.rate")
+        assert 0 < (found.retry_after_ms or 0) <= 5_000
+        assert (await said(await submit(plane, Submitter("another"))))[-1][0] == "end"
+
+
+async def test_what_runs_of_one_key_is_bounded_and_other_keys_pass() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    settings = InferenceSettings(key_running_max=2)
+    async with running(replica(slots_total=4), engines=engines, settings=settings) as plane:
+        greedy = [await submit(plane) for _ in range(4)]
+        other = await submit(plane, Submitter("another"))
+        slots = [each.ticket.replica is not None for each in (*greedy, other)]
+        assert slots == [True, True, False, False, True]
+        greedy[0].cancel("client")
+        await eventually(lambda: greedy[2].ticket.replica is not None, what="the next of the key to run")
+        assert greedy[3].ticket.replica is None
+        for each in (*greedy, other):
+            each.cancel("client")
+        await eventually(lambda: not plane.registry.replicas()[0].leases, what="all slots to be free")
+
+
+async def test_with_drop_lru_the_oldest_batch_task_is_told() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    settings = InferenceSettings(queue_capacity=1, full_policy=FullPolicy.DROP_LRU)
+    async with running(replica(), engines=engines, settings=settings) as plane:
+        await submit(plane)
+        oldest = await submit(plane, priority="batch")
+        await submit(plane)
+        last = (await said(oldest))[-1]
+        assert (last[0], last[1]["code"], last[1]["policy_label"]) == ("error", "QUEUE_FULL_DROP_LRU", "drop-lru")
+
+
+async def test_a_drained_pool_hands_its_waiting_tasks_to_another() -> None:
+    slow = Faults(token_seconds=0.01)
+    engines = Engines({"http://a": FakeEngine(slow), "http://b": FakeEngine(slow)})
+    pools = (replica("a", pool_id="pa"), replica("b", pool_id="pb"))
+    async with running(*pools, engines=engines) as plane:
+        runs = [await submit(plane, placement={"mode": "prefer", "prefer_pools": ["pa"]}) for _ in range(6)]
+        await drain_pool(plane, "pa", deadline_ms=1000)
+        later = [await submit(plane) for _ in range(3)]
+        for run in (*runs, *later):
+            assert (await said(run))[-1][0] == "end"
+
+
+class Control:
+    """Starts engines of other models, unless told to fail."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.stopped = 0
+
+    async def reload(self, current: Handoff, model_ref: str) -> Handoff:
+        if self.fails:
+            raise PermanentError("The file is not a model.")
+        return replace(current, url="http://reloaded", model=HandoffModel(model_ref))
+
+    async def stop(self, current: Handoff) -> None:
+        self.stopped += 1
+
+    async def purge(
+        self, current: Handoff, *, engine: bool, models: tuple[str, ...], delete_cache_folders: bool
+    ) -> None: ...
+
+
+async def test_a_drain_ends_what_runs_at_its_deadline_and_can_be_taken_back() -> None:
+    engines, control = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))}), Control()
+    async with running(replica(), engines=engines, ports=InferencePorts(engines=control)) as plane:
+        run = await submit(plane)
+        await drain_pool(plane, "default", deadline_ms=50)
+        kind, data = (await said(run))[-1]
+        assert (kind, data["canceled"]) == ("end", True)
+        engines.by_url["http://r0"].faults.hangs_before_first = False
+        with pytest.raises(TaskRefused):
+            await submit(plane)
+        await eventually(lambda: not plane.registry.replicas()[0].leases, what="the slot to be free")
+        plane.registry.drain("default", is_on=False)
+        assert (await said(await submit(plane)))[-1][0] == "end"
+        assert control.stopped == 0, "an engine that is idle stays"
+
+
+async def test_a_reload_under_load_fails_no_task_and_a_bad_one_changes_nothing() -> None:
+    control = Control()
+    ports = InferencePorts(engines=control)
+    async with running(replica(), ports=ports) as plane:
+        ends: list[str] = []
+        is_over = anyio.Event()
+
+        async def load() -> None:
+            while not is_over.is_set():
+                model = "m2" if "m2" in plane.registry.replicas()[0].models else "m"
+                ends.append((await said(await submit(plane, model_ref=model)))[-1][0])
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(load)
+            control.fails = True
+            with pytest.raises(TaskRefused) as refused:
+                await reload_pool(plane, "default", "bad")
+            assert refused.value.refusal.status == 409
+            assert plane.registry.replicas()[0].models == {"m"}
+            control.fails = False
+            before = len(ends)
+            await eventually(lambda: len(ends) > before + 3)
+            await reload_pool(plane, "default", "m2")
+            before = len(ends)
+            await eventually(lambda: len(ends) > before + 3)
+            is_over.set()
+        assert {*ends} == {"end"}
+
+
+async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:
+    disk = Disk()
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines, disk=disk) as plane:
+        started = await submit(plane)
+        queued = await submit(plane)
+        await eventually(lambda: engines.by_url["http://r0"].running == 1)
+    async with running(replica(), disk=disk) as plane:
+        await eventually(lambda: _is_known(plane, queued.task.task_id))
+        assert (await said(plane.find(queued.task.task_id, ME)))[-1][0] == "end"
+        _, artifact = await plane.find_ended(started.task.task_id, ME)
+        assert artifact is not None
+        last = artifact.document["content"]["events"][-1]
+        assert (last["type"], last["data"]["code"], last["data"]["retriable"]) == ("error", "WORKER_RESET", True)
+
+
+def _is_known(plane: TaskPlane, task_id: str) -> bool:
+    try:
+        plane.find(task_id, ME)
+    except TaskRefused:
+        return False
+    return True
+
+
+async def test_nobody_sees_or_cancels_another_callers_task() -> None:
+    async with running(replica()) as plane:
+        run = await submit(plane)
+        with pytest.raises(TaskRefused) as refused:
+            plane.find(run.task.task_id, Submitter("somebody else"))
+        assert refused.value.refusal.code is TaskCode.NOT_FOUND
+        assert plane.find(run.task.task_id, Submitter("admin", sees_all=True)) is run

@@ -1,0 +1,304 @@
+"""`/v2`, as its contract says, against the real llama.cpp."""
+
+import io
+import json
+import uuid
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+
+from tests.integration.inference.conftest import TASK
+from tests.support.running_central import Client, Sent
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+def a_task(**changes: Any) -> dict[str, Any]:
+    return {**TASK, "task_id": str(uuid.uuid4()), "session_id": str(uuid.uuid4()), **changes}
+
+
+async def submitted(client: Client, **changes: Any) -> dict[str, Any]:
+    answer = await client.post("/v2/tasks", a_task(**changes))
+    assert answer.status == 202, answer.body
+    body: dict[str, Any] = answer.body
+    return body
+
+
+async def all_events(client: Client, task_id: str) -> list[Sent]:
+    return [each async for each in client.events(f"/v2/tasks/{task_id}/events")]
+
+
+async def test_a_task_is_admitted_streamed_and_ended(client: Client) -> None:
+    answer = await client.post("/v2/tasks", TASK, headers={"X-Correlation-Id": "abc-1"})
+    assert answer.status == 202
+    assert answer.headers["X-Correlation-Id"] == "abc-1"
+    for name in ("X-Budget-Tokens-Remaining", "X-Budget-Time-Remaining-Ms", "X-Budget-Cost-Remaining"):
+        assert name in answer.headers
+    assert answer.body["task_id"] == TASK["task_id"]
+    assert (answer.body["queue_position"], answer.body["backoff_ms"]) == (0, 0)
+    assert answer.body["streams"]["sse"] == f"/v2/tasks/{TASK['task_id']}/events"
+    events = await all_events(client, TASK["task_id"])
+    kinds = [each.event for each in events]
+    assert kinds[0] == "started"
+    assert kinds[-1] == "end"
+    assert kinds.count("started") == kinds.count("end") == 1
+    assert "error" not in kinds
+    assert events[0].data["pool_id"] == "default"
+    tokens = [each.data for each in events if each.event == "token"]
+    assert [each["i"] for each in tokens] == list(range(len(tokens)))
+    assert events[-1].data["tokens_out"] == TASK["max_tokens"]
+    assert events[-1].data["decode_time_ms"] == events[-1].data["decode_ms"]
+
+
+async def test_a_verbose_stream_begins_with_started_and_explains_its_metrics(client: Client) -> None:
+    assert (await client.post("/v2/tasks", TASK)).status == 202
+    path = f"/v2/tasks/{TASK['task_id']}/events?verbose=true"
+    events = [each async for each in client.events(path)]
+    assert [each.event for each in events[:2]] == ["started", "narration"]
+    (metrics,) = [each.data for each in events if each.event == "metrics"]
+    assert metrics["phase"] and metrics["human"] and metrics["prep"] == {}
+    assert events[-1].event == "end"
+
+
+async def test_the_same_seed_gives_the_same_tokens(client: Client) -> None:
+    texts = []
+    for _ in range(2):
+        task = await submitted(client, determinism="strict", max_tokens=16)
+        events = await all_events(client, task["task_id"])
+        texts.append("".join(each.data["t"] for each in events if each.event == "token"))
+    assert texts[0] == texts[1]
+
+
+async def test_a_repeated_task_replays_its_answer_and_another_body_is_a_conflict(client: Client) -> None:
+    body = a_task()
+    first = await client.post("/v2/tasks", body)
+    again = await client.post("/v2/tasks", body)
+    assert (again.status, again.body) == (202, first.body)
+    await all_events(client, body["task_id"])
+    after_the_end = await client.post("/v2/tasks", body)
+    assert (after_the_end.status, after_the_end.body) == (202, first.body)
+    other = await client.post("/v2/tasks", {**body, "prompt": "something else"})
+    assert (other.status, other.body["code"]) == (409, "CONFLICT")
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "code", "word"),
+    [
+        ({"task_id": "7"}, 400, "INVALID_PARAMS", "task_id"),
+        ({"engine": "abacus"}, 400, "INVALID_PARAMS", "engine"),
+        ({"ctx": -1}, 400, "INVALID_PARAMS", "ctx"),
+        ({"ctx": 100_000}, 400, "INVALID_PARAMS", "ctx"),
+        ({"max_tokens": 60_000}, 400, "INVALID_PARAMS", "max_tokens"),
+        ({"prompt": "x" * 20_000}, 400, "INVALID_PARAMS", "prompt"),
+        ({"deadline_ms": 0}, 400, "DEADLINE_UNMET", "deadline_ms"),
+        ({"ctx": "many"}, 400, "INVALID_PARAMS", "ctx"),
+        ({"model_ref": "unheard-of"}, 503, "POOL_UNAVAILABLE", "unheard-of"),
+        ({"engine": "vllm"}, 503, "POOL_UNAVAILABLE", "ENGINE_MISMATCH"),
+        ({"placement": {"mode": "pin", "pin_pool_id": "nowhere"}}, 400, "INVALID_PARAMS", "nowhere"),
+        ({"seed": 2**70}, 400, "INVALID_PARAMS", "seed"),
+    ],
+)
+async def test_a_wrong_task_is_refused_with_its_code_and_a_sentence(
+    client: Client, change: dict[str, Any], status: int, code: str, word: str
+) -> None:
+    answer = await client.post("/v2/tasks", a_task(**change))
+    assert (answer.status, answer.body["code"]) == (status, code)
+    assert word in answer.body["message"]
+    assert answer.headers["X-Correlation-Id"]
+    if status == 503:
+        assert answer.body["retriable"] is True
+        assert int(answer.headers["Retry-After"]) >= 1
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"task_id": "\xc3\x28"}', b"[" * 5000])
+async def test_a_body_that_is_not_json_is_refused(client: Client, body: bytes) -> None:
+    answer = await client.call("POST", "/v2/tasks", data=body, headers={"Content-Type": "application/json"})
+    assert (answer.status, answer.body["code"]) == (400, "INVALID_PARAMS")
+
+
+async def test_a_body_beyond_the_limit_is_refused(client: Client) -> None:
+    body = io.BytesIO(json.dumps(a_task(prompt="x" * 9_000_000)).encode())
+    answer = await client.call("POST", "/v2/tasks", data=body)
+    assert answer.status == 413
+    assert answer.body["code"] == "INVALID_PARAMS"
+    assert answer.headers["X-Correlation-Id"]
+
+
+async def test_who_has_no_token_is_told_so_in_the_contracts_words(client: Client) -> None:
+    answer = await client.post("/v2/tasks", TASK, headers={"Authorization": "Bearer wrong"})
+    assert answer.status == 401
+    assert answer.body["code"] == "40102 BAD_TOKEN"
+    assert answer.headers["X-Correlation-Id"]
+    async with aiohttp.ClientSession() as nobody:
+        missing = await Client(client.url, nobody).post("/v2/tasks", TASK)
+    assert (missing.status, missing.body["code"]) == (401, "40101 MISSING_TOKEN")
+    assert missing.body["hint"]
+
+
+async def test_a_retired_model_takes_no_new_task(client: Client) -> None:
+    await client.post("/v2/catalog/models", {"id": "tiny", "source_url": "file:/models/tiny.gguf"})
+    assert (await client.post("/v2/catalog/models/tiny/state", {"state": "Retired"})).status == 202
+    refused = await client.post("/v2/tasks", TASK)
+    assert (refused.status, refused.body["code"], refused.body["retriable"]) == (400, "MODEL_DEPRECATED", False)
+    assert (await client.post("/v2/catalog/models/tiny/state", {"state": "Active"})).status == 202
+    assert (await client.post("/v2/tasks", TASK)).status == 202
+
+
+async def test_what_is_unknown_is_404(client: Client) -> None:
+    unknown = uuid.uuid4()
+    for method, path in (
+        ("GET", f"/v2/tasks/{unknown}/events"),
+        ("POST", f"/v2/tasks/{unknown}/cancel"),
+        ("GET", f"/v2/sessions/{unknown}"),
+        ("GET", "/v2/pools/nowhere/health"),
+        ("POST", "/v2/pools/nowhere/drain"),
+        ("GET", f"/v2/artifacts/{'0' * 64}"),
+        ("GET", "/v2/replicasets"),
+    ):
+        answer = await client.call(method, path, json={} if method == "POST" else None)
+        assert (answer.status, answer.body["code"]) == (404, "NOT_FOUND"), path
+
+
+async def test_no_token_follows_a_cancel_and_the_slot_is_free(client: Client) -> None:
+    task = await submitted(client, max_tokens=900)
+    stream = client.events(f"/v2/tasks/{task['task_id']}/events")
+    assert (await anext(stream)).event == "started"
+    cancelled = await client.post(f"/v2/tasks/{task['task_id']}/cancel", None)
+    assert cancelled.status == 204
+    again = await client.post(f"/v2/tasks/{task['task_id']}/cancel", None)
+    assert again.status == 204
+    last = [each async for each in stream][-1]
+    assert last.event == "end"
+    assert last.data["canceled"] is True
+    replayed = await all_events(client, task["task_id"])
+    assert replayed[-1].data["canceled"] is True
+    await eventually(lambda: _is_idle(client), what="the slot to be free")
+
+
+async def test_a_vanished_reader_cancels_its_task(client: Client) -> None:
+    for _ in range(5):  # the engine may be done with all that its context holds before this process is scheduled
+        task = await submitted(client, max_tokens=900)
+        async with client.session.get(f"{client.url}/v2/tasks/{task['task_id']}/events") as answer:
+            await answer.content.readany()
+        await eventually(lambda: _is_idle(client), what="the slot to be free")
+        last = (await all_events(client, task["task_id"]))[-1]
+        if last.data.get("tokens_out") != 900:
+            assert last.data.get("canceled") is True
+            return
+    pytest.fail("no task was cancelled")
+
+
+async def test_a_finished_task_leaves_its_transcript_as_an_artifact(client: Client) -> None:
+    task = await submitted(client)
+    events = await all_events(client, task["task_id"])
+
+    async def outcome() -> Any:
+        return (await client.get(f"/v2/tasks/{task['task_id']}/why")).body
+
+    why = await outcome()
+    assert "placed on default/r0" in why["placement"]
+    usage = await eventually(lambda: _usage(client), what="usage to be written")
+    assert usage[-1]["tokens_out"] >= TASK["max_tokens"]
+    assert len(events) > 2
+
+
+async def test_an_artifact_is_found_by_the_digest_of_its_content(client: Client) -> None:
+    wanted = {"kind": "plan", "content": {"steps": [1, 2]}, "tags": ["a"], "metadata": {"by": "me"}}
+    first = await client.post("/v2/artifacts", wanted)
+    again = await client.post("/v2/artifacts", wanted)
+    assert first.status == again.status == 201
+    assert first.body == again.body, "the one that was kept, with its time"
+    assert first.body["digest"] == f"sha256:{first.body['id']}"
+    found = await client.get(f"/v2/artifacts/{first.body['id']}")
+    assert found.body["content"] == wanted["content"]
+    assert (await client.post("/v2/artifacts", {"kind": "joke", "content": {}})).status == 400
+
+
+async def test_a_session_counts_its_turns_and_ends(client: Client) -> None:
+    session_id = str(uuid.uuid4())
+    for _ in range(8):
+        task = await submitted(client, session_id=session_id, max_tokens=1)
+        await all_events(client, task["task_id"])
+    session = await client.get(f"/v2/sessions/{session_id}")
+    assert (session.body["turns"], session.body["kv_warmth"]) == (8, True)
+    assert 0 < session.body["ttl_ms_remaining"] <= 600_000
+    ninth = await client.post("/v2/tasks", a_task(session_id=session_id))
+    assert (ninth.status, ninth.body["code"]) == (400, "INVALID_PARAMS")
+    for _ in range(2):
+        assert (await client.delete(f"/v2/sessions/{session_id}")).status == 204
+    assert (await client.get(f"/v2/sessions/{session_id}")).status == 404
+
+
+async def test_a_session_spends_the_budget_that_its_client_gave_it(client: Client) -> None:
+    task = a_task(max_tokens=8)
+    first = await client.post("/v2/tasks", task, headers={"X-Budget-Tokens": "20", "X-Budget-Cost": "0.5"})
+    assert (first.status, first.headers["X-Budget-Tokens-Remaining"]) == (202, "20")
+    assert (await all_events(client, task["task_id"]))[-1].event == "end"
+    session = (await client.get(f"/v2/sessions/{task['session_id']}")).body
+    assert (session["tokens_budget_remaining"], session["cost_budget_remaining"]) == (12, 0.5 - 8 * 0.000002)
+    more = await client.post(
+        "/v2/tasks",
+        a_task(session_id=task["session_id"], max_tokens=13),
+        headers={"X-Budget-Tokens": "999"},
+    )
+    assert (more.status, more.body["code"]) == (400, "INVALID_PARAMS")
+    assert "12 tokens left" in more.body["message"]
+    wrong = await client.post("/v2/tasks", a_task(), headers={"X-Budget-Tokens": "many"})
+    assert (wrong.status, wrong.body["code"]) == (400, "INVALID_PARAMS")
+
+
+async def test_pools_capabilities_and_metrics_say_what_there_is(client: Client) -> None:
+    health = (await client.get("/v2/pools/default/health")).body
+    assert (health["live"], health["ready"], health["draining"]) == (True, True, False)
+    assert health["metrics"]["slots_total"] == 2
+    capabilities = (await client.get("/v2/meta/capabilities")).body
+    assert capabilities["api_version"] == "2.0.0"
+    assert capabilities["engines"][0]["engine"] == "llamacpp"
+    assert (await client.get("/v2/meta/version")).body["api_version"] == "2.0.0"
+    task = await submitted(client)
+    await all_events(client, task["task_id"])
+    text = str((await client.get("/metrics")).body)
+    for name in ("tasks_enqueued_total", "tasks_started_total", "tokens_out_total", "pool_ready", "queue_depth"):
+        assert f"# TYPE {name.removesuffix('_total')}" in text or f"# TYPE {name}" in text
+    assert 'tasks_started_total{engine="llamacpp"' in text
+    assert 'latency_first_token_ms_bucket{engine="llamacpp"' in text
+
+
+async def test_a_reload_of_an_external_engine_is_refused_and_it_serves_on(client: Client) -> None:
+    answer = await client.post("/v2/pools/default/reload", {"new_model_ref": "other"})
+    assert (answer.status, answer.body["code"]) == (409, "CONFLICT")
+    same = await client.post("/v2/pools/default/reload", {"new_model_ref": "tiny"})
+    assert same.status == 202
+    await submitted(client)
+
+
+async def test_a_drained_pool_takes_no_tasks_until_the_drain_is_lifted(client: Client) -> None:
+    assert (await client.post("/v2/pools/default/drain", {})).status == 400
+    assert (await client.post("/v2/pools/default/drain", {"deadline_ms": 1000})).status == 202
+    refused = await client.post("/v2/tasks", a_task())
+    assert (refused.status, refused.body["code"]) == (503, "POOL_UNREADY")
+    assert (await client.delete("/v2/pools/default/drain")).status == 202
+    await submitted(client)
+
+
+async def _is_idle(client: Client) -> bool:
+    pool = (await client.get("/v2/pools/default")).body
+    return bool(pool["metrics"]["active_leases"] == 0)
+
+
+async def _usage(client: Client) -> Any:
+    return (await client.get("/v2/usage")).body["usage"]
+
+
+async def test_a_stream_is_read_slowly_without_losing_tokens(client: Client) -> None:
+    task = await submitted(client, max_tokens=200)
+    seen = []
+    async for event in client.events(f"/v2/tasks/{task['task_id']}/events"):
+        if event.event == "token":
+            seen.append(event.data["i"])
+            if len(seen) % 20 == 0:
+                await anyio.sleep(0.01)
+    assert seen == list(range(len(seen)))

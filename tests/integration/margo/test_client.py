@@ -1,0 +1,313 @@
+"""A site as a client of a fleet manager that lies, refuses and cuts off: nothing that runs is touched by that."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from homeport.adapters.link import central_http
+from homeport.core.identity import spiffe
+from homeport.core.margo.bundle import pack
+from homeport.core.margo.manifest import MANIFEST_BYTES_MAX, MANIFEST_TYPE, deployment_url, digest_of
+from homeport.fleet.shared.snapshot import FILE_SIZE_MAX
+from homeport.margo.client import transport
+from homeport.site.app import SiteApp
+from homeport.vocabulary import DeploymentId
+from tests.support.margo_sites import running_site
+from tests.support.mock_wfm import DOMAIN, Heard, MockRealm, MockWfm, deployment, deployment_id, running_mock
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.anyio
+ONE, TWO = deployment_id(1), deployment_id(2)
+
+
+@pytest.fixture
+def realm(tmp_path: Path) -> MockRealm:
+    return MockRealm(tmp_path / "authority")
+
+
+@pytest.fixture
+async def wfm(realm: MockRealm) -> AsyncIterator[MockWfm]:
+    async with running_mock(realm) as mock:
+        yield mock
+        assert mock.wrong_bodies == []
+
+
+@pytest.fixture
+def options(realm: MockRealm, wfm: MockWfm) -> dict[str, Any]:
+    return {"svid_folder": realm.client("north"), "wfm_url": wfm.url}
+
+
+def wanted(site: SiteApp) -> set[DeploymentId]:
+    return set(site.parts.conductor.memory.wanted)
+
+
+async def installed(wfm: MockWfm, key: DeploymentId) -> None:
+    await eventually(lambda: wfm.states(key)[-1:] == ["installed"], what=f"{key} to be reported as installed")
+
+
+async def polled_again(wfm: MockWfm) -> None:
+    """Two whole rounds from now."""
+    seen = len(wfm.paths("GET"))
+    await eventually(lambda: len([path for path in wfm.paths("GET")[seen:] if path == "/api/v1/deployments"]) >= 2)
+
+
+async def test_a_deployment_is_installed_updated_and_removed_with_a_report_of_each_step(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    wfm.want(deployment(1), deployment(2))
+    async with running_site(tmp_path, "north", **options) as site:
+        await installed(wfm, ONE)
+        await installed(wfm, TWO)
+        assert wfm.heard[0].method == "PUT" and wfm.heard[0].path == "/api/v1/capabilities/north"
+        report = wfm.statuses(ONE)[-1]
+        assert report["adoptedManifestVersion"] == wfm.version
+        assert [each["name"] for each in report["components"]] == ["web", "cache"]
+        assert wfm.states(ONE)[0] == "pending" and "installing" in wfm.states(ONE)
+
+        wfm.want(deployment(1, revision="1.1.0"))
+        await eventually(lambda: wfm.states(TWO)[-1:] == ["removed"])
+        assert "removing" in wfm.states(TWO)
+        await eventually(lambda: wfm.statuses(ONE)[-1]["adoptedManifestVersion"] == wfm.version)
+        await installed(wfm, ONE)
+        assert wanted(site) == {ONE}
+    hosting = next(each.body for each in reversed(wfm.heard) if each.method == "PUT")["properties"]
+    assert hosting["supportedDeploymentTypes"] and hosting["otelCollector"] is True
+
+
+async def test_version_and_etag_survive_a_restart_and_a_replayed_manifest_is_rejected(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    wfm.want(deployment(1))
+    async with running_site(tmp_path, "north", **options):
+        await installed(wfm, ONE)
+        await polled_again(wfm)
+    old = wfm.manifest()
+    asked = len(wfm.heard)
+    async with running_site(tmp_path, "north", **options) as site:
+        await polled_again(wfm)
+        first = next(each for each in wfm.heard[asked:] if each.path == "/api/v1/deployments")
+        assert first.headers["if-none-match"] == f'"{digest_of(old)}"'
+        # An older manifest, without the deployment, and a new ETag.
+        wfm.manifest_body = json.dumps({"bundle": None, "deployments": [], "manifestVersion": wfm.version}).encode()
+        await polled_again(wfm)
+        assert wanted(site) == {ONE}
+        problem = await eventually(lambda: site.parts.conductor.memory.source_problem)
+        assert "not newer" in problem
+
+
+async def corrupt(wfm: MockWfm, fault: str) -> None:  # noqa: PLR0912 - one for each
+    content = wfm.files[TWO]
+    path = deployment_url(TWO, digest_of(content))
+    body = json.loads(wfm.manifest())
+    match fault:
+        case "deployment digest":
+            wfm.served[path] = content + b"\n"
+        case "algorithm":
+            body["deployments"][0]["digest"] = "sha512:" + "0" * 128
+            wfm.manifest_body = json.dumps(body).encode()
+        case "version":
+            body["manifestVersion"] = wfm.version - 1
+            wfm.manifest_body = json.dumps(body).encode()
+        case "etag":
+            wfm.etag = '"sha256:' + "0" * 64 + '"'
+        case "not json":
+            wfm.manifest_body = b'{"manifestVersion": 9'
+        case "404":
+            wfm.failing[path] = (404, {})
+        case "no manifest":
+            wfm.failing["/api/v1/deployments"] = (404, {})
+        case "bundle digest":
+            wfm.want(*(deployment(number) for number in range(2, 12)))
+            wfm.served[json.loads(wfm.manifest())["bundle"]["url"]] = pack(wfm.files)[:-1] + b"x"
+        case "403":
+            wfm.failing["/api/v1/deployments"] = (403, {})
+        case "500":
+            wfm.failing["/api/v1/deployments"] = (500, {"retry-after": "1"})
+        case "cut off":
+            wfm.cuts = True
+        case "hanging":
+            wfm.stalls = True
+        case "redirect":
+            wfm.failing["/api/v1/deployments"] = (307, {"location": wfm.url + "/api/v1/elsewhere"})
+        case "media type":
+            wfm.media_type = "text/html"
+        case "oversized":
+            wfm.manifest_body = b" " * (MANIFEST_BYTES_MAX + 1)
+        case "oversized deployment":
+            wfm.served[path] = content + b" " * FILE_SIZE_MAX
+        case "another's url":
+            body["deployments"][0]["url"] = "https://elsewhere.example/x"
+            wfm.manifest_body = json.dumps(body).encode()
+        case "empty":
+            wfm.manifest_body = b""
+
+
+# fmt: off
+FAULTS = [
+    "deployment digest", "algorithm", "version", "etag", "not json", "404", "403", "500", "cut off", "hanging",
+    "redirect", "media type", "oversized", "oversized deployment", "another's url", "empty", "no manifest",
+    "bundle digest",
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any], fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is said, and the next good manifest is taken."""
+    monkeypatch.setattr(transport, "CALL_SECONDS_MAX", 1.0)
+    wfm.want(deployment(1))
+    async with running_site(tmp_path, "north", **options) as site:
+        await installed(wfm, ONE)
+        before = site.parts.conductor.memory.applied
+        wfm.want(deployment(2))  # ONE is gone, TWO is new
+        await corrupt(wfm, fault)
+        await polled_again(wfm)
+        assert wanted(site) == {ONE} and site.parts.conductor.memory.applied == before
+
+        async def said() -> bool:
+            return (await site.parts.contact.checks()).get("wfm", "ok") not in {"", "ok"}
+
+        await eventually(said, what="the fault to be shown")
+        assert wfm.states(TWO) == []
+        wfm.failing.clear()
+        wfm.served.clear()
+        wfm.manifest_body = wfm.etag = None
+        wfm.cuts = wfm.stalls = False
+        wfm.media_type = MANIFEST_TYPE
+        await eventually(lambda: wanted(site) == set(wfm.files), what="the good manifest to be adopted")
+
+        async def in_contact() -> bool:
+            return not await said()
+
+        await eventually(in_contact, what="the fault to be over")
+
+
+async def test_a_wrong_bundle_is_dropped_and_a_wrong_size_is_not(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    many = [deployment(number) for number in range(1, 11)]
+    wfm.want(*many)
+    body = json.loads(wfm.manifest())
+    bundle = body["bundle"]["url"]
+    wfm.served[bundle] = b"something else"
+    async with running_site(tmp_path, "north", node=False, **options) as site:
+        await polled_again(wfm)
+        assert not wanted(site)
+        wfm.served.clear()
+        body["deployments"][0]["sizeBytes"] = body["bundle"]["sizeBytes"] = 1
+        wfm.manifest_body = json.dumps(body).encode()
+        await eventually(lambda: len(wanted(site)) == 10)
+        assert [path for path in wfm.paths("GET") if path.startswith("/api/v1/deployments/")] == []
+
+
+async def test_a_slow_fleet_manager_and_retry_after_delay_nobody(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    wfm.want(deployment(1))
+    async with running_site(tmp_path, "north", **options) as site:
+        await installed(wfm, ONE)
+        wfm.failing["/"] = (503, {"retry-after": "3600"})
+        before = len(wfm.heard)
+        await eventually(lambda: len(wfm.heard) > before)
+        asked = len(wfm.heard)
+        await anyio.sleep(2.5)  # two polls would have come
+        assert len(wfm.heard) <= asked + 1
+        assert wanted(site) == {ONE}
+
+
+async def test_what_is_for_other_devices_is_answered_with_the_reserved_codes(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    bad = b"id: 3b0a2f1e-6d0c-4f0a-9c51-000000000004\nmetadata: {name: broken, deviceId: north}\n"
+    wfm.want(deployment(1, device="north/child"), deployment(2, device="north/*"), deployment(3), bad)
+    async with running_site(tmp_path, "north", **options) as site:
+        await installed(wfm, deployment_id(3))
+        await eventually(lambda: wfm.states(deployment_id(4)) == ["failed"])
+        assert wfm.statuses(ONE)[0]["status"]["error"]["code"] == "101"
+        assert wfm.statuses(TWO)[0]["status"]["error"]["code"] == "103"
+        assert {each["status"]["error"]["source"] for key in (ONE, TWO) for each in wfm.statuses(key)} == {"north"}
+        assert wanted(site) >= {deployment_id(3)}
+
+
+async def test_a_device_that_does_not_meet_the_rules_reports_the_deployment_as_failed(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    rules = """\
+    deviceConstraints:
+      eligibilityRules:
+        - labelSelector:
+            matchExpressions:
+              - {key: line, operator: In, values: [paint]}
+"""
+    wfm.want(deployment(1, more=rules))
+    async with running_site(tmp_path, "north", **options):
+        await eventually(lambda: wfm.states(ONE)[-1:] == ["failed"])
+        report = wfm.statuses(ONE)[-1]
+        assert "line In paint" in report["status"]["error"]["message"]
+        assert report["status"]["error"]["source"] == "app-1"  # its metadata.name
+        assert [each["name"] for each in report["components"]] == ["web", "cache"]
+
+
+async def test_a_server_with_another_identity_gets_nothing(tmp_path: Path, realm: MockRealm) -> None:
+    async with running_mock(realm, server_id=spiffe.central_id(DOMAIN, "other")) as other:
+        options: dict[str, Any] = {"svid_folder": realm.client("north"), "wfm_url": other.url}
+        async with running_site(tmp_path, "north", node=False, **options) as site:
+
+            async def refused() -> bool:
+                return "not trusted" in (await site.parts.contact.checks()).get("wfm", "")
+
+            await eventually(refused)
+        assert other.heard == []
+
+
+async def test_a_renewed_certificate_is_shown_on_new_connections(
+    tmp_path: Path, realm: MockRealm, wfm: MockWfm, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(central_http, "CONNECTION_SECONDS_MAX", 1.0)
+    async with running_site(tmp_path, "north", node=False, **options):
+        await polled_again(wfm)
+        (first,) = wfm.certificates
+        realm.client("north")  # into the same folder
+        await eventually(lambda: len(wfm.certificates) == 2, what="a connection with the new certificate")
+        assert wfm.certificates[1] != first
+        await polled_again(wfm)
+
+
+async def test_what_changes_on_the_device_is_reported_again(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    async with running_site(tmp_path, "north", **options):
+        await eventually(lambda: any("cpus" in each.body["properties"] for each in reports(wfm)))
+        first = len(reports(wfm))
+        await polled_again(wfm)
+        assert len(reports(wfm)) == first  # nothing has changed
+    async with running_site(tmp_path, "north", node_labels={"line": "paint"}, **options):
+        await eventually(lambda: reports(wfm)[-1].body.get("labels", {}).get("line") == "paint")
+
+
+def reports(wfm: MockWfm) -> list[Heard]:
+    return [each for each in wfm.heard if each.method == "PUT"]
+
+
+async def test_outside_its_hours_and_in_a_downtime_nobody_is_called(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    async with running_site(tmp_path, "north", node=False, wfm_downtime=("00:00-24:00",), **options) as site:
+        await anyio.sleep(1.5)  # a poll would have come
+        assert wfm.heard == [] and (await site.parts.contact.checks()).get("wfm", "ok") in {"", "ok"}
+
+
+async def test_a_report_that_is_refused_delays_no_other(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    wfm.failing[f"/api/v1/deployments/{ONE}/status"] = (422, {})
+    wfm.want(deployment(1), deployment(2))
+    async with running_site(tmp_path, "north", **options) as site:
+        await installed(wfm, TWO)
+        assert wfm.states(ONE) and wanted(site) == {ONE, TWO}

@@ -1,0 +1,131 @@
+"""`orchion.v1` over a real socket, with the plain client that its .proto file gives, and no credentials."""
+
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from homeport.errors import Refused
+from homeport.site.app import SiteApp
+from homeport.vocabulary import NodeId
+from homeport.wire.orchion.v1 import orchestrator_pb2 as pb
+from homeport.wire.v1 import nodes_pb2 as ours
+from tests.integration.site.conftest import OpenSite
+from tests.support.git import Person
+from tests.support.local import local_channel
+from tests.support.stubs import nodes_pb2_grpc as our_grpc
+from tests.support.stubs import orchestrator_pb2_grpc as pb_grpc
+
+pytestmark = pytest.mark.anyio
+
+AGENT = pb.Node(
+    id="5c1d2a9e-0b5b-4a7b-9d57-3f3f6f1f2c11",
+    hostname="gaming-pc",
+    capabilities=pb.Capabilities(
+        cpu="16 cores",
+        memory="31.25 GB",
+        os="linux/amd64",
+        gpu_type="NVIDIA GeForce RTX 3080",
+        gpu_vram_total="10.00 GB",
+    ),
+    agent_address="gaming-pc:50052",
+)
+
+
+def agent_of(channel: grpc.aio.Channel) -> Any:
+    return pb_grpc.OrchestratorStub(channel)  # type: ignore[no-untyped-call]
+
+
+def open_channel(site: SiteApp) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(f"127.0.0.1:{site.orchion_port}")
+
+
+async def status_of(call: Any) -> tuple[str, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return caught.value.code().name, str(caught.value.details())
+
+
+async def test_an_agent_registers_beats_updates_and_leaves(person: Person, start: OpenSite) -> None:
+    async with start(orchion_address="127.0.0.1:0") as site, open_channel(site) as channel:
+        agent = agent_of(channel)
+        await agent.RegisterNode(pb.RegisterNodeRequest(node=AGENT))
+        (listed,) = (await agent.ListNodes(pb.ListNodesRequest())).nodes
+        assert listed.last_seen_unix > 1_700_000_000
+        listed.last_seen_unix = 0
+        assert listed == AGENT, "every field comes back as the agent wrote it"
+        found = site.parts.conductor.memory.nodes[NodeId(AGENT.id)]
+        assert (found.info.capabilities.cpu_cores, found.info.capabilities.memory_bytes) == (16, int(31.25 * 2**30))
+        assert (found.info.capabilities.gpus[0].manufacturer, found.info.agent_address) == (
+            "NVIDIA",
+            "gaming-pc:50052",
+        )
+        await agent.Heartbeat(pb.HeartbeatRequest(node_id=AGENT.id))
+        await agent.UpdateNode(
+            pb.UpdateNodeRequest(node_id=AGENT.id, capabilities=pb.Capabilities(cpu="8 cores", os="linux/arm64"))
+        )
+        (listed,) = (await agent.ListNodes(pb.ListNodesRequest())).nodes
+        assert (listed.capabilities.cpu, listed.capabilities.gpu_type) == ("8 cores", "No GPU detected")
+        assert listed.agent_address == "gaming-pc:50052", "an update keeps what it does not say"
+        await agent.UnregisterNode(pb.UnregisterNodeRequest(node_id=AGENT.id))
+        assert not (await agent.ListNodes(pb.ListNodesRequest())).nodes
+        code, _ = await status_of(agent.Heartbeat(pb.HeartbeatRequest(node_id=AGENT.id)))
+        assert code == "NOT_FOUND", "so that the agent registers again"
+
+
+async def test_bad_input_gets_its_status_and_names_the_field(person: Person, start: OpenSite) -> None:
+    long_id = pb.Node(id="x" * 129, capabilities=pb.Capabilities())
+    table: list[tuple[str, Any, str, str]] = [
+        ("RegisterNode", pb.RegisterNodeRequest(), "INVALID_ARGUMENT", "node"),
+        ("RegisterNode", pb.RegisterNodeRequest(node=pb.Node()), "INVALID_ARGUMENT", "node.capabilities"),
+        (
+            "RegisterNode",
+            pb.RegisterNodeRequest(node=pb.Node(capabilities=pb.Capabilities())),
+            "INVALID_ARGUMENT",
+            "node.id",
+        ),
+        ("RegisterNode", pb.RegisterNodeRequest(node=long_id), "INVALID_ARGUMENT", "node.id"),
+        ("Heartbeat", pb.HeartbeatRequest(), "INVALID_ARGUMENT", "node_id"),
+        ("Heartbeat", pb.HeartbeatRequest(node_id="nobody"), "NOT_FOUND", "nobody"),
+        ("UpdateNode", pb.UpdateNodeRequest(node_id="nobody"), "INVALID_ARGUMENT", "capabilities"),
+        ("UpdateNode", pb.UpdateNodeRequest(capabilities=pb.Capabilities()), "INVALID_ARGUMENT", "node_id"),
+        ("UpdateNode", pb.UpdateNodeRequest(node_id="no", capabilities=pb.Capabilities()), "NOT_FOUND", "no"),
+        ("UnregisterNode", pb.UnregisterNodeRequest(), "INVALID_ARGUMENT", "node_id"),
+        ("UnregisterNode", pb.UnregisterNodeRequest(node_id="nobody"), "NOT_FOUND", "nobody"),
+    ]
+    async with start(orchion_address="127.0.0.1:0") as site, open_channel(site) as channel:
+        for call, request, code, field in table:
+            found, details = await status_of(getattr(agent_of(channel), call)(request))
+            assert (found, field in details) == (code, True), (call, request, details)
+        assert not site.parts.conductor.memory.nodes
+
+
+async def test_an_agent_without_credentials_cannot_touch_homeports_own_nodes(person: Person, start: OpenSite) -> None:
+    own = ours.Node(id="pi", hostname="pi", capabilities=ours.Capabilities(cpu_cores=4))
+    async with (
+        start(orchion_address="127.0.0.1:0") as site,
+        open_channel(site) as channel,
+        local_channel(site) as ours_channel,
+    ):
+        nodes: Any = our_grpc.NodesStub(ours_channel)  # type: ignore[no-untyped-call]
+        await nodes.RegisterNode(ours.RegisterNodeRequest(node=own))
+        agent = agent_of(channel)
+        clash = pb.Node(id="pi", capabilities=pb.Capabilities())
+        assert (await status_of(agent.RegisterNode(pb.RegisterNodeRequest(node=clash))))[0] == "FAILED_PRECONDITION"
+        assert (await status_of(agent.Heartbeat(pb.HeartbeatRequest(node_id="pi"))))[0] == "NOT_FOUND"
+        assert (await status_of(agent.UnregisterNode(pb.UnregisterNodeRequest(node_id="pi"))))[0] == "NOT_FOUND"
+        assert [
+            (node.id, node.capabilities.cpu) for node in (await agent.ListNodes(pb.ListNodesRequest())).nodes
+        ] == [("pi", "4 cores")]
+        refused = await status_of(
+            agent_of(grpc.aio.insecure_channel(f"127.0.0.1:{site.grpc_port}")).ListNodes(pb.ListNodesRequest())
+        )
+        assert refused[0] == "PERMISSION_DENIED", "the authenticated port stays so"
+        assert len((await agent_of(ours_channel).ListNodes(pb.ListNodesRequest())).nodes) == 1
+
+
+async def test_the_open_port_is_for_this_machine_alone(person: Person, start: OpenSite) -> None:
+    with pytest.raises(Refused, match="no credentials"):
+        async with start(orchion_address="0.0.0.0:0"):
+            pass

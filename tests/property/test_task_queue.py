@@ -1,0 +1,51 @@
+"""The queue of a pool, under any sequence of calls: bounds hold, nobody is lost, nobody is served twice."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from homeport.core.inference.queue import Entry, FullPolicy, PoolQueue
+from homeport.core.inference.task import Priority
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["offer", "take", "cancel"]), st.integers(0, 30), st.sampled_from(Priority)),
+    max_size=120,
+)
+
+
+@given(steps=STEPS, capacity=st.integers(1, 8), policy=st.sampled_from(FullPolicy))
+def test_everything_offered_is_waiting_taken_cancelled_or_dropped_once(
+    steps: list[tuple[str, int, Priority]], capacity: int, policy: FullPolicy
+) -> None:
+    queue: PoolQueue[str] = PoolQueue(capacity, policy)
+    waiting: list[str] = []
+    for now, (what, number, priority) in enumerate(steps):
+        if what == "offer":
+            name = f"t{now}"
+            offered = queue.offer(Entry(name, f"k{number % 3}", priority, float(now), name))
+            if offered.evicted is not None:
+                waiting.remove(offered.evicted.id)
+            if offered.accepted:
+                waiting.append(name)
+        elif what == "cancel" and waiting:
+            victim = waiting[number % len(waiting)]
+            assert queue.cancel(victim)
+            assert not queue.cancel(victim)
+            waiting.remove(victim)
+        elif what == "take":
+            taken = queue.take(lambda _: True, float(now))
+            assert (taken is None) == (not waiting)
+            if taken is not None:
+                waiting.remove(taken.id)
+        assert sorted(entry.id for entry in queue) == sorted(waiting)
+        assert len(queue) <= capacity
+        assert sum(queue.depth(each) for each in Priority) == len(waiting)
+
+
+@given(counts=st.lists(st.integers(1, 20), min_size=2, max_size=5))
+def test_no_key_waits_for_more_than_one_task_of_each_other_key(counts: list[int]) -> None:
+    queue: PoolQueue[str] = PoolQueue(1000)
+    for key, count in enumerate(counts):
+        for index in range(count):
+            queue.offer(Entry(f"{key}-{index}", str(key), Priority.BATCH, 0.0, ""))
+    first = [queue.take(lambda _: True, 0.0) for _ in counts]
+    assert sorted(entry.key for entry in first if entry is not None) == sorted(map(str, range(len(counts))))

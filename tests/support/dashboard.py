@@ -1,0 +1,138 @@
+"""A fleet of one with something to see in it, and a browser that looks at its dashboard."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.support.ports import free_port
+from tests.support.processes import Machine, Process
+
+CHROMIUM = "/usr/bin/chromium"
+QUIET = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+]
+WAIT_MILLISECONDS = 30_000
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+SERIOUS = {"serious", "critical"}
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+@contextmanager
+def shown(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
+    """A page without errors: none in its scripts, and nothing that its policy had to stop."""
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(WAIT_MILLISECONDS)
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda said: errors.append(said.text) if "Content Security Policy" in said.text else None)
+    try:
+        page.goto(url)
+        yield page
+    finally:
+        context.close()
+    assert errors == []
+
+
+class Fleet:
+    """`homeport up` on ports that stay, so that a browser finds it again after a restart."""
+
+    def __init__(self, host: Machine, node: str) -> None:
+        self.host, self.node = host, node
+        self._http, self._grpc = free_port(), free_port()
+        self.up = self.start()
+
+    def start(self) -> Process:
+        options = {
+            "--data": str(self.host.folder / "up"),
+            "--http": f"127.0.0.1:{self._http}",
+            "--grpc": f"127.0.0.1:{self._grpc}",
+            "--runtime": "podman",
+            "--node": self.node,
+        }
+        self.up = self.host.start("up", "up", *(word for option in options.items() for word in option))
+        self.host.url = self.up.url
+        self.up.wait_ready()
+        return self.up
+
+    @property
+    def url(self) -> str:
+        return self.host.url
+
+    def login_url(self) -> str:
+        return self.host.homeport("dashboard", "--print-url").strip()
+
+
+def pages(fleet: Fleet) -> Mapping[str, str]:
+    """Every page by a name for its picture."""
+    node = f"/nodes/home/{fleet.node}"
+    tabs = ("pools", "queue", "models", "sessions", "artifacts", "usage", "playground")
+    return {
+        "overview": "/",
+        "map": "/map",
+        "sites": "/sites",
+        "site": "/sites/home",
+        "nodes": "/nodes",
+        "node": node,
+        "node-capabilities": f"{node}?tab=capabilities",
+        "node-logs": f"{node}?tab=logs",
+        "node-terminal": f"{node}?tab=terminal",
+        "deployments": "/deployments",
+        "deployment": "/deployments/home/hello",
+        **{
+            f"deployment-{tab}": f"/deployments/home/hello?tab={tab}"
+            for tab in ("history", "diff", "logs", "parameters")
+        },
+        "deploy": "/deploy",
+        "rollouts": "/rollouts",
+        "catalog": "/catalog",
+        **{f"inference-{tab}": f"/inference?tab={tab}" for tab in tabs},
+        "jobs": "/jobs",
+        "jobs-history": "/jobs?tab=history",
+        "jobs-submit": "/jobs?tab=submit",
+        "pipelines": "/pipelines",
+        "pipelines-saved": "/pipelines?tab=saved",
+        "pipeline-editor": "/pipelines/edit",
+        "logs": "/logs",
+        "events": "/events",
+        "audit": "/audit",
+        "settings": "/settings",
+    }
+
+
+def is_settled(page: Page) -> None:
+    """Nothing is loading any more."""
+    page.locator("main h1, .login h1").first.wait_for()
+    page.wait_for_function("() => !document.querySelector('.skeleton')")
+
+
+def paint_milliseconds(page: Page) -> float:
+    """From the start of the navigation until the browser first painted content, by its own clock."""
+    found: float = page.evaluate("() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1")
+    return found
+
+
+def serious_problems(page: Page, *rules: str) -> list[str]:
+    """What axe calls serious or critical, in words; of these rules alone, where some are given."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE.read_text("utf-8"))
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = page.evaluate("options => axe.run(document, options)", options)
+    return [
+        f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0].get('failureSummary', '')[:300]}"
+        for each in found["violations"]
+        if each["impact"] in SERIOUS
+    ]

@@ -1,0 +1,57 @@
+"""The real llama.cpp server as a process of its own: `python -m tests.support.llama_server MODEL PORT [SLOTS]`.
+
+Port 0 takes a free one. The first line of its output is its address.
+"""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
+
+import xllamacpp
+
+ROOT = Path(__file__).parents[2]
+
+
+def main(model: str, port: int, slots: int) -> None:
+    params = xllamacpp.CommonParams()
+    params.model.path = model
+    params.hostnames, params.port = ["127.0.0.1"], port or _free_port()
+    params.n_parallel, params.n_ctx = slots, 1024 * slots
+    params.model_alias = {"tiny"}
+    params.endpoint_slots = True
+    params.endpoint_metrics = True
+    params.cpuparams.n_threads = 1
+    server = xllamacpp.Server(params)
+    print(server.listening_address, flush=True)
+    signal.pause()
+
+
+@contextmanager
+def llama_server(model: Path, *, slots: int = 2, port: int = 0) -> Iterator[tuple[str, Popen[str]]]:
+    """Yields its address and process; ends it whatever happens."""
+    command = [sys.executable, "-m", "tests.support.llama_server", str(model), str(port), str(slots)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with Popen(command, stdout=PIPE, stderr=DEVNULL, text=True, cwd=ROOT, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            assert address.startswith("http"), "llama.cpp did not start"
+            yield address, process
+        finally:
+            process.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 2)

@@ -1,0 +1,137 @@
+"""GPUs as their manufacturers' tools describe them, in the documented formats. There is no real GPU here."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from homeport.adapters.hardware.gpu.amd import parse_rocm_smi
+from homeport.adapters.hardware.gpu.intel import parse_intel_gpu_top, parse_lspci
+from homeport.adapters.hardware.gpu.machine import read_gpus
+from homeport.adapters.hardware.gpu.nvidia import parse_nvidia_smi, read_nvidia
+from homeport.adapters.hardware.gpu.reading import GpuReading, run_tool
+
+MEBIBYTE = 2**20
+NVIDIA_SMI = """0, NVIDIA GeForce RTX 3080, 10240, 1024, 37, 61, 221.50
+1, NVIDIA Tesla K80, 11441, 0, [N/A], 33, [Not Supported]
+"""
+ROCM_SMI = json.dumps(
+    {
+        "card0": {
+            "Temperature (Sensor edge) (C)": "35.0",
+            "Temperature (Sensor junction) (C)": "37.0",
+            "Average Graphics Package Power (W)": "19.0",
+            "GPU use (%)": "3",
+            "VRAM Total Memory (B)": "17163091968",
+            "VRAM Total Used Memory (B)": "10600448",
+            "Card series": "Radeon RX 6800 XT",
+        },
+        "card1": {"Current Socket Graphics Package Power (W)": "N/A", "GPU use (%)": "N/A"},
+        "system": {"Driver version": "6.7.0"},
+    }
+)
+LSPCI = """00:00.0 "Host bridge" "Intel Corporation" "12th Gen Core" -r02 "Dell" "Device 0b04"
+00:02.0 "VGA compatible controller" "Intel Corporation" "Alder Lake-P GT2 [Iris Xe Graphics]" -r0c "Dell" "0b04"
+"""
+INTEL_GPU_TOP = """[
+{"period": {"duration": 16.2, "unit": "ms"}, "engines": {}},
+{
+  "power": {"GPU": 0.75, "Package": 5.1, "unit": "W"},
+  "engines": {
+    "Render/3D/0": {"busy": 12.5, "sema": 0.0, "wait": 0.0, "unit": "%"},
+    "Video/0": {"busy": 48.0, "sema": 0.0, "wait": 0.0, "unit": "%"}
+  }
+},
+{"power": {"GPU": 0.
+"""
+
+
+class _Library:
+    """Answers as NVIDIA's library does on a machine with one card."""
+
+    class NVMLError(Exception):
+        """No driver."""
+
+    def __init__(self, *, has_driver: bool = True) -> None:
+        self._has_driver = has_driver
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        if not self._has_driver:
+            raise self.NVMLError
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        pass
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetName(self, handle: int) -> bytes:  # noqa: N802
+        return b"Tiny 1"
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(total=8 * 1024**3, used=1024**3)
+
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> SimpleNamespace:  # noqa: N802
+        return SimpleNamespace(gpu=37)
+
+    def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:  # noqa: N802
+        return 61
+
+    def nvmlDeviceGetPowerUsage(self, handle: int) -> int:  # noqa: N802
+        raise self.NVMLError
+
+
+def test_nvidia_smi_prints_a_line_for_each_gpu_and_what_it_cannot_say() -> None:
+    assert parse_nvidia_smi(NVIDIA_SMI) == [
+        GpuReading("0", "NVIDIA GeForce RTX 3080", "NVIDIA", 10240 * MEBIBYTE, 37.0, 1024.0 * MEBIBYTE, 61.0, 221.5),
+        GpuReading("1", "NVIDIA Tesla K80", "NVIDIA", 11441 * MEBIBYTE, None, 0.0, 33.0, None),
+    ]
+
+
+def test_the_library_is_preferred_where_it_is_installed() -> None:
+    expected = GpuReading("0", "Tiny 1", "NVIDIA", 8 * 1024**3, 37.0, float(1024**3), 61.0, None)
+    assert read_nvidia(lambda _: _Library()) == [expected]
+
+
+def test_rocm_smi_names_differ_and_not_available_is_nothing() -> None:
+    assert parse_rocm_smi("WARNING: a line before\n" + ROCM_SMI) == [
+        GpuReading("0", "Radeon RX 6800 XT", "AMD", 17163091968, 3.0, 10600448.0, 35.0, 19.0),
+        GpuReading("1", "AMD GPU", "AMD"),
+    ]
+
+
+def test_intel_devices_come_from_lspci_and_their_use_from_the_last_whole_sample() -> None:
+    (gpu,) = parse_lspci(LSPCI)
+    assert gpu == GpuReading("0", "Intel Alder Lake-P GT2 [Iris Xe Graphics]", "Intel")
+    used = parse_intel_gpu_top(INTEL_GPU_TOP, gpu)
+    assert (used.percent, used.power_watts, used.model) == (48.0, 0.75, gpu.model)
+
+
+@pytest.mark.parametrize("output", ["", "{", "[]", "null", '{"card0": 3}', "no such thing", "a, b", "\x00\n\x00"])
+def test_output_of_another_format_is_no_gpu(output: str) -> None:
+    assert parse_nvidia_smi(output) == []
+    assert list(parse_rocm_smi(output)) == []
+    assert parse_lspci(output) == []
+    gpu = GpuReading("0", "it", "Intel")
+    assert parse_intel_gpu_top(output, gpu).percent is None
+
+
+def test_the_tools_are_found_on_the_path_and_one_that_fails_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, output, code in (("nvidia-smi", NVIDIA_SMI, 9), ("rocm-smi", ROCM_SMI, 0), ("lspci", LSPCI, 0)):
+        (tmp_path / f"{name}.txt").write_text(output)
+        (tmp_path / name).write_text(f"#!/bin/sh\n/bin/cat {tmp_path}/{name}.txt\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert [gpu.manufacturer for gpu in read_gpus()] == ["AMD", "AMD", "Intel"]
+
+
+def test_a_machine_without_tools_has_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert read_gpus() == []
+    assert run_tool(["nvidia-smi"]) is None

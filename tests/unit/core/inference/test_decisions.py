@@ -1,0 +1,240 @@
+"""Admission, queue, placement, breaker and sessions: each rule."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from homeport.core.inference import admission
+from homeport.core.inference.admission import Situation
+from homeport.core.inference.breaker import CLOSED, FAILURES_MAX, OPEN_SECONDS, Circuit
+from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
+from homeport.core.inference.placement import Candidate, Misfit, code_of, place
+from homeport.core.inference.queue import Entry, FullPolicy, PoolQueue, predicted_start_ms
+from homeport.core.inference.sessions import Budgets, Session
+from homeport.core.inference.task import STATUS, PlacementMode, PlacementWish, Priority, Task, TaskCode, Workload
+
+TASK = Task(
+    task_id="t",
+    session_id="s",
+    workload=Workload.COMPLETION,
+    model_ref="m",
+    priority=Priority.INTERACTIVE,
+    max_tokens=10,
+    deadline_ms=1000,
+)
+
+
+def candidate(pool_id: str = "p", replica_id: str = "r0", **changes: Any) -> Candidate:
+    return Candidate(
+        **{"pool_id": pool_id, "replica_id": replica_id, "engine": "llamacpp", "models": frozenset({"m"}), **changes}
+    )
+
+
+def wish(**changes: Any) -> Task:
+    return replace(TASK, wish=PlacementWish(**changes))
+
+
+# --- placement ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("task", "where", "why"),
+    [
+        (replace(TASK, engine="vllm"), candidate(), Misfit.ENGINE),
+        (replace(TASK, model_ref="other"), candidate(), Misfit.MODEL),
+        (wish(avoid_pools=("p",)), candidate(), Misfit.AVOIDED),
+        (wish(require_device_mask="0"), candidate(device_mask="1"), Misfit.DEVICE_MASK),
+        (replace(TASK, workload=Workload.RERANK), candidate(), Misfit.WORKLOAD),
+        (replace(TASK, ctx=4096), candidate(ctx_max=2048), Misfit.CTX),
+        (TASK, candidate(vram_needed_bytes=10, vram_free_bytes=5), Misfit.VRAM),
+        (TASK, candidate(ready=False), Misfit.UNREADY),
+        (TASK, candidate(slots_free=0), Misfit.SLOTS),
+    ],
+)
+def test_each_reason_not_to_fit(task: Task, where: Candidate, why: Misfit) -> None:
+    decision = place(task, [where])
+    assert decision.chosen is None
+    assert decision.misfits == ((why, 1),)
+    assert why.value in decision.sentence
+
+
+def test_a_limited_caller_gets_replicas_of_its_sites_only() -> None:
+    decision = place(TASK, [candidate(site="a"), candidate("q", site="b")], sites=("b",))
+    assert decision.chosen is not None
+    assert decision.chosen.site == "b"
+    assert dict(decision.misfits) == {Misfit.OTHER_SITE: 1}
+
+
+def test_a_pin_never_falls_back() -> None:
+    pinned = wish(mode=PlacementMode.PIN, pin_pool_id="p")
+    decision = place(pinned, [candidate(ready=False), candidate("q")])
+    assert (decision.chosen, decision.reason) == (None, "pinned_pool_infeasible")
+    assert code_of(decision) is TaskCode.POOL_UNREADY
+
+
+def test_replicas_without_a_free_slot_are_exhausted() -> None:
+    code = code_of(place(TASK, [candidate(slots_free=0)]))
+    assert (code, STATUS[code]) == (TaskCode.REPLICA_EXHAUSTED, 503)
+
+
+def test_a_preference_falls_back_only_where_it_may() -> None:
+    preferring = wish(mode=PlacementMode.PREFER, prefer_pools=("q",))
+    decision = place(preferring, [candidate()])
+    assert decision.chosen is not None
+    assert decision.fallback
+    strict = wish(mode=PlacementMode.PREFER, prefer_pools=("q",), allow_fallback=False)
+    assert place(strict, [candidate()]).reason == "no_preferred_feasible"
+
+
+def test_ties_are_broken_in_their_order() -> None:
+    free = candidate("b", slots_total=4, slots_free=4)
+    busy = candidate("a", slots_total=4, slots_free=1)
+    assert place(TASK, [busy, free]).chosen == free
+    affine = replace(busy, is_affine=True)
+    assert place(TASK, [affine, free]).chosen == affine
+    roomy = replace(free, pool_id="c", vram_free_bytes=10)
+    assert place(TASK, [free, roomy]).chosen == roomy
+    same = place(TASK, [candidate("b"), candidate("a")])
+    assert same.chosen is not None
+    assert (same.chosen.pool_id, same.tie_breakers) == ("a", ("pool id",))
+
+
+def test_a_cached_prefix_is_preferred_until_its_queue_is_long() -> None:
+    cached = candidate("a", has_prefix=True, tokens_per_second=100.0, slots_free=1)
+    other = candidate("b", tokens_per_second=100.0, slots_free=1)
+    assert place(TASK, [cached, other]).chosen == cached
+    crowded = replace(cached, queued=50, slots_free=0)
+    assert place(TASK, [crowded, other], needs_slot=False).chosen == other
+
+
+# --- queue --------------------------------------------------------------------------------------------------------
+
+
+def entry(name: str, key: str = "k", priority: Priority = Priority.INTERACTIVE, since: float = 0.0) -> Entry[str]:
+    return Entry(name, key, priority, since, name)
+
+
+def drained(queue: PoolQueue[str], now: float = 0.0) -> list[str]:
+    found = []
+    while (taken := queue.take(lambda _: True, now)) is not None:
+        found.append(taken.id)
+    return found
+
+
+def test_interactive_comes_first_and_each_key_in_its_order() -> None:
+    queue: PoolQueue[str] = PoolQueue(10)
+    queue.offer(entry("b1", priority=Priority.BATCH))
+    queue.offer(entry("i1"))
+    queue.offer(entry("i2"))
+    assert drained(queue) == ["i1", "i2", "b1"]
+
+
+def test_keys_take_turns() -> None:
+    queue: PoolQueue[str] = PoolQueue(10)
+    for name in ("a1", "a2", "a3", "b1"):
+        queue.offer(entry(name, key=name[0]))
+    assert drained(queue) == ["a1", "b1", "a2", "a3"]
+
+
+def test_a_batch_task_that_waited_too_long_comes_first() -> None:
+    queue: PoolQueue[str] = PoolQueue(10, wait_seconds_max=5)
+    queue.offer(entry("old", priority=Priority.BATCH, since=0))
+    queue.offer(entry("new", since=9))
+    assert drained(queue, now=10) == ["old", "new"]
+
+
+def test_a_task_that_cannot_run_is_passed_over() -> None:
+    queue: PoolQueue[str] = PoolQueue(10)
+    queue.offer(entry("unloaded"))
+    queue.offer(entry("loaded"))
+    taken = queue.take(lambda content: content == "loaded", 0)
+    assert taken is not None
+    assert taken.id == "loaded"
+    assert queue.position("unloaded") == 0
+
+
+def test_a_full_queue_rejects_or_drops_the_oldest_batch_task() -> None:
+    rejecting: PoolQueue[str] = PoolQueue(1)
+    rejecting.offer(entry("a"))
+    assert not rejecting.offer(entry("b")).accepted
+    dropping: PoolQueue[str] = PoolQueue(2, FullPolicy.DROP_LRU)
+    dropping.offer(entry("i"))
+    dropping.offer(entry("b", priority=Priority.BATCH))
+    offered = dropping.offer(entry("new"))
+    assert offered.evicted is not None
+    assert offered.evicted.id == "b"
+    assert not dropping.offer(entry("late", priority=Priority.BATCH)).accepted
+
+
+def test_the_start_is_predicted_from_measured_rates() -> None:
+    assert predicted_start_ms(0, slots_total=2, slots_free=1, seconds_per_task=None) == 0
+    assert predicted_start_ms(4, slots_total=1, slots_free=0, seconds_per_task=None) == 500
+    assert predicted_start_ms(3, slots_total=2, slots_free=0, seconds_per_task=2.0) == 4000
+
+
+# --- admission ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("task", "situation", "code"),
+    [
+        (replace(TASK, ctx=-1), Situation(), TaskCode.INVALID_PARAMS),
+        (replace(TASK, ctx=4096), Situation(ctx_limit=2048), TaskCode.INVALID_PARAMS),
+        (replace(TASK, max_tokens=60_000), Situation(), TaskCode.INVALID_PARAMS),
+        (replace(TASK, prompt_tokens_estimate=2000), Situation(ctx_limit=2005), TaskCode.INVALID_PARAMS),
+        (replace(TASK, deadline_ms=0), Situation(), TaskCode.DEADLINE_UNMET),
+        (TASK, Situation(predicted_start_ms=2000), TaskCode.DEADLINE_UNMET),
+        (TASK, Situation(session=Session("s", 0.0, turns=8)), TaskCode.INVALID_PARAMS),
+        (TASK, Situation(session=Session("s", 0.0, budgets=Budgets(tokens=5))), TaskCode.INVALID_PARAMS),
+        (TASK, Situation(session=Session("s", 0.0, budgets=Budgets(cost=0.0))), TaskCode.INVALID_PARAMS),
+        (TASK, Situation(waiting_of_key=9, key_waiting_max=9), TaskCode.ADMISSION_REJECT),
+        (TASK, Situation(model=CatalogModel("m", ModelLifecycle.RETIRED)), TaskCode.MODEL_DEPRECATED),
+        (TASK, Situation(model=CatalogModel("m", is_verified=False)), TaskCode.UNTRUSTED_ARTIFACT),
+        (wish(mode=PlacementMode.PIN, pin_pool_id="x"), Situation(pool_ids=("p",)), TaskCode.INVALID_PARAMS),
+    ],
+)
+def test_each_rule_of_admission(task: Task, situation: Situation, code: TaskCode) -> None:
+    refusal = admission.refusal(task, situation)
+    assert refusal is not None
+    assert refusal.code is code
+    assert refusal.message.endswith(".")
+
+
+def test_the_first_broken_rule_is_the_answer() -> None:
+    wrong = replace(TASK, ctx=-1, deadline_ms=0)
+    refusal = admission.refusal(wrong, Situation(waiting_of_key=9, key_waiting_max=9))
+    assert refusal is not None
+    assert refusal.field == "ctx"
+
+
+def test_a_good_task_is_accepted() -> None:
+    assert admission.refusal(TASK, Situation(model=CatalogModel("m"), session=Session("s", 0.0))) is None
+
+
+# --- breaker and sessions -------------------------------------------------------------------------------------------
+
+
+def test_the_breaker_opens_tries_one_and_closes_again() -> None:
+    breaker = CLOSED
+    for _ in range(FAILURES_MAX):
+        assert breaker.lets_through(0)
+        breaker = breaker.failed(0)
+    assert not breaker.lets_through(1)
+    later = OPEN_SECONDS + 1
+    assert breaker.circuit(later) is Circuit.HALF_OPEN
+    trial = breaker.started(later)
+    assert not trial.lets_through(later)
+    assert trial.abandoned().lets_through(later)
+    assert trial.failed(later).seconds == 2 * OPEN_SECONDS
+    assert trial.succeeded() == CLOSED
+
+
+def test_a_session_spends_its_budget_and_expires() -> None:
+    session = Session("s", 0.0, budgets=Budgets(tokens=100, time_ms=50, cost=0.001))
+    spent = session.spent(30, 100)
+    assert (spent.budgets.tokens, spent.budgets.time_ms) == (70, 0)
+    assert session.is_expired(601)
+    assert not session.is_expired(599)
+    assert session.admitted(5).turns == 1
+    assert not session.first_token(("p", "r")).failed_over().kv_warmth

@@ -1,0 +1,41 @@
+"""Texts of Orchion's agents, to and from numbers."""
+
+import pytest
+
+from homeport.core.model.node import Capabilities, Gpu
+from homeport.wire.orchion.texts import Texts, bytes_in, capabilities_of, texts_of
+
+
+def test_a_machine_with_a_gpu_reads_as_an_agent_would_write_it() -> None:
+    gpu = Gpu("NVIDIA GeForce RTX 3080", "NVIDIA", 10 * 2**30)
+    machine = Capabilities(16, 32 * 2**30, 0, 0, "linux", "amd64", gpus=(gpu,))
+    texts = texts_of(machine)
+    assert texts == Texts("16 cores", "32.00 GB", "linux/amd64", "NVIDIA GeForce RTX 3080", "10.00 GB")
+    assert capabilities_of(texts) == machine
+
+
+def test_a_machine_without_a_gpu_says_so() -> None:
+    machine = Capabilities(4, 2**30, 0, 0, "linux", "arm64")
+    assert texts_of(machine).gpu_type == "No GPU detected"
+    assert capabilities_of(texts_of(machine)) == machine
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("15.50 GB", int(15.5 * 2**30)),
+        ("~8 GB (approximate)", 8 * 2**30),
+        ("10240 MiB", 10 * 2**30),
+        ("512", 512),
+        ("", 0),
+        ("plenty", 0),
+        ("9" * 30 + " TB", 2**50),
+        ("-5 GB", 5 * 2**30),
+    ],
+)
+def test_sizes_are_read_as_far_as_they_can_be(text: str, count: int) -> None:
+    assert bytes_in(text) == count
+
+
+def test_an_unknown_maker_is_left_empty() -> None:
+    assert capabilities_of(Texts("", "", "", "Voodoo 2", "")).gpus == (Gpu("Voodoo 2", "", 0),)

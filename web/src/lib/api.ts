@@ -1,0 +1,67 @@
+// Calls of Homeport's API. Every failure is a Problem with the server's own sentence.
+import { session } from './session.svelte';
+
+export interface FieldProblem { field: string; message: string; line?: number | null }
+export class Problem extends Error {
+	constructor(
+		readonly status: number,
+		message: string,
+		readonly hint: string | null = null,
+		readonly fields: FieldProblem[] = [],
+		readonly code = ''
+	) {
+		super(message);
+	}
+	/** Somebody else was faster, or it is no longer as it was shown. */
+	get isConflict(): boolean {
+		return this.status === 409 || this.status === 412;
+	}
+	get isUnreachable(): boolean {
+		return this.status === 0;
+	}
+}
+
+export type Query = Record<string, string | number | boolean | null | undefined>;
+
+export function address(path: string, query: Query = {}): string {
+	const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== '');
+	const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+	return text ? `${path}?${text}` : path;
+}
+
+export async function open(path: string, options: RequestInit = {}): Promise<Response> {
+	let answer: Response;
+	try {
+		const headers = { ...session.headers(), ...options.headers };
+		answer = await fetch(path, { ...options, headers, credentials: 'same-origin', cache: 'no-store' });
+	} catch (error) {
+		if (error instanceof DOMException && error.name === 'AbortError') throw error;
+		throw new Problem(0, 'Central does not answer.', 'Sites and their apps go on without it.');
+	}
+	if (!answer.ok) {
+		if (answer.status === 401) session.lost();
+		throw await problemOf(answer);
+	}
+	return answer;
+}
+
+async function problemOf(answer: Response): Promise<Problem> {
+	try {
+		const body = await answer.json();
+		// Three envelopes: problem+json of /api/v1, the code and message of /v2, OpenAI's error of /v1.
+		const said = body.detail ?? body.message ?? body.error?.message ?? body.title ?? `The server answered ${answer.status}.`;
+		return new Problem(answer.status, said, body.hint, body.errors ?? [], body.code ?? body.error?.code);
+	} catch {
+		return new Problem(answer.status, `The server answered ${answer.status}.`);
+	}
+}
+
+export async function ask<T>(path: string, query: Query = {}): Promise<T> {
+	return (await open(address(path, query))).json();
+}
+
+export async function act<T>(method: string, path: string, body?: unknown, query: Query = {}): Promise<T> {
+	const headers: Record<string, string> = body === undefined ? {} : { 'content-type': 'application/json' };
+	const answer = await open(address(path, query), { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+	return answer.status === 204 ? (undefined as T) : answer.json();
+}

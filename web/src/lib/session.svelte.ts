@@ -1,0 +1,35 @@
+// Who is logged in. The cookie is the browser's; the key that makes it valid is kept by this origin alone.
+const STORED = 'homeport-session';
+
+interface Who { key: string; name: string; role: 'viewer' | 'operator' | 'admin'; sites: string[]; expires_at: string }
+
+function stored(): Who | null {
+	try {
+		const found = JSON.parse(localStorage.getItem(STORED) ?? 'null') as Who | null;
+		return found && new Date(found.expires_at) > new Date() ? found : null;
+	} catch {
+		return null;
+	}
+}
+
+class Session {
+	who = $state<Who | null>(stored());
+
+	headers(): Record<string, string> {
+		return this.who ? { 'x-homeport-session': this.who.key } : {};
+	}
+	may(role: 'viewer' | 'operator' | 'admin'): boolean {
+		const order = ['viewer', 'operator', 'admin'];
+		return this.who !== null && order.indexOf(this.who.role) >= order.indexOf(role);
+	}
+	begin(who: Who): void {
+		localStorage.setItem(STORED, JSON.stringify(who));
+		this.who = who;
+	}
+	lost(): void {
+		localStorage.removeItem(STORED);
+		this.who = null;
+	}
+}
+
+export const session = new Session();

@@ -1,0 +1,64 @@
+// The bodies of the API, generated from central's OpenAPI document. What is optional there has a default, which an answer
+// always has; what the document leaves open is said here.
+import type * as api from '../../../clients/typescript/src/generated/api';
+
+type Whole<T> = T extends (infer Item)[] ? Whole<Item>[] : T extends object ? { [Key in keyof T]-?: Whole<T[Key]> } : T;
+
+export type Attention = api.AttentionBody;
+export type Overview = api.OverviewBody;
+export type Hold = api.HoldBody;
+export type Instance = Whole<api.InstanceBody>;
+export type Deployment = Whole<api.DeploymentBody>;
+export type Site = Whole<api.SiteBody>;
+export type Node = Whole<api.NodeBody>;
+export type App = api.AppBody;
+export type Imported = api.ImportedBody;
+export type Decision = api.DecisionBody;
+export type HistoryEntry = api.HistoryEntryBody;
+export type Revision = api.RevisionBody;
+export type Planned = Whole<api.PlannedDeployment>;
+export type Plan = Whole<api.PlanBody>;
+export type Rollout = api.RolloutBody;
+export type RolloutDetail = api.RolloutDetailBody;
+export type Token = api.TokenBody;
+export type AuditEntry = api.AuditEntryBody;
+export type LogLine = api.LogLineBody;
+export type LogLines = api.LogLinesBody;
+export type Job = api.JobBody;
+export type JobDetail = api.JobDetailBody;
+export type JobOutput = api.OutputBody;
+export type SubmitJob = api.SubmitJob;
+export type Model = api.ModelBody;
+export type NewModel = api.NewModel;
+export type Telemetry = api.TelemetryBody;
+export type Heartbeats = api.HeartbeatsBody;
+export type Use = Whole<api.UseBody>;
+export type Invitation = api.Invitation;
+export type Registry = api.RegistryBody;
+
+export type Run = api.RunBody;
+export type RunDetail = api.RunDetailBody;
+export type StepResult = api.StepResultBody;
+export type Pipeline = api.PipelineBody;
+export type PipelineDetail = api.PipelineDetailBody;
+
+export interface Setting { parameter: string; name: string; description?: string; schema?: string; immutable?: boolean }
+export interface Schema { name: string; dataType: string; allowEmpty?: boolean; minValue?: number; maxValue?: number; minLength?: number; maxLength?: number; regexMatch?: string; options?: unknown[] }
+export type AppDetail = Omit<api.AppDetailBody, 'parameters' | 'configuration'> & {
+	parameters: Record<string, { value?: unknown }>;
+	configuration: { sections?: { name: string; settings: Setting[] }[]; schema?: Schema[] } | null;
+};
+export interface Replica {
+	replica_id: string; engine: string; engine_version: string; models: string[]; site: string | null; node_id: string | null; live: boolean; ready: boolean;
+	slots_total: number; slots_free: number; active_leases: number; circuit: string; tokens_per_second: number | null; first_token_ms: number | null; last_error: string | null;
+}
+export interface Pool {
+	pool_id: string; live: boolean; ready: boolean; draining: boolean; last_error: string | null; replicas: Replica[];
+	metrics: { queue_depth: number; slots_total: number; slots_free: number; active_leases: number; replicas: number };
+}
+export interface WaitingTask { task_id: string; pool_id: string; priority: string; position: number; from: string; model: string; waits_ms: number; why: string }
+export interface PlacedTask { task_id: string; pool_id: string; replica_id: string; priority: string; from: string; model: string; waited_ms: number; ago_ms: number; why: string }
+export interface Queue { waiting: WaitingTask[]; placed: PlacedTask[] }
+export interface TaskSession { session_id: string; from: string; replica: string | null; ttl_ms_remaining: number; turns: number; kv_warmth: boolean; tokens_budget_remaining: number | null }
+export interface Artifact { id: string; kind: string; digest: string; created_ms: number; tags: string[]; content?: unknown; metadata?: unknown; parent?: string | null }
+export interface UsageRow { key: string; name: string; day: string; model: string; requests: number; tokens_in: number; tokens_out: number }

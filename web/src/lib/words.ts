@@ -1,0 +1,22 @@
+// Words of a command line, as a shell would read them, and back.
+export function words(text: string): string[] {
+	const found: string[] = [];
+	let [word, quote, isOpen] = ['', '', false] as [string, string, boolean];
+	for (let index = 0; index < text.length; index += 1) {
+		const letter = text[index]!;
+		if (quote) {
+			if (letter === quote) quote = '';
+			else if (letter === '\\' && quote === '"' && '"\\$`'.includes(text[index + 1] ?? ' ')) word += text[(index += 1)]!;
+			else word += letter;
+		} else if (letter === '"' || letter === "'") [quote, isOpen] = [letter, true];
+		else if (letter === '\\' && index + 1 < text.length) [word, isOpen] = [word + text[(index += 1)]!, true];
+		else if (/\s/.test(letter)) {
+			if (isOpen) found.push(word);
+			[word, isOpen] = ['', false];
+		} else [word, isOpen] = [word + letter, true];
+	}
+	if (isOpen) found.push(word);
+	return found;
+}
+
+export const shellQuoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
