@@ -1,23 +1,23 @@
 """A site that does what a test tells it, and speaks the real protocol over a real socket."""
 
-import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
-import grpc.aio
+from grpclib.const import Cardinality, Handler
+from grpclib.server import Stream
 
+from homeport.adapters.link.grpc_server import serve_grpc
 from homeport.core.model.order import Order, Progress, Result
 from homeport.core.model.protocol import OWN
 from homeport.ports import Acknowledged, Beat, Farewell, Found, Hello, News, Notice, ToNode, Welcome
 from homeport.vocabulary import NodeId, SiteName
 from homeport.wire import nodes as convert
 from homeport.wire.v1 import nodes_pb2 as pb
-from tests.support.stubs import nodes_pb2_grpc as pb_grpc
 
 
-class ScriptedSite(pb_grpc.NodesServicer):
+class ScriptedSite:
     def __init__(self, *, heartbeat_seconds: float = 5.0) -> None:
         self.heartbeat_seconds = heartbeat_seconds
         self.protocol = OWN
@@ -30,15 +30,23 @@ class ScriptedSite(pb_grpc.NodesServicer):
         self.news: list[News] = []
         self.beats = 0
         self.gone: list[NodeId] = []
-        self._contexts: list[Any] = []
+        self._streams: list[Stream[Any, Any]] = []
         self._writing = anyio.Lock()
 
-    async def Connect(self, requests: AsyncIterator[Any], context: Any) -> None:  # noqa: N802
-        async for request in requests:
+    def _calls(self) -> dict[str, Handler]:
+        return {
+            "/homeport.v1.Nodes/Connect": Handler(self._connect, Cardinality.STREAM_STREAM, pb.FromNode, pb.ToNode),
+            "/homeport.v1.Nodes/UnregisterNode": Handler(
+                self._unregister, Cardinality.UNARY_UNARY, pb.UnregisterNodeRequest, pb.UnregisterNodeResponse
+            ),
+        }
+
+    async def _connect(self, stream: Stream[Any, Any]) -> None:
+        async for request in stream:
             match convert.from_node_from_proto(request):
                 case Hello() as hello:
                     self.hellos.append(hello)
-                    self._contexts.append(context)
+                    self._streams.append(stream)
                     await self.send(Welcome(SiteName("home"), self.heartbeat_seconds, self.protocol))
                     if self.hangs_up:
                         return
@@ -53,14 +61,16 @@ class ScriptedSite(pb_grpc.NodesServicer):
                     if self.acknowledges and news.sequence:
                         await self.send(Acknowledged(news.sequence))
 
-    async def UnregisterNode(self, request: Any, context: Any) -> Any:  # noqa: N802
+    async def _unregister(self, stream: Stream[Any, Any]) -> None:
+        request = await stream.recv_message()
+        assert request is not None
         self.gone.append(NodeId(request.node_id))
-        return pb.UnregisterNodeResponse()
+        await stream.send_message(pb.UnregisterNodeResponse())
 
     async def send(self, message: ToNode) -> None:
-        """To the newest stream. One at a time: gRPC takes no second write while one is under way."""
+        """To the newest stream, one message at a time."""
         async with self._writing:
-            await self._contexts[-1].write(convert.to_node_to_proto(message))
+            await self._streams[-1].send_message(convert.to_node_to_proto(message))
 
     async def dismiss(self, reason: str) -> None:
         await self.send(Farewell(reason))
@@ -90,14 +100,5 @@ class ScriptedSite(pb_grpc.NodesServicer):
 
     @asynccontextmanager
     async def serving(self, port: int) -> AsyncIterator[None]:
-        server = grpc.aio.server(
-            options=[("grpc.so_reuseport", 0), ("grpc.http2.min_ping_interval_without_data_ms", 50)]
-        )
-        pb_grpc.add_NodesServicer_to_server(self, server)  # type: ignore[no-untyped-call]
-        server.add_insecure_port(f"127.0.0.1:{port}")
-        await server.start()
-        try:
+        async with serve_grpc(lambda _: self._calls(), f"127.0.0.1:{port}"):
             yield
-        finally:
-            with anyio.CancelScope(shield=True), contextlib.suppress(grpc.aio.BaseError):
-                await server.stop(None)

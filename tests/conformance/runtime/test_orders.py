@@ -32,12 +32,6 @@ def stand(request: pytest.FixtureRequest, tmp_path: Path) -> Stand:
 SECONDS = 60.0
 
 
-@pytest.fixture(scope="session", autouse=True)
-async def one_event_loop(anyio_backend: str) -> AsyncIterator[None]:
-    """One event loop for all these tests: grpcio's poller outlives a loop, and would still wake a closed one."""
-    yield
-
-
 @asynccontextmanager
 async def connected(bench: Bench, runtime: Runtime) -> AsyncIterator[None]:
     """A node with this runtime, which it closes at its end; the test still has to clean up with it."""

@@ -49,12 +49,6 @@ class Bench:
             yield running
 
 
-@pytest.fixture(scope="session", autouse=True)
-async def one_event_loop(anyio_backend: str) -> AsyncIterator[None]:
-    """One event loop for all these tests: grpcio's poller outlives a loop, and would still wake a closed one."""
-    yield
-
-
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     port = free_port()
