@@ -20,15 +20,14 @@ from homeport.core.model.access import SecretRecord
 from homeport.core.model.event import Site
 from homeport.core.model.instance import Instance, Transition
 from homeport.core.model.node import NodeInfo, Tunable
-from homeport.core.model.order import DEPLOYMENT, Held, Order, Progress, Result
-from homeport.core.model.report import FileProblem, NodeNoticed, PlanSetAside, Progressed, Synced, SyncFailed
+from homeport.core.model.order import DEPLOYMENT, Held, Progress, Result
+from homeport.core.model.report import FileProblem, PlanSetAside, Progressed, Synced, SyncFailed
 from homeport.core.placement.choose import is_written_off
 from homeport.core.reconcile.check import Checked, older_orders
 from homeport.core.reconcile.deadline import overdue
 from homeport.core.reconcile.instances import Key
 from homeport.core.reconcile.orders import (
     OrderContext,
-    current_order,
     lost_its_secret,
     needs_order,
     outcome,
@@ -36,37 +35,31 @@ from homeport.core.reconcile.orders import (
 )
 from homeport.core.reconcile.outlook import Expected, outlook
 from homeport.core.reconcile.plan import Move, can_roll_back, is_due_by_time, secret_missing
-from homeport.core.secrets import SecretValue, filled, missing, needed
+from homeport.core.secrets import missing
 from homeport.core.tracing import TraceContext
 from homeport.fleet.shared.adoption import adoption, problem_text
 from homeport.fleet.shared.progress import (
-    key_of,
-    notice_event,
-    observed_health,
-    progress_event,
     restated_health,
-    step_text,
 )
-from homeport.fleet.shared.record import record_transitions
 from homeport.fleet.shared.revisions import REVISIONS_KEPT, kept_revisions
 from homeport.fleet.shared.snapshot import Snapshot
 from homeport.fleet.site import orphans
 from homeport.fleet.site.maintenance import Decide, expire_holds
 from homeport.fleet.site.moves import given_after, transition_of
-from homeport.fleet.site.order_timers import SPENT, dump_spent
+from homeport.fleet.site.node_problems import NodeProblems
+from homeport.fleet.site.order_sender import OrderSender, Reveal, SendOrder, no_secrets
 from homeport.fleet.site.planner import InThread, SitePlanner, copy_of
+from homeport.fleet.site.recorder import Recorder, drop_deployments
 from homeport.fleet.site.report_queue import ReportQueue
-from homeport.fleet.site.resync import OUTBOX_BYTES_MAX, PROGRESS_QUEUED_MAX, Encode
+from homeport.fleet.site.resync import OUTBOX_BYTES_MAX, Encode
 from homeport.fleet.site.retries import waiting
 from homeport.fleet.site.roster import NodeRoster
 from homeport.fleet.site.state import (
     BY_HAND,
     DATA_GOES,
-    GIVEN,
     ROLLED_BACK,
     UNREADABLE,
     SiteState,
-    dump_given,
     dump_rolled_back,
 )
 from homeport.fleet.site.takeover import Older, find_releases, newer, restore_rollbacks, take_over
@@ -95,26 +88,15 @@ _NEEDS_PLAN = frozenset({Trigger.GAVE_UP, Trigger.REMOVED})
 RESYNC_SECONDS = 60.0
 """How often everything is planned, whether it is marked or not."""
 
-NOTICE_SECONDS = 60.0
 ORPHAN_GRACE_SECONDS = 600.0
 """How long a site waits after its start before an unknown node counts as gone."""
-PROBLEM_SECONDS = 600.0
-"""A second machine retries every few seconds; after this long without an attempt it is gone."""
 
-SendOrder = Callable[[NodeId, Order], None]
-"""Hands an order to a node's stream if there is one; never blocks."""
-Reveal = Callable[[Collection[str]], Awaitable[Mapping[str, SecretValue]]]
-"""The values of these secrets, as far as this site has them."""
 Seek = Callable[[], Awaitable[None]]
 """Fetches secrets from central that may be new; failures are ignored."""
 
 
 async def _nothing_older(_deployment_id: DeploymentId) -> Sequence[bytes]:
     return ()
-
-
-async def _no_secrets(_names: Collection[str]) -> Mapping[str, SecretValue]:
-    return {}
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +122,7 @@ class Conductor:
         lost_seconds: float,
         overdue_seconds: float = 60.0,
         orphan_grace_seconds: float = ORPHAN_GRACE_SECONDS,
-        reveal: Reveal = _no_secrets,
+        reveal: Reveal = no_secrets,
         traces: SiteTraces | None = None,
         outbox_bytes_max: int = OUTBOX_BYTES_MAX,
         in_thread: InThread = anyio.to_thread.run_sync,
@@ -150,15 +132,16 @@ class Conductor:
         self._store = store
         self._clock = clock
         self.queue = ReportQueue(memory, store, clock, encode, bytes_max=outbox_bytes_max)
-        self._send = send
         self._works = works or {}
         """Kinds of work other than deployments, by kind."""
         self._roster = NodeRoster(
             memory, store, clock, self.queue, stale_seconds=stale_seconds, lost_seconds=lost_seconds
         )
+        self._problems = NodeProblems(memory, clock, self.queue, self._roster)
         self._overdue_seconds = overdue_seconds
-        self._reveal = reveal
         self.traces = traces or SiteTraces(memory.site, None, clock)
+        self._recorder = Recorder(memory, clock, self.queue, self.traces)
+        self._orders = OrderSender(memory, send, reveal, self.traces)
         self.seek: Seek | None = None
         """Set where there is a central: a secret set just before a deploy must not count as missing."""
         self.tell_settings: Callable[[NodeId, Tunable], None] = lambda node_id, tunable: None
@@ -168,11 +151,6 @@ class Conductor:
         self._held: dict[NodeId, tuple[Held, ...]] = {}
         """The journals that nodes reported, until they are compared with the site's own state."""
         self._lock = anyio.Lock()
-        self._noticed: dict[tuple[NodeId, NoticeCode], float] = {}
-        self._problems: dict[NodeId, float] = {}
-        """When the problem shown on each node was last detected."""
-        self._skewed: dict[NodeId, str] = {}
-        """Nodes that were refused because of their version, and the message."""
         self._orphan_grace_seconds = orphan_grace_seconds
         self._started = clock.monotonic()
         self._in_thread = in_thread
@@ -225,7 +203,7 @@ class Conductor:
                     kept_revisions(snapshot, snapshot.contents, author=author, now=now), keep=REVISIONS_KEPT
                 )
                 await tx.drop_pins(unpinned)
-                await _forget(tx, [item.id for item in adopted.deployments if item.archived_at is not None])
+                await drop_deployments(tx, [item.id for item in adopted.deployments if item.archived_at is not None])
                 await tx.append_events(adopted.events)
                 await tx.set_value("applied_commit", snapshot.commit)
                 await tx.set_value(UNREADABLE, json.dumps(sorted(snapshot.unreadable)))
@@ -244,7 +222,7 @@ class Conductor:
             memory.adopt(snapshot, unpinned)
             memory.data_goes = frozenset(data_goes)
             memory.source_problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
-            self._forget_finished()
+            self.memory.forget_finished()
             log.info(
                 "commit applied",
                 commit=snapshot.commit[:8],
@@ -358,7 +336,7 @@ class Conductor:
         if await self._roster.register([arrival.info for arrival in arrivals]):
             self.planner.mark_all()
         for arrival in arrivals:
-            await self._is_in_step(arrival.info.id)
+            await self._problems.admitted(arrival.info.id)
             self._held[arrival.info.id] = tuple(item for item in arrival.held if item.work == DEPLOYMENT)
         await self._compare_held()
 
@@ -378,15 +356,15 @@ class Conductor:
                 await take_over(taken, await find_releases(taken, memory, self.older), memory, self.queue, now)
             await restore_rollbacks(node_id, memory, self.older, self.queue, now)
             for deployment_id, instance in sorted(memory.instances.on_node(node_id).items()):
-                order, has = self._current_order(instance), by_deployment.get(deployment_id)
+                order, has = self._orders.current(instance), by_deployment.get(deployment_id)
                 if order is not None and needs_order(order, has, instance.state):
-                    lacking = await self._send_filled(node_id, order)
+                    lacking = await self._orders.send(node_id, order)
                     if lacking and lost_its_secret(instance, order, has):
                         failure = secret_missing(memory.site, lacking)
                         await self._record([unanswered(instance, failure, self._order_context(instance))], ())
             news += restated_health(node_id, by_deployment, memory.instances, now)
             for order in orphans.removals(node_id, held, memory, self._clock.monotonic()):
-                self._send(node_id, order)
+                self._orders.send_plain(node_id, order)
             self.planner.mark(memory.instances.on_node(node_id))
         if news:
             await self._record((), news)
@@ -419,13 +397,13 @@ class Conductor:
             if await self._roster.look():
                 self.planner.mark_all()
             now, moment = self._clock.now(), self._clock.monotonic()
-            await self._forget_problems(moment)
+            await self._problems.forget_old(moment)
             await self._alter(expire_holds)
             if given_up := list(self._unanswered(moment)):
                 await self._record(given_up, ())
             self.planner.mark(self._due(now, moment))
             for node_id, order in orphans.due(self.memory, moment, now):
-                self._send(node_id, order)
+                self._orders.send_plain(node_id, order)
         self.planner.wake()
 
     def _due(self, now: datetime, moment: float) -> Iterator[DeploymentId]:
@@ -524,8 +502,8 @@ class Conductor:
             memory.rolled_back = {item.key: item for item in ahead.rolled_back}
             for node_id in sorted(memory.welcomed) if memory.knows_what_is_wanted else ():
                 for instance in await restore_rollbacks(node_id, memory, self.older, self.queue, self._clock.now()):
-                    if (order := self._current_order(instance)) is not None:
-                        await self._send_filled(node_id, order)
+                    if (order := self._orders.current(instance)) is not None:
+                        await self._orders.send(node_id, order)
 
     async def wait_no_longer(self) -> None:
         """Central has sent its recorded rollbacks, or is unreachable: a new database continues with what it has."""
@@ -550,7 +528,7 @@ class Conductor:
             for node_id, item in own:
                 if isinstance(item, Unreadable):
                     why = f"a {item.what} of the node was refused: {item.why}"
-                    await self._notice(node_id, NoticeCode.MESSAGE_REFUSED, why)
+                    await self._problems.notice(node_id, NoticeCode.MESSAGE_REFUSED, why)
                     continue
                 instance = self.memory.instances.get((item.deployment_id, node_id))
                 if instance is None:
@@ -571,43 +549,12 @@ class Conductor:
     async def notice(self, node_id: NodeId, notice: Notice) -> None:
         """Something that a node did or refused, or that was detected about it: an event here and at central."""
         async with self._turn():
-            await self._notice(node_id, notice.code, notice.message)
-
-    async def _notice(self, node_id: NodeId, code: NoticeCode, message: str) -> None:
-        moment = self._clock.monotonic()
-        log.warning("node notice", node=node_id, code=code.value, message=message)
-        if moment - self._noticed.get((node_id, code), -NOTICE_SECONDS) < NOTICE_SECONDS:
-            return  # Repeated notices of a node are recorded once a minute.
-        self._noticed[node_id, code] = moment
-        noticed = NodeNoticed(node_id, code, message, self._clock.now())
-
-        async def work(tx: Transaction) -> None:
-            await tx.append_events([notice_event(noticed, self.memory.site)])
-            await self.queue.put(tx, [noticed])
-
-        await self.queue.commit(work)
+            await self._problems.notice(node_id, notice.code, notice.message)
 
     async def report_problem(self, node_id: NodeId, code: NoticeCode, message: str) -> None:
-        """Why a node was not admitted: an event, and a problem on the node until it was not detected for a while.
-        A version skew, which lasts until an upgrade, is an event only once."""
+        """Why a node was not admitted: an event, and a problem on the node until it was not detected for a while."""
         async with self._turn():
-            self._problems[node_id] = self._clock.monotonic()
-            await self._roster.set_problem(node_id, message)
-            if code is not NoticeCode.VERSION_SKEW or self._skewed.get(node_id) != message:
-                await self._notice(node_id, code, message)
-            if code is NoticeCode.VERSION_SKEW:
-                self._skewed[node_id] = message
-
-    async def _forget_problems(self, moment: float) -> None:
-        for node_id in [key for key, node in self.memory.nodes.items() if node.problem is not None]:
-            if moment - self._problems.setdefault(node_id, moment) >= PROBLEM_SECONDS:
-                del self._problems[node_id]
-                await self._roster.set_problem(node_id, None)
-
-    async def _is_in_step(self, node_id: NodeId) -> None:
-        """A node that was too many releases apart is admitted again."""
-        if self._skewed.pop(node_id, None) is not None:
-            await self._roster.set_problem(node_id, None)
+            await self._problems.report(node_id, code, message)
 
     async def orphans_of(self, node_id: NodeId, found: Sequence[Owned]) -> tuple[Owned, ...]:
         """Which of these, found on a node's engine, belong to no node any more."""
@@ -661,7 +608,7 @@ class Conductor:
             )
         await self._record([transition for _, transition in steps], (), given_after(moves, self.memory))
         for move in moves:
-            await self._send_current_order(move)
+            await self._orders.send_for(move)
 
     async def _put_aside(
         self, found: Mapping[DeploymentId, str], looked_at: Collection[DeploymentId] | None, now: datetime
@@ -721,35 +668,6 @@ class Conductor:
         """Work of another kind has ended."""
         self.planner.mark(set(self._waiting_for_room()))
 
-    async def _send_filled(self, node_id: NodeId, order: Order) -> list[str]:
-        """Adds the values of secrets to an order at the last moment: they are never stored or shown. Returns the
-        names of missing ones: then nothing was sent."""
-        order = self.traces.marked(node_id, order)
-        names = frozenset() if order.release is None else needed(order.release)
-        if not names or order.release is None:
-            self._send(node_id, order)
-            return []
-        values = await self._reveal(names)
-        lacking = sorted(names - values.keys())
-        if lacking:
-            log.warning("order delayed, secret missing", deployment=order.deployment_id, lacks=lacking)
-        else:
-            self._send(node_id, replace(order, release=filled(order.release, values)))
-        return lacking
-
-    async def _send_current_order(self, move: Move) -> None:
-        instance = self.memory.instances.get((move.deployment_id, move.node_id))
-        if move.order is None or instance is None:
-            return
-        order = self._current_order(instance)
-        if order is not None:
-            await self._send_filled(move.node_id, order)
-
-    def _current_order(self, instance: Instance) -> Order | None:
-        spent = self.memory.order_timers.spent.get(instance.key, 0.0)
-        data = instance.deployment_id in self.memory.data_goes
-        return current_order(instance, self.memory.wanted_of(instance), spent_seconds=spent, remove_data=data)
-
     # --- writing ------------------------------------------------------------------------------------------
 
     async def _record(
@@ -758,71 +676,7 @@ class Conductor:
         progressed: Sequence[Progressed],
         given: dict[Key, dict[str, int]] | None = None,
     ) -> None:
-        now, moment = self._clock.now(), self._clock.monotonic()
-        memory = self.memory
-        observed = observed_health(memory.instances, progressed)
-        contexts = self.traces.contexts(transitions)
-        self.traces.end(transitions, memory.files)
-
-        async def work(tx: Transaction) -> tuple[Recorded, dict[Key, float]]:
-            recorded = await record_transitions(tx, transitions, now)
-            refused = {id(transition) for transition, _ in recorded.refused}
-            await tx.drop_instances([item.key for item in recorded.instances if item.state is State.DELETED])
-            await _forget(tx, [item.id for item in recorded.deployments if item.archived_at is not None])
-            await tx.set_steps({key_of(item): step_text(item.progress) for item in progressed})
-            await tx.set_health({item.key: item.unhealthy for item in observed.values()})
-            await tx.append_events(
-                [
-                    progress_event(item, memory.site, f"{item.node_id}: {step_text(item.progress)}")
-                    for item in progressed
-                ]
-            )
-            accepted = [item for item in transitions if id(item) not in refused]
-            # Progress is informational: while central is unreachable for long it is dropped first.
-            has_room = not progressed or await tx.outbox_size() < PROGRESS_QUEUED_MAX
-            await self.queue.put(tx, [each for each in progressed if has_room or each.progress.healthy is not None])
-            await self.queue.put(tx, accepted, contexts)
-            await self.traces.save(tx)
-            await tx.set_value("generation", str(memory.generation))
-            await tx.set_value("incarnation", str(memory.incarnation))
-            if given is not None and given != memory.given:
-                await tx.set_value(GIVEN, dump_given(given))
-            spent = memory.order_timers.after(memory.instances, recorded.instances, moment)
-            if spent != memory.order_timers.spent:
-                await tx.set_value(SPENT, dump_spent(spent))
-            return recorded, spent
-
-        recorded, memory.order_timers.spent = await self.queue.commit(work)
-        self.traces.saved()
-        memory.given = memory.given if given is None else given
-        for transition, why in recorded.refused:
-            log.error("transition rejected", deployment=transition.deployment_id, node=transition.node_id, why=why)
-        for instance in recorded.instances:
-            if instance.state is State.DELETED:
-                memory.instances.pop(instance.key, None)
-                memory.given.pop(instance.key, None)
-            else:
-                memory.instances[instance.key] = instance
-        memory.order_timers.look(recorded.instances, moment)
-        for item in progressed:
-            if key_of(item) in memory.instances:
-                instance = observe_health(memory.instances[key_of(item)], item.progress)
-                memory.instances[key_of(item)] = replace(instance, step=step_text(item.progress))
-        self.traces.forget((item.deployment_id for item in transitions), memory.instances)
-        self._mark(transitions, recorded)
-        if any(item.state in (State.INSTALLED, State.DELETED) for item in recorded.instances):
-            self._forget_finished()
-
-    def _forget_finished(self) -> None:
-        """Removes deployments from memory that are neither wanted nor placed anywhere."""
-        placed = self.memory.instances.deployments
-        for deployment_id in [
-            key for key in self.memory.files if key not in self.memory.wanted and key not in placed
-        ]:
-            del self.memory.files[deployment_id]
-            self.memory.pins.pop(deployment_id, None)
-        if self.memory.past:
-            self.memory.remember({})
+        self._mark(transitions, await self._recorder.record(transitions, progressed, given))
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -846,13 +700,6 @@ class Conductor:
         for (deployment_id, node_id), instance in self.memory.instances.items():
             states.setdefault(deployment_id, []).append((node_id, instance.state))
         return states
-
-
-async def _forget(tx: Transaction, deployment_ids: Sequence[DeploymentId]) -> None:
-    """A permanently removed deployment leaves only its history."""
-    await tx.drop_desired_files(deployment_ids)
-    await tx.drop_revisions(deployment_ids)
-    await tx.drop_pins(deployment_ids)
 
 
 def _files(snapshot: Snapshot) -> list[DesiredFile]:

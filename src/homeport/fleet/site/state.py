@@ -124,6 +124,15 @@ class SiteState:
         needed |= {(pin.deployment_id, pin.revision) for pin in self.pins.values()}
         self.past = {key: desired for key, desired in self.past.items() if key in needed}
 
+    def forget_finished(self) -> None:
+        """Removes deployments from memory that are neither wanted nor placed anywhere."""
+        placed = self.instances.deployments
+        for deployment_id in [key for key in self.files if key not in self.wanted and key not in placed]:
+            del self.files[deployment_id]
+            self.pins.pop(deployment_id, None)
+        if self.past:
+            self.remember({})
+
     def by_hand_after(self, pin: Pin, is_here: bool) -> frozenset[DeploymentId]:
         """The pins that were set at this site itself, including this one."""
         others = self.by_hand & self.pins.keys() - {pin.deployment_id}

@@ -1,0 +1,102 @@
+"""Writes what happened to instances: into the store and the queue of reports in one transaction, then into memory.
+Called in the conductor's turn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from homeport.core.lifecycle.record import Recorded
+from homeport.core.lifecycle.replay import observe_health
+from homeport.core.model.instance import Transition
+from homeport.core.model.report import Progressed
+from homeport.core.reconcile.instances import Key
+from homeport.fleet.shared.progress import key_of, observed_health, progress_event, step_text
+from homeport.fleet.shared.record import record_transitions
+from homeport.fleet.site.order_timers import SPENT, dump_spent
+from homeport.fleet.site.report_queue import ReportQueue
+from homeport.fleet.site.resync import PROGRESS_QUEUED_MAX
+from homeport.fleet.site.state import GIVEN, SiteState, dump_given
+from homeport.fleet.site.traces import SiteTraces
+from homeport.log import get_log
+from homeport.ports import Clock, Transaction
+from homeport.vocabulary import DeploymentId, State
+
+log = get_log(__name__)
+
+
+class Recorder:
+    def __init__(self, memory: SiteState, clock: Clock, queue: ReportQueue, traces: SiteTraces) -> None:
+        self._memory = memory
+        self._clock = clock
+        self._queue = queue
+        self._traces = traces
+
+    async def record(
+        self,
+        transitions: Sequence[Transition],
+        progressed: Sequence[Progressed],
+        given: dict[Key, dict[str, int]] | None = None,
+    ) -> Recorded:
+        """Makes transitions and progress durable and queues them for central, then updates the memory. `given` is
+        which releases each instance was given, if that has changed."""
+        now, moment = self._clock.now(), self._clock.monotonic()
+        memory = self._memory
+        observed = observed_health(memory.instances, progressed)
+        contexts = self._traces.contexts(transitions)
+        self._traces.end(transitions, memory.files)
+
+        async def work(tx: Transaction) -> tuple[Recorded, dict[Key, float]]:
+            recorded = await record_transitions(tx, transitions, now)
+            refused = {id(transition) for transition, _ in recorded.refused}
+            await tx.drop_instances([item.key for item in recorded.instances if item.state is State.DELETED])
+            await drop_deployments(tx, [item.id for item in recorded.deployments if item.archived_at is not None])
+            await tx.set_steps({key_of(item): step_text(item.progress) for item in progressed})
+            await tx.set_health({item.key: item.unhealthy for item in observed.values()})
+            await tx.append_events(
+                [
+                    progress_event(item, memory.site, f"{item.node_id}: {step_text(item.progress)}")
+                    for item in progressed
+                ]
+            )
+            accepted = [item for item in transitions if id(item) not in refused]
+            # Progress is informational: while central is unreachable for long it is dropped first.
+            has_room = not progressed or await tx.outbox_size() < PROGRESS_QUEUED_MAX
+            await self._queue.put(tx, [each for each in progressed if has_room or each.progress.healthy is not None])
+            await self._queue.put(tx, accepted, contexts)
+            await self._traces.save(tx)
+            await tx.set_value("generation", str(memory.generation))
+            await tx.set_value("incarnation", str(memory.incarnation))
+            if given is not None and given != memory.given:
+                await tx.set_value(GIVEN, dump_given(given))
+            spent = memory.order_timers.after(memory.instances, recorded.instances, moment)
+            if spent != memory.order_timers.spent:
+                await tx.set_value(SPENT, dump_spent(spent))
+            return recorded, spent
+
+        recorded, memory.order_timers.spent = await self._queue.commit(work)
+        self._traces.saved()
+        memory.given = memory.given if given is None else given
+        for transition, why in recorded.refused:
+            log.error("transition rejected", deployment=transition.deployment_id, node=transition.node_id, why=why)
+        for instance in recorded.instances:
+            if instance.state is State.DELETED:
+                memory.instances.pop(instance.key, None)
+                memory.given.pop(instance.key, None)
+            else:
+                memory.instances[instance.key] = instance
+        memory.order_timers.look(recorded.instances, moment)
+        for item in progressed:
+            if key_of(item) in memory.instances:
+                instance = observe_health(memory.instances[key_of(item)], item.progress)
+                memory.instances[key_of(item)] = replace(instance, step=step_text(item.progress))
+        self._traces.forget((item.deployment_id for item in transitions), memory.instances)
+        if any(item.state in (State.INSTALLED, State.DELETED) for item in recorded.instances):
+            memory.forget_finished()
+        return recorded
+
+
+async def drop_deployments(tx: Transaction, deployment_ids: Sequence[DeploymentId]) -> None:
+    """A permanently removed deployment leaves only its history."""
+    await tx.drop_desired_files(deployment_ids)
+    await tx.drop_revisions(deployment_ids)
+    await tx.drop_pins(deployment_ids)
