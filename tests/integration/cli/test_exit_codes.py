@@ -191,6 +191,7 @@ def test_8_when_it_was_rolled_back(homeport: Homeport, canned: Canned) -> None:
         "INSTALLED",
         revision="sha256:1111",
         running_revision="sha256:1111",
+        running_version="1.0.0",
         rejected_revision="sha256:2222",
         failure=FAILURE,
     )
@@ -202,7 +203,7 @@ def test_8_when_it_was_rolled_back(homeport: Homeport, canned: Canned) -> None:
     )
     done = homeport("deploy", "hello", "--site", "home")
     assert done.returncode == 8, done.stdout + done.stderr
-    assert "✗ ROLLED BACK in" in done.stderr
+    assert "✗ ROLLED BACK to 1.0.0 in" in done.stderr
     assert "HEALTH_CHECK_FAILED" in done.stderr
 
 

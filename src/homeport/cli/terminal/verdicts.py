@@ -54,8 +54,14 @@ def _sentence(end: Ended) -> str:
         return f"Not done after {took(end.seconds)}: {waits}"
     why = _failure(deployment) or deployment["note"] or "no reason was given"
     if end.verdict is WaitVerdict.ROLLED_BACK:
-        return f"ROLLED BACK in {took(end.seconds)}: {why}"
+        return f"ROLLED BACK{_to_version(deployment)} in {took(end.seconds)}: {why}"
     return f"{end.verdict} after {took(end.seconds)}: {why}"
+
+
+def _to_version(deployment: Json) -> str:
+    """The one release that runs again; nodes may have gone back to different ones."""
+    running = {instance.get("running_version") for instance in deployment["instances"]}
+    return f" to {running.pop()}" if len(running) == 1 and None not in running else ""
 
 
 def _failure(deployment: Json) -> str:

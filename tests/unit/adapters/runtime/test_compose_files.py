@@ -16,7 +16,7 @@ from homeport.adapters.runtime.compose.files import (
     write_override,
 )
 from homeport.adapters.runtime.docker_api.client import Json, Listed
-from homeport.adapters.runtime.health.observations import failed_last, shown_name
+from homeport.adapters.runtime.health.observations import failed_or_all, shown_name
 from homeport.core.model.deployment import ComponentSpec
 from homeport.errors import InvalidInput
 from homeport.ports import Workload
@@ -90,14 +90,17 @@ def test_what_is_configured_is_counted_and_nothing_is_left_out() -> None:
     assert configuring("shop", ("variable", 0)) == "configuring shop"
 
 
-def test_the_output_of_what_ended_badly_comes_last() -> None:
+def test_only_the_output_of_what_failed_is_shown_and_else_all_of_it() -> None:
     found: dict[str, Json | None] = {
         "a-job": {"State": {"ExitCode": 3}},
         "b-done": {"State": {"ExitCode": 0}},
         "c-gone": None,
-        "d": {"State": {}},
+        "d": {"State": {"Health": {"Status": "unhealthy"}}},
+        "e": {"State": {"Health": {"Status": "healthy"}}},
     }
-    assert failed_last(found) == [found["b-done"], found["d"], found["a-job"]]
+    assert failed_or_all(found) == [found["a-job"], found["d"]]
+    del found["a-job"], found["d"]
+    assert failed_or_all(found) == [found["b-done"], found["e"]]
 
 
 def test_an_archive_appears_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from homeport.adapters.runtime.failures import (
 from homeport.adapters.runtime.health.observations import (
     LABEL_SERVICE,
     ends,
-    failed_last,
+    failed_or_all,
     has_check,
     is_done,
     missing,
@@ -172,7 +172,7 @@ class ComposeRuntime:
     async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
         listed = await self._containers(workload.deployment_id, workload.spec.name)
         found = dict(zip([container.name for container in listed], await self._inspect_all(listed), strict=True))
-        for inspected in failed_last(found)[:LOG_CONTAINERS_MAX]:
+        for inspected in failed_or_all(found)[:LOG_CONTAINERS_MAX]:
             framed = not inspected["Config"].get("Tty")
             async for chunk in self._api.logs(inspected["Id"], tail=tail, framed=framed):
                 yield chunk

@@ -64,10 +64,15 @@ def ends(container: Listed) -> bool:
     return LABEL_ENDS in container.labels
 
 
-def failed_last(found: Mapping[str, Json | None]) -> list[Json]:
-    """Containers by name, failed ones last, so that the last lines of the combined output are theirs."""
-    there = [(name, inspected) for name, inspected in found.items() if inspected is not None]
-    return [inspected for _, inspected in sorted(there, key=lambda it: (bool(it[1]["State"].get("ExitCode")), it[0]))]
+def failed_or_all(found: Mapping[str, Json | None]) -> list[Json]:
+    """The containers, by name, whose output says why a component failed: those that ended badly or are unhealthy.
+    All of them where none did."""
+    there = [inspected for _, inspected in sorted(found.items()) if inspected is not None]
+    return [inspected for inspected in there if _has_failed(inspected["State"])] or there
+
+
+def _has_failed(state: Json) -> bool:
+    return bool(state.get("ExitCode")) or (state.get("Health") or {}).get("Status") == "unhealthy"
 
 
 def has_check(inspected: Json) -> bool:

@@ -27,7 +27,7 @@ from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.image_pull import pull_if_missing
 from homeport.adapters.runtime.docker_api.output import follow_container
 from homeport.adapters.runtime.failures import create_failed
-from homeport.adapters.runtime.health.observations import failed_last, missing, observed, sample
+from homeport.adapters.runtime.health.observations import failed_or_all, missing, observed, sample
 from homeport.adapters.runtime.helm.chart import chart_path, fetch_chart
 from homeport.adapters.runtime.helm.kube_checks import check_pod_container
 from homeport.adapters.runtime.helm.kube_kinds import explain_refused, read_manifests
@@ -141,7 +141,7 @@ class HelmOnPodman:
     async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
         listed = await self._containers(workload.deployment_id, workload.spec.name)
         found = {container.name: await self._inspect(container) for container in listed}
-        for inspected in failed_last(found)[:LOG_CONTAINERS_MAX]:
+        for inspected in failed_or_all(found)[:LOG_CONTAINERS_MAX]:
             framed = not inspected["Config"].get("Tty")
             async for chunk in self._api.logs(inspected["Id"], tail=tail, framed=framed):
                 yield chunk
