@@ -167,11 +167,25 @@ def _unsettled_deployment(
 def _unsettled_stay(
     world: World, desired: Desired, staying: Mapping[NodeId, Instance], members: Mapping[NodeId, Node]
 ) -> Iterator[str]:
-    """What stays where it may not be runs as it did."""
+    """What stays where it may not be runs as it did; or an update that failed left something else, the image to go
+    back to is nowhere any more, and the instance says so."""
     for node_id, item in staying.items():
         assert item.running_revision is not None, "what does not run does not stay"
-        runs = world.known[item.running_revision]
-        yield from _unsettled_containers(world, _name((desired.id, node_id)), runs, members[node_id])
+        runs, name = world.known[item.running_revision], _name((desired.id, node_id))
+        if item.state is State.FAILED and _cannot_be_restored(runs, members[node_id]):
+            if not item.unhealthy:
+                yield f"{name} cannot be restored, and nobody says so"
+        else:
+            yield from _unsettled_containers(world, name, runs, members[node_id])
+
+
+def _cannot_be_restored(desired: Desired, node: Node) -> bool:
+    """Whether a component does not run and its image cannot be pulled any more."""
+    held = {key[1]: each.digest for key, each in node.machine.containers.items() if key[0] == desired.id}
+    return any(
+        part.revision in node.machine.withered and held.get(part.name) != part.digest
+        for part in desired.release.components
+    )
 
 
 def _chosen(placed: Mapping[NodeId, Instance], able: Sequence[NodeId], wanted: int) -> list[NodeId]:
