@@ -25,9 +25,9 @@ from homeport.fleet.central.reports.intake import Intake
 from homeport.fleet.shared.adoption import wanted_row
 from homeport.fleet.shared.snapshot import Snapshot
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.outbox import forward
-from homeport.fleet.site.report_queue import WEIGH_BYTES
-from homeport.fleet.site.resync import BATCH_MAX, DROPPED, OUTBOX_BYTES_MAX
+from homeport.fleet.site.reports.outbox import forward
+from homeport.fleet.site.reports.queue import WEIGH_BYTES
+from homeport.fleet.site.reports.resync import BATCH_MAX, DROPPED, OUTBOX_BYTES_MAX
 from homeport.fleet.site.state import load_state
 from homeport.ports import DeploymentFilter, Joined, Lineage, Outgoing, Reader, Store, Transaction
 from homeport.vocabulary import Commit, DeploymentId, EventKind, NodeId, OrderKind, SiteName, State, Step

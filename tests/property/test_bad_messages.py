@@ -16,7 +16,7 @@ from homeport.adapters.runtime.fake import NullRuntime
 from homeport.core.model.node import NodeInfo, Tunable
 from homeport.core.model.order import Held, Result
 from homeport.core.model.protocol import OWN
-from homeport.fleet.site.node_streams import Sessions
+from homeport.fleet.site.nodes.streams import Sessions
 from homeport.node.app import run_node
 from homeport.node.settings import NodeSettings
 from homeport.ports import Beat, FromNode, Hello, News, NodeNews, Notice, Owned, ToNode, Unreadable, Welcome

@@ -18,7 +18,7 @@ from homeport.core.reconcile.demand import place_deployment as place
 from homeport.core.reconcile.plan import Move
 from homeport.core.rollout.advance import Decision, advance
 from homeport.fleet.shared import snapshot
-from homeport.fleet.site import moves
+from homeport.fleet.site.orders import moves
 from homeport.jobs.site.board import JobBoard
 from homeport.node.watch import health, repair
 from homeport.rollouts import loop

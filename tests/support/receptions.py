@@ -10,7 +10,7 @@ import anyio
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import SystemClock
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.node_streams import Sessions
+from homeport.fleet.site.nodes.streams import Sessions
 from homeport.fleet.site.state import load_state
 from homeport.identity.node_authorization import NodeAuthorization
 from homeport.ports import Store

@@ -2,7 +2,7 @@
 
 from homeport.core.model.identity import IdentityRecord
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.node_streams import Sessions
+from homeport.fleet.site.nodes.streams import Sessions
 from homeport.vocabulary import NodeId
 
 

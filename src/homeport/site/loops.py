@@ -24,7 +24,7 @@ from homeport.fleet.shared.backoff import Backoff
 from homeport.fleet.shared.periodic import every
 from homeport.fleet.site.git_sync import follow
 from homeport.fleet.site.maintenance import drain, lift_hold, older_revision, roll_back_to, set_hold, tune, undrain
-from homeport.fleet.site.outbox import forward
+from homeport.fleet.site.reports.outbox import forward
 from homeport.log import get_log
 from homeport.ports import (
     Addressed,

@@ -10,7 +10,7 @@ from homeport.core.model.identity import Peer
 from homeport.core.model.node import Capabilities, Node, NodeInfo
 from homeport.errors import NotFound
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.node_streams import Sessions
+from homeport.fleet.site.nodes.streams import Sessions
 from homeport.identity.node_authorization import NodeAuthorization
 from homeport.ports import NodeSession
 from homeport.vocabulary import NodeId, SiteName

@@ -15,7 +15,7 @@ from homeport.adapters.local_access import LocalKeys
 from homeport.capability.site import SitePart
 from homeport.fleet.site.conductor import Conductor
 from homeport.fleet.site.git_sync import older_contents
-from homeport.fleet.site.node_streams import Sessions
+from homeport.fleet.site.nodes.streams import Sessions
 from homeport.fleet.site.secrets import SiteSecrets
 from homeport.identity.accepted_clients import AcceptedClients
 from homeport.identity.audit import Auditor

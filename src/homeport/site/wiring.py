@@ -15,9 +15,9 @@ from homeport.core.reconcile.demand import reserved
 from homeport.core.secrets import SecretValue
 from homeport.fleet.shared.tunnels import OpenTunnels
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.node_streams import Sessions
-from homeport.fleet.site.outbox import begin
+from homeport.fleet.site.nodes.streams import Sessions
 from homeport.fleet.site.platform import SitePlatform
+from homeport.fleet.site.reports.outbox import begin
 from homeport.fleet.site.secrets import SiteSecrets
 from homeport.fleet.site.state import SiteState, load_state
 from homeport.fleet.site.traces import VALUE as TRACES

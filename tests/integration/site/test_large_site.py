@@ -19,7 +19,7 @@ from homeport.core.reconcile.demand import place_deployment as place
 from homeport.errors import TransientError
 from homeport.fleet.shared.snapshot import Snapshot
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.roster import SAVE_SECONDS
+from homeport.fleet.site.nodes.roster import SAVE_SECONDS
 from homeport.fleet.site.state import load_state
 from homeport.ports import Store, Transaction
 from homeport.vocabulary import Commit, EventKind, Generation, Liveness, NodeId

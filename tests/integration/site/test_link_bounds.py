@@ -22,7 +22,7 @@ from homeport.adapters.link.grpc_node import GrpcSiteLink, GrpcStream
 from homeport.adapters.link.grpc_server import HANDSHAKES_PER_ADDRESS_MAX
 from homeport.adapters.link.grpc_site import SERVICE, serve_nodes
 from homeport.errors import PeerUnavailable
-from homeport.fleet.site import node_streams
+from homeport.fleet.site.nodes import streams
 from homeport.ports import Hello, SiteLink, Stream, Welcome
 from homeport.vocabulary import NodeId
 from homeport.wire.v1 import nodes_pb2 as pb
@@ -112,7 +112,7 @@ async def test_garbage_ends_its_own_connection_only(desk: FrontDesk, port: int, 
 async def test_a_stream_that_never_says_hello_is_ended(
     desk: FrontDesk, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_streams, "HELLO_SECONDS_MAX", 0.3)
+    monkeypatch.setattr(streams, "HELLO_SECONDS_MAX", 0.3)
     async with GrpcSiteLink("127.0.0.1", port).connect() as stream:
         with pytest.raises(PeerUnavailable, match="begins with hello, and none came"), anyio.fail_after(60):
             await anext(aiter(stream))

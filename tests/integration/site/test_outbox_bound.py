@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from homeport.core.model.order import Progress
-from homeport.fleet.site.resync import BATCH_MAX, FULL, PROGRESS_QUEUED_MAX
+from homeport.fleet.site.reports.resync import BATCH_MAX, FULL, PROGRESS_QUEUED_MAX
 from homeport.site.app import SiteApp
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, State, Step
 from tests.integration.site.conftest import OpenSite

@@ -1,7 +1,7 @@
 """How long orders are out, and what becomes of the timer of an instance that is gone."""
 
 from homeport.core.reconcile.instances import Instances
-from homeport.fleet.site.order_timers import OrderTimers
+from homeport.fleet.site.orders.timers import OrderTimers
 from homeport.vocabulary import State
 from tests.support.builders import an_instance
 

@@ -11,8 +11,8 @@ from homeport.core.model.node import NodeInfo, Tunable
 from homeport.core.model.order import Held, Result
 from homeport.core.model.protocol import OWN, UNSAID, VERSION, PeerProtocol
 from homeport.errors import PeerIncompatible, PeerUnavailable, TransientError
-from homeport.fleet.site import node_streams as module
-from homeport.fleet.site.node_streams import Sessions
+from homeport.fleet.site.nodes import streams as module
+from homeport.fleet.site.nodes.streams import Sessions
 from homeport.ports import Beat, FromNode, Hello, News, NodeNews, Notice, Owned, Refusal, ToNode, Unreadable
 from homeport.vocabulary import Generation, NodeId, NoticeCode, OrderKind, SiteName
 from tests.support.builders import a_node, deployment_id

@@ -8,7 +8,7 @@ from homeport.core.model.deployment import Hold
 from homeport.core.model.node import Node
 from homeport.core.model.order import Held
 from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS
-from homeport.fleet.site import orphans
+from homeport.fleet.site.nodes import orphans
 from homeport.fleet.site.state import SiteState
 from homeport.vocabulary import Commit, Generation, Incarnation, Liveness, NodeId, OrderKind
 from tests.support.builders import HOME, NOW, a_node, an_instance, deployment_id

@@ -43,17 +43,18 @@ from homeport.fleet.shared.progress import (
 )
 from homeport.fleet.shared.revisions import REVISIONS_KEPT, kept_revisions
 from homeport.fleet.shared.snapshot import Snapshot
-from homeport.fleet.site import orphans
 from homeport.fleet.site.maintenance import Decide, expire_holds
-from homeport.fleet.site.moves import given_after, transition_of
-from homeport.fleet.site.node_problems import NodeProblems
-from homeport.fleet.site.order_sender import OrderSender, Reveal, SendOrder, no_secrets
+from homeport.fleet.site.nodes import orphans
+from homeport.fleet.site.nodes.problems import NodeProblems
+from homeport.fleet.site.nodes.roster import NodeRoster
+from homeport.fleet.site.nodes.takeover import Older, find_releases, newer, restore_rollbacks, take_over
+from homeport.fleet.site.orders.moves import given_after, transition_of
+from homeport.fleet.site.orders.retries import waiting
+from homeport.fleet.site.orders.sender import OrderSender, Reveal, SendOrder, no_secrets
 from homeport.fleet.site.planner import InThread, SitePlanner, copy_of
 from homeport.fleet.site.recorder import Recorder, drop_deployments
-from homeport.fleet.site.report_queue import ReportQueue
-from homeport.fleet.site.resync import OUTBOX_BYTES_MAX, Encode
-from homeport.fleet.site.retries import waiting
-from homeport.fleet.site.roster import NodeRoster
+from homeport.fleet.site.reports.queue import ReportQueue
+from homeport.fleet.site.reports.resync import OUTBOX_BYTES_MAX, Encode
 from homeport.fleet.site.state import (
     BY_HAND,
     DATA_GOES,
@@ -62,7 +63,6 @@ from homeport.fleet.site.state import (
     SiteState,
     dump_rolled_back,
 )
-from homeport.fleet.site.takeover import Older, find_releases, newer, restore_rollbacks, take_over
 from homeport.fleet.site.traces import SiteTraces
 from homeport.fleet.site.work import SiteWork, connect_others, take_others
 from homeport.log import get_log

@@ -12,9 +12,9 @@ from homeport.core.model.report import Progressed
 from homeport.core.reconcile.instances import Key
 from homeport.fleet.shared.progress import key_of, observed_health, progress_event, step_text
 from homeport.fleet.shared.record import record_transitions
-from homeport.fleet.site.order_timers import SPENT, dump_spent
-from homeport.fleet.site.report_queue import ReportQueue
-from homeport.fleet.site.resync import PROGRESS_QUEUED_MAX
+from homeport.fleet.site.orders.timers import SPENT, dump_spent
+from homeport.fleet.site.reports.queue import ReportQueue
+from homeport.fleet.site.reports.resync import PROGRESS_QUEUED_MAX
 from homeport.fleet.site.state import GIVEN, SiteState, dump_given
 from homeport.fleet.site.traces import SiteTraces
 from homeport.log import get_log

@@ -17,7 +17,7 @@ from homeport.core.reconcile.instances import Instances, Key
 from homeport.core.reconcile.plan import View
 from homeport.errors import PermanentError
 from homeport.fleet.shared.snapshot import Snapshot
-from homeport.fleet.site.order_timers import SPENT, OrderTimers, load_spent
+from homeport.fleet.site.orders.timers import SPENT, OrderTimers, load_spent
 from homeport.log import get_log
 from homeport.ports import DeploymentFilter, Reader
 from homeport.vocabulary import Commit, DeploymentId, Digest, Generation, Incarnation, NodeId, SiteName, State

@@ -9,7 +9,7 @@ from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.model.identity import IdentityRecord
 from homeport.errors import NotFound
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.node_streams import Sessions
+from homeport.fleet.site.nodes.streams import Sessions
 from homeport.identity.enrolment import Registrar
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf

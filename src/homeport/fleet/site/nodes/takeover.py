@@ -14,7 +14,7 @@ from homeport.core.reconcile.instances import Key
 from homeport.errors import PermanentError
 from homeport.fleet.shared.record import record_transitions
 from homeport.fleet.shared.revisions import REVISIONS_KEPT
-from homeport.fleet.site.report_queue import ReportQueue
+from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.state import ROLLED_BACK, SiteState, dump_rolled_back
 from homeport.log import get_log
 from homeport.ports import Transaction

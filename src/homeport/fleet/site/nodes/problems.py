@@ -6,8 +6,8 @@ from typing import Final
 
 from homeport.core.model.report import NodeNoticed
 from homeport.fleet.shared.progress import notice_event
-from homeport.fleet.site.report_queue import ReportQueue
-from homeport.fleet.site.roster import NodeRoster
+from homeport.fleet.site.nodes.roster import NodeRoster
+from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.state import SiteState
 from homeport.log import get_log
 from homeport.ports import Clock, Transaction

@@ -14,7 +14,7 @@ from homeport.core.model.node import Node, NodeInfo, Tunable
 from homeport.core.model.report import NodeChanged, NodeGone
 from homeport.core.node.tuning import liveness_timeouts
 from homeport.errors import NotFound
-from homeport.fleet.site.report_queue import ReportQueue
+from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.state import SiteState
 from homeport.log import get_log
 from homeport.ports import Clock, Store, Transaction

@@ -13,8 +13,8 @@ import anyio
 from homeport.core.model.protocol import skew
 from homeport.errors import PeerIncompatible, PeerUnavailable, TransientError
 from homeport.fleet.shared.backoff import Backoff
-from homeport.fleet.site.report_queue import ReportQueue
-from homeport.fleet.site.resync import BATCH_MAX, FORGOTTEN, one_batch
+from homeport.fleet.site.reports.queue import ReportQueue
+from homeport.fleet.site.reports.resync import BATCH_MAX, FORGOTTEN, one_batch
 from homeport.log import get_log
 from homeport.ports import Ahead, CentralLink, Ids, Joined, Lineage, Store, Transaction
 from homeport.vocabulary import NodeId, SiteName

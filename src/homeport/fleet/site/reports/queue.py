@@ -12,7 +12,7 @@ import anyio
 from homeport.core.model.report import Report
 from homeport.core.tracing import TRACEPARENT
 from homeport.errors import TransientError
-from homeport.fleet.site.resync import (
+from homeport.fleet.site.reports.resync import (
     FULL,
     INSTANCE_BYTES,
     OUTBOX_BYTES_MAX,
