@@ -31,7 +31,7 @@ from homeport.fleet.site.conductor import Conductor
 from homeport.log import get_log
 from homeport.margo.client.reports import StatusReporter
 from homeport.margo.client.state import ClientMemory
-from homeport.margo.client.transport import WfmTransport, open_transport
+from homeport.margo.client.transport import WfmRefused, WfmTransport, open_transport, wait_seconds
 from homeport.ports import Change, Clock, GitSource, Proposal, Store
 from homeport.vocabulary import Commit, DeploymentId, SiteName
 
@@ -107,13 +107,12 @@ class MargoClient:
 
     def _failed(self, error: HomeportError, backoff: Backoff) -> float:
         """Returns how long to wait. Everything that runs goes on."""
-        again = error.retry_after_seconds if isinstance(error, TransientError) else 0.0
         if not self.schedule.is_downtime(self.local_time(self.clock.now())):
             self.on_contact(str(error))
             message = "margo update rejected" if isinstance(error, UpdateRejected) else "fleet manager not followed"
             log.warning(message, why=str(error), security=isinstance(error, UpdateRejected))
         if isinstance(error, TransientError):
-            return max(backoff.next_seconds(), again)
+            return wait_seconds(error, backoff.next_seconds())
         return self.schedule.poll_seconds
 
     async def _until_open(self) -> None:
@@ -146,6 +145,10 @@ class MargoClient:
             if not known or error.retry_after_seconds:
                 raise  # the first report comes before any other call, and a wait that was asked for is kept
             log.warning("capabilities not reported, will retry", why=str(error))
+        except WfmRefused as error:
+            if not known:
+                raise
+            log.warning("capabilities refused by the fleet manager", why=str(error))
         else:
             await self.memory.save(capabilities=digest)
 

@@ -14,7 +14,7 @@ from homeport.core.margo.status import MargoState, overall
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
 from homeport.errors import InvalidInput
 from homeport.margo.client.reports import component_states
-from homeport.margo.client.transport import WfmRefused, WfmUnavailable, failure_of
+from homeport.margo.client.transport import WfmRefused, WfmUnavailable, failure_of, wait_seconds
 from homeport.margo.validation import CAPABILITIES, violations
 from homeport.site.settings import SiteSettings
 from homeport.vocabulary import DeploymentId, Digest, Liveness, NodeId, ProfileType, SiteName
@@ -143,10 +143,23 @@ def test_an_unknown_problem_type_is_shown_as_it_is() -> None:
     refused = failure_of(409, "", b'{"type":"https://elsewhere.example/x","title":"Odd","status":409}')
     assert isinstance(refused, WfmRefused) and "Odd" in str(refused)
     dated = failure_of(503, "Fri, 31 Dec 2100 23:59:59 GMT", b"")
-    assert isinstance(dated, WfmUnavailable) and dated.retry_after_seconds == 3600  # an hour at most
+    assert isinstance(dated, WfmUnavailable) and dated.retry_after_seconds == 7 * 86_400  # a week at most
     past = failure_of(503, "Fri, 31 Dec 1999 23:59:59 GMT", b"")
     assert isinstance(past, WfmUnavailable) and past.retry_after_seconds == 0
     later = failure_of(503, "9", b"not json")
     assert isinstance(later, WfmUnavailable) and later.retry_after_seconds == 9
     said = failure_of(418, "", b'{"retryable":true,"retryAfterSeconds":4}')
     assert isinstance(said, WfmUnavailable) and said.retry_after_seconds == 4
+
+
+def test_the_hints_of_a_problem_decide_whether_and_when_it_is_tried_again() -> None:
+    assert isinstance(failure_of(500, "", b""), WfmUnavailable)
+    assert isinstance(failure_of(500, "", b'{"retryable":false,"backoffStrategy":"none"}'), WfmRefused)
+    # These two may always be tried again, whatever else is said.
+    assert isinstance(failure_of(503, "1", b'{"retryable":false}'), WfmUnavailable)
+    assert isinstance(failure_of(429, "1", b'{"retryable":false}'), WfmUnavailable)
+    growing = failure_of(503, "3", b'{"retryable":true,"backoffStrategy":"exponential"}')
+    fixed = failure_of(503, "3", b'{"retryable":true,"backoffStrategy":"fixed"}')
+    unsaid = failure_of(503, "", b'{"retryable":true,"backoffStrategy":"fixed"}')
+    for error, usual, waited in ((growing, 1.0, 3.0), (growing, 8.0, 8.0), (fixed, 8.0, 3.0), (unsaid, 8.0, 8.0)):
+        assert isinstance(error, WfmUnavailable) and wait_seconds(error, usual) == waited
