@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 import socket
 import sqlite3
 import ssl
@@ -179,6 +180,37 @@ async def test_a_deployment_carries_constraints_and_extensions_to_where_they_bel
     # Written out and in block style, for readers that look for the text.
     assert b"wait: false\n" in content and b"wait: true\n" in content and b"{" not in content.split(b"device")[0]
     assert found["spec"]["parameters"] == {} and found["metadata"]["deviceId"] == "press-1"
+
+
+async def test_a_custom_profile_is_carried_through_although_nothing_is_known_of_it(
+    wfm: WfmStand, line7: MargoClient
+) -> None:
+    """To the devices that can take it, and to no other."""
+    custom = re.sub(r"\bvision\b", "firmware", CONSTRAINED.replace("type: compose", "type: custom"))
+    given = yaml.safe_load(custom)
+    profile = given["deploymentProfiles"][0]
+    profile["components"][0]["properties"]["flash"] = {"slots": ["a", "b"], "erase": True}
+    selector = {"matchExpressions": [{"key": "acme.example/loader", "operator": "In", "values": [3]}]}
+    profile["deviceConstraints"] = {"eligibilityRules": [{"labelSelector": selector}]}
+    folder = wfm.folder / "more" / "demo" / "firmware" / "1.0.0"
+    folder.mkdir(parents=True)
+    (folder / "margo.yaml").write_text(yaml.safe_dump(given))
+    added = await wfm.api.post("/api/v1/apps", {"repository": str(wfm.folder / "more")})
+    assert added.status in (200, 201), added.body
+    able = device("press-2", supportedDeploymentTypes=["custom"], supportedRuntimes=["custom"])
+    await line7.put_device(device("press-1"))
+    await line7.put_device({**able, "labels": {"acme.example/loader": 3}})
+    await is_site(wfm, "line-7")
+    await wfm.deploy("line-7", app="firmware")
+    (listed,) = (await line7.listed(1))["deployments"]
+    found = yaml.safe_load((await line7.get(listed["url"])).body)
+    assert found["metadata"]["deviceId"] == "press-2"
+    carried = found["spec"]["deploymentProfile"]
+    assert (carried["type"], carried["x-acme-extensions"]) == ("custom", profile["x-acme-extensions"])
+    assert carried["deviceConstraints"] == profile["deviceConstraints"]
+    for sent, described in zip(carried["components"], profile["components"], strict=True):
+        assert sent["properties"].items() >= described["properties"].items()
+        assert sent.get("x-other-extensions") == described.get("x-other-extensions")
 
 
 async def test_a_bundle_holds_exactly_the_files_of_its_manifest(wfm: WfmStand, line7: MargoClient) -> None:

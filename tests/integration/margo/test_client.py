@@ -325,6 +325,31 @@ async def test_what_changes_on_the_device_is_reported_again(
         await eventually(lambda: reports(wfm)[-1].body.get("labels", {}).get("line") == "paint")
 
 
+async def test_a_fleet_manager_is_told_of_no_more_than_its_share(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    given = ("cores=1", "memory=64Mi", "storage=128Mi")
+    async with running_site(tmp_path, "north", wfm_share=given, **options):
+        await eventually(lambda: any("cpus" in each.body["properties"] for each in reports(wfm)))
+    properties = reports(wfm)[-1].body["properties"]
+    assert [each["cores"] for each in properties["cpus"]] == [1]
+    assert (properties["memory"], properties["storage"]) == ("64Mi", "128Mi")
+
+
+async def test_a_site_shows_itself_as_one_device_and_no_children(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    """An opaque gateway: what is for see-thru gateways (children with path ids, their removal, their deviceId in
+    reports) never applies, because no child is ever shown."""
+    wfm.want(deployment(1))
+    async with running_site(tmp_path, "north", **options):
+        await installed(wfm, ONE)
+    assert {each.path for each in reports(wfm)} == {"/api/v1/capabilities/north"}
+    assert {each.body["properties"]["id"] for each in reports(wfm)} == {"north"}
+    assert wfm.paths("DELETE") == [] and wfm.statuses(ONE)
+    assert {each.get("deviceId", "north") for each in wfm.statuses(ONE)} == {"north"}
+
+
 def reports(wfm: MockWfm) -> list[Heard]:
     return [each for each in wfm.heard if each.method == "PUT"]
 

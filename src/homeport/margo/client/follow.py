@@ -20,7 +20,7 @@ from homeport.catalog.documents import load
 from homeport.catalog.marker import render_marker
 from homeport.core.margo.bundle import unpack
 from homeport.core.margo.client import Adopted, UpdateRejected, judge, missing, verified
-from homeport.core.margo.device import capabilities_of
+from homeport.core.margo.device import Share, capabilities_of
 from homeport.core.margo.manifest import MANIFEST_TYPE, Manifest, bundle_url, canonical, deployment_url, digest_of
 from homeport.core.margo.polling import Schedule
 from homeport.core.margo.status import GatewayCode, MargoError
@@ -57,11 +57,12 @@ async def open_margo_client(
     git: GitSource,
     conductor: Conductor,
     schedule: Schedule,
+    share: Share,
     on_contact: Callable[[str | None], None],
 ) -> AsyncIterator["MargoClient"]:
     """`git` is a repository of the site's own, for nobody else to write to."""
     async with open_transport(url, tls=tls, verify=verify) as transport:
-        yield MargoClient(site, store, clock, git, conductor, transport, schedule, on_contact)
+        yield MargoClient(site, store, clock, git, conductor, transport, schedule, share, on_contact)
 
 
 @dataclass(slots=True)
@@ -73,6 +74,7 @@ class MargoClient:
     conductor: Conductor
     transport: WfmTransport
     schedule: Schedule
+    share: Share
     on_contact: Callable[[str | None], None]
     local_time: Callable[[datetime], datetime] = lambda now: now.astimezone()
     memory: ClientMemory = field(init=False)
@@ -135,7 +137,8 @@ class MargoClient:
             raise
 
     async def _report_capabilities(self) -> None:
-        body = capabilities_of(self.site, self.conductor.memory.nodes.values(), version=__version__)
+        nodes = self.conductor.memory.nodes.values()
+        body = capabilities_of(self.site, nodes, version=__version__, share=self.share)
         digest, known = digest_of(canonical(body)), self.memory.kept.capabilities
         if digest == known:
             return

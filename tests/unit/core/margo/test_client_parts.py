@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from homeport.core.margo.client import Adopted, UpdateRejected, judge, missing, verified
-from homeport.core.margo.device import capabilities_of
+from homeport.core.margo.device import Share, capabilities_of, share
 from homeport.core.margo.manifest import Listed, Manifest, digest_of, etag_of, render
 from homeport.core.margo.polling import daily_window, schedule
 from homeport.core.margo.status import MargoState, overall
@@ -50,6 +50,27 @@ def test_a_site_reports_its_nodes_as_one_device() -> None:
     assert properties["peripherals"] == [{"type": "gpu", "manufacturer": "NVIDIA", "model": "A2"}]
     assert properties["otelCollector"] is True and properties["supportedDeploymentTypes"] == ["compose"]
     assert body["labels"] == {"line": "7"}
+
+
+def test_no_more_is_reported_than_was_handed_over() -> None:
+    given = share(["cores=5.5", "memory=10Gi", "storage=512Gi"])
+    assert given == Share(5.5, 10 * 2**30, 512 * 2**30) and share([]) == Share()
+    body = capabilities_of(SiteName("north"), [node("a"), node("b"), node("c")], version="1.2", share=given)
+    assert violations(body, CAPABILITIES) == []
+    properties = body["properties"]
+    assert [each["cores"] for each in properties["cpus"]] == [4, 1.5]
+    assert (properties["memory"], properties["storage"]) == ("10240Mi", "524288Mi")
+    # Nor more than there is.
+    plenty = capabilities_of(SiteName("north"), [node("a")], version="1.2", share=share(["memory=64Gi", "cores=64"]))
+    assert (plenty["properties"]["memory"], plenty["properties"]["cpus"][0]["cores"]) == ("8192Mi", 4)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "cores", "cores=0", "cores=-1", "memory=4", "memory=0Gi", "disk=4Gi", "cores=" + "9" * 99]
+)
+def test_a_share_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="is not a share such as cores=2"):
+        share([text])
 
 
 def test_a_site_without_nodes_hosts_nothing() -> None:
