@@ -26,7 +26,7 @@ check:          ## Format, types, imports, generated files, unit and property te
 	@.venv/bin/python scripts/check
 
 bench:          ## Measure start-up, memory and push to INSTALLED beside the numbers to reach.
-	@scripts/setup --test
+	@scripts/setup --bench
 	@.venv/bin/python scripts/bench
 
 simulate:       ## Simulate faults in a whole fleet: FRESH=1000 tries so many new stories, SEED=42 tells one.

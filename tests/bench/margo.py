@@ -14,6 +14,8 @@ import ssl
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -29,11 +31,14 @@ from tests.support.margo import WfmStand, is_site, running_wfm
 from tests.support.ports import free_port
 
 SECONDS = 3.0
+ROUNDS = 3
+"""Each server has so many turns, one after the other, and its best one counts: others use the machine too."""
 CONNECTIONS = 32
 REGISTERED = 10_000
 ASKING = 200
 """How many clients ask at the same time."""
 PATH = "/api/v1/deployments"
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 NGINX = """\
 daemon off; {user} pid {folder}/pid; error_log {folder}/error.log; worker_processes 1;
@@ -61,10 +66,15 @@ def polls() -> dict[str, float]:
             port: int
             numbers: dict[str, float]
             port, numbers = ours.recv()
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                numbers |= _measured(folder, runner, port, psutil.Process(central.pid))
-                if shutil.which("nginx") is not None:
-                    numbers |= _beside(folder, runner)
+            servers = {"": (port, psutil.Process(central.pid))}
+            with ExitStack() as stack:
+                runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+                if (nginx := nginx_program()) is not None:
+                    servers["nginx "] = stack.enter_context(_running_nginx(folder, nginx))
+                for _ in range(ROUNDS):
+                    for who, (where, process) in servers.items():
+                        for what, rate in _measured(folder, runner, where, process).items():
+                            numbers[who + what] = max(rate, numbers.get(who + what, 0.0))
         finally:
             ours.send("stop")
             central.join(20)
@@ -72,18 +82,26 @@ def polls() -> dict[str, float]:
         return numbers
 
 
-def _beside(folder: Path, runner: asyncio.Runner) -> dict[str, float]:
+def nginx_program() -> str | None:
+    """The one that is installed, or the one that `scripts/setup --bench` has unpacked."""
+    unpacked = ROOT / ".homeport/nginx/usr/sbin/nginx"
+    return shutil.which("nginx") or (str(unpacked) if unpacked.exists() else None)
+
+
+@contextmanager
+def _running_nginx(folder: Path, nginx: str) -> Iterator[tuple[int, psutil.Process]]:
+    """Its port, and its one worker."""
     port = free_port()
     (folder / "www/api/v1").mkdir(parents=True)
     (folder / "www/api/v1/deployments").write_bytes((folder / "manifest").read_bytes())
     user = "user root;" if os.geteuid() == 0 else ""
     (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port, user=user))
-    server = subprocess.Popen(["nginx", "-c", str(folder / "nginx.conf"), "-p", str(folder)])
+    command = [nginx, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-e", str(folder / "error.log")]
+    server = subprocess.Popen(command)
     try:
         _await_listening(port)
         (worker,) = psutil.Process(server.pid).children()
-        found = _measured(folder, runner, port, worker)
-        return {f"nginx {name}": number for name, number in found.items()}
+        yield port, worker
     finally:
         server.terminate()
         server.wait(10)

@@ -96,6 +96,8 @@ class MockWfm:
     """Overrides the bytes at a path."""
     failing: dict[str, tuple[int, dict[str, str]]] = field(default_factory=dict)
     """Status and headers for paths that begin so."""
+    hints: dict[str, Any] = field(default_factory=dict)
+    """Members of the problem documents of what fails, instead of the usual ones."""
     manifest_body: bytes | None = None
     etag: str | None = None
     stalls: bool = False
@@ -170,7 +172,7 @@ class MockWfm:
             if path.startswith(begin) and status < 400:
                 return status, more, b""
             if path.startswith(begin):
-                found = problem(status if status != 403 else "not-authorized", "as the test wants it")
+                found = problem(status if status != 403 else "not-authorized", "as the test wants it") | self.hints
                 return status, {"content-type": "application/problem+json", **more}, json.dumps(found).encode()
         if path in self.served:
             return 200, {}, self.served[path]

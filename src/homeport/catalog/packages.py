@@ -202,6 +202,12 @@ def _chart(component: Component, folder: Path, repository: str, field: str) -> P
     described = load(files[CHART_FILE], f"components/{component.name}/{CHART_FILE}").data
     if not isinstance(described, dict) or not {"apiVersion", "name", "version"} <= described.keys():
         raise InvalidInput(f"components/{component.name}/{CHART_FILE} lacks apiVersion, name or version.")
+    if described["apiVersion"] != "v2":
+        raise InvalidInput(
+            f"components/{component.name}/{CHART_FILE} has apiVersion {str(described['apiVersion'])[:20]}, and Margo "
+            "devices take charts of v2.",
+            hint="Write  apiVersion: v2 ; what stands in requirements.yaml belongs under  dependencies:  of it.",
+        )
     if described["version"] != revision.replace("_", "+"):
         message = f"is {revision}, but components/{component.name}/{CHART_FILE} says {described['version']}."
         raise InvalidInput(problems=[Problem(field.replace("repository", "revision"), message, DESCRIPTION_FILE)])

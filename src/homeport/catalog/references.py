@@ -7,7 +7,7 @@ from typing import Final
 
 from homeport.catalog.documents import Document, Location
 from homeport.core.custom import ENVIRONMENT_NAME, OURS, judge_custom, kind_of
-from homeport.core.model.app import App, Component, Rule
+from homeport.core.model.app import App, Component, Profile, Rule
 from homeport.core.model.custom import Kind
 from homeport.core.parameters import is_array, judge, listing, show, suggest
 from homeport.core.values.patterns import pattern_problem
@@ -15,6 +15,7 @@ from homeport.errors import Problem
 from homeport.vocabulary import ProfileType
 
 TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+OUR_LABELS: Final = "homeport."
 
 Found = tuple[Location, str]
 
@@ -43,18 +44,27 @@ def _profiles(app: App) -> Iterator[Found]:
         for position, component in enumerate(profile.components):
             for where, message in (
                 *check_custom(profile.type, component),
-                *_has_no_extension(profile.type, component),
+                *_has_no_extension(profile, component),
             ):
                 yield ("deploymentProfiles", number, "components", position, *where), message
 
 
-def _has_no_extension(profile_type: ProfileType, component: Component) -> Iterator[Found]:
-    """A custom component is defined by its extensions: ours, or those of another vendor's devices."""
-    if profile_type is not ProfileType.CUSTOM or component.extensions.keys() - {OURS}:
+def _has_no_extension(profile: Profile, component: Component) -> Iterator[Found]:
+    """A custom component of ours is defined by its extension; what another vendor's devices read is theirs."""
+    if profile.type is not ProfileType.CUSTOM or component.extensions.keys() - {OURS} or not _is_for_us(profile):
         return
     ours = component.extensions.get(OURS)
     if not isinstance(ours, Mapping) or not {kind.value for kind in Kind} & ours.keys():
         yield (), f"says in no {OURS} what it runs: an image, a process or an engine. No node could start it."
+
+
+def _is_for_us(profile: Profile) -> bool:
+    """Whether a custom profile says anything of ours: an extension, or a label that our nodes have."""
+    if OURS in profile.extensions or any(OURS in component.extensions for component in profile.components):
+        return True
+    rules = (profile.device_constraints or {}).get("eligibilityRules") or ()
+    expressions = [each for rule in rules for each in (rule.get("labelSelector") or {}).get("matchExpressions") or ()]
+    return any(str(each.get("key")).startswith(OUR_LABELS) for each in expressions)
 
 
 def check_custom(profile_type: ProfileType, component: Component) -> list[Found]:

@@ -43,12 +43,22 @@ def check_structure(document: Document, schema_name: str) -> list[Problem]:
 
 
 def unknown_fields(document: Document, schema_name: str) -> list[Problem]:
-    """Fields that the schema does not name: probably typing errors, so they are reported, not ignored."""
+    """Fields that the schema does not name: probably typing errors, so they are reported, not ignored. What the
+    components of a custom profile are given is for their vendor's devices to know."""
     schema = _schema(schema_name)
     return [
         document.problem(location, _unknown(str(location[-1]), known))
         for location, known in _surplus(document.data, schema, schema, ())
+        if not _is_of_custom_component(document.data, location)
     ]
+
+
+def _is_of_custom_component(data: Any, location: Location) -> bool:
+    match location:
+        case ("deploymentProfiles", int(number), "components", int(), "properties", *_):
+            return bool(data["deploymentProfiles"][number].get("type") == "custom")
+        case _:
+            return False
 
 
 @cache

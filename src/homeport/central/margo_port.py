@@ -13,7 +13,7 @@ from homeport.central.parts import CentralParts
 from homeport.central.settings import CentralSettings
 from homeport.errors import InvalidInput, Problem, Refused
 from homeport.log import get_log
-from homeport.margo.wfm.app import Wfm, refuse_while_stopping
+from homeport.margo.wfm.app import Wfm, problem_below, refuse_while_stopping
 from homeport.margo.wfm.contacts import Contacts
 from homeport.margo.wfm.manifests import Manifests
 from homeport.serving.middleware.guards import OnAnswer
@@ -56,6 +56,7 @@ async def serve_margo(central: CentralParts, stopping: Stopping, on_answer: OnAn
             limits=settings.limits,
             on_refused=central.auditor.connection_refused,
             prompt=app.prompt,
+            problem=problem_below,
             refuse=refuse_while_stopping,
         ) as drain,
         anyio.create_task_group() as tasks,

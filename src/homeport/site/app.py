@@ -21,6 +21,7 @@ from homeport.adapters.tracing.otlp import OtlpTracer, open_tracer
 from homeport.adapters.tunnel.upwards import to_central
 from homeport.adapters.vault import KEY_FILE, open_vault
 from homeport.capability.site import SiteCapability
+from homeport.core.margo.device import share
 from homeport.core.margo.polling import schedule
 from homeport.core.model.identity import Peer
 from homeport.core.values.addresses import is_loopback
@@ -317,6 +318,7 @@ def _margo_client(site: SiteParts, url: str) -> AbstractAsyncContextManager["Mar
         git=site.git,
         conductor=site.conductor,
         schedule=schedule(settings.wfm_poll_seconds, settings.wfm_hours, settings.wfm_downtime),
+        share=share(settings.wfm_share),
         on_contact=site.contact.of_wfm,
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from homeport.adapters.local_access import default_folder
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.logs.settings import LogSettings
+from homeport.core.margo.device import share
 from homeport.core.margo.polling import schedule
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import InvalidInput, Problem, Refused
@@ -32,6 +33,9 @@ class SiteSettings:
     """When it is asked (`06:00-22:00`, local time); always when empty."""
     wfm_downtime: tuple[str, ...] = ()
     """When it is never called, and errors of communication are not reported."""
+    wfm_share: tuple[str, ...] = ()
+    """What is reported of the nodes, at most (`cores=2`, `memory=4Gi`, `storage=100Gi`): the rest of the machines is
+    for others. Everything when empty."""
     branch: str = "main"
     poll_seconds: float = 30.0
     """How often a remote repository is polled when no notification arrives. Central and webhooks do notify, so this
@@ -104,6 +108,7 @@ class SiteSettings:
 
     def __post_init__(self) -> None:
         schedule(self.wfm_poll_seconds, self.wfm_hours, self.wfm_downtime)
+        share(self.wfm_share, "wfm_share")
         if self.wfm_url is not None and self.git_url is not None:
             raise InvalidInput(
                 "A site has one source of desired state, and two were given.",

@@ -44,8 +44,11 @@ RULES: Final[tuple[Rule, ...]] = (
          CLIENT, "a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays", "a_wrong_bundle_is_dropped_and_a_wrong_size_is_not"),
     rule("How often is it asked?",
          "Every 15 s, give or take a tenth (`--wfm-poll`), within `--wfm-hours`, never in `--wfm-downtime`. Failures are repeated ever slower, up to a minute,"
-         " and never before `Retry-After`, of which an hour at most is believed.",
-         CLIENT, "outside_its_hours_and_in_a_downtime_nobody_is_called", "a_slow_fleet_manager_and_retry_after_delay_nobody"),
+         " and never before `Retry-After`, of which a week at most is believed. What says `retryable: false` is not repeated, `fixed` is not repeated ever slower.",
+         CLIENT, "outside_its_hours_and_in_a_downtime_nobody_is_called", "a_slow_fleet_manager_and_retry_after_delay_nobody", "the_hints_of_a_problem_decide_about_the_next_attempt"),
+    rule("What of capabilities that are refused?",
+         "The first report has to be taken before anything else is asked. Where a later one is refused, the fleet manager is followed all the same, with what it knows.",
+         CLIENT, "capabilities_that_are_refused_later_stop_nothing"),
     rule("How long can an artifact be fetched?",
          "While one of the client's last ten manifests lists it.",
          WFM, "an_artifact_can_be_fetched_while_one_of_the_last_ten_manifests_lists_it"),

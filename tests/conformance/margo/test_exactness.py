@@ -3,10 +3,14 @@
 import gzip
 import io
 import json
+import re
 import socket
+import sqlite3
 import ssl
 import tarfile
+import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +20,11 @@ import yaml
 from anyio.to_thread import run_sync
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from multidict import CIMultiDict
 from starlette.types import Receive, Scope, Send
 
+from homeport.adapters.identity.authority import open_authority
+from homeport.core.margo import problems
 from homeport.core.margo.manifest import digest_of
 from homeport.margo.wfm.app import refuse_while_stopping
 from homeport.serving.server.limits import Limits
@@ -175,6 +182,37 @@ async def test_a_deployment_carries_constraints_and_extensions_to_where_they_bel
     assert found["spec"]["parameters"] == {} and found["metadata"]["deviceId"] == "press-1"
 
 
+async def test_a_custom_profile_is_carried_through_although_nothing_is_known_of_it(
+    wfm: WfmStand, line7: MargoClient
+) -> None:
+    """To the devices that can take it, and to no other."""
+    custom = re.sub(r"\bvision\b", "firmware", CONSTRAINED.replace("type: compose", "type: custom"))
+    given = yaml.safe_load(custom)
+    profile = given["deploymentProfiles"][0]
+    profile["components"][0]["properties"]["flash"] = {"slots": ["a", "b"], "erase": True}
+    selector = {"matchExpressions": [{"key": "acme.example/loader", "operator": "In", "values": [3]}]}
+    profile["deviceConstraints"] = {"eligibilityRules": [{"labelSelector": selector}]}
+    folder = wfm.folder / "more" / "demo" / "firmware" / "1.0.0"
+    folder.mkdir(parents=True)
+    (folder / "margo.yaml").write_text(yaml.safe_dump(given))
+    added = await wfm.api.post("/api/v1/apps", {"repository": str(wfm.folder / "more")})
+    assert added.status in (200, 201), added.body
+    able = device("press-2", supportedDeploymentTypes=["custom"], supportedRuntimes=["custom"])
+    await line7.put_device(device("press-1"))
+    await line7.put_device({**able, "labels": {"acme.example/loader": 3}})
+    await is_site(wfm, "line-7")
+    await wfm.deploy("line-7", app="firmware")
+    (listed,) = (await line7.listed(1))["deployments"]
+    found = yaml.safe_load((await line7.get(listed["url"])).body)
+    assert found["metadata"]["deviceId"] == "press-2"
+    carried = found["spec"]["deploymentProfile"]
+    assert (carried["type"], carried["x-acme-extensions"]) == ("custom", profile["x-acme-extensions"])
+    assert carried["deviceConstraints"] == profile["deviceConstraints"]
+    for sent, described in zip(carried["components"], profile["components"], strict=True):
+        assert sent["properties"].items() >= described["properties"].items()
+        assert sent.get("x-other-extensions") == described.get("x-other-extensions")
+
+
 async def test_a_bundle_holds_exactly_the_files_of_its_manifest(wfm: WfmStand, line7: MargoClient) -> None:
     """Over the devices of a gateway: one manifest, one sequence of versions, one bundle."""
     await line7.put_device(gateway("gw1"))
@@ -286,19 +324,143 @@ async def test_an_http_1_1_connection_is_plain_and_kept(wfm: WfmStand) -> None:
     assert answers.count(b"content-type: application/vnd.margo.manifest.v1+json\r\n") == 2
 
 
+async def test_a_field_in_several_lines_is_one_list(wfm: WfmStand, line7: MargoClient) -> None:
+    await line7.manifest()
+    await is_site(wfm, "line-7")
+    await wfm.deploy("line-7")
+    manifest = await line7.listed(1)
+    paths = ["/api/v1/deployments", manifest["bundle"]["url"], manifest["deployments"][0]["url"]]
+
+    async def status_of(path: str, *fields: tuple[str, str]) -> int:
+        async with line7.session.get(line7.url + path, headers=CIMultiDict(fields)) as answer:
+            return answer.status
+
+    for path in paths:
+        etag = (await line7.get(path)).headers["etag"]
+        for lines in ((etag, '"other"'), ('"other"', etag), ('"a", "b"', f"W/{etag}, {etag}")):
+            assert await status_of(path, *(("If-None-Match", each) for each in lines)) == 304, (path, lines)
+        assert await status_of(path, ("If-None-Match", '"a"'), ("If-None-Match", '"b"')) == 200
+    assert await status_of(paths[0], ("Accept", "text/html"), ("Accept", MANIFEST_TYPE)) == 200
+    assert await status_of(paths[0], ("Accept", "text/html"), ("Accept", "application/json")) == 406
+
+
 async def test_what_is_not_http_gets_a_problem_document(wfm: WfmStand) -> None:
-    context = await wfm.context("line-7")
-    port = int(wfm.url.rpartition(":")[2])
+    """Also where only the framing of the body is wrong."""
+    head = b"PUT /api/v1/capabilities/press-1 HTTP/1.1\r\nHost: x\r\n"
+    for request in (
+        b"HALLO\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET /api/v1/deployments HTTP/1.1\r\nHost : x\r\n\r\n",
+        head + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n",
+        head + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+        head + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}",
+        head + b"Content-Length: -1\r\n\r\n{}",
+    ):
+        first, headers, body = await raw_answer(wfm, request)
+        assert first.startswith(b"HTTP/1.1 400"), request
+        assert headers >= {b"content-type: application/problem+json", b"connection: close"}
+        assert_valid(json.loads(body), "problem-detail")
+        assert json.loads(body)["type"] == f"{problems.SPACE}invalid-request"
+    too_large = b"GET /api/v1/deployments HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 40_000 + b"\r\n\r\n"
+    first, _, body = await raw_answer(wfm, too_large)
+    assert first.startswith(b"HTTP/1.1 431") and json.loads(body)["type"] == "about:blank"
+    assert_valid(json.loads(body), "problem-detail")
+
+
+async def test_a_body_that_is_announced_is_asked_for_only_where_it_is_wanted(wfm: WfmStand) -> None:
+    """And what is refused without it ends the connection: what follows may or may not be the body."""
+    head = "{} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n"
+    for target, length, code in (
+        ("PUT /api/v1/capabilities/press-1", 10**9, b"413"),
+        ("POST /api/v1/nothing", 50, b"404"),
+        ("POST /api/v1/deployments", 50, b"405"),
+    ):
+        first, headers, _ = await raw_answer(wfm, head.format(target, length).encode())
+        assert first.split()[1] == code and b"connection: close" in headers
+    content = json.dumps(device("press-1")).encode()
+    asked = head.format("PUT /api/v1/capabilities/press-1", len(content)).encode()
+    port, context = int(wfm.url.rpartition(":")[2]), await wfm.context("line-7")
+
+    def reported() -> tuple[bytes, bytes]:
+        with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as secured:
+            secured.settimeout(60)
+            secured.sendall(asked)
+            stream = secured.makefile("rb")
+            goes_on = stream.readline() + stream.readline()
+            secured.sendall(content)
+            return goes_on, _response(stream)[0]
+
+    goes_on, answer = await run_sync(reported)
+    assert goes_on == b"HTTP/1.1 100 Continue\r\n\r\n" and answer.startswith(b"HTTP/1.1 201")
+
+
+async def raw_answer(wfm: WfmStand, request: bytes) -> tuple[bytes, frozenset[bytes], bytes]:
+    port, context = int(wfm.url.rpartition(":")[2]), await wfm.context("line-7")
 
     def asked() -> tuple[bytes, frozenset[bytes], bytes]:
         with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as secured:
-            secured.sendall(b"HALLO\r\n\r\n")
+            secured.settimeout(60)
+            secured.sendall(request)
             return _response(secured.makefile("rb"))
 
-    head, headers, body = await run_sync(asked)
-    assert head.startswith(b"HTTP/1.1 400") and b"content-type: application/problem+json" in headers
+    return await run_sync(asked)
+
+
+async def test_what_goes_wrong_inside_is_a_500_that_may_be_tried_again(wfm: WfmStand, line7: MargoClient) -> None:
+    """Somebody has damaged a record by hand. The client is told to come again, the rest goes on, and when the record
+    is whole again, so is everything."""
+    assert (await line7.put_device(device("press-1"))).status == 201
+    etag = (await line7.manifest()).headers["etag"]
+
+    def set_properties(text: str) -> str:
+        with closing(sqlite3.connect(wfm.folder / "central" / "central.db", timeout=30)) as database, database:
+            (before,) = database.execute("SELECT properties FROM margo_devices").fetchone()
+            database.execute("UPDATE margo_devices SET properties = ?", (text,))
+        return str(before)
+
+    before = await run_sync(set_properties, "{")
+    failed = await line7.put_device(device("press-1"))
+    assert failed.status == 500 and "about:blank" in failed.problem  # with its retry hints
+    assert failed.headers["retry-after"] == str(failed.json["retryAfterSeconds"])
+    assert failed.json["retryable"] is True and failed.json["backoffStrategy"] == "exponential"
+    assert "properties" not in failed.body.decode()  # what went wrong is for the log, not for a client
+    head = await line7.call("HEAD", "/api/v1/deployments")
+    assert (head.status, head.headers["etag"]) == (200, etag)
+    async with wfm.client("line-8") as other:
+        assert (await other.put_device(device("press-1"))).status == 201
+    await run_sync(set_properties, before)
+    assert (await line7.put_device(device("press-1"))).status == 200
+
+
+async def test_a_certificate_that_is_no_longer_trusted_is_refused_on_an_open_connection(
+    tmp_path: Path, wfm: WfmStand
+) -> None:
+    port, context = int(wfm.url.rpartition(":")[2]), await wfm.context("line-7")
+    stranger = open_authority(tmp_path / "stranger", domain="homeport.internal")
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        secured = await run_sync(context.wrap_socket, plain)
+        with secured:
+            secured.settimeout(60)
+            stream = secured.makefile("rb")
+
+            def asked() -> tuple[bytes, frozenset[bytes], bytes]:
+                secured.sendall(b"GET /api/v1/deployments HTTP/1.1\r\nHost: x\r\n\r\n")
+                return _response(stream)
+
+            assert (await run_sync(asked))[0].startswith(b"HTTP/1.1 200")
+            wfm.central.parts.identity.credentials.install_bundle(stranger.bundle())
+            answers = [await run_sync(asked)]
+
+            async def is_refused() -> bool:
+                if answers[-1][0].startswith(b"HTTP/1.1 200"):
+                    answers.append(await run_sync(asked))
+                return not answers[-1][0].startswith(b"HTTP/1.1 200")
+
+            await eventually(is_refused, what="the connection to be refused")
+    first, headers, body = answers[-1]
+    assert first.startswith(b"HTTP/1.1 403") and b"connection: close" in headers
     assert_valid(json.loads(body), "problem-detail")
-    assert (json.loads(body)["retryable"], json.loads(body)["backoffStrategy"]) == (False, "none")
+    assert json.loads(body)["type"] == f"{problems.SPACE}not-authorized"
 
 
 async def test_what_comes_while_central_stops_is_told_when_to_come_again() -> None:
@@ -332,6 +494,28 @@ async def test_a_connection_ends_when_it_is_too_old(tmp_path: Path) -> None:
 
         first, rest = await run_sync(asked)
         assert first.startswith(b"HTTP/1.1 200") and rest == b""
+
+
+async def test_a_request_under_way_on_a_connection_that_is_too_old_is_answered(tmp_path: Path) -> None:
+    async with running_wfm(tmp_path, limits=Limits(connection_seconds=1.0, body_seconds=60.0)) as wfm:
+        context = await wfm.context("line-7")
+        port = int(wfm.url.rpartition(":")[2])
+        content = json.dumps(device("press-1")).encode()
+        head = f"PUT /api/v1/capabilities/press-1 HTTP/1.1\r\nHost: x\r\nContent-Length: {len(content)}\r\n\r\n"
+
+        def asked() -> tuple[bytes, frozenset[bytes], bytes]:
+            with socket.create_connection(("127.0.0.1", port)) as plain, context.wrap_socket(plain) as secured:
+                secured.settimeout(60)
+                secured.sendall(head.encode() + content[:10])
+                time.sleep(2.0)  # the connection becomes too old meanwhile
+                secured.sendall(content[10:])
+                stream = secured.makefile("rb")
+                found = _response(stream)
+                assert stream.read() == b""
+                return found
+
+        first, headers, _ = await run_sync(asked)
+        assert first.startswith(b"HTTP/1.1 201") and b"connection: close" in headers
 
 
 async def test_a_poll_from_memory_is_answered_like_one_through_the_application(wfm: WfmStand) -> None:
@@ -374,7 +558,7 @@ def _response(stream: Any) -> tuple[bytes, frozenset[bytes], bytes]:
     while (line := stream.readline().strip()) != b"":
         lines.append(line)
     length = next((int(line.partition(b":")[2]) for line in lines if line.startswith(b"content-length")), 0)
-    assert any(line.startswith(b"date: ") for line in lines) or first.split()[1] == b"400"
+    assert any(line.startswith(b"date: ") for line in lines)
     return first, frozenset(line for line in lines if not line.startswith(b"date: ")), stream.read(length)
 
 

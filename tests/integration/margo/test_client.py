@@ -221,6 +221,40 @@ async def test_a_slow_fleet_manager_and_retry_after_delay_nobody(
         assert wanted(site) == {ONE}
 
 
+@pytest.mark.parametrize("hints", ["do not repeat", "fixed"])
+async def test_the_hints_of_a_problem_decide_about_the_next_attempt(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any], hints: str
+) -> None:
+    """A status that may not be repeated is left out, and one that may comes again after the wait that was asked for,
+    however often it failed."""
+    path = f"/api/v1/deployments/{ONE}/status"
+    again = {"retryable": True, "backoffStrategy": "fixed", "retryAfterSeconds": 1}
+    wfm.failing[path] = (500, {})
+    wfm.hints = again if hints == "fixed" else {"retryable": False, "backoffStrategy": "none"}
+    wfm.want(deployment(1), deployment(2))
+    async with running_site(tmp_path, "north", **options):
+        if hints == "fixed":
+            await eventually(lambda: len(wfm.statuses(ONE)) >= 6, what="six attempts, a second apart")
+            assert len({json.dumps(each) for each in wfm.statuses(ONE)}) == 1  # the same, in order
+            wfm.failing.clear()
+        await installed(wfm, TWO)
+        await installed(wfm, ONE)
+        if hints == "do not repeat":
+            assert len(wfm.statuses(ONE)) == len({json.dumps(each) for each in wfm.statuses(ONE)})
+
+
+async def test_capabilities_that_are_refused_later_stop_nothing(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    async with running_site(tmp_path, "north", **options):
+        await eventually(lambda: any("cpus" in each.body["properties"] for each in reports(wfm)))
+    wfm.failing["/api/v1/capabilities"] = (422, {})
+    async with running_site(tmp_path, "north", node_labels={"line": "paint"}, **options):
+        await eventually(lambda: reports(wfm)[-1].body.get("labels", {}).get("line") == "paint")
+        wfm.want(deployment(1))
+        await installed(wfm, ONE)
+
+
 async def test_what_is_for_other_devices_is_answered_with_the_reserved_codes(
     tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
 ) -> None:
@@ -289,6 +323,31 @@ async def test_what_changes_on_the_device_is_reported_again(
         assert len(reports(wfm)) == first  # nothing has changed
     async with running_site(tmp_path, "north", node_labels={"line": "paint"}, **options):
         await eventually(lambda: reports(wfm)[-1].body.get("labels", {}).get("line") == "paint")
+
+
+async def test_a_fleet_manager_is_told_of_no_more_than_its_share(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    given = ("cores=1", "memory=64Mi", "storage=128Mi")
+    async with running_site(tmp_path, "north", wfm_share=given, **options):
+        await eventually(lambda: any("cpus" in each.body["properties"] for each in reports(wfm)))
+    properties = reports(wfm)[-1].body["properties"]
+    assert [each["cores"] for each in properties["cpus"]] == [1]
+    assert (properties["memory"], properties["storage"]) == ("64Mi", "128Mi")
+
+
+async def test_a_site_shows_itself_as_one_device_and_no_children(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    """An opaque gateway: what is for see-thru gateways (children with path ids, their removal, their deviceId in
+    reports) never applies, because no child is ever shown."""
+    wfm.want(deployment(1))
+    async with running_site(tmp_path, "north", **options):
+        await installed(wfm, ONE)
+    assert {each.path for each in reports(wfm)} == {"/api/v1/capabilities/north"}
+    assert {each.body["properties"]["id"] for each in reports(wfm)} == {"north"}
+    assert wfm.paths("DELETE") == [] and wfm.statuses(ONE)
+    assert {each.get("deviceId", "north") for each in wfm.statuses(ONE)} == {"north"}
 
 
 def reports(wfm: MockWfm) -> list[Heard]:

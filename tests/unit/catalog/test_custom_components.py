@@ -104,3 +104,18 @@ def test_the_example_of_the_how_to_is_valid() -> None:
     text = page.read_text("utf-8").split("```yaml\n")[1].partition("```")[0]
     app = parse_description(text.encode(), "margo.yaml").app
     assert app.profiles[0].components[0].extensions[OURS]["image"]["network"] == "host"
+
+
+def test_a_component_of_ours_says_what_it_runs_and_one_of_another_vendor_need_not() -> None:
+    empty = DESCRIPTION.replace("          image:\n", "          note: {}\n")
+    empty = empty.replace("            ports", "            #").replace("            health", "            #")
+    ((field, _, message),) = found(empty)
+    assert field == "deploymentProfiles[0].components[0]" and "what it runs" in message
+    without = empty.replace("        x-homeport-extensions:\n          note: {}\n", "")
+    assert "what it runs" in found(without)[0][2]  # its rule is for our nodes
+    for_others = without.replace("homeport.engine", "acme.example/loader")
+    odd = for_others.replace("revision: 1.0.0}", "revision: 1.0.0, flash: {slots: [a, b]}}")
+    for text in (for_others, odd):
+        assert parse_description(text.encode(), "margo.yaml").app.profiles[0].components[0].name == "web"
+    ((field, _, message),) = found(odd.replace("type: custom", "type: compose"))
+    assert field.endswith("properties.flash") and "is not a field" in message

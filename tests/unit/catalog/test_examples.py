@@ -63,6 +63,14 @@ def test_a_chart_of_another_version_than_the_description_says_is_refused(tmp_pat
         pack_app(copy, f"oci://{EXAMPLE_REGISTRY}/packages/greeter")
 
 
+def test_a_chart_of_an_older_form_is_not_published(tmp_path: Path) -> None:
+    copy = materialise(APPS / "demo/greeter/1.0.0", EXAMPLE_REGISTRY, tmp_path / "greeter")
+    chart = copy / "components/greeter/Chart.yaml"
+    chart.write_text(chart.read_text().replace("apiVersion: v2", "apiVersion: v1", 1))
+    with pytest.raises(InvalidInput, match=r"Chart\.yaml has apiVersion v1, and Margo devices take charts of v2"):
+        pack_app(copy, f"oci://{EXAMPLE_REGISTRY}/packages/greeter")
+
+
 def test_an_example_can_be_pointed_at_another_registry(tmp_path: Path) -> None:
     copy = materialise(APPS, "127.0.0.1:9999", tmp_path / "apps")
     assert not [path for path in copy.rglob("*.yaml") if EXAMPLE_REGISTRY in path.read_text()]

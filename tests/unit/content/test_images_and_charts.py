@@ -121,6 +121,21 @@ def test_a_chart_that_cannot_be_used_says_why(change: dict[str, bytes], field: s
     assert caught.value.problems[0].field == field
 
 
+@pytest.mark.parametrize(
+    ("path", "content", "said"),
+    [
+        ("templates/a.yaml", b'{{- $old := (lookup "v1" "Secret" "x" "y") }}\n', "looks things up in the cluster"),
+        ("templates/b.yaml", b'metadata:\n  annotations:\n    "helm.sh/hook": pre-install\n', "has hooks"),
+        ("templates/c.yaml", b"apiVersion: x\nkind: CustomResourceDefinition\n", "brings CRDs"),
+        ("crds/c.yaml", b"kind: CustomResourceDefinition\n", "brings CRDs"),
+    ],
+)
+def test_what_a_device_that_only_renders_a_chart_does_without_is_said(path: str, content: bytes, said: str) -> None:
+    (note,) = import_chart({**CHART, path: content}).notes
+    assert said in note and path in note
+    assert import_chart({**CHART, "templates/d.yaml": b"# a lookup of hooks\nkind: Pod\n"}).notes == ()
+
+
 def test_the_revision_is_the_content() -> None:
     one, same = import_chart(CHART), import_chart(dict(reversed(CHART.items())))
     other = import_chart({**CHART, "templates/pod.yaml": b"kind: Deployment\n"})

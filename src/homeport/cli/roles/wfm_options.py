@@ -17,6 +17,7 @@ class WfmOptions:
     poll: float
     hours: tuple[str, ...]
     downtime: tuple[str, ...]
+    share: tuple[str, ...]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -31,6 +32,7 @@ class WfmOptions:
             "wfm_poll_seconds": self.poll,
             "wfm_hours": self.hours,
             "wfm_downtime": self.downtime,
+            "wfm_share": self.share,
         }
 
 
@@ -61,6 +63,12 @@ def wfm_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--wfm-downtime", multiple=True, metavar="HH:MM-HH:MM", help="When it is never called; may be repeated."
         ),
+        click.option(
+            "--wfm-share",
+            multiple=True,
+            metavar="WHAT=AMOUNT",
+            help="What it may count on of the nodes: cores=2, memory=4Gi, storage=100Gi; may be repeated [all].",
+        ),
     )
 
     @wraps(command)
@@ -71,9 +79,10 @@ def wfm_options(command: Callable[..., None]) -> Callable[..., None]:
         wfm_poll: float,
         wfm_hours: tuple[str, ...],
         wfm_downtime: tuple[str, ...],
+        wfm_share: tuple[str, ...],
         **others: Any,
     ) -> None:
-        command(wfm=WfmOptions(source, wfm, wfm_poll, wfm_hours, wfm_downtime), **others)
+        command(wfm=WfmOptions(source, wfm, wfm_poll, wfm_hours, wfm_downtime, wfm_share), **others)
 
     decorated: Callable[..., None] = gathered
     for option in reversed(options):

@@ -1,5 +1,6 @@
 """A Helm chart as an app: its scalar values become parameters, named as after helm's `--set`. Pure."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,9 @@ from homeport.vocabulary import ProfileType
 
 CHART_FILE: Final = "Chart.yaml"
 VALUES_FILE: Final = "values.yaml"
+_LOOKUP: Final = re.compile(rb"\{\{[^}]*\blookup\s+[\"(.$]")
+_HOOK: Final = re.compile(rb"helm\.sh/hook[\"']?\s*:")
+_CRD: Final = re.compile(rb"^kind:\s*CustomResourceDefinition\b", re.MULTILINE)
 PARAMETERS_MAX: Final = 100
 """They stand in every deployment's file. Values near the top come first."""
 
@@ -40,6 +44,7 @@ def import_chart(
         files=files if place is None else {},
         executable=executable,
         notes=_left_out(every)
+        + _relied_on(files)
         + tuple(
             f"{each.name} looks like a secret and its default would stand in Git: deploy with  "
             f"--set {each.name}=secret://NAME ."
@@ -62,6 +67,21 @@ def _mistakes(chart: Mapping[str, Any], files: Mapping[str, bytes], *, is_packed
     if dependencies and not packed and not is_packed:
         names = ", ".join(str(each.get("name")) for each in dependencies)
         yield Problem("dependencies", f"{names}: not in charts/ yet. Run  helm dependency build .", CHART_FILE)
+
+
+def _relied_on(files: Mapping[str, bytes]) -> tuple[str, ...]:
+    """What only works where a cluster is asked or changed while the chart is installed, and so on no device that only
+    renders its templates."""
+    templates = {path: content for path, content in files.items() if path.startswith("templates/")}
+    found = []
+    for what, pattern in (("looks things up in the cluster", _LOOKUP), ("has hooks", _HOOK), ("brings CRDs", _CRD)):
+        where = sorted(path for path, content in templates.items() if pattern.search(content))
+        if pattern is _CRD:
+            where += sorted(path for path in files if path.startswith("crds/"))
+        if where:
+            more = f" and {len(where) - 1} more" if len(where) > 1 else ""
+            found.append(f"The chart {what} ({where[0]}{more}): devices that only render its templates do without.")
+    return tuple(found)
 
 
 def _mapping(files: Mapping[str, bytes], name: str) -> Mapping[str, Any]:

@@ -1,17 +1,49 @@
 """A site as a Margo device: an opaque gateway, which shows its nodes as one device with summed-up capabilities."""
 
-from collections.abc import Iterable
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from homeport.core.model.node import Node
+from homeport.core.model.node import Capabilities, Node
+from homeport.core.placement.eligibility import bytes_of
+from homeport.errors import InvalidInput, Problem
 from homeport.vocabulary import Liveness, SiteName
 
 ARCHITECTURES: Final = frozenset({"amd64", "arm64", "arm"})
 """Those that Margo knows in capabilities; others are left out of a CPU."""
 MEBI: Final = 2**20
+TEXT_MAX: Final = 30
+_SHARE: Final = re.compile(r"cores=(?P<cores>[0-9]+(\.[0-9]+)?)|(?P<what>memory|storage)=(?P<size>[0-9]+[MGT]i)")
 
 
-def capabilities_of(site: SiteName, nodes: Iterable[Node], *, version: str) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What of its nodes a site hands to the fleet manager, at most. The rest of the machines is for others."""
+
+    cores: float = math.inf
+    memory_bytes: float = math.inf
+    storage_bytes: float = math.inf
+
+
+ALL: Final = Share()
+
+
+def share(texts: Sequence[str], field: str = "share") -> Share:
+    """`cores=2`, `memory=4Gi`, `storage=100Gi`. Raises InvalidInput."""
+    found: dict[str, float] = {}
+    for text in texts:
+        match = _SHARE.fullmatch(text) if len(text) <= TEXT_MAX else None
+        amount = 0.0 if match is None else float(match["cores"] or bytes_of(match["size"]))
+        if match is None or amount <= 0:
+            message = f'"{text[:TEXT_MAX]}" is not a share such as cores=2, memory=4Gi or storage=100Gi'
+            raise InvalidInput(problems=[Problem(field, message)])
+        found[f"{match['what']}_bytes" if match["what"] else "cores"] = amount
+    return Share(**found)
+
+
+def capabilities_of(site: SiteName, nodes: Iterable[Node], *, version: str, share: Share = ALL) -> dict[str, Any]:
     """The body of the capabilities report. Without a node the site hosts nothing, and says so by leaving out every
     field of a hosting device."""
     present = sorted((node for node in nodes if node.liveness is not Liveness.LOST), key=lambda node: node.id)
@@ -23,9 +55,9 @@ def capabilities_of(site: SiteName, nodes: Iterable[Node], *, version: str) -> d
         return body
     all_of = [node.info.capabilities for node in present]
     body["properties"] |= {
-        "cpus": [_cpu(each.cpu_cores, each.architecture) for each in all_of],
-        "memory": f"{sum(each.memory_bytes for each in all_of) // MEBI}Mi",
-        "storage": f"{sum(each.disk_bytes for each in all_of) // MEBI}Mi",
+        "cpus": _cpus(all_of, share.cores),
+        "memory": f"{int(min(sum(each.memory_bytes for each in all_of), share.memory_bytes)) // MEBI}Mi",
+        "storage": f"{int(min(sum(each.disk_bytes for each in all_of), share.storage_bytes)) // MEBI}Mi",
         "peripherals": [
             {"type": "gpu", "manufacturer": gpu.manufacturer, "model": gpu.model}
             for each in all_of
@@ -40,7 +72,17 @@ def capabilities_of(site: SiteName, nodes: Iterable[Node], *, version: str) -> d
     return {**body, "labels": labels} if labels else body
 
 
-def _cpu(cores: int, architecture: str) -> dict[str, Any]:
+def _cpus(all_of: Sequence[Capabilities], cores_max: float) -> list[dict[str, Any]]:
+    """One of each node, until the share is used up."""
+    found, left = [], cores_max
+    for each in all_of:
+        if (cores := min(each.cpu_cores, left)) > 0:
+            found.append(_cpu(int(cores) if cores == int(cores) else cores, each.architecture))
+            left -= cores
+    return found
+
+
+def _cpu(cores: float, architecture: str) -> dict[str, Any]:
     return {"cores": cores, **({"architecture": architecture} if architecture in ARCHITECTURES else {})}
 
 

@@ -20,7 +20,7 @@ from homeport.catalog.documents import load
 from homeport.catalog.marker import render_marker
 from homeport.core.margo.bundle import unpack
 from homeport.core.margo.client import Adopted, UpdateRejected, judge, missing, verified
-from homeport.core.margo.device import capabilities_of
+from homeport.core.margo.device import Share, capabilities_of
 from homeport.core.margo.manifest import MANIFEST_TYPE, Manifest, bundle_url, canonical, deployment_url, digest_of
 from homeport.core.margo.polling import Schedule
 from homeport.core.margo.status import GatewayCode, MargoError
@@ -31,7 +31,7 @@ from homeport.fleet.site.conductor import Conductor
 from homeport.log import get_log
 from homeport.margo.client.reports import StatusReporter
 from homeport.margo.client.state import ClientMemory
-from homeport.margo.client.transport import WfmTransport, open_transport
+from homeport.margo.client.transport import WfmRefused, WfmTransport, open_transport, wait_seconds
 from homeport.ports import Change, Clock, GitSource, Proposal, Store
 from homeport.vocabulary import Commit, DeploymentId, SiteName
 
@@ -57,11 +57,12 @@ async def open_margo_client(
     git: GitSource,
     conductor: Conductor,
     schedule: Schedule,
+    share: Share,
     on_contact: Callable[[str | None], None],
 ) -> AsyncIterator["MargoClient"]:
     """`git` is a repository of the site's own, for nobody else to write to."""
     async with open_transport(url, tls=tls, verify=verify) as transport:
-        yield MargoClient(site, store, clock, git, conductor, transport, schedule, on_contact)
+        yield MargoClient(site, store, clock, git, conductor, transport, schedule, share, on_contact)
 
 
 @dataclass(slots=True)
@@ -73,6 +74,7 @@ class MargoClient:
     conductor: Conductor
     transport: WfmTransport
     schedule: Schedule
+    share: Share
     on_contact: Callable[[str | None], None]
     local_time: Callable[[datetime], datetime] = lambda now: now.astimezone()
     memory: ClientMemory = field(init=False)
@@ -107,13 +109,12 @@ class MargoClient:
 
     def _failed(self, error: HomeportError, backoff: Backoff) -> float:
         """Returns how long to wait. Everything that runs goes on."""
-        again = error.retry_after_seconds if isinstance(error, TransientError) else 0.0
         if not self.schedule.is_downtime(self.local_time(self.clock.now())):
             self.on_contact(str(error))
             message = "margo update rejected" if isinstance(error, UpdateRejected) else "fleet manager not followed"
             log.warning(message, why=str(error), security=isinstance(error, UpdateRejected))
         if isinstance(error, TransientError):
-            return max(backoff.next_seconds(), again)
+            return wait_seconds(error, backoff.next_seconds())
         return self.schedule.poll_seconds
 
     async def _until_open(self) -> None:
@@ -136,7 +137,8 @@ class MargoClient:
             raise
 
     async def _report_capabilities(self) -> None:
-        body = capabilities_of(self.site, self.conductor.memory.nodes.values(), version=__version__)
+        nodes = self.conductor.memory.nodes.values()
+        body = capabilities_of(self.site, nodes, version=__version__, share=self.share)
         digest, known = digest_of(canonical(body)), self.memory.kept.capabilities
         if digest == known:
             return
@@ -146,6 +148,10 @@ class MargoClient:
             if not known or error.retry_after_seconds:
                 raise  # the first report comes before any other call, and a wait that was asked for is kept
             log.warning("capabilities not reported, will retry", why=str(error))
+        except WfmRefused as error:
+            if not known:
+                raise
+            log.warning("capabilities refused by the fleet manager", why=str(error))
         else:
             await self.memory.save(capabilities=digest)
 

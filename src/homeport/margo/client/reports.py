@@ -22,7 +22,7 @@ from homeport.fleet.shared.backoff import Backoff
 from homeport.fleet.site.conductor import Conductor
 from homeport.log import get_log
 from homeport.margo.client.state import ClientMemory
-from homeport.margo.client.transport import WfmRefused, WfmTransport
+from homeport.margo.client.transport import WfmRefused, WfmTransport, wait_seconds
 from homeport.ports import Store
 from homeport.vocabulary import DeploymentId, EventKind, State
 
@@ -61,7 +61,7 @@ class StatusReporter:
                 backoff.reset()
             except TransientError as error:
                 log.warning("status not reported, will retry", why=str(error))
-                await anyio.sleep(max(backoff.next_seconds(), error.retry_after_seconds))
+                await anyio.sleep(wait_seconds(error, backoff.next_seconds()))
 
     async def refuse(self, deployment_id: DeploymentId, error: MargoError, names: Sequence[str]) -> None:
         """A deployment that this site cannot take at all. Raises TransientError."""

@@ -15,19 +15,22 @@ import aiohttp
 from homeport.adapters.link.central_http import VerifyingConnector
 from homeport.adapters.lost_connection import LOST
 from homeport.core.margo.manifest import MANIFEST_BYTES_MAX
-from homeport.errors import InvalidInput, PeerUnavailable, PermanentError, Problem
+from homeport.errors import InvalidInput, PeerUnavailable, PermanentError, Problem, TransientError
 
 CALL_SECONDS_MAX: Final = 60.0
-RETRY_AFTER_SECONDS_MAX: Final = 3_600.0
+RETRY_AFTER_SECONDS_MAX: Final = 7 * 86_400.0
+"""Whoever asks for more has made a mistake, and would never see this client again."""
 PROBLEM_BYTES_MAX: Final = 64 * 1024
 
 
 class WfmUnavailable(PeerUnavailable):
     """The fleet manager cannot answer now."""
 
-    def __init__(self, message: str, *, retry_after_seconds: float = 0.0) -> None:
+    def __init__(self, message: str, *, retry_after_seconds: float = 0.0, is_fixed: bool = False) -> None:
+        """`is_fixed`: each wait is as long as the one before."""
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+        self.is_fixed = is_fixed
 
 
 class WfmRefused(PermanentError):
@@ -113,10 +116,19 @@ def failure_of(status: int, retry_after: str, content: bytes) -> WfmUnavailable 
     said = str(problem.get("detail") or problem.get("title") or "")[:500]
     message = f"The fleet manager answered {status}{f': {said}' if said else ''}."
     retryable = problem.get("retryable")
-    if status in {429, 503} or status >= 500 or retryable is True:
+    # Whoever asks too often or too early may always come again, and so may who gets no hint.
+    if status in {429, 503} or retryable is True or (status >= 500 and retryable is not False):
         seconds = _seconds(retry_after) or _seconds(problem.get("retryAfterSeconds"))
-        return WfmUnavailable(message, retry_after_seconds=min(seconds, RETRY_AFTER_SECONDS_MAX))
+        is_fixed = problem.get("backoffStrategy") == "fixed"
+        return WfmUnavailable(message, retry_after_seconds=min(seconds, RETRY_AFTER_SECONDS_MAX), is_fixed=is_fixed)
     return WfmRefused(message, status=status, problem_type=str(problem.get("type") or "")[:200])
+
+
+def wait_seconds(error: TransientError, usual: float) -> float:
+    """How long to wait before the next attempt: never less than was asked for. `usual` grows with each failure."""
+    if isinstance(error, WfmUnavailable) and error.is_fixed and error.retry_after_seconds:
+        return error.retry_after_seconds
+    return max(usual, error.retry_after_seconds)
 
 
 def _seconds(value: Any, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float:

@@ -181,7 +181,7 @@ class Wfm:
                 return MANIFEST, _manifest_answer(await self._current(site), scope["headers"])
             template, params = self._found(scope)
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
-            asked = Asked(site, peer.name, dict(scope["headers"]), params, receive)
+            asked = Asked(site, peer.name, _joined(scope["headers"]), params, receive)
             answer = await self._handlers[method, template](asked)
             if answer.ignored_as:
                 await self._record(peer.name, scope, template, AuditResult.REFUSED, {"code": answer.ignored_as})
@@ -307,17 +307,33 @@ async def refuse_while_stopping(scope: Scope, receive: Receive, send: Send, why:
     await send({"type": "http.response.body", "body": answer.body})
 
 
+def problem_below(status: int, detail: str, code: str) -> Mapping[str, Any]:
+    """Of what is refused before it is a request: what cannot be parsed, and a certificate that is no longer
+    trusted."""
+    registered: Mapping[int, str] = {400: "invalid-request", 403: "not-authorized"}
+    return problem(registered.get(status, status), detail)
+
+
 def _manifest_answer(prepared: Prepared, headers: Sequence[tuple[bytes, bytes]]) -> Answer:
     unchanged, ranges = False, b""
     for name, value in headers:
+        # A field may come in several lines, which are one list.
         if name == b"if-none-match":
-            unchanged = value == prepared.etag or is_not_modified(value.decode("latin-1"), prepared.etag.decode())
+            unchanged = unchanged or is_not_modified(value.decode("latin-1"), prepared.etag.decode())
         elif name == b"accept":
             ranges = ranges + b"," + value if ranges else value
     # A condition is looked at only where the answer would be a manifest.
     if ranges.strip() and ranges != MANIFEST_BYTES and not accepts(ranges.decode("latin-1"), MANIFEST_TYPE):
         raise Declined("server-cannot-generate-response", f"A manifest is only to be had as {MANIFEST_TYPE}.")
     return Answer(304, prepared.headers_unchanged) if unchanged else Answer(200, prepared.headers, prepared.body)
+
+
+def _joined(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
+    """A field that comes in several lines is one list."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        found[name] = found[name] + b", " + value if name in found else value
+    return found
 
 
 def _immutable(asked: Asked, found: ManifestArtifact, media_type: str) -> Answer:
@@ -374,4 +390,7 @@ def _problem(declined: Declined, scope: Scope) -> Answer:
         headers.append((b"allow", ", ".join(declined.allowed).encode()))
     if body["retryable"]:
         headers.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
+    if any(name == b"expect" for name, _ in scope.get("headers", ())):
+        # Whether the body comes is for the client to decide, so what follows may not be a request.
+        headers.append((b"connection", b"close"))
     return Answer(body["status"], headers, content)

@@ -54,6 +54,8 @@ OnLost = Callable[[Exception | None], None]
 Upgrade = Callable[[Callable[[OnLost], asyncio.Protocol], Mapping[str, str]], None]
 """Answers 101 with these headers, and hands the connection to the protocol that the function creates, which has to
 call the one it was given when the connection is lost."""
+ProblemOf = Callable[[int, str, str], Mapping[str, Any]]
+"""The problem document of a refusal below the application: status, detail, code."""
 Prompt = Callable[[Peer | None, bytes, bytes, Sequence[tuple[bytes, bytes]]], tuple[int, bytes] | None]
 """Answers a request from memory, without a task: peer, method, target and headers. Returns the status, and the bytes
 that follow the status line and the Date; None leaves the request to the application."""
@@ -111,6 +113,7 @@ class Connection(HttpToolsProtocol):
     counts: Counts
     on_refused: OnRefused | None
     prompt: Prompt | None
+    problem: ProblemOf
 
     _peer: Peer | None = None
     _verified_at = 0.0
@@ -329,31 +332,22 @@ class Connection(HttpToolsProtocol):
         self.transport.abort()
 
     def _retire(self) -> None:
-        """The client reconnects and presents its certificate again; streams resume where they were."""
-        self.transport.close()
+        """The client reconnects and presents its certificate again. What is not answered yet is answered first;
+        streams resume where they were."""
+        last: Any = self.cycle
+        if last is not None and not last.response_started:
+            last.keep_alive = False
+        else:
+            self.transport.close()
 
     def _refuse(self, status: int, detail: str, code: str) -> None:
         """Responds below the application, and closes."""
         if self.on_refused is not None and code != "not-authorized":
             self.on_refused(self._address(), code, detail)
-        title = HTTPStatus(status).phrase
-        body = json.dumps(
-            {
-                "type": f"urn:homeport:problem:{code}",
-                "title": title,
-                "status": status,
-                "detail": detail,
-                "code": code,
-                "retryable": False,
-                "backoffStrategy": "none",
-                "errors": [],
-            }
-        ).encode()
-        head = (
-            f"HTTP/1.1 {status} {title}\r\ncontent-type: application/problem+json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+        body = json.dumps(self.problem(status, detail, code)).encode()
+        usual = b"".join(b"%s: %s\r\n" % header for header in self.server_state.default_headers)
+        head = f"content-type: application/problem+json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write(STATUS_LINE[status] + usual + head.encode() + body)
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
@@ -364,8 +358,25 @@ class Connection(HttpToolsProtocol):
         return str(self.client[0]) if self.client else ""
 
 
+def own_problem(status: int, detail: str, code: str) -> Mapping[str, Any]:
+    return {
+        "type": f"urn:homeport:problem:{code}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "retryable": False,
+        "backoffStrategy": "none",
+        "errors": [],
+    }
+
+
 def connection_class(
-    limits: Limits, verify: Verify | None, on_refused: OnRefused | None = None, prompt: Prompt | None = None
+    limits: Limits,
+    verify: Verify | None,
+    on_refused: OnRefused | None = None,
+    prompt: Prompt | None = None,
+    problem: ProblemOf = own_problem,
 ) -> type[Connection]:
     """The protocol class for one server."""
     return type(
@@ -377,5 +388,6 @@ def connection_class(
             "counts": Counts(),
             "on_refused": staticmethod(on_refused) if on_refused else None,
             "prompt": staticmethod(prompt) if prompt else None,
+            "problem": staticmethod(problem),
         },
     )

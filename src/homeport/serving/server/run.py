@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from homeport.adapters.system import room_for_connections
 from homeport.errors import Refused, system_reason
 from homeport.serving.middleware.guards import refuse_open_bind
-from homeport.serving.server.connections import OnRefused, Prompt, Verify, connection_class
+from homeport.serving.server.connections import OnRefused, ProblemOf, Prompt, Verify, connection_class, own_problem
 from homeport.serving.server.draining import Draining, Refuse, Stopping
 from homeport.serving.server.limits import Limits
 
@@ -65,13 +65,15 @@ async def http_server(
     limits: Limits,
     on_refused: OnRefused | None = None,
     prompt: Prompt | None = None,
+    problem: ProblemOf = own_problem,
     refuse: Refuse | None = None,
 ) -> AsyncIterator[Drain]:
     """Serves while the body runs. At the end, streams end, requests under way finish, and the rest is cancelled after
     the grace period. A role that must stop something else first calls the yielded drain earlier.
 
     With `tls` it serves https. `verify` authenticates a client with a certificate, for `scope["extensions"]`. What
-    `prompt` has an answer for does not reach the application; `refuse` answers what comes while the role stops.
+    `prompt` has an answer for does not reach the application; `refuse` answers what comes while the role stops, and
+    `problem` says in what form a connection is refused below the application.
     """
     room = min(limits.connections_max, room_for_connections())
     draining = Draining(app, stopping, refuse)
@@ -87,6 +89,7 @@ async def http_server(
             verify,
             on_refused,
             prompt and (lambda *request: None if stopping.is_set() else prompt(*request)),
+            problem,
         ),
         ws="none",
         lifespan="off",

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from homeport.core.margo.client import Adopted, UpdateRejected, judge, missing, verified
-from homeport.core.margo.device import capabilities_of
+from homeport.core.margo.device import Share, capabilities_of, share
 from homeport.core.margo.manifest import Listed, Manifest, digest_of, etag_of, render
 from homeport.core.margo.polling import daily_window, schedule
 from homeport.core.margo.status import MargoState, overall
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
 from homeport.errors import InvalidInput
 from homeport.margo.client.reports import component_states
-from homeport.margo.client.transport import WfmRefused, WfmUnavailable, failure_of
+from homeport.margo.client.transport import WfmRefused, WfmUnavailable, failure_of, wait_seconds
 from homeport.margo.validation import CAPABILITIES, violations
 from homeport.site.settings import SiteSettings
 from homeport.vocabulary import DeploymentId, Digest, Liveness, NodeId, ProfileType, SiteName
@@ -50,6 +50,27 @@ def test_a_site_reports_its_nodes_as_one_device() -> None:
     assert properties["peripherals"] == [{"type": "gpu", "manufacturer": "NVIDIA", "model": "A2"}]
     assert properties["otelCollector"] is True and properties["supportedDeploymentTypes"] == ["compose"]
     assert body["labels"] == {"line": "7"}
+
+
+def test_no_more_is_reported_than_was_handed_over() -> None:
+    given = share(["cores=5.5", "memory=10Gi", "storage=512Gi"])
+    assert given == Share(5.5, 10 * 2**30, 512 * 2**30) and share([]) == Share()
+    body = capabilities_of(SiteName("north"), [node("a"), node("b"), node("c")], version="1.2", share=given)
+    assert violations(body, CAPABILITIES) == []
+    properties = body["properties"]
+    assert [each["cores"] for each in properties["cpus"]] == [4, 1.5]
+    assert (properties["memory"], properties["storage"]) == ("10240Mi", "524288Mi")
+    # Nor more than there is.
+    plenty = capabilities_of(SiteName("north"), [node("a")], version="1.2", share=share(["memory=64Gi", "cores=64"]))
+    assert (plenty["properties"]["memory"], plenty["properties"]["cpus"][0]["cores"]) == ("8192Mi", 4)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "cores", "cores=0", "cores=-1", "memory=4", "memory=0Gi", "disk=4Gi", "cores=" + "9" * 99]
+)
+def test_a_share_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match="is not a share such as cores=2"):
+        share([text])
 
 
 def test_a_site_without_nodes_hosts_nothing() -> None:
@@ -143,10 +164,23 @@ def test_an_unknown_problem_type_is_shown_as_it_is() -> None:
     refused = failure_of(409, "", b'{"type":"https://elsewhere.example/x","title":"Odd","status":409}')
     assert isinstance(refused, WfmRefused) and "Odd" in str(refused)
     dated = failure_of(503, "Fri, 31 Dec 2100 23:59:59 GMT", b"")
-    assert isinstance(dated, WfmUnavailable) and dated.retry_after_seconds == 3600  # an hour at most
+    assert isinstance(dated, WfmUnavailable) and dated.retry_after_seconds == 7 * 86_400  # a week at most
     past = failure_of(503, "Fri, 31 Dec 1999 23:59:59 GMT", b"")
     assert isinstance(past, WfmUnavailable) and past.retry_after_seconds == 0
     later = failure_of(503, "9", b"not json")
     assert isinstance(later, WfmUnavailable) and later.retry_after_seconds == 9
     said = failure_of(418, "", b'{"retryable":true,"retryAfterSeconds":4}')
     assert isinstance(said, WfmUnavailable) and said.retry_after_seconds == 4
+
+
+def test_the_hints_of_a_problem_decide_whether_and_when_it_is_tried_again() -> None:
+    assert isinstance(failure_of(500, "", b""), WfmUnavailable)
+    assert isinstance(failure_of(500, "", b'{"retryable":false,"backoffStrategy":"none"}'), WfmRefused)
+    # These two may always be tried again, whatever else is said.
+    assert isinstance(failure_of(503, "1", b'{"retryable":false}'), WfmUnavailable)
+    assert isinstance(failure_of(429, "1", b'{"retryable":false}'), WfmUnavailable)
+    growing = failure_of(503, "3", b'{"retryable":true,"backoffStrategy":"exponential"}')
+    fixed = failure_of(503, "3", b'{"retryable":true,"backoffStrategy":"fixed"}')
+    unsaid = failure_of(503, "", b'{"retryable":true,"backoffStrategy":"fixed"}')
+    for error, usual, waited in ((growing, 1.0, 3.0), (growing, 8.0, 8.0), (fixed, 8.0, 3.0), (unsaid, 8.0, 8.0)):
+        assert isinstance(error, WfmUnavailable) and wait_seconds(error, usual) == waited
