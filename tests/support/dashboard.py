@@ -85,16 +85,18 @@ def pages(fleet: Fleet) -> Mapping[str, str]:
         "map": "/map",
         "sites": "/sites",
         "site": "/sites/home",
-        "nodes": "/nodes",
+        "nodes": "/nodes?view=cards",
+        "nodes-table": "/nodes?view=table",
         "node": node,
         "node-capabilities": f"{node}?tab=capabilities",
         "node-logs": f"{node}?tab=logs",
         "node-terminal": f"{node}?tab=terminal",
+        "node-yaml": f"{node}?tab=yaml",
         "deployments": "/deployments",
         "deployment": "/deployments/home/hello",
         **{
             f"deployment-{tab}": f"/deployments/home/hello?tab={tab}"
-            for tab in ("history", "diff", "logs", "parameters")
+            for tab in ("history", "diff", "logs", "parameters", "yaml")
         },
         "deploy": "/deploy",
         "rollouts": "/rollouts",
@@ -111,6 +113,16 @@ def pages(fleet: Fleet) -> Mapping[str, str]:
         "audit": "/audit",
         "settings": "/settings",
     }
+
+
+def detail_pages(fleet: Fleet) -> Mapping[str, str]:
+    """The pages of the newest rollout, job and run of a pipeline, as far as there are any."""
+    found = {
+        "rollout": [f"/rollouts/{each['id']}" for each in fleet.host.json("rollouts", "list")["rollouts"]],
+        "job": [f"/jobs/{each['site']}/{each['id']}" for each in fleet.host.json("jobs", "list")["jobs"]],
+        "pipeline-run": [f"/pipelines/runs/{each['id']}" for each in fleet.host.json("pipelines", "list")["runs"]],
+    }
+    return {name: paths[0] for name, paths in found.items() if paths}
 
 
 def is_settled(page: Page) -> None:

@@ -134,10 +134,27 @@ class PipelinesBody(PageBody):
     pipelines: Sequence[PipelineBody]
 
 
+class CheckedStepBody(Body):
+    name: str
+    kind: str
+    needs: Sequence[str]
+    """The steps before it: those it names, and those its expressions refer to."""
+
+
 class CheckedBody(Body):
     name: str
     steps: Sequence[str]
     """In an order in which each comes after those it needs."""
+    graph: Sequence[CheckedStepBody]
+    """The same steps with what joins them, to be drawn."""
+
+
+def checked_body(pipeline: Pipeline) -> CheckedBody:
+    return CheckedBody(
+        name=pipeline.name,
+        steps=[step.name for step in pipeline.steps],
+        graph=[CheckedStepBody(name=step.name, kind=step.kind.value, needs=step.needs) for step in pipeline.steps],
+    )
 
 
 def run_body(run: Run) -> RunBody:

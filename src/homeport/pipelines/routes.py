@@ -26,6 +26,7 @@ from homeport.pipelines.bodies import (
     SavePipeline,
     StartRun,
     StepResultBody,
+    checked_body,
     pipeline_body,
     pipeline_detail,
     run_body,
@@ -83,8 +84,7 @@ def pipelines_routes(central: CentralPlatform, pipelines: Pipelines, jobs: Jobs)
     @router.post("/api/v1/pipeline-checks", summary="Check a pipeline's file", responses={422: {}})
     async def check_pipeline(body: CheckPipeline) -> CheckedBody:
         """Every problem with its field and line. Nothing is stored."""
-        found = parse_pipeline(body.source.encode(), "pipeline.yaml")
-        return CheckedBody(name=found.name, steps=[step.name for step in found.steps])
+        return checked_body(parse_pipeline(body.source.encode(), "pipeline.yaml"))
 
     return Routes(router, ACTIONS)
 

@@ -17,6 +17,9 @@ const PAST = 200;
 class Feed {
 	changes = $state(0);
 	lostAt = $state<Date | null>(null);
+	/** When it is tried again, while central does not answer. */
+	nextAt = $state<number | null>(null);
+	#wake: (() => void) | null = null;
 	caughtUp = $state<string | null>(null);
 	recent = $state.raw<FleetEvent[]>([]);
 	#lastId: number | null = null;
@@ -37,6 +40,9 @@ class Feed {
 		this.#stop = null;
 		this.lostAt = null;
 	}
+	tryNow(): void {
+		this.#wake?.();
+	}
 	/** Reload at once: after an action of one's own. */
 	nudge(): void {
 		this.changes += 1;
@@ -55,7 +61,9 @@ class Feed {
 			}
 			this.lostAt ??= new Date();
 			const seconds = PAUSES_SECONDS[Math.min(failures, PAUSES_SECONDS.length - 1)] ?? 15;
-			await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+			this.nextAt = Date.now() + seconds * 1000;
+			await new Promise<void>((resolve) => { this.#wake = resolve; setTimeout(resolve, seconds * 1000); });
+			this.nextAt = null;
 		}
 	}
 	#connected(): void {

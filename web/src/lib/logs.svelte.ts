@@ -2,9 +2,9 @@
 // paused, new lines wait; what was removed before it could be read is a gap with its size.
 import { address, ask, open, Problem, type Query } from './api';
 import { frames } from './sse';
-import type { LogLine, LogLines } from './types';
+import type { HistoryEntry, LogLine, LogLines } from './types';
 
-export type Row = { kind: 'line'; key: string; line: LogLine } | { kind: 'gap'; key: string; missed: number } | { kind: 'note'; key: string; text: string };
+export type Row = { kind: 'line'; key: string; line: LogLine } | { kind: 'gap'; key: string; missed: number } | { kind: 'note'; key: string; text: string } | { kind: 'change'; key: string; entry: HistoryEntry };
 export const LINES_MAX = 20_000;
 const PAGE = 500;
 const PAUSES_SECONDS = [1, 2, 4, 8, 15];
@@ -101,3 +101,20 @@ export class Logs {
 }
 
 const row = (line: LogLine): Row => ({ kind: 'line', key: String(line.id), line });
+
+/** The rows with the changes of state between them, each before the first line that was written after it. */
+export function withChanges(rows: readonly Row[], changes: readonly HistoryEntry[]): Row[] {
+	if (!changes.length) return [...rows];
+	const found: Row[] = [];
+	const waiting = changes.map((entry) => ({ entry, at: new Date(entry.at).getTime() }));
+	let next = 0;
+	for (const each of rows) {
+		if (each.kind === 'line' && next < waiting.length) {
+			const at = new Date(each.line.at).getTime();
+			for (; next < waiting.length && waiting[next]!.at <= at; next += 1) found.push(changeRow(waiting[next]!.entry, next));
+		}
+		found.push(each);
+	}
+	return [...found, ...waiting.slice(next).map(({ entry }, index) => changeRow(entry, next + index))];
+}
+const changeRow = (entry: HistoryEntry, index: number): Row => ({ kind: 'change', key: `c${index} ${entry.at}`, entry });

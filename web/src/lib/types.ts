@@ -41,6 +41,7 @@ export type RunDetail = api.RunDetailBody;
 export type StepResult = api.StepResultBody;
 export type Pipeline = api.PipelineBody;
 export type PipelineDetail = api.PipelineDetailBody;
+export type CheckedPipeline = api.CheckedBody;
 
 export interface Setting { parameter: string; name: string; description?: string; schema?: string; immutable?: boolean }
 export interface Schema { name: string; dataType: string; allowEmpty?: boolean; minValue?: number; maxValue?: number; minLength?: number; maxLength?: number; regexMatch?: string; options?: unknown[] }

@@ -178,6 +178,13 @@ export interface CheckPipeline {
 export interface CheckedBody {
   name: string;
   steps: (string)[];
+  graph: (CheckedStepBody)[];
+}
+
+export interface CheckedStepBody {
+  name: string;
+  kind: string;
+  needs: (string)[];
 }
 
 export interface ComponentBody {
@@ -1497,6 +1504,7 @@ export interface Bodies {
   CapabilitiesBody: CapabilitiesBody;
   CheckPipeline: CheckPipeline;
   CheckedBody: CheckedBody;
+  CheckedStepBody: CheckedStepBody;
   ComponentBody: ComponentBody;
   ComponentStatusBody: ComponentStatusBody;
   ContainerUseBody: ContainerUseBody;
@@ -2563,6 +2571,12 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
  "CheckedBody": {
   "additionalProperties": false,
   "properties": {
+   "graph": {
+    "items": {
+     "$ref": "CheckedStepBody"
+    },
+    "type": "array"
+   },
    "name": {
     "type": "string"
    },
@@ -2575,7 +2589,31 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   },
   "required": [
    "name",
-   "steps"
+   "steps",
+   "graph"
+  ],
+  "type": "object"
+ },
+ "CheckedStepBody": {
+  "additionalProperties": false,
+  "properties": {
+   "kind": {
+    "type": "string"
+   },
+   "name": {
+    "type": "string"
+   },
+   "needs": {
+    "items": {
+     "type": "string"
+    },
+    "type": "array"
+   }
+  },
+  "required": [
+   "name",
+   "kind",
+   "needs"
   ],
   "type": "object"
  },
