@@ -34,6 +34,7 @@ from homeport.adapters.tracing.otlp import OtlpTracer, open_tracer
 from homeport.adapters.tunnel.inprocess import open_pair
 from homeport.adapters.vault import KEY_NAME, FileVault, open_vault
 from homeport.capability.central import CentralCapability
+from homeport.capability.late import late_service
 from homeport.central.api.aliases import alias_routes
 from homeport.central.api.apps import apps_routes
 from homeport.central.api.deployments import deployments_routes
@@ -77,6 +78,7 @@ from homeport.fleet.central.tracing import Turn
 from homeport.fleet.shared.leases import holding
 from homeport.fleet.shared.overview import Reachability
 from homeport.identity.audit import open_auditor
+from homeport.identity.node_authorization import refuse_every_peer
 from homeport.identity.tokens import Tokens
 from homeport.identity.unknown_peers import UnknownPeers
 from homeport.inference.limits import inference_bytes_max
@@ -240,18 +242,26 @@ def _published(central: CentralParts, host: str, port: int) -> AbstractContextMa
 
 
 def _registry(central: CentralParts, address: str) -> AbstractAsyncContextManager[int]:
-    """For programs of this machine with a local key; for others mutual TLS, with the identities of sites and
-    clients."""
+    """People and their programs present a token, on loopback also the local key. For other machines there is TLS,
+    where sites and clients are authenticated by their certificates."""
     note, identity = central.auditor.record, central.identity
-    services = [service for part in central.brought for service in part.services]
-    if is_loopback(address.rpartition(":")[0]):
-        reception = FleetReception(central.store)
-        services.append(link.orchion_service(reception))
-        return link.serve_nodes(reception, address, local=central.local, on_refused=note, services=services)
-    reception = FleetReception(central.store, refusal=central.registrar.policy.refusal)
-    services.append(link.orchion_service(reception))
-    tls = identity.credentials.server_context("required")
-    return link.serve_nodes(reception, address, tls=tls, verify=identity.verify, on_refused=note, services=services)
+    is_local = is_loopback(address.rpartition(":")[0])
+    refusal = refuse_every_peer if is_local else central.registrar.policy.refusal
+    reception = FleetReception(central.store, refusal=refusal)
+    services = [
+        link.orchion_service(reception),
+        # Behind the other two, whose `ListNodes` it replaces.
+        late_service("homeport.central.registry_calls", "registry_service", central.store),
+        *(service for part in central.brought for service in part.services),
+    ]
+    serve = partial(link.serve_nodes, reception, address, people=central.authenticator, on_refused=note)
+    if is_local:
+        return serve(local=central.local, services=services)
+    server_tls = identity.server_tls()
+    central.tls_servers.append(server_tls)
+    for context in server_tls.contexts:
+        context.set_alpn_protocols(["h2"])
+    return serve(tls=server_tls.context, verify=identity.verify, services=services)
 
 
 async def _server_tls(central: CentralParts, address: tuple[str, int]) -> ServerTls | None:

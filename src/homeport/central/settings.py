@@ -51,7 +51,7 @@ class CentralSettings:
     margo_base: str = ""
     """A path in front of `/api/v1` of that interface."""
     grpc_address: str | None = "127.0.0.1:50051"
-    """HOST:PORT of the node registry over gRPC; None where a site of the same process serves it."""
+    """HOST:PORT of jobs, logs and the node registry over gRPC; None where a site of the same process serves them."""
     allowed_hosts: tuple[str, ...] = ()
     """Host names besides loopback under which central may be addressed."""
     access_folder: Path | None = field(default_factory=lambda: default_folder(os.environ))

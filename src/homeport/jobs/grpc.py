@@ -1,7 +1,7 @@
 """Serves `homeport.v1.Jobs`. Translates messages; makes no decisions.
 
-For programs of this machine, which present its local key. A machine with a certificate has no say over jobs: a node
-that was taken over must not run commands on others.
+For people and their programs, with the rows of the table of actions that HTTP has. A machine with a certificate has
+no say over jobs: a node that was taken over must not run commands on others.
 """
 
 from datetime import datetime
@@ -12,12 +12,14 @@ from google.protobuf.message import Message
 from homeport.adapters.link.grpc_calls import GrpcCalls, require
 from homeport.adapters.link.grpc_site import Service
 from homeport.core.jobs.job import Job, JobSpec, JobType
-from homeport.core.model.caller import Caller, Role
-from homeport.core.model.identity import Peer
+from homeport.core.model.caller import Caller
 from homeport.core.values.selectors import ANYTHING, parse_selector
-from homeport.errors import InvalidInput, NotAuthorized, Problem
+from homeport.errors import InvalidInput, Problem
+from homeport.fleet.shared.scope import seen_by
 from homeport.jobs.ports import JobRequest, Jobs
+from homeport.jobs.routes import CANCEL, READ, SUBMIT
 from homeport.ports import JOBS, Cut, JobFilter, Store
+from homeport.serving.middleware.callers import check_sites
 from homeport.vocabulary import JobId, JobState, NodeId, SiteName
 from homeport.wire.v1 import jobs_pb2 as pb
 
@@ -25,7 +27,6 @@ SERVICE: Final = "/homeport.v1.Jobs"
 TIMEOUT_SECONDS: Final = 3600.0
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1_000
-LOCAL: Final = Caller("local", Role.ADMIN)
 
 
 def jobs_service(jobs: Jobs, store: Store) -> Service:
@@ -41,44 +42,45 @@ class JobsService:
         self._calls = calls
 
     def calls(self) -> dict[str, Any]:
-        unary = self._calls.unary
+        unary = self._calls.person_unary
         return {
-            f"{SERVICE}/SubmitJob": unary("jobs.submit", self._submit, pb.SubmitJobRequest, pb.SubmitJobResponse),
-            f"{SERVICE}/GetJob": unary("jobs.read", self._get, pb.GetJobRequest, pb.GetJobResponse),
-            f"{SERVICE}/CancelJob": unary("jobs.cancel", self._cancel, pb.CancelJobRequest, pb.CancelJobResponse),
-            f"{SERVICE}/ListJobs": unary("jobs.read", self._list, pb.ListJobsRequest, pb.ListJobsResponse),
+            f"{SERVICE}/SubmitJob": unary(
+                SUBMIT, self._submit, pb.SubmitJobRequest, pb.SubmitJobResponse, target=_changed
+            ),
+            f"{SERVICE}/GetJob": unary(READ, self._get, pb.GetJobRequest, pb.GetJobResponse),
+            f"{SERVICE}/CancelJob": unary(
+                CANCEL, self._cancel, pb.CancelJobRequest, pb.CancelJobResponse, target=_changed
+            ),
+            f"{SERVICE}/ListJobs": unary(READ, self._list, pb.ListJobsRequest, pb.ListJobsResponse),
         }
 
-    async def _submit(self, request: Any, peer: Peer | None) -> Message:
-        caller = _local(peer)
+    async def _submit(self, request: Any, caller: Caller) -> Message:
         require(request.HasField("spec"), "spec")
+        if request.site:
+            check_sites(caller, [request.site])
         wanted = JobRequest(
             _spec(request.spec),
             JobId(request.id) if request.id else None,
             SiteName(request.site) if request.site else None,
         )
-        job = await self._jobs.submit(wanted, caller)
-        await self._calls.note_done("jobs.submit", job.id, actor=caller.name, role=caller.role.value)
-        return pb.SubmitJobResponse(job=_job(job))
+        return pb.SubmitJobResponse(job=_job(await self._jobs.submit(wanted, caller)))
 
-    async def _get(self, request: Any, peer: Peer | None) -> Message:
-        job = await self._find(request, _local(peer))
-        async with self._store.read() as reader:
+    async def _get(self, request: Any, caller: Caller) -> Message:
+        job = await self._find(request, caller)
+        async with seen_by(caller, self._store).read() as reader:
             output = await reader.job_file(job, "") or b""
         return pb.GetJobResponse(job=_job(job), output=output.decode(errors="replace"))
 
-    async def _cancel(self, request: Any, peer: Peer | None) -> Message:
-        caller = _local(peer)
-        job = await self._jobs.cancel(await self._find(request, caller), caller)
-        await self._calls.note_done("jobs.cancel", job.id, actor=caller.name, role=caller.role.value)
-        return pb.CancelJobResponse(job=_job(job))
+    async def _cancel(self, request: Any, caller: Caller) -> Message:
+        job = await self._find(request, caller)
+        check_sites(caller, [job.site])
+        return pb.CancelJobResponse(job=_job(await self._jobs.cancel(job, caller)))
 
-    async def _list(self, request: Any, peer: Peer | None) -> Message:
-        _local(peer)
+    async def _list(self, request: Any, caller: Caller) -> Message:
         if not 0 <= request.limit <= LIMIT_MAX:
             raise InvalidInput(problems=[Problem("limit", f"must be from 0 to {LIMIT_MAX}.")])
         where = JobFilter(site=SiteName(request.site) if request.site else None, states=_states(request.states))
-        async with self._store.read() as reader:
+        async with seen_by(caller, self._store).read() as reader:
             found = await reader.page(JOBS, where, Cut(request.limit or LIMIT_DEFAULT))
         return pb.ListJobsResponse(jobs=[_job(job) for job in found.items])
 
@@ -87,10 +89,8 @@ class JobsService:
         return await self._jobs.find(request.id, caller, SiteName(request.site) if request.site else None)
 
 
-def _local(peer: Peer | None) -> Caller:
-    if peer is not None:
-        raise NotAuthorized("Machines do not submit or read jobs; use the HTTP API with a token.", target="jobs")
-    return LOCAL
+def _changed(reply: Any) -> str:
+    return str(reply.job.id)
 
 
 def _states(names: Any) -> frozenset[JobState] | None:

@@ -43,17 +43,19 @@ JobRef = Annotated[
 ]
 SiteQuery = Annotated[SiteNameText | None, Query(description="Where several sites have a job of this id.")]
 Position = Annotated[int, Query(ge=0, le=2**53)]
-_READ: Final = Action("jobs.read", Level.VIEWER, Scope.SEEN, Audit.NONE)
+READ: Final = Action("jobs.read", Level.VIEWER, Scope.SEEN, Audit.NONE)
+SUBMIT: Final = Action("jobs.submit", Level.OPERATOR, Scope.NAMED, Audit.WAIT)
+CANCEL: Final = Action("jobs.cancel", Level.OPERATOR, Scope.SEEN, Audit.WAIT)
 _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {404: {}, 409: {}}
 # fmt: off
 ACTIONS: Final[Actions] = {
-    ("GET", "/api/v1/jobs"): _READ,
-    ("POST", "/api/v1/jobs"): Action("jobs.submit", Level.OPERATOR, Scope.NAMED, Audit.WAIT),
-    ("GET", "/api/v1/jobs/{job}"): _READ,
-    ("GET", "/api/v1/jobs/{job}/why"): _READ,
-    ("GET", "/api/v1/jobs/{job}/output"): _READ,
-    ("GET", "/api/v1/jobs/{job}/artifacts/{path:path}"): _READ,
-    ("POST", "/api/v1/jobs/{job}/cancel"): Action("jobs.cancel", Level.OPERATOR, Scope.SEEN, Audit.WAIT),
+    ("GET", "/api/v1/jobs"): READ,
+    ("POST", "/api/v1/jobs"): SUBMIT,
+    ("GET", "/api/v1/jobs/{job}"): READ,
+    ("GET", "/api/v1/jobs/{job}/why"): READ,
+    ("GET", "/api/v1/jobs/{job}/output"): READ,
+    ("GET", "/api/v1/jobs/{job}/artifacts/{path:path}"): READ,
+    ("POST", "/api/v1/jobs/{job}/cancel"): CANCEL,
 }
 # fmt: on
 

@@ -112,12 +112,9 @@ async def open_site(
             stack.enter_context(_published(site, settings.grpc_address.rpartition(":")[0].strip("[]"), grpc_port))
         orchion_port = None
         if settings.orchion_address is not None:
-            # No authentication, so that an agent that knows none works; `serve_grpc` refuses anything but loopback.
-            services = [
-                link.orchion_service(site.reception),
-                *(service for part in site.brought for service in part.open_services),
-            ]
-            orchion_port = await stack.enter_async_context(link.serve_services(services, settings.orchion_address))
+            orchion_port = await stack.enter_async_context(_serve_orchion(site, settings.orchion_address))
+            host = settings.orchion_address.rpartition(":")[0].strip("[]")
+            stack.enter_context(_published(site, host, orchion_port))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run_loops, site)
             if settings.wfm_url is not None:
@@ -167,13 +164,23 @@ def _serve_nodes(site: SiteParts, address: str) -> AbstractAsyncContextManager[i
     """Mutual TLS wherever there is an identity; without one, only nodes of this machine that have the local key."""
     identity, note, tunnels = site.identity, site.auditor.record, site.tunnels
     services = [link.orchion_service(site.reception), *(each for part in site.brought for each in part.services)]
+    serve = partial(link.serve_nodes, site.reception, address, people=site.authenticator, on_refused=note)
     if identity is not None:
         tls, verify = identity.node_context(), identity.verify_node
-        return link.serve_nodes(
-            site.reception, address, tls=tls, verify=verify, on_refused=note, services=services, tunnels=tunnels
-        )
-    return link.serve_nodes(
-        site.reception, address, local=site.local, on_refused=note, services=services, tunnels=tunnels
+        return serve(tls=tls, verify=verify, services=services, tunnels=tunnels)
+    return serve(local=site.local, services=services, tunnels=tunnels)
+
+
+def _serve_orchion(site: SiteParts, address: str) -> AbstractAsyncContextManager[int]:
+    """`serve_grpc` refuses anything but loopback. Programs present the local key, or a token; where the operator has
+    opted in, agents that know no credentials register, and submit inference."""
+    note, nodes = site.auditor.record, link.orchion_service(site.reception)
+    if site.settings.orchion_anonymous:
+        open_services = [service for part in site.brought for service in part.open_services]
+        return link.serve_services([nodes, *open_services], address, on_refused=note)
+    services = [service for part in site.brought for service in part.services]
+    return link.serve_services(
+        [nodes, *services], address, local=site.local, people=site.authenticator, on_refused=note
     )
 
 

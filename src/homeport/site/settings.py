@@ -66,8 +66,11 @@ class SiteSettings:
     grpc_address: str | None = "127.0.0.1:50052"
     """HOST:PORT for nodes; None when they are in the same process."""
     orchion_address: str | None = None
-    """HOST:PORT on loopback where agents of Orchion register without authentication; None serves `orchion.v1` to
-    authenticated clients only, with the other services. What registers there is never given work."""
+    """HOST:PORT on loopback for agents and clients of Orchion, with the local key; None serves `orchion.v1` with the
+    other services only. What registers there is never given work."""
+    orchion_anonymous: bool = False
+    """Whether agents without credentials are served there: every program of this machine may then register nodes,
+    see them, and submit inference."""
     cache_bytes: int | None = 20 * 2**30
     """What the content kept for its nodes may take on disk; None keeps none, and nodes fetch everything by
     themselves."""
@@ -128,8 +131,13 @@ class SiteSettings:
             )
         if self.orchion_address is not None and not is_loopback(self.orchion_address.rpartition(":")[0].strip("[]")):
             raise Refused(
-                f"Refusing to serve agents of Orchion on {self.orchion_address}: they have no credentials.",
+                f"Refusing to serve agents of Orchion on {self.orchion_address}: this port has no TLS.",
                 hint="Keep it local (--orchion 127.0.0.1:50051), and let agents of other machines use an SSH tunnel.",
+            )
+        if self.orchion_anonymous and self.orchion_address is None:
+            raise InvalidInput(
+                problems=[Problem("orchion_anonymous", "needs an address to listen on")],
+                hint="Give one with  --orchion 127.0.0.1:50051",
             )
         if self.svid_folder is not None and (self.pin is not None or self.join_token is not None):
             raise InvalidInput(

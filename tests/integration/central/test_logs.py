@@ -30,7 +30,7 @@ from homeport.wire.logs import decode_stored, encode_batch
 from homeport.wire.orchion.v1 import orchestrator_pb2 as orchion
 from homeport.wire.v1 import logs_pb2 as pb
 from tests.integration.central.test_tokens import make
-from tests.support.local import local_channel, local_key, machine_key
+from tests.support.local import local_channel, local_key, person_key
 from tests.support.running_central import Client, running_central
 from tests.support.stubs import logs_pb2_grpc, orchestrator_pb2_grpc
 from tests.support.waiting import eventually
@@ -264,11 +264,11 @@ async def test_programs_stream_logs_over_grpc(running: tuple[CentralApp, Client]
     async with local_channel(central) as channel:
         ours = logs_pb2_grpc.LogStreamerStub(channel)  # type: ignore[no-untyped-call]
         request = pb.StreamLogsRequest(site="home", tail=3, no_follow=True)
-        entries = [reply.entry async for reply in ours.StreamLogs(request, metadata=machine_key(central))]
+        entries = [reply.entry async for reply in ours.StreamLogs(request, metadata=person_key(central))]
         assert [entry.text for entry in entries] == ["line 8", "line 9", "line 10"]
         assert (entries[0].node, entries[0].fields["n"], entries[0].level) == ("n1", "8", pb.LOG_LEVEL_INFO)
         theirs = orchestrator_pb2_grpc.LogStreamerStub(channel)  # type: ignore[no-untyped-call]
-        call = theirs.StreamLogs(orchion.StreamLogsRequest(), metadata=machine_key(central))
+        call = theirs.StreamLogs(orchion.StreamLogsRequest(), metadata=person_key(central))
         with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
 

@@ -132,24 +132,24 @@ def stub(channel: grpc.aio.Channel) -> pb_grpc.NodesStub:
     return pb_grpc.NodesStub(channel)  # type: ignore[no-untyped-call]
 
 
-async def refused(role: CentralApp | SiteApp) -> str:
+async def refused(role: CentralApp | SiteApp, code: grpc.StatusCode) -> str:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{role.grpc_port}") as channel:
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await stub(channel).ListNodes(pb.ListNodesRequest(), timeout=60)
-    assert error.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert error.value.code() is code
     return str(error.value.details())
 
 
 async def test_nobody_reaches_centrals_registry_on_loopback_without_the_key(tmp_path: Path) -> None:
     async with running_central(tmp_path / "central", grpc_address="127.0.0.1:0") as (central, _):
-        assert "as the user who started" in await refused(central)
+        assert "as the user who started" in await refused(central, grpc.StatusCode.UNAUTHENTICATED)
         async with local_channel(central) as channel:
             assert not (await stub(channel).ListNodes(pb.ListNodesRequest(), timeout=60)).nodes
 
 
 async def test_no_stranger_joins_a_site_on_loopback_as_a_node(person: Person, start: OpenSite) -> None:
     async with start() as site:
-        assert "as the user who started" in await refused(site)
+        assert "as the user who started" in await refused(site, grpc.StatusCode.PERMISSION_DENIED)
         assert site.grpc_port is not None
         link = GrpcSiteLink("127.0.0.1", site.grpc_port)
         with pytest.raises(PeerUnavailable, match="refused this node"):

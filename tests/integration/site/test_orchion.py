@@ -1,4 +1,5 @@
-"""`orchion.v1` over a real socket, with the plain client that its .proto file gives, and no credentials."""
+"""`orchion.v1` over a real socket, with the plain client that its .proto file gives, without credentials where the
+operator has opted in."""
 
 from typing import Any
 
@@ -6,7 +7,9 @@ import grpc
 import grpc.aio
 import pytest
 
-from homeport.errors import Refused
+from homeport.core.model.access import AuditResult
+from homeport.errors import InvalidInput, Refused
+from homeport.jobs.site.capability import JOBS
 from homeport.site.app import SiteApp
 from homeport.vocabulary import NodeId
 from homeport.wire.orchion.v1 import orchestrator_pb2 as pb
@@ -18,6 +21,8 @@ from tests.support.stubs import nodes_pb2_grpc as our_grpc
 from tests.support.stubs import orchestrator_pb2_grpc as pb_grpc
 
 pytestmark = pytest.mark.anyio
+
+OPENED: dict[str, Any] = {"orchion_address": "127.0.0.1:0", "orchion_anonymous": True}
 
 AGENT = pb.Node(
     id="5c1d2a9e-0b5b-4a7b-9d57-3f3f6f1f2c11",
@@ -48,7 +53,7 @@ async def status_of(call: Any) -> tuple[str, str]:
 
 
 async def test_an_agent_registers_beats_updates_and_leaves(person: Person, start: OpenSite) -> None:
-    async with start(orchion_address="127.0.0.1:0") as site, open_channel(site) as channel:
+    async with start(**OPENED) as site, open_channel(site) as channel:
         agent = agent_of(channel)
         await agent.RegisterNode(pb.RegisterNodeRequest(node=AGENT))
         (listed,) = (await agent.ListNodes(pb.ListNodesRequest())).nodes
@@ -94,7 +99,7 @@ async def test_bad_input_gets_its_status_and_names_the_field(person: Person, sta
         ("UnregisterNode", pb.UnregisterNodeRequest(), "INVALID_ARGUMENT", "node_id"),
         ("UnregisterNode", pb.UnregisterNodeRequest(node_id="nobody"), "NOT_FOUND", "nobody"),
     ]
-    async with start(orchion_address="127.0.0.1:0") as site, open_channel(site) as channel:
+    async with start(**OPENED) as site, open_channel(site) as channel:
         for call, request, code, field in table:
             found, details = await status_of(getattr(agent_of(channel), call)(request))
             assert (found, field in details) == (code, True), (call, request, details)
@@ -104,7 +109,7 @@ async def test_bad_input_gets_its_status_and_names_the_field(person: Person, sta
 async def test_an_agent_without_credentials_cannot_touch_homeports_own_nodes(person: Person, start: OpenSite) -> None:
     own = ours.Node(id="pi", hostname="pi", capabilities=ours.Capabilities(cpu_cores=4))
     async with (
-        start(orchion_address="127.0.0.1:0") as site,
+        start(**OPENED) as site,
         open_channel(site) as channel,
         local_channel(site) as ours_channel,
     ):
@@ -126,6 +131,43 @@ async def test_an_agent_without_credentials_cannot_touch_homeports_own_nodes(per
 
 
 async def test_the_open_port_is_for_this_machine_alone(person: Person, start: OpenSite) -> None:
-    with pytest.raises(Refused, match="no credentials"):
-        async with start(orchion_address="0.0.0.0:0"):
+    with pytest.raises(Refused, match="no TLS"):
+        async with start(**OPENED | {"orchion_address": "0.0.0.0:0"}):
+            pass
+
+
+async def test_the_port_for_agents_asks_for_the_local_key_unless_the_operator_opts_in(
+    person: Person, start: OpenSite
+) -> None:
+    """By default a program that merely runs on this machine may do nothing there, and each attempt is recorded."""
+    chat = pb.SubmitJobRequest(job_id="a", job_type=pb.JOB_TYPE_CHAT_COMPLETION)
+    table: list[tuple[str, Any, str]] = [
+        ("RegisterNode", pb.RegisterNodeRequest(node=AGENT), "PERMISSION_DENIED"),
+        ("Heartbeat", pb.HeartbeatRequest(node_id=AGENT.id), "PERMISSION_DENIED"),
+        ("ListNodes", pb.ListNodesRequest(), "PERMISSION_DENIED"),
+        ("UnregisterNode", pb.UnregisterNodeRequest(node_id=AGENT.id), "PERMISSION_DENIED"),
+        ("SubmitJob", chat, "UNAUTHENTICATED"),
+        ("GetJobStatus", pb.GetJobStatusRequest(job_id="a"), "UNAUTHENTICATED"),
+    ]
+    async with (
+        start(orchion_address="127.0.0.1:0", capabilities=[JOBS]) as site,
+        open_channel(site) as keyless,
+        local_channel(site, port=site.orchion_port) as channel,
+    ):
+        for call, request, code in table:
+            found, details = await status_of(getattr(agent_of(keyless), call)(request))
+            assert (found, "key" in details) == (code, True), (call, details)
+        assert not site.parts.conductor.memory.nodes
+        agent = agent_of(channel)
+        await agent.RegisterNode(pb.RegisterNodeRequest(node=AGENT))
+        assert [node.id for node in (await agent.ListNodes(pb.ListNodesRequest())).nodes] == [AGENT.id]
+        async with site.parts.store.read() as reader:
+            entries = [each.entry for each in await reader.audit(after=0, limit=100)]
+        refused = {entry.action for entry in entries if entry.result is AuditResult.REFUSED}
+        assert refused >= {"orchion.register", "orchion.list", "tasks.submit", "jobs.read"}
+
+
+async def test_opting_in_without_an_address_is_refused(person: Person, start: OpenSite) -> None:
+    with pytest.raises(InvalidInput, match="orchion_anonymous"):
+        async with start(orchion_anonymous=True):
             pass

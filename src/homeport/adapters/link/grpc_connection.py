@@ -36,6 +36,7 @@ UNREAD_BYTES_MAX: Final = 8 * 1024 * 1024
 """Maximum unsent bytes for a peer that does not read, including replies to its pings."""
 WINDOW_BYTES: Final = 256 * 1024
 """How many bytes a peer may send before we have read them (flow-control window)."""
+NO_CERTIFICATE: Final = "This call is for machines: it needs a certificate, and none was shown."
 REFUSED_SECONDS_MAX: Final = 2.0
 IDLE_SECONDS_MAX: Final = 60.0
 
@@ -69,11 +70,15 @@ class GrpcConnection:
     """None until the handshake is over."""
     tunnel: TunnelEntry | None = None
     """Instead of gRPC, where the client asked for a tunnel."""
+    has_no_certificate: bool = False
+    """On a link where people are authenticated by each call: it may make their calls, and none of a machine."""
 
     def admitted(self) -> Peer | None:
         """The peer, or None on a link without authentication. Raises the error for the client otherwise."""
         if self.refusal is not None:
             raise self.refusal
+        if self.has_no_certificate:
+            raise NotAuthorized(NO_CERTIFICATE)
         return self.peer
 
     def is_idle(self, now: float, seconds: float = 0.0) -> bool:
@@ -112,12 +117,16 @@ class GrpcConnectionProtocol(H2Protocol):
         visit: GrpcConnection,
         verify: Verify | None,
         on_made: Callable[[GrpcConnection], None],
+        *,
+        takes_tokens: bool = False,
     ) -> None:
+        """With `takes_tokens`, a client without a certificate stays, for calls that authenticate it."""
         super().__init__(handler, CONFIGURATION, _H2)
         self.calls = handler
         self._visit = visit
         self._verify = verify
         self._on_made = on_made
+        self._takes_tokens = takes_tokens
         self.lost = Event()
 
     def connection_made(self, transport: BaseTransport) -> None:
@@ -137,7 +146,9 @@ class GrpcConnectionProtocol(H2Protocol):
         except Refused as error:
             self._visit.refusal = error
             return
-        if self._visit.peer is None:
+        if self._visit.peer is None and self._takes_tokens:
+            self._visit.has_no_certificate = True
+        elif self._visit.peer is None:
             self._visit.refusal = NotAuthorized("This link needs a certificate, and none was shown.")
 
     def data_received(self, data: bytes) -> None:

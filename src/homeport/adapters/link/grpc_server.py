@@ -55,14 +55,16 @@ async def serve_grpc(
     tls: ssl.SSLContext | None = None,
     verify: Verify | None = None,
     tunnels: NewEntry | None = None,
+    takes_tokens: bool = False,
 ) -> AsyncIterator[int]:
     """Listens on `host:port`; yields the port. Port 0 takes any free one. Raises Refused when it is in use, or
-    reachable from other machines without TLS. With `tunnels`, clients may ask for a tunnel instead."""
+    reachable from other machines without TLS. With `tunnels`, clients may ask for a tunnel instead. With
+    `takes_tokens`, clients without a certificate may make the calls that authenticate them."""
     listener = _bind(address, is_open=tls is None)
     if tls is not None:
         assert verify is not None, "TLS without a look at the certificate would admit anybody it vouches for"
         tls.set_alpn_protocols(["h2"] if tunnels is None else ["h2", ALPN])
-    server = _Server(calls, tls, verify, tunnels)
+    server = _Server(calls, tls, verify, tunnels, takes_tokens=takes_tokens)
     with listener:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.accept, listener)
@@ -96,9 +98,16 @@ def _bind(address: str, *, is_open: bool) -> socket.socket:
 
 class _Server:
     def __init__(
-        self, calls: Calls, tls: ssl.SSLContext | None, verify: Verify | None, tunnels: NewEntry | None
+        self,
+        calls: Calls,
+        tls: ssl.SSLContext | None,
+        verify: Verify | None,
+        tunnels: NewEntry | None,
+        *,
+        takes_tokens: bool,
     ) -> None:
         self._calls = calls
+        self._takes_tokens = takes_tokens
         self._tls = tls
         self._verify = verify
         self._tunnels = tunnels
@@ -181,7 +190,8 @@ class _Server:
         limits = {"ssl_handshake_timeout": HANDSHAKE_SECONDS_MAX, "ssl_shutdown_timeout": STOP_SECONDS}
 
         def grpc() -> asyncio.Protocol:
-            return GrpcConnectionProtocol(handler(self._calls(visit)), visit, self._verify, self._arrived)
+            calls = handler(self._calls(visit))
+            return GrpcConnectionProtocol(calls, visit, self._verify, self._arrived, takes_tokens=self._takes_tokens)
 
         def begin(entry: TunnelEntry) -> None:
             visit.tunnel = entry

@@ -8,7 +8,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 from grpclib.const import Cardinality, Handler
 
-from homeport.adapters.link.grpc_calls import GONE, GrpcCalls, OnRefused, Stream, receive, require
+from homeport.adapters.link.grpc_calls import GONE, GrpcCalls, OnRefused, People, Stream, receive, require
 from homeport.adapters.link.grpc_connection import Verify
 from homeport.adapters.link.grpc_server import serve_grpc
 from homeport.adapters.local_access import LocalKeys
@@ -33,6 +33,7 @@ def serve_nodes(
     tls: ssl.SSLContext | None = None,
     verify: Verify | None = None,
     local: LocalKeys | None = None,
+    people: People | None = None,
     on_refused: OnRefused | None = None,
     services: Sequence[Service] = (),
     tunnels: TunnelReception | None = None,
@@ -40,11 +41,21 @@ def serve_nodes(
     """Listens on `host:port`; yields the port. Port 0 takes any free one. Raises Refused when it is in use.
 
     With `tls` (which should request a client certificate) every peer is authenticated by `verify`; a refused one gets
-    the reason and is disconnected. With `local`, each call has to present one of these keys. `on_refused` is called
-    for every refused peer. `services` are served in addition, and `tunnels` are accepted where they are given.
+    the reason and is disconnected. With `local`, each call has to present one of these keys. `people` authenticates
+    the callers of people's calls; with a `tls` that only asks for a certificate, they need none. `on_refused` is
+    called for every refused peer. `services` are served in addition, and `tunnels` are accepted where they are given.
     """
     every: Sequence[Service] = [lambda calls: NodesService(reception, calls).calls(), *services]
-    return serve_services(every, address, tls=tls, verify=verify, local=local, on_refused=on_refused, tunnels=tunnels)
+    return serve_services(
+        every,
+        address,
+        tls=tls,
+        verify=verify,
+        local=local,
+        people=people,
+        on_refused=on_refused,
+        tunnels=tunnels,
+    )
 
 
 def serve_services(
@@ -54,6 +65,7 @@ def serve_services(
     tls: ssl.SSLContext | None = None,
     verify: Verify | None = None,
     local: LocalKeys | None = None,
+    people: People | None = None,
     on_refused: OnRefused | None = None,
     tunnels: TunnelReception | None = None,
 ) -> AbstractAsyncContextManager[int]:
@@ -65,12 +77,15 @@ def serve_services(
         lambda connection: {
             path: call
             for service in services
-            for path, call in service(GrpcCalls(connection, local=local, on_refused=on_refused)).items()
+            for path, call in service(
+                GrpcCalls(connection, local=local, people=people, on_refused=on_refused)
+            ).items()
         },
         address,
         tls=tls,
         verify=verify,
         tunnels=None if tunnels is None else enter,
+        takes_tokens=people is not None,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from homeport.cli.roles.addresses import ADDRESS, ORIGIN, Address, require_free, require_loopback
+from homeport.cli.roles.addresses import ORIGIN, Address, require_free, require_loopback
 from homeport.cli.roles.config_file import keep_tuned
 from homeport.core.model.engines import AUTO, RUNTIMES
 from homeport.core.node.permissions import Permission
@@ -135,11 +135,6 @@ strategy_option = click.option(
     expose_value=False,
     callback=keep_tuned,
     help="Which node gets a job: first-fit, round-robin, least-loaded, gpu-aware, spread, or package.module:Class.",
-)
-orchion_option = click.option(
-    "--orchion",
-    type=ADDRESS,
-    help="Let agents of Orchion register here without authentication, on loopback only; closed when left out.",
 )
 
 

@@ -1,16 +1,17 @@
 """Log lines over gRPC: `homeport.v1.LogStreamer`, and its alias for clients of Orchion.
 
-For programs on this machine that have its local key. A certificate is a machine's, and machines read no logs; people
-on other machines read them over HTTP, where their tokens count.
+For people and their programs, who see the lines of the sites that their tokens are for, as over HTTP. A certificate
+is a machine's, and machines read no logs.
 """
 
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
 from homeport.core.logs.query import LogFilter
-from homeport.core.model.identity import Peer
-from homeport.errors import InvalidInput, NotAuthorized, Problem
+from homeport.core.model.caller import Caller
+from homeport.errors import InvalidInput, Problem
 from homeport.logs.serving.reading import LogReading
+from homeport.logs.serving.routes import READ
 from homeport.logs.serving.tail import follow
 from homeport.wire.logs import entry_of, filter_of
 from homeport.wire.orchion.v1 import orchestrator_pb2 as orchion
@@ -28,10 +29,8 @@ ORCHION: Final = "/orchion.v1.LogStreamer/StreamLogs"
 def log_service(reading: LogReading) -> "Service":
     def calls(calls: "GrpcCalls") -> dict[str, Any]:
         streams = _Streams(reading)
-        ours = calls.server_stream("logs.stream", streams.ours, pb.StreamLogsRequest, pb.StreamLogsResponse)
-        theirs = calls.server_stream(
-            "logs.stream", streams.orchion, orchion.StreamLogsRequest, orchion.StreamLogsResponse
-        )
+        ours = calls.person_stream(READ, streams.ours, pb.StreamLogsRequest, pb.StreamLogsResponse)
+        theirs = calls.person_stream(READ, streams.orchion, orchion.StreamLogsRequest, orchion.StreamLogsResponse)
         return {OURS: ours, ORCHION: theirs}
 
     return calls
@@ -41,11 +40,10 @@ class _Streams:
     def __init__(self, reading: LogReading) -> None:
         self._reading = reading
 
-    async def ours(self, request: Any, peer: Peer | None) -> AsyncIterator[Any]:
+    async def ours(self, request: Any, caller: Caller) -> AsyncIterator[Any]:
         if request.tail > TAIL_MAX:
             raise InvalidInput(problems=[Problem("tail", f"may be {TAIL_MAX} at most")])
-        _refuse_machines(peer)
-        query = filter_of(request)
+        query = await self._reading.as_seen(filter_of(request), caller)
         newest = await self._reading.tail.newest()
         cursor = min(int(request.after), newest) if request.after else newest
         if request.tail and not request.after:
@@ -58,9 +56,9 @@ class _Streams:
                 yield pb.StreamLogsResponse(entry=entry_of(stored), missed=missed)
                 missed = 0
 
-    async def orchion(self, request: Any, peer: Peer | None) -> AsyncIterator[Any]:
-        _refuse_machines(peer)
-        async for news in follow(self._reading.tail, LogFilter(), await self._reading.tail.newest()):
+    async def orchion(self, request: Any, caller: Caller) -> AsyncIterator[Any]:
+        query = await self._reading.as_seen(LogFilter(), caller)
+        async for news in follow(self._reading.tail, query, await self._reading.tail.newest()):
             for stored in news.lines:
                 line = stored.line
                 entry = orchion.LogEntry(
@@ -72,12 +70,3 @@ class _Streams:
                     fields=line.fields,
                 )
                 yield orchion.StreamLogsResponse(entry=entry)
-
-
-def _refuse_machines(peer: Peer | None) -> None:
-    if peer is not None:
-        raise NotAuthorized(
-            f"{peer.spiffe_id} is a machine and may not read logs.",
-            target="logs",
-            hint="Read them over HTTP with a token: GET /api/v1/logs?follow=true",
-        )

@@ -51,9 +51,9 @@ class LogLinesBody(PageBody):
     lines: Sequence[LogLineBody]
 
 
-_READ: Final = Action("logs.read", Level.VIEWER, Scope.SEEN, Audit.NONE)
-ACTIONS: Final[Actions] = {("GET", "/api/v1/logs"): _READ}
-ALIAS_ACTIONS: Final[Actions] = {("GET", "/api/logs"): _READ}
+READ: Final = Action("logs.read", Level.VIEWER, Scope.SEEN, Audit.NONE)
+ACTIONS: Final[Actions] = {("GET", "/api/v1/logs"): READ}
+ALIAS_ACTIONS: Final[Actions] = {("GET", "/api/logs"): READ}
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {

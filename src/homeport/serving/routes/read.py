@@ -150,7 +150,7 @@ class Reading:
 
 _DEPLOYMENTS: Final = Action("deployments.read", Level.VIEWER, Scope.SEEN, Audit.NONE)
 _EVENTS: Final = Action("events.read", Level.VIEWER, Scope.SEEN, Audit.NONE)
-_NODES: Final = Action("nodes.read", Level.VIEWER, Scope.SEEN, Audit.NONE)
+READ_NODES: Final = Action("nodes.read", Level.VIEWER, Scope.SEEN, Audit.NONE)
 # fmt: off
 ACTIONS: Final[Actions] = {
     ("GET", "/api/v1/deployments"): _DEPLOYMENTS,
@@ -161,9 +161,9 @@ ACTIONS: Final[Actions] = {
     ("GET", "/api/v1/deployments/{deployment_id}/events"): _EVENTS,
     ("GET", "/api/v1/sites"): Action("sites.read", Level.VIEWER, Scope.SEEN, Audit.NONE),
     ("GET", "/api/v1/sites/{site}"): Action("sites.read", Level.VIEWER, Scope.SITE, Audit.NONE),
-    ("GET", "/api/v1/nodes"): _NODES,
-    ("GET", "/api/nodes"): _NODES,
-    ("GET", "/api/v1/nodes/{node_id}"): _NODES,
+    ("GET", "/api/v1/nodes"): READ_NODES,
+    ("GET", "/api/nodes"): READ_NODES,
+    ("GET", "/api/v1/nodes/{node_id}"): READ_NODES,
     ("GET", "/api/v1/overview"): Action("overview.read", Level.VIEWER, Scope.SEEN, Audit.NONE),
 }
 # fmt: on

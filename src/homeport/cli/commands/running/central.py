@@ -56,7 +56,9 @@ if TYPE_CHECKING:
     help="The keys of authority and vault, which replicas share; in the data folder when left out.",
 )
 @click.option("--http", type=ADDRESS, default="127.0.0.1:8080", help="The HTTP API [127.0.0.1:8080].")
-@click.option("--grpc", type=ADDRESS, default="127.0.0.1:50051", help="The node registry [127.0.0.1:50051].")
+@click.option(
+    "--grpc", type=ADDRESS, default="127.0.0.1:50051", help="Jobs, logs and nodes over gRPC [127.0.0.1:50051]."
+)
 @registry_options()
 @margo_options(Address("127.0.0.1", 443))
 @click.option(

@@ -15,7 +15,6 @@ from homeport.cli.roles.options import (
     PeopleOptions,
     connection_options,
     home,
-    orchion_option,
     otlp_option,
     people_options,
     poll_option,
@@ -24,6 +23,7 @@ from homeport.cli.roles.options import (
     require_token_for,
     strategy_option,
 )
+from homeport.cli.roles.orchion_options import OrchionOptions, orchion_options
 from homeport.cli.roles.running import Lifetime, run_role
 from homeport.cli.roles.wfm_options import WfmOptions, wfm_options
 from homeport.vocabulary import SiteName
@@ -56,7 +56,7 @@ from homeport.vocabulary import SiteName
 )
 @click.option("--http", type=ADDRESS, default="127.0.0.1:8081", help="Its HTTP API [127.0.0.1:8081].")
 @click.option("--grpc", type=ADDRESS, default="127.0.0.1:50052", help="Where its nodes call [127.0.0.1:50052].")
-@orchion_option
+@orchion_options
 @strategy_option
 @cache_options
 @join_options
@@ -80,7 +80,7 @@ def site(
     data: Path | None,
     http: Address,
     grpc: Address,
-    orchion: Address | None,
+    orchion: OrchionOptions,
     cache: int | None,
     join_token: str | None,
     pin: str | None,
@@ -100,8 +100,8 @@ def site(
     has_joined = pin is not None or (folder / "identity" / "membership.json").exists()
     if has_identity := svid_folder is not None or has_joined:
         require_token_for(http, folder / "site.db")
-    doors = {"http": http, "grpc": grpc} | ({} if orchion is None else {"orchion": orchion})
-    require_addresses(guarded=("http", "grpc") if has_identity else (), **doors)
+    guarded = ("http", "grpc") if has_identity else ()
+    require_addresses(guarded=guarded, http=http, grpc=grpc, **orchion.addresses)
     configure_logs(log_level, log_format)
     from homeport.serving.server.limits import Limits  # noqa: PLC0415
     from homeport.site.app import open_site  # noqa: PLC0415 - start-up time
@@ -118,7 +118,7 @@ def site(
         central_url=central_url,
         http_address=(http.host, http.port),
         grpc_address=str(grpc),
-        orchion_address=None if orchion is None else str(orchion),
+        **orchion.settings,
         cache_bytes=cache,
         join_token=join_token,
         pin=pin,

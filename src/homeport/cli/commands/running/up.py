@@ -22,7 +22,6 @@ from homeport.cli.roles.options import (
     allow_option,
     data_option,
     home,
-    orchion_option,
     otlp_option,
     people_options,
     poll_option,
@@ -34,6 +33,7 @@ from homeport.cli.roles.options import (
     strategy_option,
     tls_option,
 )
+from homeport.cli.roles.orchion_options import OrchionOptions, orchion_options
 from homeport.cli.roles.pipeline_options import pipeline_options
 from homeport.cli.roles.registry_options import RegistryOptions, registry_notes, registry_options
 from homeport.cli.roles.running import APPS_STAY, Lifetime, run_role, tell
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @data_option(home("up"))
 @click.option("--http", type=ADDRESS, default="127.0.0.1:8080", help="The HTTP API [127.0.0.1:8080].")
 @click.option("--grpc", type=ADDRESS, help="Let more nodes of this machine join here; closed when left out.")
-@orchion_option
+@orchion_options
 @strategy_option
 @registry_options(Address("127.0.0.1", 5000))
 @margo_options(Address("127.0.0.1", 8443))
@@ -80,7 +80,7 @@ def up(
     data: Path,
     http: Address,
     grpc: Address | None,
-    orchion: Address | None,
+    orchion: OrchionOptions,
     registry: RegistryOptions,
     margo: MargoOptions,
     cache: int | None,
@@ -100,8 +100,8 @@ def up(
 ) -> None:
     """Run central, one site and one node in this process."""
     require_token_for(http, data / "central" / "central.db")
-    doors = {name: each for name, each in (("grpc", grpc), ("orchion", orchion)) if each is not None}
-    doors |= {"http": http, **registry.addresses, **margo.addresses}
+    doors = {"http": http, **registry.addresses, **margo.addresses, **orchion.addresses}
+    doors |= {} if grpc is None else {"grpc": grpc}
     require_addresses(guarded=("http", "registry", "margo"), **doors)
     configure_logs(log_level, log_format)
     from homeport.central.settings import CentralSettings  # noqa: PLC0415 - start-up time
@@ -130,7 +130,7 @@ def up(
         poll_seconds=poll,
         http_address=None,
         grpc_address=None if grpc is None else str(grpc),
-        orchion_address=None if orchion is None else str(orchion),
+        **orchion.settings,
         job_strategy=tuned()["job_strategy"],
         cache_bytes=cache,
     )
