@@ -22,6 +22,7 @@ from homeport.inference.pools.registry import Connect, PoolRegistry, close_idle
 from homeport.inference.pools.replica import LOAD_MS_GUESS, Replica
 from homeport.inference.tasks.artifacts import artifact_of
 from homeport.inference.tasks.bodies import read_task
+from homeport.inference.tasks.changes import QueueChanges
 from homeport.inference.tasks.journal import TaskJournal
 from homeport.inference.tasks.narration import Narrator
 from homeport.inference.tasks.ownership import TaskOwnership, owner_of
@@ -78,6 +79,7 @@ class TaskPlane:
         self.scheduler = Scheduler(self.registry, ports, self.settings, self.metrics, clock.monotonic)
         self.journal = TaskJournal(store, clock, self._ownership)
         self.sessions = Sessions(clock.monotonic)
+        self.changes = QueueChanges(self.registry, self.scheduler, clock.monotonic)
         self.narrator = Narrator(clock.monotonic)
         self._runner = Runner(
             self.scheduler, self.journal, self.sessions, self.metrics, self.settings, clock.monotonic, self.narrator
