@@ -232,6 +232,7 @@ def _pool(plane: TaskPlane, pool_id: str) -> dict[str, Any]:
             "circuit": each.breaker.circuit(now).value,
             "tokens_per_second": each.tokens_per_second,
             "first_token_ms": each.first_token_ms,
+            "vram_free_bytes": each.vram_free_bytes,
             "last_error": each.last_error or None,
         }
         for each in plane.registry.replicas(pool_id)
