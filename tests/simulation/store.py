@@ -125,6 +125,7 @@ class Tables:
     margo_statuses: dict[tuple[SiteName, DeploymentId, str], StatusRecord] = field(default_factory=dict)
     tasks: dict[str, StoredTask] = field(default_factory=dict)
     artifacts: dict[str, StoredArtifact] = field(default_factory=dict)
+    artifact_owners: dict[tuple[str, str], None] = field(default_factory=dict)
     usage: dict[tuple[str, str, str], Usage] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -321,8 +322,18 @@ class MemoryReader:
     async def artifact(self, artifact_id: str) -> StoredArtifact | None:
         return self._tables.artifacts.get(artifact_id)
 
+    async def owns_artifact(self, artifact_id: str, owner: str) -> bool:
+        found = self._tables.artifacts.get(artifact_id)
+        is_shared = (artifact_id, owner) in self._tables.artifact_owners
+        return found is not None and (found.owner in ("", owner) or is_shared)
+
     async def artifacts(self, owner: str | None, *, limit: int) -> Sequence[StoredArtifact]:
-        found = [each for each in self._tables.artifacts.values() if owner is None or each.owner in ("", owner)]
+        shared = self._tables.artifact_owners
+        found = [
+            each
+            for each in self._tables.artifacts.values()
+            if owner is None or each.owner in ("", owner) or (each.id, owner) in shared
+        ]
         return sorted(found, key=lambda each: (-each.created_ms, each.id))[:limit]
 
     async def usage(self, since_day: str) -> Sequence[Usage]:
@@ -732,8 +743,13 @@ class MemoryTransaction(MemoryReader):
         for each in artifacts:
             self._own("artifacts").setdefault(each.id, kept(each))
 
+    async def share_artifacts(self, artifacts: Sequence[StoredArtifact]) -> None:
+        for each in artifacts:
+            if self._tables.artifacts[each.id].owner not in ("", each.owner):
+                self._own("artifact_owners")[each.id, each.owner] = None
+
     async def trim_artifacts(self, *, keep: int, bytes_max: int) -> None:
-        stored = self._own("artifacts")
+        stored, shared = self._own("artifacts"), self._own("artifact_owners")
         owned: dict[str, list[tuple[str, int]]] = {}
         for each in sorted(stored.values(), key=lambda each: (-each.created_ms, each.id)):
             owned.setdefault(each.owner, []).append((each.id, len(to_json(each.document))))
@@ -742,7 +758,12 @@ class MemoryTransaction(MemoryReader):
         for of in owned.values():
             kept = kept_of((size for _, size in of), count_share=count_share, bytes_share=bytes_share)
             for artifact_id, _ in of[kept:]:
-                del stored[artifact_id]
+                heir = min((owner for found, owner in shared if found == artifact_id), default=None)
+                if heir is None:
+                    del stored[artifact_id]
+                else:
+                    del shared[artifact_id, heir]
+                    stored[artifact_id] = replace(stored[artifact_id], owner=heir)
 
     async def add_usage(self, usage: Sequence[Usage]) -> None:
         stored = self._own("usage")

@@ -10,7 +10,7 @@ from typing import Any, Final
 import anyio
 from anyio.abc import TaskGroup
 
-from homeport.core.inference.engines.gpus import GpusOfNode, gpus_of_replica
+from homeport.core.inference.engines.gpus import GpusOfNode, free_bytes, gpus_of_replica
 from homeport.core.inference.engines.handoff import Handoff, Loading
 from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState
 from homeport.core.inference.sessions import Budgets
@@ -22,6 +22,7 @@ from homeport.inference.pools.registry import Connect, PoolRegistry, close_idle
 from homeport.inference.pools.replica import LOAD_MS_GUESS, Replica
 from homeport.inference.tasks.artifacts import artifact_of
 from homeport.inference.tasks.bodies import read_task
+from homeport.inference.tasks.changes import QueueChanges
 from homeport.inference.tasks.journal import TaskJournal
 from homeport.inference.tasks.narration import Narrator
 from homeport.inference.tasks.ownership import TaskOwnership, owner_of
@@ -78,6 +79,7 @@ class TaskPlane:
         self.scheduler = Scheduler(self.registry, ports, self.settings, self.metrics, clock.monotonic)
         self.journal = TaskJournal(store, clock, self._ownership)
         self.sessions = Sessions(clock.monotonic)
+        self.changes = QueueChanges(self.registry, self.scheduler, clock.monotonic)
         self.narrator = Narrator(clock.monotonic)
         self._runner = Runner(
             self.scheduler, self.journal, self.sessions, self.metrics, self.settings, clock.monotonic, self.narrator
@@ -218,9 +220,10 @@ class TaskPlane:
             self._tasks.start_soon(work)
 
     def _gpus(self) -> Iterator[tuple[Replica, GpusOfNode]]:
-        nodes = {} if self.ports.gpus is None else self.ports.gpus()
-        for replica in self.registry.replicas() if nodes else ():
-            yield replica, gpus_of_replica(replica.handoff, nodes.get((replica.site, replica.handoff.node_id), {}))
+        replicas = {each: (each.site, each.handoff.node_id) for each in self.registry.replicas()}
+        nodes = {} if self.ports.gpus is None else self.ports.gpus(set(replicas.values()))
+        for replica, node in replicas.items():
+            yield replica, gpus_of_replica(replica.handoff, nodes.get(node, {}))
 
     # --- loops ------------------------------------------------------------------------------------------------
 
@@ -247,6 +250,8 @@ class TaskPlane:
     async def _check_health(self) -> None:
         while True:
             now, self._changed = self.clock.monotonic(), anyio.Event()
+            for replica, gpus in self._gpus():
+                replica.vram_free_bytes = free_bytes(gpus)
             async with anyio.create_task_group() as checks:
                 loaded = (each for each in self.registry.replicas() if each.handoff.loading is Loading.LOADED)
                 for replica in loaded:

@@ -4,7 +4,7 @@ They are packages of their own and never import each other. The role has one `In
 its own part into it when it is created, in the order of the role's list.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -135,8 +135,8 @@ class InferencePorts:
     """Counts a check of a model against its digest."""
     models: ModelCatalog | None = None
     """None where no catalog is served: every model that a pool has is accepted."""
-    gpus: Callable[[], Mapping[tuple[str, str], GpusOfNode]] | None = None
-    """The GPUs of nodes, by site and node, as measured; None where nothing measures. For metrics."""
+    gpus: Callable[[Collection[tuple[str, str]]], Mapping[tuple[str, str], GpusOfNode]] | None = None
+    """The GPUs of these nodes, by site and node, as measured. None where nothing measures them."""
     engines: EngineControl | None = None
     """None where no engine can be started from here: external engines only."""
     tasks: TaskAsker | None = None

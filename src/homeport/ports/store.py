@@ -262,8 +262,12 @@ class Reader(SeenReader, TelemetryReader, Protocol):
         ...
 
     async def artifact(self, artifact_id: str) -> StoredArtifact | None: ...
+    async def owns_artifact(self, artifact_id: str, owner: str) -> bool:
+        """Whether it is there and the key has posted it, alone or after others, or nobody owns it."""
+        ...
+
     async def artifacts(self, owner: str | None, *, limit: int) -> Sequence[StoredArtifact]:
-        """The newest first; those of one owner and of nobody, or all where no owner is given."""
+        """The newest first; those that one owner has and of nobody, or all where no owner is given."""
         ...
 
     async def usage(self, since_day: str) -> Sequence[Usage]:
@@ -477,8 +481,13 @@ class Transaction(Reader, TelemetryWriter, Protocol):
         ...
 
     async def put_artifacts(self, artifacts: Sequence[StoredArtifact]) -> None: ...
+    async def share_artifacts(self, artifacts: Sequence[StoredArtifact]) -> None:
+        """After they were put: those that another owner put before belong to these owners too."""
+        ...
+
     async def trim_artifacts(self, *, keep: int, bytes_max: int) -> None:
-        """Of the keys that have most, the oldest go, until there are so many and so large ones."""
+        """Of the keys that have most, the oldest go, until there are so many and so large ones. What another key has
+        too becomes that key's."""
         ...
 
     async def add_usage(self, usage: Sequence[Usage]) -> None:

@@ -64,6 +64,33 @@ async def test_one_key_cannot_crowd_out_the_artifacts_of_others(store: Store) ->
     assert await left(5, 500) == {"modest1", "modest2", "greedy18", "greedy19"}, "of whatever size"
 
 
+async def test_an_artifact_that_two_keys_posted_belongs_to_both(store: Store) -> None:
+    first = StoredArtifact("a" * 64, "plan", 5, ("x",), {"content": {"n": 1}}, "ann")
+    second, other = replace(first, owner="bob"), replace(first, id="b" * 64, created_ms=9)
+
+    async def post(*artifacts: StoredArtifact) -> None:
+        await store.write(lambda tx: tx.put_artifacts(artifacts))
+        await store.write(lambda tx: tx.share_artifacts(artifacts))
+
+    async def owned_by(owner: str) -> tuple[list[str], bool]:
+        async with store.read() as reader:
+            listed = [each.id for each in await reader.artifacts(owner, limit=10)]
+            return listed, await reader.owns_artifact(first.id, owner)
+
+    await post(first, other)
+    assert await owned_by("bob") == ([], False)
+    await post(second)
+    await post(second)
+    assert await owned_by("bob") == ([first.id], True)
+    assert await owned_by("ann") == ([other.id, first.id], True)
+    assert await owned_by("eve") == ([], False)
+    await store.write(lambda tx: tx.trim_artifacts(keep=1, bytes_max=1_000))
+    assert await owned_by("ann") == ([other.id], False), "the oldest of who has most"
+    assert await owned_by("bob") == ([first.id], True), "its own since then"
+    await store.write(lambda tx: tx.trim_artifacts(keep=0, bytes_max=0))
+    assert await owned_by("bob") == ([], False)
+
+
 async def test_usage_adds_up(store: Store) -> None:
     await store.write(lambda tx: tx.add_usage([Usage("k", "2026-03-01", "m", 1, 2, 3)]))
     await store.write(

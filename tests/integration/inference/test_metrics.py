@@ -132,7 +132,7 @@ async def test_gpus_of_a_node_have_samples_for_the_replicas_that_use_them_and_on
     ]
     latest = Latest(SiteName("home"), NodeId("n1"), datetime.now(UTC), values_of(samples))
     plain = Latest(SiteName("home"), NodeId("n2"), datetime.now(UTC), values_of([Sample("cpu_percent", 3.0)]))
-    uses = gpus_of([latest, plain])
+    uses = gpus_of([latest, plain], {("home", "n1"), ("home", "n2")})
 
     def told(**changes: Any) -> list[str]:
         known = {

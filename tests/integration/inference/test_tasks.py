@@ -9,6 +9,7 @@ import aiohttp
 import anyio
 import pytest
 
+from homeport.central.app import CentralApp
 from tests.integration.inference.conftest import TASK
 from tests.support.running_central import Client, Sent
 from tests.support.waiting import eventually
@@ -215,6 +216,30 @@ async def test_an_artifact_is_found_by_the_digest_of_its_content(client: Client)
     found = await client.get(f"/v2/artifacts/{first.body['id']}")
     assert found.body["content"] == wanted["content"]
     assert (await client.post("/v2/artifacts", {"kind": "joke", "content": {}})).status == 400
+
+
+async def test_an_artifact_is_read_by_every_key_that_posted_it_and_by_no_other(
+    empty: tuple[CentralApp, Client],
+) -> None:
+    _, client = empty
+    document = {"kind": "plan", "content": {"steps": ["one"]}}
+
+    async def key(name: str) -> dict[str, str]:
+        made = await client.post("/api/v1/tokens", {"name": name, "role": "viewer"})
+        return {"authorization": f"Bearer {made.body['token']}"}
+
+    async def seen_by(headers: dict[str, str]) -> tuple[int, list[str]]:
+        listed = await client.get("/v2/artifacts", headers=headers)
+        found = await client.get(f"/v2/artifacts/{posted[0].body['id']}", headers=headers)
+        return found.status, [each["id"] for each in listed.body["artifacts"]]
+
+    ann, bob, eve = [await key(name) for name in ("ann", "bob", "eve")]
+    posted = [await client.post("/v2/artifacts", document, headers=each) for each in (ann, bob)]
+    assert [each.status for each in posted] == [201, 201]
+    assert posted[0].body == posted[1].body
+    for each in (ann, bob):
+        assert await seen_by(each) == (200, [posted[0].body["id"]])
+    assert await seen_by(eve) == (404, [])
 
 
 async def test_a_session_counts_its_turns_and_ends(client: Client) -> None:

@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import aiohttp
 
+from homeport.adapters.engine.connections import ConnectionReused, Connections, EngineConnection
 from homeport.adapters.engine.dialect import Dialect, Framing, Piece
 from homeport.adapters.engine.tunnelled import TunnelConnector
 from homeport.adapters.http_client import parse_json
@@ -21,7 +23,16 @@ from homeport.adapters.lost_connection import LOST
 from homeport.core.inference.task import TaskCode
 from homeport.errors import PeerUnavailable, Refused
 from homeport.ports import OpenStream
-from homeport.ports.engine import EngineFailed, Finished, Generation, Health, Props, Tokens, count_of
+from homeport.ports.engine import (
+    EngineFailed,
+    Finished,
+    Generation,
+    Health,
+    OpenExchange,
+    Props,
+    Tokens,
+    count_of,
+)
 
 CONNECT_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 60.0
@@ -58,6 +69,8 @@ class HttpEngine:
         self._model = model
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         self._session: aiohttp.ClientSession | None = None
+        self._plain = _plain_connections(self._url, idle_seconds) if opens is None else None
+        self._base_path = urlsplit(self._url).path
         self.speaks_openai = dialect.speaks_openai
 
     async def health(self) -> Health:
@@ -119,8 +132,16 @@ class HttpEngine:
         )
         return found
 
-    async def open(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> "HttpExchange":
+    async def open(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> OpenExchange:
+        plain = self._plain
         with _translated():
+            if plain is not None and len(body) < LARGE_BYTES:
+                given = {"content-type": "application/json", **headers}
+                path = self._base_path + path
+                try:
+                    return PlainExchange(await plain.request(method, path, body, given))
+                except ConnectionReused:
+                    return PlainExchange(await plain.request(method, path, body, given, is_again=True))
             try:
                 return await self._request(method, path, body, headers)
             except aiohttp.ClientConnectorError:
@@ -142,6 +163,8 @@ class HttpEngine:
         return HttpExchange(response)
 
     async def close(self) -> None:
+        if self._plain is not None:
+            self._plain.close()
         if self._session is not None:
             await self._session.close()
 
@@ -207,7 +230,45 @@ class HttpExchange:
         self._response.close()
 
 
-async def _refuse_failure(exchange: HttpExchange) -> None:
+class PlainExchange:
+    """The same over a connection of our own."""
+
+    __slots__ = ("_connection", "headers", "status")
+
+    def __init__(self, connection: EngineConnection) -> None:
+        self._connection = connection
+        self.status = connection.status
+        self.headers = connection.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """As they arrive; several small ones that arrived together are one."""
+        size = 0
+        with _translated():
+            while chunk := await self._connection.read():
+                size += len(chunk)
+                if size > ANSWER_BYTES_MAX:
+                    raise EngineFailed(f"The engine sent more than {ANSWER_BYTES_MAX // 1024**2} MiB.")
+                yield chunk
+
+    def close(self) -> None:
+        self._connection.leave()
+
+
+def _plain_connections(url: str, silent_seconds: float) -> Connections | None:
+    """None where the address needs more than plain HTTP."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname or parts.username is not None:
+        return None
+    return Connections(
+        parts.hostname,
+        parts.port or 80,
+        connect_seconds=CONNECT_SECONDS,
+        silent_seconds=silent_seconds,
+        kept_seconds=KEPT_SECONDS,
+    )
+
+
+async def _refuse_failure(exchange: OpenExchange) -> None:
     if exchange.status < 400:
         return
     content = b"".join([chunk async for chunk in exchange.chunks()])[:2000]
@@ -229,7 +290,7 @@ def _said(content: bytes) -> str:
     return f": {text[:300].rstrip('.')}." if text else "."
 
 
-async def _pieces(exchange: HttpExchange, dialect: Dialect) -> AsyncIterator[list[Piece]]:
+async def _pieces(exchange: OpenExchange, dialect: Dialect) -> AsyncIterator[list[Piece]]:
     """The messages of each chunk. An incomplete one waits for the next chunk."""
     separator = b"\n\n" if dialect.framing is Framing.SSE else b"\n"
     rest = b""

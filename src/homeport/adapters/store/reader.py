@@ -264,6 +264,9 @@ class SqlReader:
     async def artifact(self, artifact_id: str) -> StoredArtifact | None:
         return await inference.find_artifact(self._connection, artifact_id)
 
+    async def owns_artifact(self, artifact_id: str, owner: str) -> bool:
+        return await inference.owns_artifact(self._connection, artifact_id, owner)
+
     async def artifacts(self, owner: str | None, *, limit: int) -> Sequence[StoredArtifact]:
         return await inference.find_artifacts(self._connection, owner, limit=limit)
 

@@ -6,7 +6,7 @@ from sqlalchemy import Boolean, Column, ForeignKey, ForeignKeyConstraint, Index,
 
 from homeport.adapters.store.columns import Bytes, Moment, Number, Words
 
-REVISION: Final = "0009"
+REVISION: Final = "0010"
 """The newest migration. Defined here so that an up-to-date database is recognised without loading Alembic."""
 
 metadata = MetaData(
@@ -503,6 +503,14 @@ artifacts = Table(
     _text("owner"),
     Index(None, "created_ms"),
 )
+
+artifact_owners = Table(
+    "artifact_owners",
+    metadata,
+    _text("artifact_id", key=True),
+    _text("owner", key=True),
+)
+"""Keys that posted a document which another key had posted before."""
 
 usage = Table(
     "usage",

@@ -313,6 +313,9 @@ class SqlTransaction(SqlReader):
     async def put_artifacts(self, artifacts: Sequence[StoredArtifact]) -> None:
         await inference.put_artifacts(await self._writable(), artifacts)
 
+    async def share_artifacts(self, artifacts: Sequence[StoredArtifact]) -> None:
+        await inference.share_artifacts(await self._writable(), artifacts)
+
     async def trim_artifacts(self, *, keep: int, bytes_max: int) -> None:
         await inference.trim_artifacts(await self._writable(), keep, bytes_max)
 

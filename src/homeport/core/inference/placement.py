@@ -97,11 +97,15 @@ def misfit(task: Task, candidate: Candidate, *, sites: Sequence[str] = (), needs
         (Misfit.DEVICE_MASK, wish.require_device_mask not in (None, candidate.device_mask)),
         (Misfit.WORKLOAD, task.workload.value not in candidate.workloads),
         (Misfit.CTX, candidate.ctx_max is not None and needed > candidate.ctx_max),
-        (Misfit.VRAM, (candidate.vram_needed_bytes or 0) > (candidate.vram_free_bytes or (1 << 62))),
+        (Misfit.VRAM, _is_too_large(candidate.vram_needed_bytes, candidate.vram_free_bytes)),
         (Misfit.UNREADY, not candidate.ready),
         (Misfit.SLOTS, needs_slot and candidate.slots_free <= 0),
     )
     return next((kind for kind, is_broken in rules if is_broken), None)
+
+
+def _is_too_large(needed: int | None, free: int | None) -> bool:
+    return needed is not None and free is not None and needed > free
 
 
 Others = Mapping[tuple[str, str], int]

@@ -40,6 +40,7 @@ METRICS: Final[Mapping[str, Metric]] = MappingProxyType(
         "temperature_celsius": Metric("celsius", "The highest temperature of each sensor chip.", ("sensor",)),
         "gpu_percent": Metric("percent", "Use of a GPU.", _GPU),
         "gpu_memory_used_bytes": Metric("bytes", "Memory in use of a GPU.", _GPU),
+        "gpu_memory_total_bytes": Metric("bytes", "Memory of a GPU.", _GPU),
         "gpu_temperature_celsius": Metric("celsius", "Temperature of a GPU.", _GPU),
         "gpu_power_watts": Metric("watts", "Power that a GPU draws.", _GPU),
         "container_cpu_percent": Metric(

@@ -15,15 +15,14 @@ from homeport.inference.http.tasks import SSE_HEADERS
 from homeport.inference.plane import TaskPlane
 from homeport.inference.tasks.artifacts import shown
 from homeport.inference.tasks.stream import render
-from homeport.serving.server.draining import STOPPING
+from homeport.serving.server.draining import STOPPING, Stopping
 
 WAITING_SHOWN_MAX: Final = 1_000
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1_000
-LOOK_SECONDS: Final = 0.5
-"""How often a followed queue is compared with what its readers know."""
 ALIVE_SECONDS: Final = 15.0
 ALIVE: Final = b": alive\n\n"
+CHANGED: Final = render(("changed", {}))
 
 
 async def show_queue(plane: TaskPlane, exchange: Exchange) -> None:
@@ -68,28 +67,27 @@ async def show_queue(plane: TaskPlane, exchange: Exchange) -> None:
 
 async def follow_queue(plane: TaskPlane, exchange: Exchange) -> None:
     """`changed` whenever something waits, begins, ends or a pool changes: the reader then asks for what it shows."""
-    stopping = exchange.scope.get("extensions", {}).get(STOPPING)
-    known, told = None, plane.clock.monotonic()
-    with exchange.while_connected(lambda: None):
+    stopping: Stopping | None = exchange.scope.get("extensions", {}).get(STOPPING)
+    with exchange.while_connected(lambda: None) as connected, plane.changes as changes:
         await exchange.start(200, SSE_HEADERS)
-        while stopping is None or not stopping.is_set():
-            seen, now = _seen_of(plane), plane.clock.monotonic()
-            if seen != known or now - told >= ALIVE_SECONDS:
-                with anyio.fail_after(plane.settings.slow_client_seconds):
-                    await exchange.write(ALIVE if seen == known else render(("changed", {})))
-                known, told = seen, now
-            await anyio.sleep(LOOK_SECONDS)
+        async with anyio.create_task_group() as tasks:
+            if stopping is not None:
+                tasks.start_soon(_cancel_when, stopping, tasks.cancel_scope)
+            version, frame = changes.version, CHANGED
+            while True:
+                with anyio.move_on_after(plane.settings.slow_client_seconds) as writing:
+                    await exchange.write(frame)
+                if writing.cancelled_caught:
+                    connected.cancel()
+                frame = ALIVE
+                with anyio.move_on_after(ALIVE_SECONDS):
+                    version, frame = await changes.after(version), CHANGED
         await exchange.finish()
 
 
-def _seen_of(plane: TaskPlane) -> tuple[object, ...]:
-    """Equal while nothing changed that the queue or a pool shows."""
-    now, placed = plane.clock.monotonic(), plane.scheduler.placements
-    pools = (
-        (pool_id, repr(plane.registry.health(pool_id, queue_depth=plane.scheduler.depth(pool_id), now=now)))
-        for pool_id in plane.registry.pool_ids()
-    )
-    return (placed[-1].task_id if placed else "", *pools)
+async def _cancel_when(stopping: Stopping, scope: anyio.CancelScope) -> None:
+    await stopping.wait()
+    scope.cancel()
 
 
 async def list_sessions(plane: TaskPlane, exchange: Exchange) -> None:

@@ -145,10 +145,11 @@ async def post_artifact(plane: TaskPlane, exchange: Exchange) -> None:
 
 
 async def get_artifact(plane: TaskPlane, exchange: Exchange) -> None:
+    submitter, artifact_id = exchange.submitter, exchange.params["id"].removeprefix("sha256:")
     async with plane.store.read() as reader:
-        found = await reader.artifact(exchange.params["id"].removeprefix("sha256:"))
-    submitter = exchange.submitter
-    if found is None or not (submitter.sees_all or found.owner in {"", submitter.key}):
+        found = await reader.artifact(artifact_id)
+        is_seen = submitter.sees_all or await reader.owns_artifact(artifact_id, submitter.key)
+    if found is None or not is_seen:
         raise TaskRefused(Refusal(TaskCode.NOT_FOUND, "There is no such artifact."))
     await exchange.json(200, shown(found, whole=True))
 
@@ -231,6 +232,7 @@ def _pool(plane: TaskPlane, pool_id: str) -> dict[str, Any]:
             "circuit": each.breaker.circuit(now).value,
             "tokens_per_second": each.tokens_per_second,
             "first_token_ms": each.first_token_ms,
+            "vram_free_bytes": each.vram_free_bytes,
             "last_error": each.last_error or None,
         }
         for each in plane.registry.replicas(pool_id)

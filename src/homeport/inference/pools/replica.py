@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from homeport.core.inference.breaker import CLOSED, Breaker
+from homeport.core.inference.engines.gpus import needed_bytes
 from homeport.core.inference.engines.handoff import Engine, Handoff, Loading
 from homeport.core.inference.placement import Candidate
 from homeport.ports import OpenStream
@@ -47,6 +48,8 @@ class Replica:
     failed_at: float | None = None
     """When it was heard that it could not be loaded."""
     used_at: float = 0.0
+    vram_free_bytes: int | None = None
+    """Of the GPUs that it uses, as last measured; None where nothing measures them."""
 
     def __post_init__(self) -> None:
         self.learn(self.props)
@@ -105,6 +108,8 @@ class Replica:
             slots_free=self.slots_free,
             ready=self.takes_tasks(now),
             ctx_max=handoff.ctx_max or self.props.ctx_max,
+            vram_free_bytes=self.vram_free_bytes,
+            vram_needed_bytes=needed_bytes(handoff),
             device_mask=handoff.device_mask,
             workloads=COMPLETING if handoff.engine is Engine.TRITON else EVERYTHING,
             tokens_per_second=self.tokens_per_second,

@@ -187,6 +187,8 @@ class TaskJournal:
         if batch.started:
             await transaction.start_tasks(batch.started)
         await transaction.put_artifacts([*batch.artifacts, *batch.behind])
+        if batch.artifacts:
+            await transaction.share_artifacts(batch.artifacts)
         await transaction.add_usage(list(batch.usage.values()))
         self._writes += 1
         self._artifact_bytes += sum(each.size_bytes for each in (*batch.artifacts, *batch.behind))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from homeport.core.inference import admission
 from homeport.core.inference.admission import Situation
 from homeport.core.inference.key_limits import Rate
-from homeport.core.inference.placement import Candidate, Decision, code_of, place
+from homeport.core.inference.placement import Candidate, Decision, Misfit, code_of, place
 from homeport.core.inference.queue import Entry, PoolQueue, predicted_start_ms
 from homeport.core.inference.scaling import PoolUse
 from homeport.core.inference.sessions import Session
@@ -442,6 +442,8 @@ class Scheduler:
         problems = [each.handoff.problem for each in serving if task.model_ref in each.models]
         if any(problems):
             text += f" It could not be loaded: {next(filter(None, problems))}"
+        if any(kind is Misfit.VRAM for kind, _ in decision.misfits):
+            text += " It is larger than the free memory of its GPU, and may fit when another model was unloaded."
         retry_ms = RETRY_MS if code is not TaskCode.INVALID_PARAMS else None
         return Refusal(code, text, engine=task.engine, pool_id=task.wish.pin_pool_id, retry_after_ms=retry_ms)
 

@@ -473,11 +473,20 @@ def _as_plain(workload: Workload, state: EngineState) -> Workload:
     return replace(workload, spec=plain)
 
 
+def _size_bytes(model: Path) -> int:
+    """0 where there is none on this machine's disk."""
+    try:
+        files = model.iterdir() if model.is_dir() else (model,)
+        return sum(each.stat().st_size for each in files if each.is_file())
+    except OSError:
+        return 0
+
+
 def _handoff(state: EngineState, node_id: NodeId) -> Handoff:
     return Handoff(
         engine=Engine(state.engine),
         url=state.url,
-        model=HandoffModel(state.model_id, state.model_path),
+        model=HandoffModel(state.model_id, state.model_path, _size_bytes(Path(state.model_path))),
         engine_version=state.engine_version,
         provisioning_mode=state.mode,
         pool_id=state.pool_id,

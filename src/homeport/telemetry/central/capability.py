@@ -11,6 +11,7 @@ from homeport.telemetry.shared.collector import TelemetryCollector
 from homeport.telemetry.shared.exchange import TOPIC
 from homeport.telemetry.shared.gpus import gpus_of
 from homeport.telemetry.shared.routes import telemetry_routes
+from homeport.vocabulary import SiteName
 
 TRIM_SECONDS: Final = 600.0
 
@@ -22,7 +23,9 @@ async def trim_telemetry(central: CentralPlatform) -> None:
 def _part(central: CentralPlatform) -> CentralPart:
     intake = Intake(central)
     source = CentralSource(central, intake)
-    central.inference.gpus = lambda: gpus_of(intake.latest())
+    central.inference.gpus = lambda nodes: gpus_of(
+        (each for site in {SiteName(site) for site, _ in nodes} for each in intake.latest_of(site)), nodes
+    )
     return CentralPart(
         routes=(telemetry_routes(source, central.store, central.clock, central.reachability),),
         loops=(Loop("telemetry", trim_telemetry, Replicas.ONE),),

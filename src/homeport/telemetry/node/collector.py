@@ -137,6 +137,7 @@ def gpu_samples(gpu: GpuReading) -> list[Sample]:
     values = (
         ("gpu_percent", gpu.percent),
         ("gpu_memory_used_bytes", gpu.memory_used_bytes),
+        ("gpu_memory_total_bytes", float(gpu.memory_bytes) if gpu.memory_bytes else None),
         ("gpu_temperature_celsius", gpu.temperature_celsius),
         ("gpu_power_watts", gpu.power_watts),
     )

@@ -42,7 +42,7 @@ STOP_SECONDS: Final = 3.0
 def _part(site: SitePlatform) -> SitePart:
     keeper, heartbeats = Keeper(site), HeartbeatRecorder(site)
     sender = Sender(site, keeper, heartbeats)
-    site.inference.gpus = lambda: gpus_of(keeper.latest())
+    site.inference.gpus = lambda nodes: gpus_of(keeper.latest(), nodes)
 
     async def series(content: Mapping[str, Any]) -> Mapping[str, Any]:
         return await keeper.series(decode_question(content))

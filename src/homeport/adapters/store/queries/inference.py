@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Row, delete, func, select, update
+from sqlalchemy import Row, delete, func, or_, select, update
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import from_json, to_json
@@ -14,6 +14,7 @@ from homeport.core.inference.records import StoredArtifact, StoredTask, TaskStat
 
 _TASKS = schema.tasks.c
 _ARTIFACTS = schema.artifacts.c
+_OWNERS = schema.artifact_owners.c
 _USAGE = schema.usage.c
 
 
@@ -73,13 +74,22 @@ async def find_artifact(connection: Connection, artifact_id: str) -> StoredArtif
 async def find_artifacts(connection: Connection, owner: str | None, *, limit: int) -> list[StoredArtifact]:
     query = select(schema.artifacts).order_by(_ARTIFACTS.created_ms.desc(), _ARTIFACTS.id).limit(limit)
     if owner is not None:
-        query = query.where(_ARTIFACTS.owner.in_(("", owner)))
+        shared = select(_OWNERS.artifact_id).where(_OWNERS.owner == owner)
+        query = query.where(or_(_ARTIFACTS.owner.in_(("", owner)), _ARTIFACTS.id.in_(shared)))
     return [_artifact(row) for row in await connection.rows(query)]
 
 
 def _artifact(row: "Row[Any]") -> StoredArtifact:
     tags, document = from_json(row.tags), from_json(row.document)
     return StoredArtifact(row.id, row.kind, row.created_ms, tuple(tags), document, row.owner)
+
+
+async def owns_artifact(connection: Connection, artifact_id: str, owner: str) -> bool:
+    artifact = await connection.first(select(_ARTIFACTS.owner).where(_ARTIFACTS.id == artifact_id))
+    if artifact is None or artifact.owner in {"", owner}:
+        return artifact is not None
+    query = select(_OWNERS.owner).where(_OWNERS.artifact_id == artifact_id, _OWNERS.owner == owner)
+    return await connection.first(query) is not None
 
 
 async def put_artifacts(connection: Connection, artifacts: Sequence[StoredArtifact]) -> None:
@@ -99,6 +109,19 @@ async def put_artifacts(connection: Connection, artifacts: Sequence[StoredArtifa
         await connection.run(insert_or_nothing(connection, schema.artifacts), rows)
 
 
+async def share_artifacts(connection: Connection, artifacts: Sequence[StoredArtifact]) -> None:
+    """After `put_artifacts`: who posted what another has posted before has it too."""
+    owners = {
+        row.id: row.owner
+        for piece in pieces(sorted({each.id for each in artifacts}))
+        for row in await connection.rows(select(_ARTIFACTS.id, _ARTIFACTS.owner).where(_ARTIFACTS.id.in_(piece)))
+    }
+    shared = {(each.id, each.owner) for each in artifacts if owners.get(each.id) not in {None, "", each.owner}}
+    if shared:
+        rows = [{"artifact_id": artifact_id, "owner": owner} for artifact_id, owner in sorted(shared)]
+        await connection.run(insert_or_nothing(connection, schema.artifact_owners), rows)
+
+
 async def trim_artifacts(connection: Connection, keep: int, bytes_max: int) -> None:
     """One key cannot crowd out what others keep."""
     size = func.length(_ARTIFACTS.document)
@@ -113,7 +136,21 @@ async def trim_artifacts(connection: Connection, keep: int, bytes_max: int) -> N
         rows = await connection.rows(newest.order_by(_ARTIFACTS.created_ms.desc(), _ARTIFACTS.id))
         kept = kept_of((row.size for row in rows), count_share=count_share, bytes_share=bytes_share)
         for piece in pieces([row.id for row in rows[kept:]]):
-            await connection.run(delete(schema.artifacts).where(_ARTIFACTS.id.in_(piece)))
+            await _drop_artifacts(connection, piece)
+
+
+async def _drop_artifacts(connection: Connection, artifact_ids: Sequence[str]) -> None:
+    """Of one owner. What another key has posted too becomes that key's, and counts for its share from now on."""
+    heirs = select(_OWNERS.artifact_id, func.min(_OWNERS.owner).label("owner"))
+    heirs = heirs.where(_OWNERS.artifact_id.in_(artifact_ids)).group_by(_OWNERS.artifact_id)
+    inherited = {row.artifact_id: row.owner for row in await connection.rows(heirs)}
+    for artifact_id, owner in inherited.items():
+        await connection.run(update(schema.artifacts).where(_ARTIFACTS.id == artifact_id).values(owner=owner))
+        one = (_OWNERS.artifact_id == artifact_id, _OWNERS.owner == owner)
+        await connection.run(delete(schema.artifact_owners).where(*one))
+    gone = [each for each in artifact_ids if each not in inherited]
+    if gone:
+        await connection.run(delete(schema.artifacts).where(_ARTIFACTS.id.in_(gone)))
 
 
 async def find_usage(connection: Connection, since_day: str) -> Sequence[Usage]:

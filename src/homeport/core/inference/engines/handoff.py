@@ -19,6 +19,7 @@ FLAGS_MAX: Final = 256
 SLOTS_MAX: Final = 4_096
 CTX_MAX: Final = 16 * 1024 * 1024
 REPLICAS_MAX: Final = 1_000
+SIZE_MAX: Final = 1 << 53
 IDLE_SECONDS_MAX: Final = 7 * 24 * 3600
 
 
@@ -44,6 +45,8 @@ class Loading(StrEnum):
 class HandoffModel:
     id: str
     path: str = ""
+    size_bytes: int = 0
+    """0 where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +184,11 @@ class _Reading:
         if not isinstance(value, Mapping) or not value.get("id"):
             self.problems.append(Problem("model", "must be an object with an id"))
             return HandoffModel("")
-        return HandoffModel(self.text("model.id", value["id"]), self.text("model.path", value.get("path") or ""))
+        return HandoffModel(
+            self.text("model.id", value["id"]),
+            self.text("model.path", value.get("path") or ""),
+            self.count("model.size_bytes", SIZE_MAX, value.get("size_bytes")) or 0,
+        )
 
     def flags(self) -> tuple[str, ...]:
         value = self._found.get("flags") or ()
@@ -190,8 +197,8 @@ class _Reading:
             return ()
         return tuple(self.text("flags", each) for each in value)
 
-    def count(self, name: str, most: int) -> int | None:
-        value = self._found.get(name)
+    def count(self, name: str, most: int, value: Any = None) -> int | None:
+        value = self._found.get(name) if value is None else value
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
