@@ -417,6 +417,22 @@ def test_every_page_has_nothing_serious_for_axe_in_light_and_dark(fleet: Fleet, 
     assert wrong == []
 
 
+def test_single_letters_are_keys_until_they_are_switched_off(fleet: Fleet, page: Page) -> None:
+    page.goto(f"{fleet.url}/settings")
+    is_settled(page)
+    switch = page.get_by_label("Single letters are keys")
+    switch.uncheck()
+    page.keyboard.press("?")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Find or do anything")).to_be_focused()
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+    page.keyboard.press("Escape")
+    switch.check()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+
+
 def test_thousands_of_deployments_scroll_with_few_rows_and_any_name_is_text(fleet: Fleet, page: Page) -> None:
     (template,) = fleet.host.json("deployments", "list", "--name", "hello")["deployments"]
 
@@ -455,9 +471,11 @@ def test_central_is_lost_and_found_again(fleet: Fleet, page: Page) -> None:
     expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
     fleet.up.stop()
     expect(page.get_by_text("Central does not answer.")).to_be_visible()
+    expect(page.get_by_text(re.compile(r"It is tried again in \d+ s\."))).to_be_visible()
     expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
     expect(page.get_by_role("button", name="Restart…")).to_be_disabled()
     fleet.start()
+    page.get_by_role("button", name="Try now").or_(page.get_by_text("Connected again")).first.click()
     expect(page.get_by_text(re.compile(r"Connected again after \d+ s"))).to_be_visible()
     expect(page.get_by_text("Central does not answer.")).to_be_hidden()
 
