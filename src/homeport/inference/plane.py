@@ -328,7 +328,7 @@ class TaskPlane:
         lost = Refusal(TaskCode.WORKER_RESET, "Homeport was restarted while the task ran.", retry_after_ms=1000)
         stream = TaskStream()
         stream.error(lost.to_data())
-        artifact = self._transcript(stored.id, "", stored.caller, stream, {})
+        artifact = self._transcript({"job_id": stored.id, "session_id": ""}, stored.caller, stream, {})
         outcome = {"error": lost.to_data(), "artifact_id": artifact.id}
         self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=json.dumps(outcome)), artifact)
 
@@ -353,10 +353,15 @@ class TaskPlane:
             return
         metadata: dict[str, Any] = {}
         if run.replica_key is not None:
-            metadata = {"pool_id": run.replica_key[0], "replica_id": run.replica_key[1]}
+            metadata = {
+                "engine": run.engine[0],
+                "engine_version": run.engine[1],
+                "pool_id": run.replica_key[0],
+                "replica_id": run.replica_key[1],
+            }
         artifact = None
         if self.settings.transcripts:
-            artifact = self._transcript(task.task_id, task.session_id, ticket.caller, run.stream, metadata)
+            artifact = self._transcript(_job(run), ticket.caller, run.stream, metadata)
             run.artifact_id = artifact.id
         outcome = {
             "model": task.model_ref,
@@ -382,10 +387,11 @@ class TaskPlane:
         )
 
     def _transcript(
-        self, task_id: str, session_id: str, caller: str, stream: TaskStream, metadata: Mapping[str, Any]
+        self, job: Mapping[str, Any], caller: str, stream: TaskStream, metadata: Mapping[str, Any]
     ) -> StoredArtifact:
+        task_id, session_id = job["job_id"], job["session_id"]
         tags = ("sse", "stream", f"task:{task_id}", *((f"session:{session_id}",) if session_id else ()))
-        content = {"job_id": task_id, "session_id": session_id, **as_content(stream)}
+        content = {**job, **as_content(stream)}
         created_ms = int(self.clock.now().timestamp() * 1000)
         try:
             return artifact_of(
@@ -393,7 +399,7 @@ class TaskPlane:
             )
         except InvalidInput as error:
             log.warning("transcript not kept", task=task_id, why=str(error))
-            lost = {"job_id": task_id, "session_id": session_id, "events": []}
+            lost = {**job, "events": []}
             return artifact_of("transcript", lost, created_ms=created_ms, tags=tags, metadata=metadata, owner=caller)
 
     def _forget(self, task_id: str) -> None:
@@ -432,6 +438,30 @@ def _preparation(ticket: Ticket) -> list[dict[str, Any]]:
             "status": "running",
         }
     ]
+
+
+def _job(run: Run) -> dict[str, Any]:
+    """What its artifact says beside the transcript: how it was asked for, without what was asked."""
+    task = run.task
+    return {
+        "job_id": task.task_id,
+        "session_id": task.session_id,
+        "request": {
+            "workload": task.workload.value,
+            "model_ref": task.model_ref,
+            "engine": task.engine,
+            "ctx": task.ctx,
+            "priority": task.priority.value,
+            "max_tokens": task.max_tokens,
+            "deadline_ms": task.deadline_ms,
+            "determinism": task.determinism,
+            "sampler_profile_version": task.sampler_profile_version,
+        },
+        "seed": task.seed,
+        "tokens_in": run.tokens_in,
+        "tokens_out": run.tokens_out,
+        "decode_time_ms": run.decode_ms,
+    }
 
 
 def _leases(registry: PoolRegistry, pool_id: str) -> Callable[[], int]:

@@ -244,7 +244,8 @@ async def _flood(plane: TaskPlane, keys: list[Submitter], *, count: int) -> Coun
                     tasks.start_soon(submit_one, key)
 
     async def submit_one(key: Submitter) -> None:
-        body = body_of(max_tokens=1, session_id=session[key.key], priority="batch")
+        # A deadline that no forecast on a busy machine exceeds.
+        body = body_of(max_tokens=1, session_id=session[key.key], priority="batch", deadline_ms=600_000)
         try:
             await plane.submit(read_task(body), body, key)
         except TaskRefused as error:

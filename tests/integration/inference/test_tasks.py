@@ -193,7 +193,8 @@ async def test_a_vanished_reader_cancels_its_task(client: Client) -> None:
 
 
 async def test_a_finished_task_leaves_its_transcript_as_an_artifact(client: Client) -> None:
-    task = await submitted(client)
+    task = {**TASK, "task_id": str(uuid.uuid4()), "session_id": str(uuid.uuid4())}
+    assert (await client.post("/v2/tasks", task)).status == 202
     events = await all_events(client, task["task_id"])
 
     async def outcome() -> Any:
@@ -201,6 +202,26 @@ async def test_a_finished_task_leaves_its_transcript_as_an_artifact(client: Clie
 
     why = await outcome()
     assert "placed on default/r0" in why["placement"]
+
+    async def listed() -> Any:
+        found = (await client.get("/v2/artifacts")).body["artifacts"]
+        return next((each for each in found if f"task:{task['task_id']}" in each["tags"]), None)
+
+    artifact = await eventually(listed, what="the transcript to be written")
+    assert set(artifact["tags"]) == {"sse", "stream", f"task:{task['task_id']}", f"session:{task['session_id']}"}
+    kept = (await client.get(f"/v2/artifacts/{artifact['id']}")).body
+    assert kept["kind"] == "transcript"
+    assert kept["metadata"]["engine"] == "llamacpp"
+    assert kept["metadata"]["engine_version"] == events[0].data["engine_version"]
+    assert (kept["metadata"]["pool_id"], kept["metadata"]["replica_id"]) == ("default", "r0")
+    content = kept["content"]
+    assert [(each["type"], each["data"]) for each in content["events"]] == [(e.event, e.data) for e in events]
+    end = events[-1].data
+    assert (content["tokens_out"], content["decode_time_ms"]) == (end["tokens_out"], end["decode_time_ms"])
+    assert (content["job_id"], content["session_id"]) == (task["task_id"], task["session_id"])
+    assert content["seed"] == task["seed"]
+    assert content["request"]["max_tokens"] == task["max_tokens"]
+    assert task["prompt"] not in json.dumps(content), "what was asked is not kept"
     usage = await eventually(lambda: _usage(client), what="usage to be written")
     assert usage[-1]["tokens_out"] >= TASK["max_tokens"]
     assert len(events) > 2

@@ -39,6 +39,9 @@ class Run:
     retried: bool = False
     error: Refusal | None = None
     replica_key: tuple[str, str] | None = None
+    engine: tuple[str, str] = ("", "")
+    """Name and version of the one that ran it last."""
+    decode_ms: int = 0
     ended_at: float | None = None
     artifact_id: str | None = None
 
@@ -99,7 +102,7 @@ class Runner:
     async def _attempts(self, run: Run) -> None:
         while True:
             replica = await run.ticket.wait()
-            run.replica_key = replica.key
+            run.replica_key, run.engine = replica.key, (replica.handoff.engine.value, replica.engine_version)
             self.narrator.placed(run.ticket)
             try:
                 await self._attempt(run, replica)
@@ -217,7 +220,7 @@ class Runner:
         run.ended_at = now
         decode_ms = 0 if run.first_token_at is None else int(1000 * (now - run.first_token_at))
         tokens = run.tokens_out or run.stream.tokens
-        run.tokens_out = tokens
+        run.tokens_out, run.decode_ms = tokens, decode_ms
         self.sessions.spend(run.ticket.caller, run.task.session_id, tokens, decode_ms)
         session = self.sessions.find(run.ticket.caller, run.task.session_id)
         if run.error is not None and not run.cancel_reason:
