@@ -91,6 +91,12 @@ def pack_app(directory: Path, repository: str) -> tuple[Package, ...]:
     components = _components(description.app, directory, repository)
     layers = (Layer(DESCRIPTION_TYPE, content, {TITLE: DESCRIPTION_FILE}), *_resources(description, directory))
     tag = description.app.version.replace("+", "_")
+    for each in components:
+        if (each.repository, each.tag) == (repository, tag):
+            raise InvalidInput(
+                f"The app package and its component {each.what} would both be {repository}:{tag}.",
+                hint="Push the app to another name than its components have.",
+            )
     return (*components, Package("app", repository, tag, Artifact(APP_TYPE, layers)))
 
 

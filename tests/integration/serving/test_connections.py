@@ -1,7 +1,9 @@
 """What a stranger can do to the web server below any route: large or slow heads, many connections, many guesses."""
 
 import socket
+import ssl
 import time
+from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from homeport.adapters.tls_buffers import TLS_BUFFER_BYTES
 from homeport.core.model.caller import INTERNAL, Role
 from homeport.errors import InvalidInput
 from homeport.serving.server.limits import Limits
@@ -187,3 +190,11 @@ async def _guess(client: Client, worker: int, token_id: str, statuses: dict[int,
             async with session.get(client.url + "/api/v1/sites", headers=headers) as answer:
                 await answer.read()
                 statuses[answer.status] = statuses.get(answer.status, 0) + 1
+
+
+async def test_a_connection_with_tls_takes_a_small_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where no nodes connect: a fleet of Margo clients, say."""
+    monkeypatch.setattr(SSLProtocol, "max_size", 256 * 1024)
+    listener, context = bind("127.0.0.1", 0), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    async with http_server(Starlette(), [listener], Stopping(), context, limits=Limits()):
+        assert SSLProtocol.max_size == TLS_BUFFER_BYTES == 32 * 1024

@@ -63,6 +63,11 @@ def test_a_chart_of_another_version_than_the_description_says_is_refused(tmp_pat
         pack_app(copy, f"oci://{EXAMPLE_REGISTRY}/packages/greeter")
 
 
+def test_an_app_is_not_pushed_over_its_own_component() -> None:
+    with pytest.raises(InvalidInput, match=r"its component greeter would both be oci://.*/demo/greeter:1\.0\.0"):
+        pack_app(APPS / "demo/greeter/1.0.0", f"oci://{EXAMPLE_REGISTRY}/demo/greeter")
+
+
 def test_a_chart_of_an_older_form_is_not_published(tmp_path: Path) -> None:
     copy = materialise(APPS / "demo/greeter/1.0.0", EXAMPLE_REGISTRY, tmp_path / "greeter")
     chart = copy / "components/greeter/Chart.yaml"

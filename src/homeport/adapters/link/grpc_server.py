@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 import time
-from asyncio.sslproto import SSLProtocol
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from anyio.abc import TaskGroup
 from homeport.adapters.link.grpc_connection import GrpcConnection, GrpcConnectionProtocol, Verify
 from homeport.adapters.link.grpclib_seam import handler
 from homeport.adapters.system import room_for_connections
+from homeport.adapters.tls_buffers import use_small_tls_buffers
 from homeport.adapters.tunnel.dial import ALPN
 from homeport.adapters.tunnel.entry import PREFACE, TunnelEntry
 from homeport.core.values.addresses import is_loopback
@@ -36,10 +36,6 @@ CONNECTIONS_PER_PEER_MAX: Final = 4
 """A node has one, and for a moment the previous one."""
 UNANSWERED_SECONDS: Final = 15
 SWEEP_SECONDS: Final = 0.5
-TLS_BUFFER_BYTES: Final = 32 * 1024
-"""Two TLS records. asyncio allocates 256 KiB for every connection, a quarter of a gigabyte for 1,000 nodes that
-send a few bytes now and then. It has no parameter for it, only this attribute of the whole process."""
-SSLProtocol.max_size = TLS_BUFFER_BYTES
 
 Calls = Callable[[GrpcConnection], dict[str, Any]]
 """The calls that a client may make, by path."""
@@ -63,6 +59,7 @@ async def serve_grpc(
     listener = _bind(address, is_open=tls is None)
     if tls is not None:
         assert verify is not None, "TLS without a look at the certificate would admit anybody it vouches for"
+        use_small_tls_buffers()
         tls.set_alpn_protocols(["h2"] if tunnels is None else ["h2", ALPN])
     server = _Server(calls, tls, verify, tunnels, takes_tokens=takes_tokens)
     with listener:

@@ -17,6 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from homeport.adapters.system import room_for_connections
+from homeport.adapters.tls_buffers import use_small_tls_buffers
 from homeport.errors import Refused, system_reason
 from homeport.serving.middleware.guards import refuse_open_bind
 from homeport.serving.server.connections import OnRefused, ProblemOf, Prompt, Verify, connection_class, own_problem
@@ -75,6 +76,8 @@ async def http_server(
     `prompt` has an answer for does not reach the application; `refuse` answers what comes while the role stops, and
     `problem` says in what form a connection is refused below the application.
     """
+    if tls is not None:
+        use_small_tls_buffers()
     room = min(limits.connections_max, room_for_connections())
     draining = Draining(app, stopping, refuse)
 
