@@ -29,6 +29,7 @@ class FailingEngine:
         self.dies_at: str | None = None
         self.refuses: str | None = None
         self.refusals: float = float("inf")
+        self.sentence = REFUSAL
         self._labels = {
             LABEL_DEPLOYMENT: deployment_id, LABEL_COMPONENT: "web", LABEL_NODE: "n1", LABEL_DIGEST: "sha256:0",
             LABEL_CONTAINERS: "pod/web,pod/db",
@@ -45,7 +46,7 @@ class FailingEngine:
             return
         is_refused = self.refuses is not None and self.refuses in request and self.refusals > 0
         self.refusals -= is_refused
-        body = json.dumps({"message": REFUSAL} if is_refused else self._answer(request)).encode()
+        body = json.dumps({"message": self.sentence} if is_refused else self._answer(request)).encode()
         status = b"500 Internal Server Error" if is_refused else b"200 OK"
         await connection.send(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
 
