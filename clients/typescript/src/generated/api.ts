@@ -861,6 +861,7 @@ export interface OverviewBody {
   sites: SiteCountsBody;
   nodes: Record<string, number>;
   deployments: Record<string, number>;
+  jobs: Record<string, number>;
   attention: (AttentionBody)[];
   attention_counts: Record<string, number>;
   last_event_id: number;
@@ -6167,6 +6168,12 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     },
     "type": "object"
    },
+   "jobs": {
+    "additionalProperties": {
+     "type": "integer"
+    },
+    "type": "object"
+   },
    "last_event_id": {
     "type": "integer"
    },
@@ -6193,6 +6200,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "sites",
    "nodes",
    "deployments",
+   "jobs",
    "attention",
    "attention_counts",
    "last_event_id"
