@@ -124,4 +124,5 @@ def _line(sent: Message, source: str) -> LogLine:
     if not 0 <= sent.at_ms < MS_MAX:
         raise InvalidInput(problems=[Problem("lines.at_ms", "is not a time in milliseconds since 1970")])
     level = LEVELS[sent.level - 1] if 1 <= sent.level <= len(LEVELS) else "info"
-    return clean(LogLine(from_ms(sent.at_ms), source, level, sent.text, dict(sent.fields), sent.sequence))
+    fields = dict(sent.fields) if sent.fields else {}
+    return clean(LogLine(from_ms(sent.at_ms), source, level, sent.text, fields, sent.sequence))

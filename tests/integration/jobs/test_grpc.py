@@ -289,6 +289,8 @@ async def test_central_serves_the_same_calls(tmp_path: Path) -> None:
         await home.say(node_changed("node-a"))
         made = await jobs.SubmitJob(pb.SubmitJobRequest(id="one", spec=ECHO))
         assert (made.job.site, made.job.state, made.job.reason) == ("home", "PENDING", "waits for its site")
+        overview = (await client.get("/api/v1/overview")).body
+        assert (overview["jobs"], overview["nodes"]["live"]) == ({"PENDING": 1, "ASSIGNED": 0, "RUNNING": 0}, 1)
         away = await refusal(jobs.SubmitJob(pb.SubmitJobRequest(site="cabin", spec=ECHO)))
         assert away == ("NOT_FOUND", 'There is no site "cabin".')
         lost = await refusal(jobs.SubmitJob(pb.SubmitJobRequest(spec=pb.JobSpec(image="app:1", node="n9"))))

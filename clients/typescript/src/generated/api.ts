@@ -868,6 +868,7 @@ export interface OverviewBody {
   sites: SiteCountsBody;
   nodes: Record<string, number>;
   deployments: Record<string, number>;
+  jobs: Record<string, number>;
   attention: (AttentionBody)[];
   attention_counts: Record<string, number>;
   last_event_id: number;
@@ -6205,6 +6206,12 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     },
     "type": "object"
    },
+   "jobs": {
+    "additionalProperties": {
+     "type": "integer"
+    },
+    "type": "object"
+   },
    "last_event_id": {
     "type": "integer"
    },
@@ -6231,6 +6238,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "sites",
    "nodes",
    "deployments",
+   "jobs",
    "attention",
    "attention_counts",
    "last_event_id"

@@ -4,6 +4,7 @@ A container is labelled with its attempt, so that a node that was killed finds i
 socket: they are on no command line and in no file.
 """
 
+import hashlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from io import BytesIO
@@ -17,7 +18,7 @@ from homeport.adapters.runtime.docker_api.image_pull import pull_image
 from homeport.adapters.runtime.failures import create_failed, is_transient_start_error
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.core.secrets import masked
-from homeport.errors import WorkFailed
+from homeport.errors import EngineUnavailable, WorkFailed
 from homeport.ports import OnProgress, RunRequest, RunStatus
 from homeport.vocabulary import Code, NodeId
 
@@ -28,6 +29,8 @@ SILENCE_SECONDS_MAX: Final = 8 * 86_400.0
 END_SECONDS_MAX: Final = 5.0
 STOP_SECONDS: Final = 5
 """Between SIGTERM, which the first process of a container may ignore, and SIGKILL."""
+LEFT_OUT: Final = "The engine has left out a part of the output; it is read again."
+"""Podman does so now and then on a busy machine, with what it logs to files (podman issues 17286, 21914)."""
 ARCHIVE_OVERHEAD_BYTES: Final = 64 * 1024
 NAME_TAKEN: Final = 409
 NOT_FOUND: Final = 404
@@ -67,22 +70,37 @@ class ContainerJobs:
             raise create_failed("the job", refusal.message) from refusal
 
     async def output(self, run_id: str) -> AsyncIterator[bytes]:
-        name, seen = self._name(run_id), 0
+        name, followed, size = self._name(run_id), hashlib.blake2b(), 0
         try:
-            logs = self._api.logs(name, tail=None, framed=True, follow=True, silence_seconds=SILENCE_SECONDS_MAX)
-            async for chunk in logs:
-                seen += len(chunk)
+            status = await self._status(name)
+            # Podman may end the stream of a container that has ended before its output does.
+            if status is not None and status.is_running:
+                logs = self._api.logs(name, tail=None, framed=True, follow=True, silence_seconds=SILENCE_SECONDS_MAX)
+                async for chunk in logs:
+                    size += len(chunk)
+                    followed.update(chunk)
+                    yield chunk
+                # Docker may end the stream before it has written the last, incomplete line.
+                with anyio.move_on_after(END_SECONDS_MAX):
+                    while (status := await self._status(name)) is not None and status.is_running:  # noqa: ASYNC110 - no event
+                        await anyio.sleep(0.05)
+            async for chunk in self._rest(name, size, followed.digest()):
                 yield chunk
-            # Docker may end the stream before it has written the last, incomplete line.
-            with anyio.move_on_after(END_SECONDS_MAX):
-                while (status := await self._status(name)) is not None and status.is_running:  # noqa: ASYNC110 - no event
-                    await anyio.sleep(0.05)
-            async for chunk in self._api.logs(name, tail=None, framed=True):
-                if len(chunk) > seen:
-                    yield chunk[seen:]
-                seen = max(0, seen - len(chunk))
         except Refusal as refusal:
             raise WorkFailed(Code.INTERNAL, f"Its output cannot be read: {refusal.message}") from refusal
+
+    async def _rest(self, name: str, size: int, digest: bytes) -> AsyncIterator[bytes]:
+        """What follows the `size` bytes with this digest. Raises EngineUnavailable where they are not how the output
+        begins."""
+        begin, left, is_checked = hashlib.blake2b(), size, False
+        async for chunk in self._api.logs(name, tail=None, framed=True):
+            begin.update(chunk[:left])
+            if len(chunk) > left:
+                if not is_checked and begin.digest() != digest:
+                    raise EngineUnavailable(LEFT_OUT)
+                is_checked = True
+                yield chunk[left:]
+            left = max(0, left - len(chunk))
 
     async def stop(self, run_id: str) -> None:
         try:

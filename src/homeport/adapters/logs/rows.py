@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from homeport.core.logs.gaps import collapse
@@ -18,6 +19,7 @@ REMOVED: Final = "they were removed to make room before they could be sent on"
 Row = Sequence[Any]
 """origin, at_ms, level, text, fields; with the id before them when it is read."""
 
+_encode: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,12 +27,14 @@ def to_ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
+@lru_cache(maxsize=256)
 def from_ms(milliseconds: int) -> datetime:
+    """Cached, because many lines of a busy container have the same time."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
 def row_of(origin: int, line: LogLine) -> Row:
-    fields = json.dumps(line.fields, ensure_ascii=False, separators=(",", ":")) if line.fields else ""
+    fields = _encode(line.fields) if line.fields else ""
     return origin, to_ms(line.at), RANKS.get(line.level, 1), line.text, fields
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Generic, Literal
 
+from homeport.core.jobs.job import OPEN
 from homeport.core.model.event import Deployment, Site
 from homeport.core.model.node import Node
 from homeport.fleet.shared.overview import (
@@ -17,18 +18,20 @@ from homeport.fleet.shared.overview import (
 )
 from homeport.ports import (
     DEPLOYMENTS,
+    JOBS,
     NODES,
     SITES,
     Cut,
     DeploymentFilter,
     Item,
+    JobFilter,
     Listing,
     NodeFilter,
     Seen,
     SeenReader,
     SiteFilter,
 )
-from homeport.vocabulary import Liveness, State
+from homeport.vocabulary import JobState, Liveness, State
 
 LISTED_MAX: Final = 10
 """Per kind: a page is read, a list of a thousand is searched."""
@@ -54,6 +57,8 @@ class FleetCounts:
     """By liveness."""
     deployments: Mapping[str, int]
     """By state."""
+    jobs: Mapping[str, int]
+    """By state, those that have not ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +76,13 @@ async def count_fleet(reader: SeenReader, reachability: Reachability, now: datet
     in_reach = sites if window is None else (await reader.counts(SITES, SiteFilter(window=window, in_reach=True)))[()]
     nodes = await reader.counts(NODES, NodeFilter(window=window), ("liveness",))
     deployments = await reader.counts(DEPLOYMENTS, DeploymentFilter(), ("state",))
+    jobs = await reader.counts(JOBS, JobFilter(states=OPEN), ("state",))
     return FleetCounts(
         sites=sites,
         sites_in_reach=in_reach,
         nodes={each.value: nodes.get((each.value,), 0) for each in Liveness},
         deployments={state: count for (state,), count in sorted(deployments.items())},
+        jobs={state.value: jobs.get((state.value,), 0) for state in JobState if state in OPEN},
     )
 
 

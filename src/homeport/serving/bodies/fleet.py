@@ -162,6 +162,8 @@ class OverviewBody(Body):
     """The number that are live, stale, lost and unknown."""
     deployments: Mapping[str, int]
     """The number in each state."""
+    jobs: Mapping[str, int]
+    """The number that wait (PENDING), were given to a node (ASSIGNED) and run (RUNNING)."""
     attention: Sequence[AttentionBody]
     """What failed, is unhealthy, unreachable, or runs another release than Git wants; some of each kind."""
     attention_counts: Mapping[str, int]

@@ -375,6 +375,7 @@ def _nodes(router: Router, reading: Reading) -> None:
                 sites=SiteCountsBody(count=found.counts.sites, reachable=found.counts.sites_in_reach),
                 nodes=found.counts.nodes,
                 deployments=found.counts.deployments,
+                jobs=found.counts.jobs,
                 attention=[
                     AttentionBody(kind=each.kind, name=each.name, site=each.site, why=each.why)
                     for each in found.attention
