@@ -14,14 +14,14 @@ from tests.support.processes import machine, start_up
 from tests.support.registry import running_registry
 
 BLOB_BYTES = 256 * 2**20
-ROUNDS = 7
+ROUNDS = 15
 MEGA = 1e6
 
 Numbers = dict[str, float]
 
 
 def pull_and_push() -> Numbers:
-    """MB/s, medians of rounds that take turns; `both` is two clients at once."""
+    """MB/s in rounds that take turns: the median, and the best, which says more where other programs are busy."""
     content = os.urandom(2**20) * (BLOB_BYTES // 2**20)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -44,6 +44,7 @@ def pull_and_push() -> Numbers:
                 for name, peer in peers.items():
                     taken[name].append(_pull(peer, path, clients))
             numbers |= {f"{name} {label}": statistics.median(taken[name]) for name in peers}
+            numbers |= {f"{name} best {label}": max(taken[name]) for name in peers}
         return numbers
 
 

@@ -43,7 +43,11 @@ def load_documents(text: str | bytes, name: str, *, size_max: int = SIZE_MAX) ->
     try:
         _count(text, name)
         return list(yaml.load_all(text, Loader=_PlainLoader))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.reader.ReaderError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"{name} is not valid YAML: it is not text in UTF-8, or has control characters."
+        ) from error
+    except yaml.YAMLError as error:
         raise InvalidInput(f"{name} is not valid YAML: {' '.join(str(error).split())}") from error
     except (ValueError, OverflowError, TypeError, RecursionError) as error:
         # An invalid date, a number of thousands of digits, a list as key, an alias to its own parent.

@@ -84,6 +84,24 @@ async def test_naming_nodes_takes_it_away_from_the_others(client: Client, home: 
     assert found["deletions"] == 2
 
 
+async def test_a_node_that_the_site_does_not_have_is_refused_and_nothing_is_written(
+    client: Client, home: FakeSite
+) -> None:
+    await installed(client, home, "node-a", version="1.0.0")
+    before = await look(client)
+    body = {"app_name": "hello", "version": "1.1.0", "sites": [{"site_id": "home", "host_ids": ["node-b"]}]}
+    for path in ("/api/v1/deployments", "/api/v1/deployments?plan=true"):
+        refused = await client.post(path, body)
+        assert (refused.status, refused.body["detail"]) == (404, 'Site "home" has no node called "node-b".')
+        assert 'Did you mean "node-a"?' in refused.body["hint"]
+    assert await look(client) == before
+
+
+async def test_a_site_without_nodes_may_be_prepared_for_one(client: Client, home: FakeSite) -> None:
+    found = await plan(client, sites=[{"site_id": "home", "host_ids": ["node-a"]}])
+    assert found["deployments"][0]["waits"] == "site home has no node yet"
+
+
 async def test_a_plan_for_a_site_on_hold_says_until_when_it_waits(client: Client, home: FakeSite) -> None:
     id_ = await installed(client, home, "node-a", version="1.0.0")
     await home.say(HoldsChanged((Hold(SiteName("home"), None, "night shift", "anna", AT, AT.replace(year=2999)),)))

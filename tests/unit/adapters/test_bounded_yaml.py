@@ -38,6 +38,8 @@ def test_documents_are_read_with_aliases_merges_and_unknown_tags() -> None:
         ("a: *nothing", "not valid YAML"),
         ("a: !!python/object/apply:os.system [x]", "not valid YAML"),
         (b"\xff\xfe\x00", "not valid YAML|cannot be read"),
+        (b"\x85PNG\r\n", "^file is not valid YAML: it is not text in UTF-8, or has control characters.$"),
+        ("a: \x07", "control characters"),
     ],
 )
 def test_what_is_out_of_bounds_is_refused_in_a_moment(text: str | bytes, why: str) -> None:

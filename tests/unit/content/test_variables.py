@@ -105,6 +105,14 @@ def test_undefined_variables_are_named_where_they_are_used_first() -> None:
     assert "--set TAG=…" in found["TAG"].message
 
 
+def test_the_words_of_an_obligatory_variable_are_said_when_it_has_no_value() -> None:
+    file = read_compose(b"services:\n  web:\n    image: nginx:${TAG:?which release}\n", "compose.yaml")
+    found = undefined([file], offered(list(uses(file.content)), {}), {})
+    assert found["TAG"].message.startswith(
+        "uses ${TAG}, which has no value (which release): give it with  --set TAG=…"
+    )
+
+
 def test_settings_and_rules_let_a_form_be_drawn() -> None:
     rendered = render_parameters([*service("ports: ['${PORT:-8080}:80']").values()], "shop")
     assert rendered["parameters"] == {

@@ -158,7 +158,10 @@ class RegistryConnection:
             message = f"The registry {host} did not send all of {self.reference} ({torn})."
             raise Torn(message, status=torn.status, received=torn.received) from torn
         except (OSError, ExchangeFailed) as error:
-            raise PeerUnavailable(f"The registry {host} cannot be reached ({reason_of(error)}).") from error
+            raise PeerUnavailable(
+                f"The registry {host} cannot be reached ({reason_of(error)}).",
+                hint=f"See whether it runs, and whether {host} is its name.",
+            ) from error
 
     def _is_plain(self, host: str) -> bool:
         if self.trust is not None and host == self.reference.host:

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from homeport.cli.api.client import Client, Json
@@ -46,6 +47,8 @@ def _no_app(everything: Sequence[Json], name: str, category: str, version: str) 
     before, colon, after = name.partition(":")
     if colon and any(app["app_name"] == before for app in everything):
         return NotFound(f'There is no app "{wanted}".', hint=f"A version is written with @:  {before}@{after}")
+    if not version and Path(wanted).exists():
+        return NotFound(f'There is no app "{wanted}".', hint=f"To deploy what is here:  homeport deploy ./{wanted}")
     return NotFound(
         f'There is no app "{wanted}".{suggestion(name, [app["app_name"] for app in everything])}',
         hint="List them:  homeport apps list",

@@ -63,7 +63,12 @@ def undefined(
                 continue
             name = use.reference.name
             advice = "write ./ instead of ${PWD}" if name == "PWD" else remedy.format(name=name)
-            problems[name] = file.problem(use.where, f"uses ${{{name}}}, which has no value: {advice}.")
+            said = (
+                f" ({use.reference.operand})"
+                if use.reference.operator in (":?", "?") and use.reference.operand
+                else ""
+            )
+            problems[name] = file.problem(use.where, f"uses ${{{name}}}, which has no value{said}: {advice}.")
     return problems
 
 

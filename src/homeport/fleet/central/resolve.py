@@ -206,3 +206,13 @@ async def _check_sites(reader: Reader, targets: Sequence[Target]) -> None:
             problem = Problem(f"sites[{position}].site_id", f'"{target.site}" is named twice.')
             raise InvalidInput(problems=[problem])
         seen.add(target.site)
+        await _check_nodes(reader, target)
+
+
+async def _check_nodes(reader: Reader, target: Target) -> None:
+    """A name that no node of the site has is a mistake; a site that has no nodes yet may be prepared for them."""
+    names = [node.id for node in await reader.nodes(target.site)] if target.nodes else []
+    for wanted in target.nodes or ():
+        if names and wanted not in names:
+            hint = did_you_mean(wanted, names, "homeport nodes list")
+            raise NotFound(f'Site "{target.site}" has no node called "{wanted}".', hint=hint)

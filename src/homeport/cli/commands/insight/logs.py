@@ -70,6 +70,9 @@ def logs(
         # Opened first, so that no line falls between the pages and the stream.
         feed = Feed(client, "/api/v1/logs", has="text", follow=True, **query)
     last = _print_stored(client, query, count, show)
+    if not last and not settings.is_data:
+        rest = "." if feed is None else "; it goes on until Ctrl-C."
+        click.echo(f"No lines were written, or none that match{rest}", err=True)
     if feed is None:
         return
     try:
