@@ -248,6 +248,7 @@ class Canned:
                 sites=SiteCountsBody(count=0, reachable=0),
                 nodes={},
                 deployments={},
+                jobs={},
                 attention=[],
                 attention_counts={},
                 last_event_id=max((event.id for event in self.events), default=0),
