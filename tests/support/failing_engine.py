@@ -29,7 +29,6 @@ class FailingEngine:
         self.dies_at: str | None = None
         self.refuses: str | None = None
         self.refusals: float = float("inf")
-        self.sentence = REFUSAL
         self._labels = {
             LABEL_DEPLOYMENT: deployment_id, LABEL_COMPONENT: "web", LABEL_NODE: "n1", LABEL_DIGEST: "sha256:0",
             LABEL_CONTAINERS: "pod/web,pod/db",
@@ -46,14 +45,15 @@ class FailingEngine:
             return
         is_refused = self.refuses is not None and self.refuses in request and self.refusals > 0
         self.refusals -= is_refused
-        body = json.dumps({"message": self.sentence} if is_refused else self._answer(request)).encode()
+        body = json.dumps({"message": REFUSAL} if is_refused else self._answer(request)).encode()
         status = b"500 Internal Server Error" if is_refused else b"200 OK"
         await connection.send(b"HTTP/1.1 %b\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
 
     def _answer(self, path: str) -> Any:
         if "/containers/json" in path:
-            common = {"Image": "demo", "State": "running", "Created": 1, "Labels": self._labels}
-            return [{"Id": name, "Names": [f"/{name}"], **common} for name in CONTAINERS]
+            created: Any = "2026-01-01T00:00:00Z" if "/libpod/" in path else 1
+            common = {"Image": "demo", "State": "running", "Created": created, "Labels": self._labels}
+            return [{"Id": name, "Names": [name], **common} for name in CONTAINERS]
         if path.endswith("/json"):
             return {"State": {"Running": True}, "Config": {"Healthcheck": {"Test": ["CMD", "true"]}}}
         return {"Version": "0.0.0"} if path.endswith("/version") else []

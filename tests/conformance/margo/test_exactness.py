@@ -302,7 +302,8 @@ async def test_the_port_speaks_tls_1_3_alone_and_shows_the_identity_of_its_fleet
     key: Any = certificate.public_key()
     assert isinstance(key.curve, ec.SECP256R1)
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1):
-        with pytest.raises(OSError, match=r"(?i)version|protocol|alert"):
+        # The alert may be cut off by the end of the connection that follows it.
+        with pytest.raises(OSError, match=r"(?i)version|protocol|alert|closed|reset"):
             await run_sync(offered, version)
 
 

@@ -1,5 +1,6 @@
 """Podman's own side: its API service lives as long as we do, comes back when it dies, and takes global arguments."""
 
+import json
 import os
 import shutil
 import signal
@@ -14,9 +15,11 @@ import anyio.to_thread
 import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
+from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DEPLOYMENT, LABEL_NODE
 from homeport.adapters.runtime.detect import open_runtime
 from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.core.node.telemetry_variables import otlp_variables
+from homeport.ports import SharedEngine
 from homeport.vocabulary import DeploymentId, NodeId
 from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand, ImageStand
 from tests.support.engines import engine_environment, unmount_below
@@ -108,6 +111,36 @@ async def test_global_arguments_reach_every_podman(tmp_path: Path, short_path: P
         await runtime.close()
     assert (short_path / "root").is_dir()
     assert (tmp_path / "podman").read_text() == f'#!/bin/sh\nexec podman {" ".join(store)} "$@"\n'
+
+
+async def test_a_container_that_is_removed_by_half_hides_no_other(
+    tmp_path: Path, short_path: Path, image: str
+) -> None:
+    """Known to Podman and gone from its storage, as in the middle of a removal."""
+    store = ("--root", str(short_path / "root"), "--runroot", str(short_path / "run"))
+    environment = engine_environment()
+
+    def podman(*arguments: str) -> None:
+        subprocess.run(["podman", *store, *arguments], check=True, env=environment, stdout=subprocess.DEVNULL)
+
+    podman("pull", "-q", "--tls-verify=false", image)
+    for name in ("half", "whole"):
+        labels = {LABEL_NODE: "n", LABEL_DEPLOYMENT: name, LABEL_COMPONENT: "web"}
+        given = [f"--label={key}={value}" for key, value in labels.items()]
+        podman("create", "--name", name, "-p", "127.0.0.1:18123-18124:80-81", *given, image, "/bin/sh")
+    (records,) = (short_path / "root").glob("*-containers/containers.json")
+    known = json.loads(records.read_text())
+    records.write_text(json.dumps([each for each in known if "half" not in each["names"]]))
+    options = EngineOptions(environment=environment, podman_args=store)
+    runtime = await open_runtime("podman", tmp_path, OciRegistry(), NodeId("n"), options=options)
+    try:
+        assert isinstance(runtime, SharedEngine)
+        assert [each.deployment_id for each in await runtime.owned()] == ["half", "whole"]
+        assert await runtime.observe(DeploymentId("whole"))
+        await runtime.remove(DeploymentId("whole"), "web", remove_images=False)
+        assert not await runtime.observe(DeploymentId("whole"))
+    finally:
+        await runtime.close()
 
 
 async def test_a_deep_data_folder_is_no_obstacle(tmp_path: Path) -> None:

@@ -69,13 +69,6 @@ async def test_an_engine_that_refuses_one_listing_is_asked_again(engine: Failing
     assert await runtime_of("podman", tmp_path).observe(deployment_id())
 
 
-async def test_an_engine_that_is_busy_with_others_is_asked_for_longer(engine: FailingEngine, tmp_path: Path) -> None:
-    """Where many containers come and go, one vanishes under several listings in a row."""
-    engine.refuses, engine.refusals = "/json?", 6
-    engine.sentence = "container 31337 not known"
-    assert await runtime_of("podman", tmp_path).observe(deployment_id())
-
-
 async def test_a_service_that_cannot_be_started_is_an_engine_that_is_not_there(tmp_path: Path) -> None:
     """As on a full disk, or when there is no memory for one more process."""
     (tmp_path / "file").write_text("in the way of the data folder")

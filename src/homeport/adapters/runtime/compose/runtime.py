@@ -26,7 +26,7 @@ from homeport.adapters.runtime.compose.files import (
 )
 from homeport.adapters.runtime.compose.project import Project, Projects
 from homeport.adapters.runtime.compose.removal import remove_images_unused, remove_project, remove_volumes
-from homeport.adapters.runtime.docker_api.client import EngineApi, Json, Listed, Refusal
+from homeport.adapters.runtime.docker_api.client import Json, Listed, Refusal
 from homeport.adapters.runtime.docker_api.container_access import ContainerAccess
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.image_containers import ImageContainers
@@ -95,7 +95,7 @@ class ComposeRuntime:
         self._engine = engine
         self._registry = registry
         self._node_id = node_id
-        self._api = EngineApi(engine.reach)
+        self._api = engine.api()
         self._access = ContainerAccess(engine, self._api)
         self._images = ImageContainers(engine, self._api, node_id, permissions)
         self._projects = Projects(engine, permissions)

@@ -39,7 +39,7 @@ class DockerEngine:
     async def start(self) -> None:
         if not self._socket.exists():
             raise EngineUnavailable(f"Docker's socket {self._socket} is not there.", hint=INSTALL_HINT)
-        await EngineApi(self.reach).version()
+        await self.api().version()
         self._compose = await self._find_compose()
 
     async def close(self) -> None:
@@ -47,6 +47,9 @@ class DockerEngine:
 
     async def reach(self) -> Address:
         return UnixAddress(self._socket)
+
+    def api(self) -> EngineApi:
+        return EngineApi(self.reach)
 
     def compose_command(self) -> list[str]:
         if not self._compose:

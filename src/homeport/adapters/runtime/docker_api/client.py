@@ -5,7 +5,6 @@ the engine's own message, because only the caller knows what the refusal means.
 """
 
 import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,10 +20,7 @@ API = "/v1.41"
 """Of Docker 20.10 and Podman 4; newer engines still support it."""
 CALL_SECONDS = 30.0
 LISTING_TRIES = 3
-LISTING_TRIES_WHILE_BUSY = 20
-"""Containers that vanish while they are listed are many where much starts and stops."""
 LISTING_PAUSE_SECONDS = 0.1
-VANISHED = re.compile(r"not known|no such (container|process|file)", re.IGNORECASE)
 STOP_SECONDS = 10
 """Timeout after SIGTERM, as with both engines' own stop."""
 PULL_SILENCE_SECONDS = 120.0
@@ -54,7 +50,6 @@ class Listed:
     name: str
     image: str
     running: bool
-    created: int
     labels: Mapping[str, str]
     ports: frozenset[int] = frozenset()
     """The host ports that it publishes."""
@@ -79,7 +74,6 @@ class EngineApi:
                 name=entry["Names"][0].lstrip("/"),
                 image=entry["Image"],
                 running=entry["State"] == "running",
-                created=entry["Created"],
                 labels=entry.get("Labels") or {},
                 ports=frozenset(
                     int(each["PublicPort"]) for each in entry.get("Ports") or () if each.get("PublicPort")
@@ -243,17 +237,16 @@ class EngineApi:
 
     async def known(self, path: str, *, query: Mapping[str, str] | None = None) -> Any:
         """What a working engine always answers: its version, its listings. A refusal means that it is broken, unless
-        a further try succeeds: Podman refuses a whole listing when one container ends while it is looked at."""
-        tries = 1
-        while True:
+        the next try succeeds: Podman refuses a whole listing when one container ends while it is looked at."""
+        for _ in range(LISTING_TRIES - 1):
             try:
                 return await self.call("GET", path, query=query)
-            except Refusal as refusal:
-                is_busy = VANISHED.search(refusal.message) is not None
-                if tries >= (LISTING_TRIES_WHILE_BUSY if is_busy else LISTING_TRIES):
-                    raise _out_of_order(refusal) from refusal
-            tries += 1
-            await anyio.sleep(LISTING_PAUSE_SECONDS)
+            except Refusal:
+                await anyio.sleep(LISTING_PAUSE_SECONDS)
+        try:
+            return await self.call("GET", path, query=query)
+        except Refusal as refusal:
+            raise _out_of_order(refusal) from refusal
 
     async def call(
         self,

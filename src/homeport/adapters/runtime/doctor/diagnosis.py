@@ -18,7 +18,6 @@ import anyio.to_thread
 from homeport.adapters.runtime.containerd.ctr import Ctr, CtrRefusal
 from homeport.adapters.runtime.containerd.tasks import Tasks
 from homeport.adapters.runtime.docker.engine import DockerEngine
-from homeport.adapters.runtime.docker_api.client import EngineApi
 from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.adapters.runtime.doctor.probe_image import can_make_probe, write_probe_image, write_probe_root
 from homeport.adapters.runtime.failures import meaningful_line
@@ -149,7 +148,7 @@ async def _engine(
     """Does it respond, is there a compose tool, does a container start?"""
     try:
         await engine.start()
-        version = await EngineApi(engine.reach).version()
+        version = await engine.api().version()
     except EngineUnavailable as error:
         told = explain_refusal(engine.name, "", str(error))
         return [told if told.what_to_do else _problem(error)]

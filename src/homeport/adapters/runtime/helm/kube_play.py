@@ -8,8 +8,7 @@ from typing import Any
 
 from homeport.adapters.runtime.docker_api.client import CALL_SECONDS, STOP_SECONDS, EngineApi, Refusal
 from homeport.adapters.runtime.helm.kube_pods import KubePod
-
-LIBPOD = "/v4.0.0/libpod"
+from homeport.adapters.runtime.podman.api import LIBPOD
 
 
 @dataclass(frozen=True, slots=True)

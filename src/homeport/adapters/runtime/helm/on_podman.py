@@ -22,7 +22,7 @@ from homeport.adapters.runtime.compose.files import (
     project_name,
 )
 from homeport.adapters.runtime.compose.removal import remove_images_unused, remove_project
-from homeport.adapters.runtime.docker_api.client import EngineApi, Json, Listed, Refusal
+from homeport.adapters.runtime.docker_api.client import Json, Listed, Refusal
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.image_pull import pull_if_missing
 from homeport.adapters.runtime.docker_api.output import follow_container
@@ -64,7 +64,7 @@ class HelmOnPodman:
         self._registry = registry
         self._node_id = node_id
         self._permissions = permissions
-        self._api = EngineApi(engine.reach)
+        self._api = engine.api()
         self._play = KubePlay(self._api)
         self._helm: Path | None = None
         self.profile_types: tuple[ProfileType, ...] = ()

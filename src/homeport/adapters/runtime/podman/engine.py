@@ -21,6 +21,7 @@ from homeport.adapters.runtime.docker_api.image_pull import is_on_this_machine, 
 from homeport.adapters.runtime.failures import meaningful_line
 from homeport.adapters.runtime.health.observations import check_rules
 from homeport.adapters.runtime.health.probes import checked
+from homeport.adapters.runtime.podman.api import LIBPOD, PodmanApi
 from homeport.adapters.runtime.podman.parser import resolve_command
 from homeport.adapters.runtime.programs import die_with_parent
 from homeport.adapters.runtime.programs.child_process import signal_group
@@ -31,7 +32,6 @@ from homeport.core.model.health import CheckResult, CheckRules, HealthSample
 from homeport.errors import EngineUnavailable
 from homeport.ports import IsDue
 
-LIBPOD = "/v4.0.0/libpod"
 START_SECONDS = 15.0
 SOCKET_PATH_MAX = 100
 """The kernel allows 107 bytes; a deep data folder would exceed it."""
@@ -59,7 +59,10 @@ class PodmanEngine:
     async def start(self) -> None:
         if self._given is None and find_program(self._options.podman, self.environment) is None:
             raise EngineUnavailable(f"The program {self._options.podman} was not found.", hint=INSTALL_HINT)
-        await EngineApi(self.reach).version()
+        await self.api().version()
+
+    def api(self) -> PodmanApi:
+        return PodmanApi(self.reach)
 
     async def close(self) -> None:
         service, self._service = self._service, None
