@@ -7,7 +7,7 @@ import shutil
 import sys
 import tarfile
 import zipfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -132,6 +132,16 @@ async def test_a_release_archive_is_fetched_by_its_digest_unpacked_once_and_runs
         await Node(tmp_path / "other").prepare(replace(spec, checksum="sha256:" + "0" * 64))
 
 
+def with_links(links: Mapping[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, target in links.items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            tar.addfile(member)
+    return buffer.getvalue()
+
+
 async def test_an_archive_without_the_program_or_that_leads_out_of_itself_is_refused(
     web: WebServer, tmp_path: Path
 ) -> None:
@@ -140,6 +150,7 @@ async def test_an_archive_without_the_program_or_that_leads_out_of_itself_is_ref
         ("/a", packed({"README": "x"}), "has no program llama-server"),
         ("/b", packed({"../../llama-server": LAUNCHER}), "cannot be unpacked"),
         ("/c", zipped({"../llama-server": LAUNCHER}), "cannot be unpacked"),
+        ("/d", with_links({"d/e/up": "../..", "out": "d/e/up/../x"}), "out leads out of the archive"),
     ):
         web.files[name] = content
         with pytest.raises(WorkFailed, match=words):

@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Protocol
 
 import anyio
@@ -249,7 +249,7 @@ class MuxConnection(asyncio.Protocol):
             if self._codec is not None:
                 transport.write(self._codec.farewell())
             transport.close()
-            asyncio.get_running_loop().call_later(LEAVE_SECONDS_MAX, transport.abort)
+            asyncio.get_running_loop().call_later(LEAVE_SECONDS_MAX, _abort, transport)
         self._end(reason)
 
     async def aclose(self, reason: str) -> None:
@@ -423,3 +423,9 @@ def _error_of(content: bytes) -> HomeportError:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _abort(transport: asyncio.WriteTransport) -> None:
+    """Debian 12's Python fails when a TLS connection is aborted that has been closed."""
+    with suppress(AttributeError):
+        transport.abort()
