@@ -143,9 +143,8 @@ def compose(text: str) -> FilePayload:
 
 def test_a_broken_release_is_watched_until_it_is_rolled_back(fleet: Fleet, page: Page) -> None:
     fleet.host.homeport("deploy", "fickle@1.0.0", "--site", "home", "--wait")
-    page.goto(f"{fleet.url}/deploy?app=fickle")
-    page.get_by_label("App").select_option(label="fickle 1.1.0")
-    deploy(page, "fickle")
+    page.goto(f"{fleet.url}/deployments/home/fickle")
+    fleet.host.homeport("deploy", "fickle@1.1.0", "--site", "home", "--no-wait")
     expect(page.get_by_text("rolled back to 1.0.0").first).to_be_visible()
     page.get_by_role("link", name="History").click()
     expect(page.get_by_text("FAILED → ROLLINGBACK")).to_be_visible()

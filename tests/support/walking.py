@@ -27,8 +27,10 @@ follow() {  # what would go on until Ctrl-C ends after its first output, or when
     until [ -s "$WALK/followed" ] || [ $rounds = 100 ] || ! kill -0 $process 2>/dev/null; do
         sleep 0.1; rounds=$((rounds + 1))
     done
-    kill -TERM $process 2>/dev/null; wait $process; local code=$?
-    cat "$WALK/followed"; [ $code = 143 ] || return $code
+    kill -TERM $process 2>/dev/null; rounds=0
+    while kill -0 $process 2>/dev/null && [ $rounds -lt 100 ]; do sleep 0.1; rounds=$((rounds + 1)); done
+    kill -KILL $process 2>/dev/null; wait $process; local code=$?
+    cat "$WALK/followed"; [ $code = 143 ] || [ $code = 137 ] || return $code
 }
 serve() {  # a role in a terminal of its own
     local log="$WALK/served-$RANDOM"
