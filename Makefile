@@ -1,6 +1,6 @@
 # The commands of this repository. Each prepares what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults engines check bench simulate install generate docs screenshots
+.PHONY: help demo test faults guides engines check bench simulate install generate docs screenshots
 
 help:           ## Show this list.
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,6 +16,10 @@ test:           ## Everything, with the real Podman, Git, registry and PostgreSQ
 faults:         ## The faults of tests/faults at full length: kills at every step, long cuts, bad lines; ONLY=words picks.
 	@scripts/setup --test
 	@scripts/faults $(if $(ONLY),-k "$(ONLY)")
+
+guides:         ## Every guide of docs that can be walked here, command by command, with real containers.
+	@scripts/setup --test
+	@HOMEPORT_GUIDES=long .venv/bin/python scripts/test e2e -- -k guides
 
 engines:        ## The conformance of every container engine at full length, with a whole node on each.
 	@scripts/setup --test

@@ -2,6 +2,7 @@
 only keeps the books where a guide is about many machines. Other guides are walked by the tests of what they are
 about."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +40,12 @@ def image(registry: RunningRegistry) -> Iterator[str]:
         yield reference
 
 
+LONG = pytest.mark.skipif(
+    os.environ.get("HOMEPORT_GUIDES") != "long", reason="it takes minutes, and has a target of its own: make guides"
+)
+
+
+@LONG
 def test_the_first_guides_do_what_they_say(
     host: Machine, apps: Path, registry: RunningRegistry, node_prefix: str, tmp_path: Path
 ) -> None:
@@ -198,6 +205,7 @@ def walk_publishing(host: Machine, apps: Path, registry: RunningRegistry, walks:
     assert "1.0.0" in said["homeport apps versions oci://registry.example/acme/vision"]
 
 
+@LONG
 def test_the_guides_about_running_things_do_what_they_say(
     host: Machine, apps: Path, registry: RunningRegistry, node_prefix: str, image: str, tmp_path: Path
 ) -> None:
@@ -355,6 +363,7 @@ def walk_registry(host: Machine, walks: Path, own: str, registry: RunningRegistr
         podman("rmi", "--force", f"{own}/shop/web:1.0.0", f"{registry.host}/demo/hello:1.0.0", check=False)
 
 
+@LONG
 def test_the_guides_about_several_sites_do_what_they_say(host: Machine, apps: Path, tmp_path: Path) -> None:
     """Why, drain, hold, waves and the cache, in a fleet whose nodes only keep the books."""
     walks = tmp_path / "walks"
