@@ -301,6 +301,7 @@ async def test_the_port_speaks_tls_1_3_alone_and_shows_the_identity_of_its_fleet
     assert uris == ["spiffe://homeport.internal/margo/wfm/central"]
     key: Any = certificate.public_key()
     assert isinstance(key.curve, ec.SECP256R1)
+    await run_sync(offered, ssl.TLSVersion.TLSv1_3)  # the same client, and nothing but its version differs
     for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_1, ssl.TLSVersion.TLSv1):
         # The alert may be cut off by the end of the connection that follows it.
         with pytest.raises(OSError, match=r"(?i)version|protocol|alert|closed|reset"):
