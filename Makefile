@@ -1,12 +1,12 @@
 # The commands of this repository. Each prepares what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults guides engines check bench simulate install generate docs screenshots
+.PHONY: help demo test faults guides browser engines check bench simulate install generate docs screenshots
 
 help:           ## Show this list.
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo:           ## A running fleet of one with an app in it; ONCE=1 checks it, cleans up and exits.
-	@scripts/setup
+	@scripts/setup --demo
 	@.venv/bin/python scripts/demo $(if $(ONCE),--once)
 
 test:           ## Everything, with the real Podman, Git, registry and PostgreSQL.
@@ -20,6 +20,10 @@ faults:         ## The faults of tests/faults at full length: kills at every ste
 guides:         ## Every guide of docs that can be walked here, command by command, with real containers.
 	@scripts/setup --test
 	@HOMEPORT_GUIDES=long .venv/bin/python scripts/test e2e -- -k guides
+
+browser:        ## The dashboard in a real browser at full length: every page over a bad line.
+	@scripts/setup --test
+	@HOMEPORT_BROWSER=long .venv/bin/python scripts/test e2e -- -k dashboard
 
 engines:        ## The conformance of every container engine at full length, with a whole node on each.
 	@scripts/setup --test

@@ -35,8 +35,8 @@ HomeportError
 import os
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Code
 
 

@@ -1,7 +1,8 @@
 """Failpoints: places where a test may kill the process: around every durable write, and between the steps on a node.
 
 `HOMEPORT_FAILPOINT=name` or `name:nth` makes the process kill itself, as by `kill -9`, when it passes that failpoint
-for the nth time (ADR 0020). The settings of a role read the variable once; unset, passing costs one comparison.
+for the nth time (ADR 0020); `name:nth:term` makes it send itself a SIGTERM there and go on. The settings of a role
+read the variable once; unset, passing costs one comparison.
 
 `Point` is the complete list. A test walks it, so that no failpoint can be added without a test.
 """
@@ -14,6 +15,7 @@ from typing import Final
 
 from homeport.errors import InvalidInput, Problem
 
+TERM: Final = "term"
 VARIABLE: Final = "HOMEPORT_FAILPOINT"
 
 
@@ -50,7 +52,7 @@ class Point(StrEnum):
     RUNTIME_AFTER_REMOVE = "runtime-after-remove"
     """A component is removed; the journal still has the order to remove it."""
     JOB_AFTER_START = "job-after-start"
-    """A job runs; its site was not told."""
+    """A job runs; it was not reported to its site."""
     JOB_AFTER_END = "job-after-end"
     """A job has ended; its result is not in the journal."""
     TASK_BEFORE_ADMISSION = "task-before-admission"
@@ -72,7 +74,7 @@ class Point(StrEnum):
 class _Trap:
     def __init__(self, wanted: str) -> None:
         self.wanted = wanted
-        self._point, self._left = _parsed(wanted)
+        self._point, self._left, self._signal = _parsed(wanted)
         self._lock = threading.Lock()
 
     def passed(self, point: Point) -> None:
@@ -81,7 +83,7 @@ class _Trap:
         with self._lock:
             self._left -= 1
             if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), self._signal)
 
 
 _trap: _Trap | None = None
@@ -101,11 +103,13 @@ def passing(point: Point) -> None:
         _trap.passed(point)
 
 
-def _parsed(wanted: str) -> tuple[Point, int]:
-    name, _, nth = wanted.partition(":")
-    if name not in set(Point) or not (nth or "1").isascii() or not (nth or "1").isdigit() or int(nth or 1) < 1:
+def _parsed(wanted: str) -> tuple[Point, int, signal.Signals]:
+    name, _, rest = wanted.partition(":")
+    nth, _, how = rest.partition(":")
+    is_count = not nth or (nth.isascii() and nth.isdigit() and len(nth) < 10 and int(nth) > 0)
+    if name not in set(Point) or not is_count or how not in ("", TERM):
         raise InvalidInput(
-            problems=[Problem(VARIABLE, f"{wanted!r} names no failpoint")],
-            hint=f"Unset it, or use NAME or NAME:NTH with one of {', '.join(Point)}.",
+            problems=[Problem(VARIABLE, f"{wanted!r} is not a failpoint.")],
+            hint=f"Unset it, or use NAME, NAME:NTH or NAME:NTH:{TERM} with one of {', '.join(Point)}.",
         )
-    return Point(name), int(nth or 1)
+    return Point(name), int(nth or 1), signal.SIGTERM if how else signal.SIGKILL

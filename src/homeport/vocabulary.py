@@ -12,7 +12,7 @@ DeploymentId = NewType("DeploymentId", str)
 """UUID; equals the name of the deployment's file in Git."""
 RolloutId = NewType("RolloutId", str)
 JobId = NewType("JobId", str)
-"""Given by whoever submits the job, or made by the role that takes it; unique within a site."""
+"""Given by the caller that submits the job, or made by the role that takes it; unique within a site."""
 RunId = NewType("RunId", str)
 """UUID of one run of a pipeline."""
 SiteName = NewType("SiteName", str)
@@ -291,6 +291,8 @@ class Feature(StrEnum):
     """A node: settings that change while it runs."""
     REPLIES = "replies"
     """Central and sites: a reply to any request, by the id that the request carries."""
+    JOB_ENTRYPOINT = "job-entrypoint"
+    """Sites and nodes: a job's program in place of its image's entrypoint."""
 
 
 class SubjectKind(StrEnum):

@@ -1,22 +1,23 @@
-"""The gateway beside the engine itself, in one run: added time to the first token, requests and streamed chunks a
-second, admissions a second, and what a million chunks leave in memory. LiteLLM's proxy beside it, where a virtual
-environment with `litellm[proxy]` is named (`scripts/bench --litellm FOLDER gateway`).
+"""The gateway beside the engine itself and other gateways, in one run: added time to the first token, requests and
+streamed chunks a second, what a million chunks leave in memory; and admissions a second.
 
 Engine, gateway and load are a process each. Engine and load cost as little as they can (`raw_http`), and how much CPU
 time both took is part of the result: a load that is as busy as the gateway would measure itself. On a machine that
 others use, the CPU time of a request says more than the requests of a second.
+
+Admissions are measured twice: as fast as the gateway takes them, which is its rate, and at a fixed rate, of which the
+time is counted from when a request was due, not from when a connection was free for it.
 """
 
 import asyncio
 import contextlib
+import itertools
 import json
 import multiprocessing
 import os
 import statistics
-import subprocess
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -25,20 +26,25 @@ from pathlib import Path
 import psutil
 import uvloop
 
+from tests.bench.gateway_peers import CHAT, PATH, PEERS, Headers, NotMeasured, running
 from tests.bench.raw_http import HOLD, Client, request, serve_engine
 from tests.support.ports import free_port
 from tests.support.processes import Machine, machine, start_up
 
-CHAT = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
-PATH = "/v1/chat/completions"
 SECONDS = 5.0
 CLIENTS = 32
 STREAM_CHUNKS = 1_000
 FIRST_TOKENS = 400
-LITELLM_SECONDS_MAX = 120.0
+OFFERED = 5_000
+"""Admissions of a second, where a rate is offered."""
+MILLION_SECONDS_MAX = 120.0
+PEER_SECONDS_MAX = 30.0
+"""How long a peer may take for its million chunks; how many it got is part of the result."""
+TURNS = 3
+"""In which both ways of an admission are measured one after the other."""
+LARGE_QUEUE = ("--task-queue", "1000000", "--key-waiting", "1000000")
 
 Numbers = dict[str, float]
-Headers = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,8 @@ class Load:
     body: str
     """A key of `BODIES`."""
     seconds: float = SECONDS
+    rate: float = 0.0
+    """Requests of a second; 0 for as many as are answered."""
 
 
 @dataclass(frozen=True)
@@ -66,20 +74,34 @@ class Loaded:
         return self.count / self.seconds
 
 
-def gateway(litellm: Path | None = None) -> Numbers:
-    """`litellm` is a virtual environment to measure beside it."""
+def gateway() -> tuple[Numbers, dict[str, str]]:
+    """The numbers, and the peers that are not among them with the reason."""
+    missing: dict[str, str] = {}
     with _processes() as (engine, load), tempfile.TemporaryDirectory() as folder:
-        with machine(Path(folder) / "host") as host:
-            up = start_up(host, runtime="null")
-            _hand_over(host, engine)
-            host.wait_for(lambda: sum(pool["ready"] for pool in host.json("pools", "list")["pools"]) == 2)
-            token = host.json("tokens", "create", "--role", "viewer", "--name", "bench")["token"]
-            process = psutil.Process(up.popen.pid)
-            numbers = _measure(load, engine, up.url, {"Authorization": f"Bearer {token}"}, process)
-        if litellm is not None:
-            with _litellm(litellm, Path(folder), engine) as (url, key, process):
-                numbers |= _beside(load, engine, url, key, process)
-    return numbers
+        with _up(Path(folder) / "host", engine) as (url, key, process):
+            numbers = _measure(load, engine, url, key, process)
+        with _up(Path(folder) / "large", engine, *LARGE_QUEUE) as (url, key, process):
+            load(Load(url, key, "chat", 1.0))
+            numbers |= _admissions(load, url, key, process, "accepted")
+            numbers["waiting kB"] = numbers.pop("accepted growth MB") * 1000 / numbers.pop("accepted count")
+        for name in PEERS:
+            try:
+                with running(name, engine, Path(folder)) as (url, key, process):
+                    for measure in (_requests_beside, _streams_beside):
+                        numbers |= measure(name, load, engine, url, key, process)
+            except (NotMeasured, AssertionError) as error:
+                missing[name] = str(error)[:400]
+    return numbers, missing
+
+
+@contextlib.contextmanager
+def _up(folder: Path, engine: str, *options: str) -> Iterator[tuple[str, Headers, psutil.Process]]:
+    with machine(folder) as host:
+        up = start_up(host, runtime="null", extra=options)
+        _hand_over(host, engine)
+        host.wait_for(lambda: sum(pool["ready"] for pool in host.json("pools", "list")["pools"]) == 2)
+        token = host.json("tokens", "create", "--role", "viewer", "--name", "bench")["token"]
+        yield up.url, {"Authorization": f"Bearer {token}"}, psutil.Process(up.popen.pid)
 
 
 @contextlib.contextmanager
@@ -110,44 +132,6 @@ def _hand_over(host: Machine, url: str) -> None:
         (folder / f"{pool}.json").write_text(json.dumps(record))
 
 
-@contextlib.contextmanager
-def _litellm(environment: Path, folder: Path, engine: str) -> Iterator[tuple[str, Headers, psutil.Process]]:
-    port, key = free_port(), "sk-bench"
-    parameters = {"model": "openai/m", "api_base": f"{engine}/v1", "api_key": "none"}
-    settings = {
-        "model_list": [{"model_name": "m", "litellm_params": parameters}],
-        "general_settings": {"master_key": key},
-    }
-    file = folder / "litellm.json"
-    file.write_text(json.dumps(settings))
-    command = [str(environment / "bin/litellm"), "--config", str(file), "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "litellm.log").open("wb") as log:
-        process = subprocess.Popen(
-            command, stdout=log, stderr=log, env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        )
-    try:
-        headers = {"Authorization": f"Bearer {key}"}
-        _await_answer(f"http://127.0.0.1:{port}", headers, process, folder / "litellm.log")
-        yield f"http://127.0.0.1:{port}", headers, psutil.Process(process.pid)
-    finally:
-        process.terminate()
-        process.wait(20)
-
-
-def _await_answer(url: str, headers: Headers, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    async def ask() -> bytes:
-        client = await Client.connect(url)
-        return await client.ask(request(url, PATH, json.dumps(CHAT).encode(), headers))
-
-    deadline = time.monotonic() + LITELLM_SECONDS_MAX
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError):
-            if asyncio.run(ask()).startswith(b"HTTP/1.1 200"):
-                return
-        time.sleep(0.5)
-    raise AssertionError(f"LiteLLM does not answer:\n{log.read_text()[-2000:]}")
-
-
 # --- what is measured -----------------------------------------------------------------------------------------------
 
 
@@ -157,25 +141,63 @@ def _measure(load: "Generator", engine: str, url: str, key: Headers, process: ps
     numbers |= _of_requests("engine", load(Load(engine, {}, "chat")))
     numbers |= _of_requests("gateway", *_with_cpu(load, Load(url, key, "chat"), process))
     numbers |= _of_streams("engine", load(Load(engine, {}, "stream")))
-    before, streamed = process.memory_info().rss, 0
-    began = time.perf_counter()
-    while streamed < 1_000_000 // STREAM_CHUNKS and time.perf_counter() - began < 120:
-        done, cpu = _with_cpu(load, Load(url, key, "stream"), process)
-        streamed += done.count
-        numbers |= _of_streams("gateway", done, cpu)
-    numbers["growth MB"] = (process.memory_info().rss - before) / 1e6
-    for name in ("run", "refused", "busy"):
+    numbers |= _million_chunks("gateway", load, Load(url, key, "stream"), process, MILLION_SECONDS_MAX)
+    numbers |= _admissions(load, url, key, process, "refused")
+    for name in ("run", "full"):
         numbers |= _of_admissions(name, *_with_cpu(load, Load(url, key, name), process))
-    numbers["memory MB"] = process.memory_info().rss / 1e6
+    numbers |= _of_admissions("stranger", *_with_cpu(load, Load(url, {}, "stranger"), process))
+    numbers["memory MB"] = _memory(process) / 1e6
     return numbers
 
 
-def _beside(load: "Generator", engine: str, url: str, key: Headers, process: psutil.Process) -> Numbers:
-    numbers = asyncio.run(_first_tokens({"engine": (engine, {}), "LiteLLM": (url, key)}, count=50))
-    numbers.pop("engine first token ms")
+def _admissions(load: "Generator", url: str, key: Headers, process: psutil.Process, name: str) -> Numbers:
+    """As fast as they are taken, through the middleware and by the shortcut in turns: a request with the server's own
+    Origin takes the long way. Then at a fixed rate."""
+    ways = {f"{name} long way": {**key, "Origin": url}, name: key}
+    turns: dict[str, list[tuple[Loaded, float]]] = {way: [] for way in ways}
+    before = _memory(process)
+    for _ in range(TURNS):
+        for way, headers in ways.items():
+            turns[way].append(_with_cpu(load, Load(url, headers, name, SECONDS / TURNS), process))
+    numbers: Numbers = {}
+    for way, measured in turns.items():
+        numbers |= _of_admissions(way, *min(measured, key=lambda each: each[1] / each[0].count))
+    offered, cpu = _with_cpu(load, Load(url, key, name, rate=OFFERED), process)
+    numbers |= _of_admissions(f"{name} offered", offered, cpu)
+    count = offered.count + sum(done.count for measured in turns.values() for done, _ in measured)
+    return numbers | {f"{name} growth MB": (_memory(process) - before) / 1e6, f"{name} count": count}
+
+
+def _million_chunks(
+    name: str, load: "Generator", wanted: Load, process: psutil.Process, seconds_max: float
+) -> Numbers:
+    before, streamed, numbers = _memory(process), 0, {}
+    began = time.perf_counter()
+    while streamed < 1_000_000 // STREAM_CHUNKS and time.perf_counter() - began < seconds_max:
+        done, cpu = _with_cpu(load, wanted, process)
+        streamed += done.count
+        numbers = _of_streams(name, done, cpu)
+    growth = {f"{name} growth MB": (_memory(process) - before) / 1e6, f"{name} memory MB": _memory(process) / 1e6}
+    return {**numbers, **growth, f"{name} growth chunks": streamed * STREAM_CHUNKS}
+
+
+def _requests_beside(
+    name: str, load: "Generator", engine: str, url: str, key: Headers, process: psutil.Process
+) -> Numbers:
     load(Load(url, key, "chat", 1.0))
-    numbers |= _of_requests("LiteLLM", *_with_cpu(load, Load(url, key, "chat"), process))
-    return numbers | _of_streams("LiteLLM", *_with_cpu(load, Load(url, key, "stream"), process))
+    return _of_requests(name, *_with_cpu(load, Load(url, key, "chat"), process))
+
+
+def _streams_beside(
+    name: str, load: "Generator", engine: str, url: str, key: Headers, process: psutil.Process
+) -> Numbers:
+    numbers = asyncio.run(_first_tokens({"engine": (engine, {}), name: (url, key)}, count=50))
+    numbers.pop("engine first token ms")
+    return numbers | _million_chunks(name, load, Load(url, key, "stream"), process, PEER_SECONDS_MAX)
+
+
+def _memory(process: psutil.Process) -> int:
+    return sum(each.memory_info().rss for each in (process, *process.children(recursive=True)))
 
 
 def _with_cpu(load: "Generator", wanted: Load, process: psutil.Process) -> tuple[Loaded, float]:
@@ -216,7 +238,8 @@ async def _first_tokens(targets: dict[str, tuple[str, Headers]], count: int = FI
             began = time.perf_counter()
             await clients[name].first_byte(request(url, PATH, body, headers))
             taken[name].append(time.perf_counter() - began)
-            await clients[name].rest()
+            answer = await clients[name].rest()
+            assert answer[9:12] == b"200", answer[:300]
     for client in clients.values():
         client.close()
     bare = statistics.median(taken.pop("engine")) * 1000
@@ -238,20 +261,34 @@ class Generator:
         return done
 
 
-def _task(model: str) -> bytes:
+def _task(model: str) -> Callable[[], bytes]:
+    """Makes bodies that differ in their ids alone, in less time than the gateway reads one."""
     body = {
-        "task_id": str(uuid.uuid4()),
-        "session_id": str(uuid.uuid4()),
+        "task_id": "TASK",
+        "session_id": "SESSION",
         "workload": "completion",
         "model_ref": model,
         "engine": "openai",
         "ctx": 0,
         "priority": "batch",
         "max_tokens": 1,
-        "deadline_ms": 600_000,
+        "deadline_ms": 10**12,
         "prompt": "hello",
     }
-    return json.dumps(body).encode()
+    head, _, rest = json.dumps(body).partition("TASK")
+    middle, _, tail = rest.partition("SESSION")
+    count = itertools.count(int.from_bytes(os.urandom(6)))
+
+    def made() -> bytes:
+        number = next(count)
+        return f"{head}{_uuid(number)}{middle}{_uuid(number + (1 << 70))}{tail}".encode()
+
+    return made
+
+
+def _uuid(number: int) -> str:
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 _CHAT = json.dumps(CHAT).encode()
@@ -260,9 +297,11 @@ BODIES: dict[str, tuple[str, Callable[[], bytes], frozenset[bytes]]] = {
     # Path, body, and the answers that count.
     "chat": (PATH, lambda: _CHAT, frozenset({b"200"})),
     "stream": (PATH, lambda: _STREAM, frozenset({b"200"})),
-    "run": ("/v2/tasks", lambda: _task("m"), frozenset({b"202", b"429"})),
-    "refused": ("/v2/tasks", lambda: _task("none"), frozenset({b"503"})),
-    "busy": ("/v2/tasks", lambda: _task(HOLD), frozenset({b"202", b"429"})),
+    "run": ("/v2/tasks", _task("m"), frozenset({b"202", b"429"})),
+    "refused": ("/v2/tasks", _task("none"), frozenset({b"503"})),
+    "full": ("/v2/tasks", _task(HOLD), frozenset({b"202", b"429"})),
+    "accepted": ("/v2/tasks", _task(HOLD), frozenset({b"202"})),
+    "stranger": (PATH, lambda: _CHAT, frozenset({b"401"})),
 }
 
 
@@ -278,10 +317,18 @@ def _generate(connection: Connection) -> None:
 
 
 async def _run(wanted: Load) -> Loaded:
-    path, body, good = BODIES[wanted.body]
     clients = [await Client.connect(wanted.url) for _ in range(CLIENTS)]
-    waits: list[float] = []
     began, cpu = time.perf_counter(), time.process_time()
+    waits = await (_at_a_rate if wanted.rate else _as_fast_as_possible)(wanted, clients, began)
+    done = Loaded(len(waits), time.perf_counter() - began, time.process_time() - cpu, sorted(waits))
+    for client in clients:
+        client.close()
+    return done
+
+
+async def _as_fast_as_possible(wanted: Load, clients: list[Client], began: float) -> list[float]:
+    path, body, good = BODIES[wanted.body]
+    waits: list[float] = []
 
     async def ask(client: Client) -> None:
         while time.perf_counter() - began < wanted.seconds:
@@ -292,7 +339,26 @@ async def _run(wanted: Load) -> Loaded:
             assert answer[9:12] in good, answer[:500]
 
     await asyncio.gather(*(ask(client) for client in clients))
-    done = Loaded(len(waits), time.perf_counter() - began, time.process_time() - cpu, sorted(waits))
-    for client in clients:
-        client.close()
-    return done
+    return waits
+
+
+async def _at_a_rate(wanted: Load, clients: list[Client], began: float) -> list[float]:
+    """Each connection has its share of the rate, evenly spaced. Who is late asks at once, and its time began when it
+    was due. A server that falls behind is not waited for longer than twice the time."""
+    path, body, good = BODIES[wanted.body]
+    waits: list[float] = []
+    apart = len(clients) / wanted.rate
+
+    async def ask(client: Client, first: float) -> None:
+        due = began + first
+        while due - began < wanted.seconds and time.perf_counter() - began < 2 * wanted.seconds:
+            early = due - time.perf_counter()
+            if early > 0:
+                await asyncio.sleep(early)
+            answer = await client.ask(request(wanted.url, path, body(), wanted.headers))
+            waits.append(time.perf_counter() - due)
+            assert answer[9:12] in good, answer[:500]
+            due += apart
+
+    await asyncio.gather(*(ask(client, index / wanted.rate) for index, client in enumerate(clients)))
+    return waits

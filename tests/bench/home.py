@@ -81,30 +81,32 @@ def idle_up(seconds: float = 20.0) -> Numbers:
         }
 
 
-def churn_of_up(rounds: int = 25, deployments: int = 20) -> Numbers:
-    """How much `homeport up` grows (MB) for each thousand changes of deployments, after a fifth of them."""
+def churn_of_up(rounds: int = 250, deployments: int = 20) -> Numbers:
+    """How much `homeport up` grows (MB) while each deployment is changed again and again: in the first half of the
+    rounds, and in the second. What is kept for each change would show in both alike."""
     with tempfile.TemporaryDirectory() as folder, machine(Path(folder) / "host") as host:
         process = start_up(host, runtime="null")
         await_site(host)
         person = Person(str(own_repository(host)), Path(folder) / "person")
+        keys = [str(uuid.uuid4()) for _ in range(deployments)]
         sizes = []
         for number in range(rounds):
             person.pull()
-            for each in range(deployments):
-                path, text = deployment_file(name=f"app-{each}")
-                person.write(path, text.replace("1.0.0", f"1.0.{number}"))
-            commit = person.push()
-            host.wait_for(lambda: _has_settled(host, commit, deployments), seconds=60)  # noqa: B023
-            sizes.append(_pss(process.popen.pid))
-        warm = rounds // 5
-        changes = (rounds - 1 - warm) * deployments
-        return {"MB per 1,000 changes": 1000 * (sizes[-1] - sizes[warm]) / changes}
+            version = f"1.0.{number}"
+            for each, key in enumerate(keys):
+                person.write(*deployment_file(name=f"app-{each}", version=version, deployment_id=key))
+            person.push()
+            host.wait_for(lambda: _all_run(host, version, deployments), seconds=60)  # noqa: B023
+            sizes.append(_uss(process.popen.pid))
+        half = rounds // 2
+        return {"first half MB": sizes[half] - sizes[0], "second half MB": sizes[-1] - sizes[half]}
 
 
-def _has_settled(host: Machine, commit: str, count: int) -> bool:
-    has_commit = any(site["applied_commit"] == commit for site in host.json("sites", "list")["sites"])
-    states = [each["state"] for each in host.json("deployments", "list")["deployments"]]
-    return has_commit and states == ["INSTALLED"] * count
+def _all_run(host: Machine, version: str, count: int) -> bool:
+    """Whether as many deployments as `count` are INSTALLED with this version, each on its node."""
+    rows = host.at(host.url).get("/api/v1/deployments")["deployments"]
+    states = [(row["state"], row["app_version"], row["running_versions"]) for row in rows]
+    return states == [("INSTALLED", version, [version])] * count
 
 
 def idle(seconds: float = 15.0) -> Numbers:
@@ -250,6 +252,11 @@ def own_repository(host: Machine) -> Path:
 def _pss(pid: int) -> float:
     """Of the process alone: what it shares counts in part, its children count for themselves."""
     return float(psutil.Process(pid).memory_full_info().pss) / 1e6
+
+
+def _uss(pid: int) -> float:
+    """What the process has for itself: neither what it shares nor what others have mapped changes this number."""
+    return float(psutil.Process(pid).memory_full_info().uss) / 1e6
 
 
 def _cpu(pid: int) -> float:

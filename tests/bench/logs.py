@@ -15,6 +15,7 @@ import anyio
 import psutil
 
 from homeport.adapters.link.grpc_node import GrpcSiteLink
+from homeport.logs.node.spool import IN_FLIGHT_MAX
 from homeport.ports import Hello, LogLine, Logs, LogsStored
 from tests.bench.home import await_site
 from tests.support.builders import a_node
@@ -29,7 +30,6 @@ from tests.support.registry import running_registry
 LINES = 100_000
 SLOW_LINES, MANY_LINES = 50, 20_000
 BATCH = 500
-IN_FLIGHT = 8
 TEXT = "2026-11-17 12:00:00 GET /index.html 200 took 13 ms from 10.0.0.{number}, request {number}"
 
 Numbers = dict[str, float]
@@ -74,16 +74,19 @@ def beside_the_engine() -> Numbers:
         roles = psutil.Process(start_up(host, node=name).popen.pid)
         await_site(host)
         slow = _arrivals(host, image, SLOW_LINES, "sleep 0.2")
+        begun = _cpu_seconds(roles)
+        _arrivals(host, image, 1, ":")
         before = _cpu_seconds(roles)
         many = _arrivals(host, image, MANY_LINES, ":")
-        used = _cpu_seconds(roles) - before
+        of_the_job = before - begun
+        used = _cpu_seconds(roles) - before - of_the_job
         later = [1000 * (slow[1][number] - slow[0][number]) for number in slow[0].keys() & slow[1].keys()]
         engine, ours = (max(each.values()) - min(each.values()) for each in many)
         return {
             "a line, ms after podman": statistics.median(later),
             "podman logs -f lines/s": MANY_LINES / engine,
             "homeport logs -f lines/s": MANY_LINES / ours,
-            "CPU µs a line, node, site, central and the job itself": 1e6 * used / MANY_LINES,
+            "CPU µs a line, node, site and central": 1e6 * used / MANY_LINES,
         }
 
 
@@ -122,7 +125,7 @@ async def _send(port: int, keys: Path) -> None:
         await anext(messages)
         sent = stored = 0
         while stored < LINES:
-            while sent < LINES and sent - stored < IN_FLIGHT * BATCH:
+            while sent < LINES and sent - stored < IN_FLIGHT_MAX * BATCH:
                 numbers = range(sent + 1, sent + BATCH + 1)
                 now = datetime.now(UTC)
                 lines = tuple(

@@ -27,6 +27,7 @@ import uvloop
 from homeport.cli.local.issuing import anchors_pem
 from homeport.core.margo.text import site_of_client
 from homeport.margo.wfm.manifests import Manifests
+from tests.support.herd import herd
 from tests.support.margo import WfmStand, is_site, running_wfm
 from tests.support.ports import free_port
 
@@ -80,6 +81,30 @@ def polls() -> dict[str, float]:
             central.join(20)
             central.kill()
         return numbers
+
+
+def reconnects() -> dict[str, float]:
+    """All clients open a connection within a second, each with its own certificate, and ask for what they have."""
+    with tempfile.TemporaryDirectory(prefix="homeport-bench-") as folder:
+        return asyncio.run(_reconnects(Path(folder)))
+
+
+async def _reconnects(folder: Path) -> dict[str, float]:
+    async with running_wfm(folder) as wfm, herd(wfm, REGISTERED) as clients:
+        await clients.come(within_seconds=1.0)  # for the first time
+        await clients.leave()
+        before, began = time.process_time(), time.perf_counter()
+        visits = await clients.come(within_seconds=1.0)
+        seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - before
+        memory = psutil.Process().memory_info().rss
+    answers = sorted(each.answer_seconds for each in visits)
+    return {
+        "reconnects": REGISTERED / seconds,
+        "reconnects of a core": REGISTERED / cpu_seconds,
+        "answers p99 s": answers[int(REGISTERED * 0.99)],
+        "again": float(sum(each.attempts > 1 for each in visits)),
+        "memory MB": memory / 2**20,
+    }
 
 
 def nginx_program() -> str | None:

@@ -42,7 +42,8 @@ def node_prefix() -> Iterator[str]:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[Machine]:
+def host(tmp_path: Path, node_prefix: str) -> Iterator[Machine]:
+    """Ended before what its nodes left behind is removed: a node that runs would start it again."""
     with machine(tmp_path / "host") as started:
         yield started
 

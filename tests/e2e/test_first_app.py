@@ -4,7 +4,9 @@ import json
 import urllib.request
 from pathlib import Path
 
-from tests.support.podman import containers, podman
+from homeport.core.data import volume_prefix
+from homeport.vocabulary import NodeId
+from tests.support.podman import containers, images, podman
 from tests.support.processes import Machine, start_up
 from tests.support.registry import RunningRegistry
 
@@ -68,6 +70,22 @@ def test_a_compose_file_is_one_command_away_from_a_healthy_app(
     (deployment,) = host.json("deployments", "list")["deployments"]
     assert (deployment["app_version"], deployment["parameters"]["PORT"]) == ("1.0.1", port)
 
+    node = f"{node_prefix}-laptop"
+    assert _kept_data(host, node) == [True]
+    host.homeport("deployments", "delete", "my-shop@home")
+    assert _kept_data(host, node) == [False], "it is there for the next one of the name"
+    assert "kept" in host.homeport("nodes", "volumes", node)
+    assert "INSTALLED" in host.homeport("deploy", str(shop))
+    host.homeport("deployments", "delete", "my-shop@home", "--remove-data")
+    assert _kept_data(host, node) == []
+
+
+def _kept_data(host: Machine, node: str) -> list[bool]:
+    """Of each data volume of the shop on this node: whether a container has it."""
+    found = host.json("nodes", "volumes", node)["volumes"]
+    own = volume_prefix("my-shop", "my-shop", NodeId(node))
+    return [each["used"] for each in found if each["volume"].startswith(own)]
+
 
 def test_what_a_compose_file_builds_is_built_here_and_pulled_by_the_node(
     host: Machine, registry: RunningRegistry, tmp_path: Path, node_prefix: str, port: int
@@ -95,9 +113,7 @@ def test_what_a_compose_file_builds_is_built_here_and_pulled_by_the_node(
 
 def _remove_images(greeting: str) -> None:
     """What was built from the test's own base, by what only it sets."""
-    for image in json.loads(podman("images", "--format", "json")):
-        names = image.get("Names") or []
-        if any("/apps/images/built-web" in name for name in names):
-            inspected = json.loads(podman("inspect", image["Id"]))[0]
-            if f"GREETING={greeting}" in inspected["Config"]["Env"]:
-                podman("rmi", "--force", image["Id"])
+    for image in images(where=lambda name: "/apps/images/built-web" in name):
+        inspected = json.loads(podman("inspect", image))[0]
+        if f"GREETING={greeting}" in inspected["Config"]["Env"]:
+            podman("rmi", "--force", image)

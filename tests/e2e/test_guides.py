@@ -2,7 +2,6 @@
 only keeps the books where a guide is about many machines. Other guides are walked by the tests of what they are
 about."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.support.podman import podman
 from tests.support.ports import free_port
 from tests.support.processes import Machine, start_up
 from tests.support.registry import RunningRegistry
-from tests.support.walking import Guide, walk
+from tests.support.walking import LONG, Guide, walk
 
 COMPOSE = """
 services:
@@ -38,11 +37,6 @@ def block_of(page: str, containing: str) -> str:
 def image(registry: RunningRegistry) -> Iterator[str]:
     with probe_image(registry.host) as reference:
         yield reference
-
-
-LONG = pytest.mark.skipif(
-    os.environ.get("HOMEPORT_GUIDES") != "long", reason="it takes minutes, and has a target of its own: make guides"
-)
 
 
 @LONG
@@ -239,6 +233,7 @@ def test_the_guides_about_running_things_do_what_they_say(
         host,
         walks / "reach",
     )
+    walk_watching(host, walks, node)
     clock = free_port()
     said = walk(
         Guide(
@@ -265,6 +260,27 @@ def test_the_guides_about_running_things_do_what_they_say(
         walks / "secrets",
     )
     walk_registry(host, walks, own, registry, apps)
+
+
+def walk_watching(host: Machine, walks: Path, node: str) -> None:
+    said = walk(
+        Guide(
+            "docs/how-to/see-what-machines-use.md",
+            replaced={"laptop": node, "http://127.0.0.1:8080": host.url, "curl ": "curl --fail --silent "},
+        ),
+        host,
+        walks / "use",
+    )
+    assert node in said["homeport top"]
+    assert '"times"' in next(text for command, text in said.items() if "metric=cpu_percent" in command)
+    said = walk(
+        Guide("docs/reference/metrics.md", replaced={"http://127.0.0.1:8080": host.url, "curl -s": "curl --fail -s"}),
+        host,
+        walks / "metrics",
+    )
+    assert "homeport_deployments" in next(text for command, text in said.items() if "curl" in command)
+    said = walk(Guide("docs/how-to/use-the-dashboard.md"), host, walks / "dashboard", BROWSER="true")
+    assert host.url in said["homeport dashboard --print-url"]
 
 
 def walk_jobs(host: Machine, walks: Path, node: str, image: str) -> str:

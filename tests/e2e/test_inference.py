@@ -48,7 +48,7 @@ def test_the_command_line_talks_to_a_model(host: Machine, tmp_path: Path) -> Non
         assert host.homeport("chat", "hello", "--max-tokens", "8").strip()
         task_id = host.homeport("tasks", "submit", "hello", "--max-tokens", "8", "--no-wait").strip()
         host.homeport("tasks", "watch", task_id)
-        assert "placed on default/" in host.homeport("why", f"tasks/{task_id}")
+        assert "placed on default/" in host.homeport("why", task_id)
         host.homeport("tasks", "cancel", task_id)
         host.wait_for(lambda: len(host.json("usage")["usage"]) == 1)
         assert "tiny" in host.homeport("usage")
@@ -103,9 +103,10 @@ def test_a_kill_at_each_step_of_a_task_ends_in_its_answer_or_in_an_error_to_retr
             last = json.loads(watched.stdout.strip().splitlines()[-1])
             is_known_to_have_run = point in (Point.TASK_AFTER_START, Point.TASK_BEFORE_END)
             if is_known_to_have_run:
-                assert (last["event"], last["code"], last["retriable"]) == ("error", "WORKER_RESET", True), point
+                expected = {"event": "error", "code": "WORKER_RESET", "retriable": True}
             else:
-                assert (last["event"], last["tokens_out"]) == ("end", 4), (point, last)
+                expected = {"event": "end", "tokens_out": 4}
+            assert expected.items() <= last.items(), (point, watched.stdout, watched.stderr)
             host.running[-1].kill()
 
 

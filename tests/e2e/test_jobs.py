@@ -59,6 +59,9 @@ def test_a_command_in_a_container_prints_keeps_files_and_ends_with_its_exit_code
     assert host.homeport("jobs", "artifact", "mine", "/out.txt") == "kept"
     assert host.homeport("jobs", "logs", "mine") == "hello Ann\nkey •••\n"
     assert "hunter2" not in json.dumps(shown)
+    host.wait_for(lambda: host.homeport("logs", "job/mine").splitlines()[1:2])
+    first, _ = host.homeport("logs", "job/mine").splitlines()
+    assert first.endswith(f"{node}/mine  hello Ann"), "without the positions of its lines"
     again = host.command("jobs", "run", "--image", image, "--id", "mine", "--", "other")
     assert (again.returncode, "runs something else" in again.stderr) == (5, True)
 
@@ -93,6 +96,21 @@ def test_a_job_larger_than_any_node_names_what_it_lacks(host: Machine, node: str
     assert f"{node} needs 8.8Ti of memory, has" in done.stderr
     assert host.command("jobs", "run", "--image", "NOT AN IMAGE").returncode == 1
     assert host.command("jobs", "show", "nothing").returncode == 3
+
+
+def test_what_a_person_types_by_mistake_is_answered_with_a_sentence(host: Machine, node: str) -> None:
+    failed = host.command("jobs", "run", "--retries", "1", "--", "/bin/sh", "-c", "echo try; exit 4")
+    (job,) = host.json("jobs", "list")["jobs"]
+    short = job["id"].partition("-")[0]
+    assert (failed.returncode, failed.stdout) == (4, "try\ntry\n")
+    assert f"✗ job {short} FAILED after 2 attempts: The job ended with exit code 4 (EXITED)" in failed.stderr
+    host.wait_for(lambda: len(host.homeport("logs", f"job/{short}").splitlines()) == 2)
+    unknown = host.command("logs", "job/nothing")
+    assert (unknown.returncode, 'no job "nothing"' in unknown.stderr) == (3, True), unknown.stderr
+    nothing = host.command("jobs", "run")
+    assert (nothing.returncode, "Give the command to run" in nothing.stderr) == (2, True), nothing.stderr
+    confused = host.command("logs", node)
+    assert (confused.returncode, f"homeport logs node/{node}" in confused.stderr) == (3, True), confused.stderr
 
 
 def _lives(group: int) -> bool:

@@ -4,6 +4,8 @@ import contextlib
 import json
 import os
 import signal
+import struct
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -98,12 +100,19 @@ def test_a_file_becomes_a_pool_that_survives_a_kill_and_a_bad_reload(host: Machi
     host.wait_for(lambda: engine_pid(host) not in (0, before) and is_bound(host))
     assert handoffs(host) == [first], "the same replica at the same address"
 
-    broken = model.with_name("broken.gguf")
-    broken.write_bytes(b"this is no model")
-    status, said = post(host, "/v2/pools/tiny/reload", {"new_model_ref": str(broken)})
-    assert (status, said["code"]) == (409, "CONFLICT")
-    assert "cannot read the model" in said["message"]
-    assert [each["model"]["id"] for each in host.wait_for(lambda: is_bound(host))] == ["tiny"]
+    broken, empty = model.with_name("broken.gguf"), b"GGUF" + struct.pack("<IQQ", 3, 0, 0) + bytes(8)
+    for content, words in ((b"this is no model", "is not a GGUF model"), (empty, "cannot read the model")):
+        broken.write_bytes(content)
+        status, said = post(host, "/v2/pools/tiny/reload", {"new_model_ref": str(broken)})
+        assert (status, said["code"]) == (409, "CONFLICT")
+        assert words in said["message"]
+        assert [each["model"]["id"] for each in host.wait_for(lambda: is_bound(host))] == ["tiny"]
+    refused = host.command("models", "serve", str(model.with_name("cut.gguf")), "--allow-cpu")
+    assert refused.returncode == 3, "there is no such file"
+    model.with_name("cut.gguf").write_bytes(model.read_bytes()[:100_000])
+    refused = host.command("models", "serve", str(model.with_name("cut.gguf")), "--allow-cpu")
+    assert refused.returncode != 0
+    assert "is cut off" in refused.stdout + refused.stderr
 
     host.homeport("deployments", "delete", "tiny@home", "--wait")
     assert handoffs(host) == []
@@ -130,6 +139,28 @@ def test_a_model_is_unloaded_when_idle_and_loaded_by_the_next_request(host: Mach
     assert (status, said["error"]["code"]) == (503, "pool_unready"), said
     assert "could not be loaded" in said["error"]["message"]
     assert engine_pid(host) == 0
+    host.homeport("deployments", "delete", "tiny@home", "--wait")
+
+
+def test_a_retired_model_leaves_the_memory_until_it_is_active_again(host: Machine, model: Path) -> None:
+    """Also one without an idle time, which is always loaded otherwise; and over a restart."""
+    start_up(host, runtime="process")
+    host.homeport("models", "serve", str(model), "--allow-cpu")
+    host.wait_for(lambda: is_bound(host))
+    host.homeport("models", "retire", "tiny")
+    host.wait_for(lambda: engine_pid(host) == 0)
+    assert [each["loading"] for each in handoffs(host)] == ["unloaded"]
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+    status, said = post(host, "/v1/chat/completions", body)
+    assert (status, "retired" in said["error"]["message"]) == (400, True), said
+    host.running[-1].kill()
+    start_up(host, runtime="process")
+    for _ in range(20):
+        assert engine_pid(host) == 0, "a restart loads nothing"
+        time.sleep(0.1)
+    host.homeport("models", "activate", "tiny")
+    host.wait_for(lambda: engine_pid(host) != 0 and is_bound(host))
+    host.wait_for(lambda: post(host, "/v1/chat/completions", body)[0] == 200)
     host.homeport("deployments", "delete", "tiny@home", "--wait")
 
 

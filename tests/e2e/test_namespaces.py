@@ -18,6 +18,7 @@ import pytest
 from tests.support.git import bare_repository
 from tests.support.namespaces import Host, lan
 from tests.support.processes import Machine, Process, machine
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making network namespaces needs root")
 
@@ -155,10 +156,7 @@ def _join_node(fleet: Fleet, node: str, site: str) -> None:
 
 def _finish_rotation(central: Machine) -> None:
     """As a person would: try until nobody holds a certificate of the old root any more."""
-    deadline = time.monotonic() + 30
-    while (done := central.command("identity", "rotate", "finish")).returncode:
-        assert time.monotonic() < deadline, done.stderr
-        time.sleep(1)
+    wait_for(lambda: central.command("identity", "rotate", "finish").returncode == 0)
 
 
 def test_rotation_and_a_long_cut_restart_nothing(fleet: Fleet) -> None:

@@ -56,6 +56,7 @@ def test_disks_are_measured_in_containers_and_a_full_one_is_told(
         quiet = host.json("pipelines", "run", file, *inputs, "--input", "limit=101")
         assert (quiet["outputs"]["warned"], quiet["steps"][1]["reason"]) == (False, "its condition is false")
         _cancelled(host, image)
+        _failed(host, image)
     bad = host.command("pipelines", "run", file, "--input", "limit=much")
     assert (bad.returncode, "inputs.nodes" in bad.stderr, "must be a number" in bad.stderr) == (1, True, True)
 
@@ -70,6 +71,16 @@ def _cancelled(host: Machine, image: str) -> None:
     host.homeport("pipelines", "cancel", run)
     host.wait_for(lambda: host.json("pipelines", "show", run)["state"] == "CANCELLED")
     host.wait_for(lambda: host.json("jobs", "show", job)["state"] == "CANCELLED")
+
+
+def _failed(host: Machine, image: str) -> None:
+    file = host.folder / "bad.yaml"
+    command = '[/bin/sh, -c, "echo measured; echo the disk is bad >&2; exit 3"]'
+    file.write_text(f'name: bad\nsteps: {{check: {{job: {{image: "{image}", command: {command}}}}}}}')
+    done = host.command("pipelines", "run", str(file))
+    assert (done.returncode, "check failed: The job ended with exit code 3" in done.stderr) == (1, True), done.stderr
+    assert "  check measured\n  check the disk is bad\n" in done.stderr
+    assert "All of it:  homeport pipelines logs " in done.stderr
 
 
 class _Page(BaseHTTPRequestHandler):

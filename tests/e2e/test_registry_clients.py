@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -18,6 +17,7 @@ from tests.support.images import podman_environment
 from tests.support.own_registry import Raw, basic, digest_of
 from tests.support.ports import free_port
 from tests.support.processes import Machine, machine, start_up
+from tests.support.waiting import wait_for
 
 HELM = str(Path(sys.executable).with_name("helm"))
 
@@ -145,10 +145,7 @@ def test_a_push_goes_on_after_the_plug_was_pulled(stand: Stand) -> None:
     connection.putheader("Authorization", stand.client.headers["Authorization"])
     connection.endheaders()
     connection.send(content[: 5 * 2**20])
-    deadline = time.monotonic() + 20
-    while file.stat().st_size < 2 * 2**20:
-        assert time.monotonic() < deadline, "nothing arrived"
-        time.sleep(0.02)
+    wait_for(lambda: file.stat().st_size >= 2 * 2**20, what="a part to arrive")
     up.kill()
     connection.close()
     stand.machine.running.clear()

@@ -1,7 +1,6 @@
 """A central on another host, with a certificate of its own authority, used by a person who knows its pin and a token:
 the command line, podman and git all reach it, and the lines that it prints join a site and a node."""
 
-import json
 import os
 import re
 import shlex
@@ -16,7 +15,7 @@ import pytest
 
 from tests.support.forks import COMMAND
 from tests.support.namespaces import Host, lan
-from tests.support.podman import podman
+from tests.support.podman import images, podman
 from tests.support.processes import Machine, machine
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making network namespaces needs root")
@@ -101,9 +100,8 @@ def test_a_person_elsewhere_joins_machines_pushes_apps_images_and_charts_and_use
     try:
         assert "INSTALLED" in person.homeport("deploy", str(shop), "--build", "--app-name", "built")
     finally:
-        for image in json.loads(podman("images", "--format", "json")):
-            if any(name.startswith(remote.registry) for name in image.get("Names") or ()):
-                podman("rmi", "--force", image["Id"])
+        for image in images(where=lambda name: name.startswith(remote.registry)):
+            podman("rmi", "--force", image)
 
     ca = here / "ca.crt"
     ca.write_text(person.homeport("identity", "ca"))

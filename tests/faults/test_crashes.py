@@ -1,7 +1,8 @@
 """F1: each role is killed before and after every durable write, and between all steps on a node.
 
 Short: the points of a role follow each other, so that each start also recovers from the crash before and may die in
-the middle of that. Long: three times, each at a later passage. A point that is never reached fails.
+the middle of that. Long: three times, each at a later passage, and once more with a SIGTERM at each of them, after
+which a role ends by itself, in time and without an error. A point that is never reached fails.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from functools import partial
 
 import pytest
 
-from homeport.failpoints import VARIABLE, Point
+from homeport.failpoints import TERM, VARIABLE, Point
 from tests.faults.conftest import IS_LONG
 from tests.support.hosts import HostFleet, join_arguments
 from tests.support.processes import Process
@@ -43,16 +44,18 @@ TASKS = (Point.TASK_BEFORE_ADMISSION, Point.TASK_AFTER_ADMISSION, Point.TASK_AFT
 """Passed by inference tasks; `e2e/test_inference` walks them."""
 PIPELINES = (Point.PIPELINE_BEFORE_STORE, Point.PIPELINE_AFTER_STORE, Point.PIPELINE_STEP_BEGUN)
 """Passed by runs of pipelines; `integration/pipelines/test_crashes` walks them."""
-PASSAGES = (1, 2, 3) if IS_LONG else (1,)
+ENDS = ("1", "2", "3", f"1:{TERM}") if IS_LONG else ("1",)
+"""At which passage of a point a role ends, and how: killed, or asked to stop."""
 
 
 def test_the_walk_leaves_out_no_point() -> None:
     assert {*JOINING, *REPLICAS, *JOBS, *TASKS, *PIPELINES}.union(*POINTS.values()) == set(Point)
 
 
-@pytest.mark.parametrize("nth", PASSAGES)
+@pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("role", POINTS)
-def test_a_kill_at_every_step_loses_nothing_and_doubles_nothing(fleet: HostFleet, role: str, nth: int) -> None:
+def test_a_kill_at_every_step_loses_nothing_and_doubles_nothing(fleet: HostFleet, role: str, end: str) -> None:
+    nth, expected = int(end[0]), 0 if end.endswith(TERM) else -signal.SIGKILL
     witness = fleet.deploy("witness")
     moving = fleet.deploy("moving", mood="first")
     passing = [fleet.deploy(f"passing-{number}") for number in range(nth)]
@@ -62,7 +65,7 @@ def test_a_kill_at_every_step_loses_nothing_and_doubles_nothing(fleet: HostFleet
     fleet.roles[role].kill()
     tries = itertools.count(1)
     for point in POINTS[role]:
-        process = fleet.launch(role, environment={VARIABLE: f"{point}:{nth}"})
+        process = fleet.launch(role, environment={VARIABLE: f"{point}:{end}"})
         for _ in range(2 * nth + 1):
             if _is_dead(process):
                 break
@@ -75,8 +78,8 @@ def test_a_kill_at_every_step_loses_nothing_and_doubles_nothing(fleet: HostFleet
             else:
                 _try(process, lambda: fleet.deploy("moving", mood=f"mood-{number}"))  # noqa: B023
             _await_death(process)
-        assert _is_dead(process), f"{role} never came to {point}:{nth}\n{fleet.logs()}"
-        assert process.popen.returncode == -signal.SIGKILL, f"{role} ended in another way at {point}\n{fleet.logs()}"
+        assert _is_dead(process), f"{role} never came to {point}:{end}\n{fleet.logs()}"
+        assert process.popen.returncode == expected, f"{role} ended in another way at {point}\n{fleet.logs()}"
         assert len(fleet.podman.containers(moving)) <= 1, "two releases at once"
     fleet.again(role)
     fleet.wait(lambda: fleet.deploy("moving", mood="last"))

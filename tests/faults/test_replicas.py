@@ -124,7 +124,7 @@ class Stand:
 async def standing(folder: Path, postgres: PostgresServer, **settings: Any) -> AsyncIterator[tuple[Stand, Client]]:
     create_bare(folder / "deployments.git", "main")
     write_app(folder / "registry", version="1.0.0")
-    name = await postgres.create_database()
+    name = await postgres.copy_database()
     async with open_store(postgres.url(name)) as store:
         made = await Tokens(store, SystemClock()).create(INTERNAL, name="ada", role=Role.ADMIN)
     # A key of this machine opens one replica; behind a balancer people have tokens.

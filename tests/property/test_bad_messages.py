@@ -13,18 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from homeport.adapters.runtime.fake import NullRuntime
+from homeport.core.jobs.job import JOB, JobSpec, JobType
 from homeport.core.model.node import NodeInfo, Tunable
-from homeport.core.model.order import Held, Result
+from homeport.core.model.order import Held, Order, Result
 from homeport.core.model.protocol import OWN
 from homeport.fleet.site.nodes.streams import Sessions
 from homeport.node.app import run_node
 from homeport.node.settings import NodeSettings
 from homeport.ports import Beat, FromNode, Hello, News, NodeNews, Notice, Owned, ToNode, Unreadable, Welcome
-from homeport.vocabulary import NodeId, NoticeCode, SiteName
+from homeport.vocabulary import DeploymentId, Generation, NodeId, NoticeCode, OrderKind, SiteName
 from homeport.wire import nodes as convert
+from homeport.wire.jobs import spec_to_json
 from homeport.wire.v1 import nodes_pb2 as pb
 from tests.support.builders import a_node, deployment_id
+from tests.support.examples import examples
 from tests.support.orders import to_apply
+from tests.support.spoiling import spoiled
 
 GOOD = to_apply(7, key=deployment_id(99))
 
@@ -102,6 +106,24 @@ def nearly_good_orders(draw: st.DrawFn) -> Any:
     return pb.ToNode(order=order)
 
 
+JOB_SPEC = spec_to_json(
+    JobSpec(
+        JobType.CONTAINER, ("true",), "busybox:1", environment={"A": "b"}, secrets={"K": "key"}, artifacts=("/a",)
+    )
+)
+BAD_JOBS = list(spoiled(JOB_SPEC))
+
+
+@st.composite
+def nearly_good_jobs(draw: st.DrawFn) -> Any:
+    """An order to run a job, but for one value of its description."""
+    content = draw(st.sampled_from(BAD_JOBS) | st.binary(max_size=50))
+    kind = draw(st.sampled_from([OrderKind.APPLY, OrderKind.REMOVE]))
+    job = DeploymentId(draw(st.sampled_from(["j-1", "j-2"])))
+    order = Order(Generation(draw(st.integers(1, 6))), job, kind, None, work=JOB, content=content)
+    return pb.ToNode(order=convert.order_to_proto(order))
+
+
 class OneTalk:
     """A link whose site says some messages, then a good order, and writes down the answers."""
 
@@ -133,8 +155,10 @@ class OneTalk:
         await anyio.sleep_forever()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(st.lists(messages(pb.ToNode.DESCRIPTOR) | nearly_good_orders(), min_size=1, max_size=4))
+@settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+@given(st.lists(messages(pb.ToNode.DESCRIPTOR) | nearly_good_orders() | nearly_good_jobs(), min_size=1, max_size=4))
 def test_whatever_a_site_says_the_next_good_order_is_carried_out(said: Sequence[Any]) -> None:
     async def talk() -> None:
         with TemporaryDirectory() as folder:
@@ -204,7 +228,11 @@ class Says:
         await self.acknowledged.wait()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(st.lists(messages(pb.FromNode.DESCRIPTOR), min_size=1, max_size=4))
 def test_whatever_a_node_says_it_is_acknowledged_and_its_stream_goes_on(said: Sequence[Any]) -> None:
     async def talk() -> None:

@@ -29,6 +29,7 @@ from homeport.ports import TreeFile
 from homeport.vocabulary import Commit, Liveness, NodeId, ProfileType, RolloutId, SiteName
 from tests.support.builders import NOW
 from tests.support.deployment_files import deployment_file
+from tests.support.examples import examples
 from tests.support.rollouts import ALL, ONE, a_rollout
 from tests.support.vectors import load_yaml
 
@@ -144,7 +145,7 @@ def test_each_document_is_good_before_it_is_spoilt(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", DOCUMENTS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(data=st.data())
 def test_any_value_in_any_field_is_read_or_refused_and_is_never_a_fault_of_ours(
     kind: str, data: st.DataObject
@@ -161,7 +162,7 @@ def test_any_value_in_any_field_is_read_or_refused_and_is_never_a_fault_of_ours(
         pass
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_bad_file_leaves_its_neighbours_in_the_snapshot_alone(data: st.DataObject) -> None:
     document, _ = DOCUMENTS["deployment"]
@@ -173,7 +174,7 @@ def test_a_bad_file_leaves_its_neighbours_in_the_snapshot_alone(data: st.DataObj
     assert snapshot.present == {ID, path.rsplit("/", 1)[1].removesuffix(".yaml")}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_bad_marker_makes_a_broken_source_and_nothing_else(data: st.DataObject) -> None:
     document, _ = DOCUMENTS["marker"]

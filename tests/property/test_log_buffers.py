@@ -20,6 +20,7 @@ from homeport.core.logs.rates import RateRules
 from homeport.logs.node import spool as spool_module
 from homeport.logs.node.spool import LogSpool
 from homeport.ports import InThread, Logs, LogsStored
+from tests.support.examples import examples
 
 LINES = 120
 CONTAINER = "c1"
@@ -91,7 +92,7 @@ async def live(folder: Path, link: Link, chance: random.Random, *, until: int) -
     file.close()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_every_line_arrives_once_in_order(seed: int) -> None:
     chance = random.Random(seed)
@@ -113,7 +114,7 @@ def test_every_line_arrives_once_in_order(seed: int) -> None:
     assert found == [str(number) for number in range(1, LINES + 1)]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     batches=st.lists(st.lists(st.sampled_from(["job/1", "job/2", "node"]), min_size=1, max_size=30), max_size=12),
     sent=st.integers(0, 100),

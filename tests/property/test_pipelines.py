@@ -18,6 +18,7 @@ from homeport.core.pipelines.lifecycle import RUN_ENDED, STEP_ENDED
 from homeport.core.pipelines.model import After, ItemKey, ItemResult, Owner, Pipeline, Run, Step, StepKind
 from homeport.vocabulary import RunId, RunState, StepState
 from homeport.wire.pipelines import run_from_json, run_to_json
+from tests.support.examples import examples
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ROUNDS_MAX = 500
@@ -46,7 +47,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
 
 
 @given(pipeline=pipelines(), data=st.data(), cancel_at=st.none() | st.integers(0, 20))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_run_ends_and_keeps_to_its_graph(
     pipeline: Pipeline, data: st.DataObject, cancel_at: int | None
 ) -> None:

@@ -43,6 +43,7 @@ from homeport.vocabulary import (
     Trigger,
 )
 from homeport.wire.reports import _WRITERS, encode
+from tests.support.examples import examples
 from tests.support.running_central import Client, FakeSite, node_changed, running_central, transition, write_app
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -150,7 +151,7 @@ def test_there_is_a_good_report_of_every_kind() -> None:
     assert {kind for kind, _ in _WRITERS.values()} == every_report(DeploymentId("x")).keys()
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=examples(100))
 @given(data=st.data())
 def test_any_value_in_any_field_harms_its_own_report_alone(running: Running, data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(sorted(running.bodies)))

@@ -2,11 +2,13 @@
 own stream, and no more waits for a reader than its window."""
 
 from collections import Counter
+from typing import cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeport.core.tunnel.mux import WINDOW_BYTES_MAX, Mux, StreamData, StreamEnded, StreamOpened
+from homeport.core.tunnel.frames import FrameKind, TunnelProtocolError, encode_frame
+from homeport.core.tunnel.mux import STREAMS_MAX, WINDOW_BYTES_MAX, Mux, StreamData, StreamEnded, StreamOpened
 
 SIZES = st.integers(0, 3 * WINDOW_BYTES_MAX)
 
@@ -68,3 +70,38 @@ def test_every_stream_arrives_whole_and_waits_for_its_own_reader_alone(
         for number in left:
             read(number, WINDOW_BYTES_MAX)
     assert [arrived[number] for number in left] == sizes
+
+
+FRAMES = st.builds(
+    lambda kind, stream, payload, credit: encode_frame(
+        cast(FrameKind, kind), stream, credit.to_bytes(4, "big") + payload if credit is not None else payload
+    ),
+    st.integers(0, 255),
+    st.integers(0, 5) | st.integers(0, 2**32 - 1),
+    st.binary(max_size=40),
+    st.none() | st.integers(0, 2**32 - 1),
+)
+
+
+@given(is_opener=st.booleans(), said=st.lists(FRAMES | st.binary(max_size=60), max_size=40), data=st.data())
+def test_whatever_a_peer_sends_its_connection_is_ended_or_goes_on_within_bounds(
+    is_opener: bool, said: list[bytes], data: st.DataObject
+) -> None:
+    mux = Mux(is_opener)
+    opened = [number for _ in range(3) if is_opener and (number := mux.open(b"somewhere")) is not None]
+    received = 0
+    try:
+        for chunk in said:
+            for event in mux.receive(chunk):
+                if isinstance(event, StreamOpened):
+                    answer = mux.accept if data.draw(st.booleans()) else mux.refuse
+                    answer(event.stream, b"")
+                elif isinstance(event, StreamData):
+                    received += len(event.data)
+            for number in opened:
+                if mux.has(number):
+                    mux.send(number, b"x" * 100)
+    except TunnelProtocolError as error:
+        assert str(error)
+    assert len(mux) <= STREAMS_MAX
+    assert received <= len(b"".join(said))

@@ -5,6 +5,7 @@ runs is what Git says last, or what stands in its way is said; and everybody tel
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import TypeVar
 
 from homeport.core.model.deployment import Desired
@@ -380,13 +381,35 @@ def _retold(world: World, site: Site) -> Iterator[str]:
     ours = _histories(site.disk.tables)
     theirs = _histories(world.central.disk.tables)
     for deployment_id, entries in ours.items():
-        if theirs.get(deployment_id, []) != entries:
+        if deployment_id in world.moved:
+            yield from _retold_of_moved(world, site, entries, theirs.get(deployment_id, []))
+        elif theirs.get(deployment_id, []) != entries:
             told = theirs.get(deployment_id, [])
             at = next((i for i, (a, b) in enumerate(zip(entries, told, strict=False)) if a != b), None)
             yield (
                 f"the history of {deployment_id[:4]} has {len(entries)} lines at {site.name}"
                 f" and {len(told)} at central, and differs at {at}"
             )
+
+
+def _retold_of_moved(
+    world: World, site: Site, ours: Sequence[HistoryEntry], theirs: Sequence[HistoryEntry]
+) -> Iterator[str]:
+    """Central passes over what a site still does with a deployment that it no longer has; nothing else is missing,
+    and nothing is doubled or in another order."""
+    nodes = {node.node_id for node in world.nodes.values() if node.site is site}
+    here, told = ([each for each in entries if each.node_id in nodes] for entries in (ours, theirs))
+    rest, key = iter(here), ours[0].deployment_id
+    if not all(any(_tells(each, mine) for mine in rest) for each in told):
+        yield f"the history of {key[:4]}, which was moved, has lines at central that differ from those at {site.name}"
+    if site.site not in world.moved[key] and told != here:
+        yield f"the history of {key[:4]}, moved to {site.name}, has {len(told)} of {len(here)} lines at central"
+
+
+def _tells(line: HistoryEntry, own: HistoryEntry) -> bool:
+    """Central begins anew with what comes back to a site, so it may not know what was before the first line."""
+    is_begun = line.before is State.PENDING
+    return line == own or (is_begun and replace(line, before=own.before, verdict=own.verdict) == own)
 
 
 def _histories(tables: Tables) -> dict[DeploymentId, list[HistoryEntry]]:
@@ -402,19 +425,24 @@ def _went_back(world: World, site: Site) -> Iterator[str]:
         order = _revisions(world, site, deployment_id)
         position: dict[NodeId, int] = {}
         back: dict[NodeId, Digest] = {}
+        left: set[NodeId] = set()
         renewed = _renewed(entries)
         for number, entry in enumerate(entries):
             node_id, revision, start = entry.node_id, entry.revision, position.get(entry.node_id, 0)
             if number in renewed and revision is not None:
                 back[node_id] = revision
+            if entry.trigger is Trigger.UNWANTED:
+                left.add(node_id)
             if entry.trigger is Trigger.ROLLED_BACK and revision is not None and back.get(node_id) != revision:
                 back[node_id] = revision
                 # What was rolled back comes again only when Git has had another one in between.
                 position[node_id] = start = start + 1
             if revision is None or revision == back.get(node_id):
                 continue
-            if entry.trigger is Trigger.SCHEDULED and start:
-                start -= order[start - 1] == revision  # A new life on this node judges anew.
+            if (entry.trigger is Trigger.SCHEDULED or node_id in left) and start:
+                start -= (
+                    order[start - 1] == revision
+                )  # A new life on this node judges anew, as does one that was to end.
             if (deployment_id, revision) in world.pinned:  # whether Git has it by now or not
                 position[node_id] = start if node_id in back else start + 1
                 back[node_id] = revision
@@ -432,6 +460,7 @@ def _went_back(world: World, site: Site) -> Iterator[str]:
                 break
             position[node_id] = order.index(revision, start)
             back.pop(node_id, None)
+            left.discard(node_id)
 
 
 def _was_put_back(world: World, site: Site, deployment_id: DeploymentId, revision: Digest) -> bool:

@@ -9,8 +9,10 @@ from homeport.core.jobs.job import Job
 from homeport.core.lifecycle.node import liveness_at_central
 from homeport.core.model.access import AuditEntry
 from homeport.core.model.event import Deployment, Site
+from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
 from homeport.core.pipelines.model import Run
+from homeport.core.values.filters import DRAINED, TEXT, Parts, contains, has_label, matches
 from homeport.core.values.versions import version_order
 from homeport.ports import (
     APPS,
@@ -102,6 +104,79 @@ def _contains(where: Any, name: str) -> bool:
     return where.contains is None or where.contains.lower() in name.lower()
 
 
+Words = Mapping[str, Callable[[str], bool]]
+
+
+def _as_asked(parts: Parts, words: Words) -> bool:
+    return all(part.holds(words[part.word]) for part in parts)
+
+
+def _deployment_words(tables: "Tables", row: Deployment, own: Sequence[Instance]) -> Words:
+    nodes = [node for each in own if (node := tables.nodes.get((row.site, each.node_id))) is not None]
+    site = tables.sites.get(row.site)
+    labels = [site.labels if site else {}, *(node.labels for node in nodes)]
+    return {
+        TEXT: lambda value: contains(value, f"{row.name}@{row.site}"),
+        "site": lambda value: matches(value, row.site),
+        "name": lambda value: matches(value, row.name),
+        "app": lambda value: matches(value, row.app_name),
+        "state": lambda value: matches(value, row.state.value),
+        "node": lambda value: any(matches(value, i.node_id) for i in own if i.state is not State.DELETED),
+        "code": lambda value: any(_failed_as(value, each) for each in own),
+        "label": lambda value: any(has_label(value, each) for each in labels),
+    }
+
+
+def _failed_as(value: str, instance: Instance) -> bool:
+    return instance.failure is not None and matches(value, instance.failure.code)
+
+
+def _carried(tables: "Tables", site: str) -> list[tuple[Deployment, Instance | None]]:
+    """The deployments of a site, once for each instance."""
+    rows = [each for each in tables.deployments.values() if each.site == site and each.archived_at is None]
+    own = {row.id: [each for key, each in tables.instances.items() if key[0] == row.id] for row in rows}
+    none: list[Instance | None] = [None]
+    return [(row, each) for row in rows for each in own[row.id] or none]
+
+
+def _site_words(tables: "Tables", row: Site, in_reach: bool) -> Words:
+    carried = _carried(tables, row.name)
+    return {
+        TEXT: lambda value: contains(value, row.name),
+        "site": lambda value: matches(value, row.name),
+        "node": lambda value: any(matches(value, node.id) for node in tables.nodes.values() if node.site == row.name),
+        "app": lambda value: any(matches(value, each.app_name) for each, _ in carried),
+        "state": lambda value: (
+            matches(value, "live" if in_reach else "lost")
+            or any(matches(value, each.state.value) for each, _ in carried)
+        ),
+        "code": lambda value: any(own is not None and _failed_as(value, own) for _, own in carried),
+        "label": lambda value: has_label(value, row.labels),
+    }
+
+
+def _node_words(tables: "Tables", row: Node, seen: Liveness) -> Words:
+    here = [
+        (each, own)
+        for each, own in _carried(tables, row.site)
+        if own is not None and own.node_id == row.id and own.state is not State.DELETED
+    ]
+    site = tables.sites.get(row.site)
+    return {
+        TEXT: lambda value: contains(value, f"{row.id}@{row.site}"),
+        "site": lambda value: matches(value, row.site),
+        "node": lambda value: matches(value, row.id),
+        "app": lambda value: any(matches(value, each.app_name) for each, _ in here),
+        "state": lambda value: (
+            matches(value, seen.value)
+            or (row.drain is not None and matches(value, DRAINED))
+            or any(matches(value, own.state.value) for _, own in here)
+        ),
+        "code": lambda value: any(_failed_as(value, own) for _, own in here),
+        "label": lambda value: any(has_label(value, each) for each in (row.labels, site.labels if site else {})),
+    }
+
+
 def _deployment_fits(tables: "Tables", row: Deployment, where: DeploymentFilter) -> bool:
     own = [each for key, each in tables.instances.items() if key[0] == row.id]
     return (
@@ -109,6 +184,7 @@ def _deployment_fits(tables: "Tables", row: Deployment, where: DeploymentFilter)
         and _at(where, row.site)
         and _contains(where, f"{row.name}@{row.site}")
         and _equal(row, where, "name", "app_name", "state", "rollout_id")
+        and _as_asked(where.parts, _deployment_words(tables, row, own))
         and (where.node is None or any((i.node_id, i.state is State.DELETED) == (where.node, False) for i in own))
         and (
             not where.attention
@@ -131,6 +207,7 @@ def _run_fits(_tables: "Tables", row: Run, where: RunFilter) -> bool:
 def _job_fits(_tables: "Tables", row: Job, where: JobFilter) -> bool:
     return (
         _at(where, row.site)
+        and _contains(where, f"{row.id}@{row.site}")
         and (where.states is None or row.state in where.states)
         and where.node in (None, row.node_id)
         and where.delivered in (None, row.is_delivered)
@@ -148,11 +225,12 @@ def _in_reach(site: Site | None, window: Window | None) -> bool:
     return site is not None and site.last_seen is not None and window.begin < site.last_seen < window.end
 
 
-def _site_fits(_tables: "Tables", row: Site, where: SiteFilter) -> bool:
+def _site_fits(tables: "Tables", row: Site, where: SiteFilter) -> bool:
     in_reach = _in_reach(row, where.window)
     return (
         _at(where, row.name)
         and _contains(where, row.name)
+        and _as_asked(where.parts, _site_words(tables, row, in_reach))
         and where.selector.unmet(row.labels) is None
         and where.in_reach in (None, in_reach)
         and (not where.attention or row.problem is not None or not in_reach)
@@ -169,6 +247,7 @@ def _node_fits(tables: "Tables", row: Node, where: NodeFilter) -> bool:
     return (
         _at(where, row.site)
         and _contains(where, f"{row.id}@{row.site}")
+        and _as_asked(where.parts, _node_words(tables, row, seen))
         and (where.ids is None or row.id in where.ids)
         and where.liveness in (None, seen)
         and (not where.attention or row.problem is not None or seen in (Liveness.STALE, Liveness.LOST))
@@ -252,7 +331,10 @@ SOURCES: Final[Mapping[str, Source]] = {
     ),
     ROLLOUTS.name: Source(
         lambda tables: tables.rollouts.values(),
-        lambda _, row, where: where.name in (None, row.name) and (where.states is None or row.state in where.states),
+        lambda _, row, where: (
+            where.name in (None, row.name) and _contains(where, row.name)
+            and (where.states is None or row.state in where.states)
+        ),
         {"created": Order(lambda row: (row.created_at, row.id), down=(0, 1))},
     ),
     SECRETS.name: Source(

@@ -39,6 +39,7 @@ def _replace(scenario: Scenario, site: Site, tables: Tables, what: str) -> None:
     world = scenario.world
     world.trace.note(what)
     site.crash("for its database", down_seconds=scenario.down())
+    world.forgotten.setdefault(site.site, []).append(site.disk.tables)
     site.disk.tables = tables
     world.restored.add(site.site)
     for node in world.nodes.values():

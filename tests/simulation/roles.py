@@ -281,8 +281,8 @@ def _discover(
 def _discover_podman(
     data: Path, *, engine: str, engine_version: str, profile_types: tuple[ProfileType, ...]
 ) -> Capabilities:
-    """Jobs in containers are given to engines that are known to run them."""
-    return _discover(data, engine="podman", engine_version=engine_version, profile_types=profile_types)
+    """Jobs in containers are given to engines that are known to run them. One that does not answer has no name."""
+    return _discover(data, engine=engine and "podman", engine_version=engine_version, profile_types=profile_types)
 
 
 def _make_forgetful(store: MemoryStore, chance: random.Random) -> None:

@@ -218,11 +218,16 @@ class RolloutModel:
         return intent.version in versions
 
     def _failed(self, intent: Intent) -> bool:
-        for site in intent.given:
-            for entry in self.world.sites[site].disk.tables.history:
-                known = None if entry.revision is None else self.world.known.get(entry.revision)
-                if entry.trigger in BAD and known is not None and known.app_version == intent.version:
-                    return True
-            if any(self._turned_ill(event, intent) for event in self.world.sites[site].disk.tables.events):
+        """Whether any of its sites has ever written down that it failed there, also in a database that is lost."""
+        return any(
+            self._failed_in(tables, intent)
+            for site in intent.given
+            for tables in (*self.world.forgotten.get(site, ()), self.world.sites[site].disk.tables)
+        )
+
+    def _failed_in(self, tables: Tables, intent: Intent) -> bool:
+        for entry in tables.history:
+            known = None if entry.revision is None else self.world.known.get(entry.revision)
+            if entry.trigger in BAD and known is not None and known.app_version == intent.version:
                 return True
-        return False
+        return any(self._turned_ill(event, intent) for event in tables.events)

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 from homeport.central import loops as central_loops
 from homeport.core.model.deployment import Desired
+from homeport.core.model.event import Deployment
 from homeport.core.model.node import Node
 from homeport.core.model.rollout import Member, Rollout
 from homeport.core.node.watch import Seen
@@ -17,6 +18,7 @@ from homeport.core.reconcile import plan
 from homeport.core.reconcile.demand import place_deployment as place
 from homeport.core.reconcile.plan import Move
 from homeport.core.rollout.advance import Decision, advance
+from homeport.fleet.central import index
 from homeport.fleet.shared import snapshot
 from homeport.fleet.site.orders import moves
 from homeport.jobs.site.board import JobBoard
@@ -87,6 +89,10 @@ def _the_same(number: int) -> int:
     return number - 1
 
 
+async def _see_no_move(_self: object, _tx: object, before: Deployment, *_: object) -> Deployment:
+    return before
+
+
 async def _send_nothing(*_: object) -> None:
     pass
 
@@ -103,6 +109,7 @@ BUGS: dict[Sabotage, Sequence[tuple[Any, str, Any]]] = {
     Sabotage.BLIND_TO_HEALTH: ((health.HealthWatch, "look", _see_nothing),),
     Sabotage.SILENT_REPAIRS: ((repair.Keeper, "_seen_broken", _say_nothing),),
     Sabotage.UNSENT_JOBS: ((JobBoard, "connected", _send_nothing),),
+    Sabotage.UNNOTICED_MOVES: ((index._Update, "_moved", _see_no_move),),
     Sabotage.STUCK_GENERATION: ((moves, "Generation", _the_same),),
     Sabotage.RENAMED_IS_GONE: ((snapshot._Reading, "misnamed", _forget_misnamed),),
 }

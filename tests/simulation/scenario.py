@@ -75,6 +75,8 @@ class App:
     is_spoilt: bool = False
     went_back: bool = False
     """Somebody asked for what it was before, after it was last changed here."""
+    left: list[SiteName] = field(default_factory=list)
+    """The sites that its file was moved away from."""
 
     @property
     def path(self) -> str:
@@ -284,7 +286,9 @@ class Scenario:
 
     def _said(self, site: SiteName | None = None) -> list[Change]:
         """What people last said of the apps, unless somebody went back from that."""
-        return [app.change() for app in self.apps if site in (None, app.site) and not app.went_back]
+        said = [app.change() for app in self.apps if site in (None, app.site) and not app.went_back]
+        left = [(app, each) for app in self.apps for each in app.left if site in (None, each) and each != app.site]
+        return [*said, *(Change(deployment_path(each, app.id), None) for app, each in left)]
 
     def rewrite(self) -> None:
         remote = self.world.remote
@@ -411,6 +415,11 @@ class Scenario:
         names = {app.id[:4] for app in self.apps}
         found = (DeploymentId(SeededIds(self.chance).new()) for _ in count())
         return next(each for each in found if each[:4] not in names)
+
+    def renew(self, app: App) -> None:
+        """One of its components is another release."""
+        name = self.chance.choice(list(app.parts))
+        app.parts = {**app.parts, name: self._tag()}
 
     def _alter(self, app: App) -> None:
         app.is_there, app.is_spoilt, app.went_back = True, False, False

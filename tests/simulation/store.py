@@ -17,6 +17,7 @@ import anyio
 
 from homeport.adapters.store.columns import from_json, storable, to_json, utc
 from homeport.core.audit.chain import Ends, Mark, append
+from homeport.core.inference.models.entries import ModelEntry
 from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState, Usage, fair_share, kept_of
 from homeport.core.jobs.job import ENDED, Job, JobFile
 from homeport.core.margo.records import ManifestArtifact, ManifestRecord, MargoDevice, StatusRecord
@@ -69,6 +70,7 @@ from homeport.vocabulary import (
     RolloutState,
     RunId,
     SiteName,
+    SubjectKind,
 )
 from tests.simulation.lists import find_counts, find_page
 
@@ -127,6 +129,7 @@ class Tables:
     artifacts: dict[str, StoredArtifact] = field(default_factory=dict)
     artifact_owners: dict[tuple[str, str], None] = field(default_factory=dict)
     usage: dict[tuple[str, str, str], Usage] = field(default_factory=dict)
+    catalog_models: dict[str, ModelEntry] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     telemetry: dict[tuple[SiteName, NodeId, int, datetime], TelemetryRow] = field(default_factory=dict)
@@ -233,6 +236,9 @@ class MemoryReader:
         ]
         return found[:limit]
 
+    async def has_event_about(self, kind: SubjectKind, *, after: int) -> bool:
+        return any(each.id > after and each.event.subject.kind == kind for each in self._tables.events)
+
     async def last_event_id(self) -> int:
         return self._tables.counts.get("events", 0)
 
@@ -275,6 +281,9 @@ class MemoryReader:
     async def revisions(self, deployment_id: DeploymentId) -> Sequence[Revision]:
         found = [each for key, each in self._tables.revisions.items() if key[0] == deployment_id]
         return sorted(sorted(found, key=lambda each: each.revision), key=lambda each: each.at, reverse=True)
+
+    async def revisions_of(self, deployment_ids: Sequence[DeploymentId]) -> Sequence[Revision]:
+        return [each for id_ in deployment_ids for each in await self.revisions(id_)]
 
     async def revision_contents(self, wanted: Mapping[DeploymentId, Digest]) -> Mapping[DeploymentId, bytes]:
         stored = self._tables.revisions
@@ -335,6 +344,15 @@ class MemoryReader:
             if owner is None or each.owner in ("", owner) or (each.id, owner) in shared
         ]
         return sorted(found, key=lambda each: (-each.created_ms, each.id))[:limit]
+
+    async def catalog_models(self) -> Sequence[ModelEntry]:
+        return [each for _, each in sorted(self._tables.catalog_models.items())]
+
+    async def catalog_model(self, model_id: str) -> ModelEntry | None:
+        return self._tables.catalog_models.get(model_id)
+
+    async def count_catalog_models(self) -> int:
+        return len(self._tables.catalog_models)
 
     async def usage(self, since_day: str) -> Sequence[Usage]:
         return [each for key, each in sorted(self._tables.usage.items()) if each.day >= since_day]
@@ -724,6 +742,12 @@ class MemoryTransaction(MemoryReader):
         for each in reports:
             self._own("aside").pop((each.site, each.epoch, each.sequence), None)
 
+    async def add_tasks(self, tasks: Sequence[StoredTask]) -> Sequence[StoredTask]:
+        stored = self._own("tasks")
+        known = [stored[each.id] for each in tasks if each.id in stored]
+        stored.update({each.id: kept(each) for each in tasks if each.id not in stored})
+        return known
+
     async def put_tasks(self, tasks: Sequence[StoredTask]) -> None:
         self._own("tasks").update({each.id: kept(each) for each in tasks})
 
@@ -764,6 +788,20 @@ class MemoryTransaction(MemoryReader):
                 else:
                     del shared[artifact_id, heir]
                     stored[artifact_id] = replace(stored[artifact_id], owner=heir)
+
+    async def add_catalog_models(self, entries: Sequence[ModelEntry]) -> None:
+        for each in entries:
+            self._own("catalog_models").setdefault(each.id, kept(each))
+
+    async def change_catalog_model(
+        self, model_id: str, change: Callable[[ModelEntry | None], ModelEntry | None]
+    ) -> ModelEntry | None:
+        changed = change(self._tables.catalog_models.get(model_id))
+        if changed is None:
+            self._own("catalog_models").pop(model_id, None)
+        else:
+            self._own("catalog_models")[model_id] = kept(changed)
+        return changed
 
     async def add_usage(self, usage: Sequence[Usage]) -> None:
         stored = self._own("usage")

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tests.simulation import going_back, jobbing, keeping, restoring, rolling, secret_keeping, wearing
+from tests.simulation import going_back, jobbing, keeping, moving, restoring, rolling, secret_keeping, wearing
 from tests.simulation.scenario import Scenario, Story
 from tests.simulation.world import Sabotage
 
@@ -17,6 +17,7 @@ class About(StrEnum):
     RESTORES = "restores"
     WEAR = "wear"
     JOBS = "jobs"
+    MOVES = "moves"
 
 
 STORIES = {
@@ -27,6 +28,7 @@ STORIES = {
     About.RESTORES: (restoring.STORY, 0.2),
     About.WEAR: (wearing.STORY, 0.2),
     About.JOBS: (jobbing.STORY, 0.2),
+    About.MOVES: (moving.STORY, 0.1),
 }
 """Each with the share of seeds that tell of it."""
 NEEDED = {
@@ -40,6 +42,7 @@ NEEDED = {
     Sabotage.BLIND_TO_HEALTH: About.WEAR,
     Sabotage.SILENT_REPAIRS: About.WEAR,
     Sabotage.UNSENT_JOBS: About.JOBS,
+    Sabotage.UNNOTICED_MOVES: About.MOVES,
 }
 """What a story must be about to show a bug."""
 ACTIONS = (*Scenario.ACTIONS, *(action for story, _ in STORIES.values() for action in story.actions))
@@ -66,10 +69,11 @@ def choose(chance: random.Random, wish: Wish) -> tuple[frozenset[About], Story]:
         About.RESTORES: random.Random(repr(chance.getstate())),
         About.WEAR: wearing.chance_of(chance.getstate()),
         About.JOBS: jobbing.chance_of(chance.getstate()),
+        About.MOVES: moving.chance_of(chance.getstate()),
     }
     drawn = {about for about, (_, share) in STORIES.items() if chances.get(about, chance).random() < share}
     if wish.sabotage is not None:
-        drawn -= {About.WEAR, About.JOBS}  # The recorded seeds of the others are older than they are.
+        drawn -= {About.WEAR, About.JOBS, About.MOVES}  # The recorded seeds of the others are older than they are.
     chosen = [about for about in STORIES if about in drawn | asked]
     return frozenset(chosen), _together([STORIES[about][0] for about in chosen])
 

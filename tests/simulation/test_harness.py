@@ -40,7 +40,7 @@ def test_a_thread_cannot_spoil_a_story_unnoticed() -> None:
         run(lambda: anyio.to_thread.run_sync(len, ""))
 
 
-@pytest.mark.parametrize("seed", [3, 13])
+@pytest.mark.parametrize("seed", [13])
 def test_a_seed_tells_the_same_story_in_every_process(seed: int) -> None:
     command = [sys.executable, str(ROOT / "scripts" / "simulate"), "--seed", str(seed), "--digest"]
     told = [subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2)]

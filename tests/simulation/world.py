@@ -94,6 +94,8 @@ class Sabotage(StrEnum):
     """A repair that fails is told to nobody."""
     UNSENT_JOBS = "unsent-jobs"
     """A node that comes back is not sent the jobs that it lacks."""
+    UNNOTICED_MOVES = "unnoticed-moves"
+    """Central does not see that a file went to another site."""
     STUCK_GENERATION = "stuck-generation"
     """A new order has the number of the one before."""
 
@@ -119,6 +121,8 @@ class World:
     ever_drained: set[NodeId] = field(default_factory=set)
     restored: set[SiteName] = field(default_factory=set)
     """Sites whose database was lost or put back from an older copy: their own history has a gap."""
+    forgotten: dict[SiteName, list[Tables]] = field(default_factory=dict)
+    """The databases that they had before."""
     secrets: dict[tuple[SiteName, str], str | None] = field(default_factory=dict)
     """The value of each secret as central last answered; None for one that is removed."""
     pinned: set[tuple[DeploymentId, Digest]] = field(default_factory=set)
@@ -133,6 +137,8 @@ class World:
     """Every revision that a node of its site has ever run in good health, as that site wrote down."""
     enough: dict[HistoryEntry, int] = field(default_factory=dict)
     """How many instances were wanted when one of them was taken away; 0 where it is wanted on each node."""
+    moved: dict[DeploymentId, set[SiteName]] = field(default_factory=dict)
+    """Deployments whose file was moved, and the sites that it was moved away from."""
     labels: dict[SiteName, dict[str, str]] = field(default_factory=dict)
     has_jobs: bool = False
     jobs: "list[Promised]" = field(default_factory=list)

@@ -1,10 +1,12 @@
-"""Asks an ASGI application one thing, without a socket."""
+"""Asks an ASGI application one thing, without a socket, behind the outermost layer of our server."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from starlette.types import ASGIApp, Message
+
+from homeport.serving.server.draining import Draining, Stopping
 
 
 @dataclass
@@ -51,5 +53,5 @@ async def ask(
         elif message["type"] == "http.response.body":
             answer.body += message.get("body", b"")
 
-    await app(scope, receive, send)
+    await Draining(app, Stopping())(scope, receive, send)
     return answer

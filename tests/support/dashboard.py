@@ -1,11 +1,12 @@
 """A fleet of one with something to see in it, and a browser that looks at its dashboard."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, sync_playwright
 
 from tests.support.ports import free_port
 from tests.support.processes import Machine, Process
@@ -15,9 +16,21 @@ QUIET = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync"),
 ]
+IS_LONG = os.environ.get("HOMEPORT_BROWSER") == "long"
+"""`make browser` walks every page in every way; `make test` some of them in each way, and each in some way."""
 WAIT_MILLISECONDS = 30_000
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+CHANGES_MAX = 5
+CHANGED = ("ERR_NETWORK_CHANGED", "interrupted by another navigation")
+"""The second, where Chromium shows its own page about it, or tries again by itself, before the first is told of."""
+POLICY = "Content Security Policy"
 SERIOUS = {"serious", "critical"}
+FOLLOW = """path => {
+    const link = Object.assign(document.createElement('a'), { href: path });
+    document.body.append(link);
+    link.click();
+    link.remove();
+}"""
 
 
 @contextmanager
@@ -34,17 +47,35 @@ def chromium() -> Iterator[Browser]:
 def shown(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     """A page without errors: none in its scripts, and nothing that its policy had to stop."""
     context = browser.new_context(**options)
-    page = context.new_page()
+    page = _steady(context.new_page())
     page.set_default_timeout(WAIT_MILLISECONDS)
     errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda said: errors.append(said.text) if "Content Security Policy" in said.text else None)
+    page.on("pageerror", lambda error: errors.append(f"{page.url}: {error.stack or error}"))
+    page.on("console", lambda said: errors.append(f"{page.url}: {said.text}") if POLICY in said.text else None)
     try:
         page.goto(url)
         yield page
     finally:
         context.close()
-    assert errors == []
+    assert errors == [], f"the page went wrong: {errors}"
+
+
+def _steady(page: Page) -> Page:
+    """Chromium breaks every connection, loopback's too, when an interface of the machine changes, as other tests let
+    it. A page recovers by itself; opening one is tried again."""
+    plain = page.goto
+
+    def goto(url: str, **options: Any) -> Any:
+        for _ in range(CHANGES_MAX):
+            try:
+                return plain(url, **options)
+            except Error as error:
+                if not any(each in error.message for each in CHANGED):
+                    raise
+        return plain(url, **options)
+
+    page.goto = goto  # type: ignore[method-assign]
+    return page
 
 
 class Fleet:
@@ -74,6 +105,11 @@ class Fleet:
 
     def login_url(self) -> str:
         return self.host.homeport("dashboard", "--print-url").strip()
+
+
+def log_in(page: Page, token: str) -> None:
+    page.get_by_label("Access token").fill(token)
+    page.get_by_role("button", name="Log in").click()
 
 
 def pages(fleet: Fleet) -> Mapping[str, str]:
@@ -129,6 +165,13 @@ def is_settled(page: Page) -> None:
     """Nothing is loading any more."""
     page.locator("main h1, .login h1").first.wait_for()
     page.wait_for_function("() => !document.querySelector('.skeleton')")
+
+
+def visit(page: Page, path: str) -> None:
+    """As a click on a link does, without loading everything again."""
+    page.evaluate(FOLLOW, path)
+    page.wait_for_url(lambda url: url.endswith(path))
+    is_settled(page)
 
 
 def paint_milliseconds(page: Page) -> float:

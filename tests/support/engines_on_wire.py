@@ -25,6 +25,16 @@ class Break(StrEnum):
     GARBAGE = "garbage"
     DIES_IN_THE_MIDDLE = "dies in the middle"
     REFUSES = "refuses"
+    IS_FULL = "is full"
+    LACKS_IT = "lacks it"
+
+
+REFUSALS: dict[Break, tuple[int, Any]] = {
+    Break.ANSWERS_500: (500, {"message": "out of memory"}),
+    Break.REFUSES: (400, {"message": "the prompt is too long"}),
+    Break.IS_FULL: (429, "Model is overloaded"),
+    Break.LACKS_IT: (501, {"code": 501, "message": "no embeddings here", "type": "not_supported_error"}),
+}
 
 
 class BrokenEngine:
@@ -55,10 +65,9 @@ class BrokenEngine:
 
     async def _break(self, request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
-        if self.how is Break.ANSWERS_500:
-            return web.json_response({"error": {"message": "out of memory"}}, status=500)
-        if self.how is Break.REFUSES:
-            return web.json_response({"error": {"message": "the prompt is too long"}}, status=400)
+        if self.how in REFUSALS:
+            status, error = REFUSALS[self.how]
+            return web.json_response({"error": error}, status=status)
         if self.how is Break.HANGS:
             await asyncio.Event().wait()
         if self.how is Break.CLOSES_AT_ONCE:

@@ -6,7 +6,6 @@ async with failing_engine(path, deployment) as engine:
     engine.refusals = 1               # so many times; without end if not set
 """
 
-import contextlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,6 +18,7 @@ import anyio.abc
 from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DEPLOYMENT, LABEL_DIGEST, LABEL_NODE
 from homeport.adapters.runtime.helm.kube_pods import LABEL_CONTAINERS
 from homeport.vocabulary import DeploymentId
+from tests.support.listening import outliving
 
 REFUSAL = "the storage is locked by another program"
 CONTAINERS = ("pod-web", "pod-db")
@@ -35,11 +35,6 @@ class FailingEngine:
         }  # fmt: skip
 
     async def serve(self, connection: anyio.abc.SocketStream) -> None:
-        async with connection:
-            with contextlib.suppress(anyio.EndOfStream):  # Somebody may only look whether anybody listens.
-                await self._answer_to(connection)
-
-    async def _answer_to(self, connection: anyio.abc.SocketStream) -> None:
         request = (await connection.receive()).split(b" ", 2)[1].decode()
         if self.dies_at is not None and self.dies_at in request:
             return
@@ -63,6 +58,6 @@ class FailingEngine:
 async def failing_engine(path: Path, deployment_id: DeploymentId) -> AsyncIterator[FailingEngine]:
     engine = FailingEngine(deployment_id)
     async with await anyio.create_unix_listener(path) as listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, engine.serve)
+        tasks.start_soon(listener.serve, outliving(engine.serve))
         yield engine
         tasks.cancel_scope.cancel()

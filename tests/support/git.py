@@ -73,6 +73,11 @@ class Person:
         git("commit", "--quiet", "--allow-empty", "--message", message, cwd=self.folder)
         return git("rev-parse", "HEAD", cwd=self.folder)
 
+    def set_back(self, commit: str) -> None:
+        """The branch, to an older commit."""
+        git("fetch", "--quiet", "origin", cwd=self.folder)
+        git("push", "--quiet", "--force", "origin", f"{commit}:refs/heads/{self.branch}", cwd=self.folder)
+
     def push(self, message: str = "by hand", *, force: bool = False) -> str:
         """Commits everything in the working copy and pushes it; returns the commit."""
         commit = self.commit(message)

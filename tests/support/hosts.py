@@ -38,6 +38,7 @@ from tests.support.ports import free_port
 from tests.support.processes import Machine, Process, machine
 from tests.support.registry import PROGRAM, running_registry
 from tests.support.relay import Relay
+from tests.support.waiting import Pauses
 
 CENTRAL_PORT, SITE_PORT, NODES_PORT, GIT_PORT = 8443, 8443, 50052, 8090
 MAKING_SECONDS_MAX = 20.0
@@ -338,14 +339,14 @@ class HostFleet:
         )  # fmt: skip
 
     def wait(self, look: Callable[[], Any], *, seconds: float = 90.0, what: str = "") -> Any:
-        deadline = time.monotonic() + seconds
+        pauses = Pauses()
         seen: Any = None
-        while time.monotonic() < deadline:
+        while time.monotonic() < pauses.began + seconds:
             with contextlib.suppress(OSError):
                 seen = look()
                 if seen:
                     return seen
-            time.sleep(0.1)
+            time.sleep(pauses.next_seconds())
         raise AssertionError(f"waited {seconds} s in vain for {what or 'it'}; last seen {seen!r}\n{self.logs()}")
 
     def settled(self, key: str, *, seconds: float = 90.0) -> None:

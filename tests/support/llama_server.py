@@ -1,4 +1,4 @@
-"""The real llama.cpp server as a process of its own: `python -m tests.support.llama_server MODEL PORT [SLOTS]`.
+"""The real llama.cpp server as a process of its own: `-m tests.support.llama_server MODEL PORT [SLOTS [embeds]]`.
 
 Port 0 takes a free one. The first line of its output is its address.
 """
@@ -17,7 +17,7 @@ import xllamacpp
 ROOT = Path(__file__).parents[2]
 
 
-def main(model: str, port: int, slots: int) -> None:
+def main(model: str, port: int, slots: int, *, embeds: bool) -> None:
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.hostnames, params.port = ["127.0.0.1"], port or _free_port()
@@ -26,15 +26,20 @@ def main(model: str, port: int, slots: int) -> None:
     params.endpoint_slots = True
     params.endpoint_metrics = True
     params.cpuparams.n_threads = 1
+    if embeds:
+        params.embedding, params.pooling_type = True, xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     signal.pause()
 
 
 @contextmanager
-def llama_server(model: Path, *, slots: int = 2, port: int = 0) -> Iterator[tuple[str, Popen[str]]]:
+def llama_server(
+    model: Path, *, slots: int = 2, port: int = 0, embeds: bool = False
+) -> Iterator[tuple[str, Popen[str]]]:
     """Yields its address and process; ends it whatever happens."""
     command = [sys.executable, "-m", "tests.support.llama_server", str(model), str(port), str(slots)]
+    command += ["embeds"] if embeds else []
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with Popen(command, stdout=PIPE, stderr=DEVNULL, text=True, cwd=ROOT, env=environment) as process:
         try:
@@ -54,4 +59,9 @@ def _free_port() -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 2)
+    main(
+        sys.argv[1],
+        int(sys.argv[2]),
+        int(sys.argv[3]) if len(sys.argv) > 3 else 2,
+        embeds="embeds" in sys.argv[4:],
+    )

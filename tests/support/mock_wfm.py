@@ -100,6 +100,7 @@ class MockWfm:
     """Members of the problem documents of what fails, instead of the usual ones."""
     manifest_body: bytes | None = None
     etag: str | None = None
+    knows_conditions: bool = True
     stalls: bool = False
     media_type: str = MANIFEST_TYPE
     wrong_bodies: list[str] = field(default_factory=list)
@@ -181,9 +182,10 @@ class MockWfm:
         if path == "/api/v1/deployments":
             body = self.manifest()
             etag = etag_of(digest_of(body)) if self.etag is None else self.etag
-            if headers.get("if-none-match") == etag:
-                return 304, {"etag": etag}, b""
-            return 200, {"etag": etag, "content-type": self.media_type}, body
+            tag = {"etag": etag} if etag else {}
+            if self.knows_conditions and headers.get("if-none-match") == etag:
+                return 304, tag, b""
+            return 200, {**tag, "content-type": self.media_type}, body
         for key, content in self.files.items():
             if path == deployment_url(key, digest_of(content)):
                 return 200, {"content-type": "application/yaml"}, content

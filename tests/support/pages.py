@@ -74,7 +74,7 @@ def margo_rules() -> str:
 
 
 def cli_page() -> str:
-    root = click.Context(cli, info_name="homeport", terminal_width=90)
+    root = click.Context(cli, info_name="homeport", terminal_width=90, **cli.context_settings)
     chapters = [
         "# The command line\n",
         NOTICE,
@@ -192,8 +192,8 @@ Where a site follows a fleet manager (`--source margo`), or central is one for c
   are still on the node, so no network is needed. A rollback that fails is tried again like anything else, and then
   said plainly.
 - *What does a sync do after a rollback?* Nothing: the revision that was rolled back is remembered and not applied
-  again until Git has another one. The same holds for a rollback by hand, which Git hears of as soon as it can be
-  written.
+  again until Git has another one, or the file was removed and comes back, even while its removal fails. The same
+  holds for a rollback by hand, which Git hears of as soon as it can be written.
 - *What of a rollback by hand while the site is held?* Said at the site itself, it goes through the hold; from central
   or Git it waits for the end of the hold, and says so.
 - *What does a broken file do?* It keeps its own deployment as it is, and says so; other files are not affected.

@@ -17,7 +17,11 @@ from uuid import uuid4
 
 import asyncpg
 
+from homeport.adapters.store.open import open_store
+
 START_SECONDS = 30
+_TEMPLATES: set[Path] = set()
+"""The servers that have one of this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,22 @@ class PostgresServer:
         return f"postgresql://postgres@/{database}?host={self.socket_folder}"
 
     async def create_database(self) -> str:
+        """One that nobody has used yet."""
         name = f"test_{uuid4().hex}"
         await self.execute(f"CREATE DATABASE {name}")
+        return name
+
+    async def copy_database(self) -> str:
+        """One with all tables, which are made once for each process: that takes longer than most tests."""
+        template = f"template_{os.getpid()}"
+        if self.socket_folder not in _TEMPLATES:
+            await self.execute(f"DROP DATABASE IF EXISTS {template}")
+            await self.execute(f"CREATE DATABASE {template}")
+            async with open_store(self.url(template)):
+                pass
+            _TEMPLATES.add(self.socket_folder)
+        name = f"test_{uuid4().hex}"
+        await self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
     async def drop_database(self, name: str) -> None:

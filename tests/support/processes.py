@@ -18,6 +18,7 @@ from homeport.adapters.local_access import Kind, find
 from tests.support.forks import HomeportProcess, run_homeport
 from tests.support.images import CONTAINERS_CONF
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 5.0
@@ -123,13 +124,7 @@ class Machine:
 
     def wait_for(self, look: Callable[[], Any], *, seconds: float = 90.0) -> Any:
         """Looks again until the answer is truthy, and returns it."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            found = look()
-            if found:
-                return found
-            time.sleep(0.1)
-        raise AssertionError(f"waited {seconds} s in vain")
+        return wait_for(look, seconds=seconds)
 
     def start(self, name: str, *arguments: str, http: int | None = None, scheme: str = "http") -> Process:
         """A role; `http` is its port, by default the one given with --http."""

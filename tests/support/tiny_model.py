@@ -19,11 +19,12 @@ CONTEXT: Final = 4096
 SPECIAL: Final = ("<unk>", "<s>", "</s>")
 
 
-def write_tiny_model(path: Path, *, seed: int = 7, name: str = "tiny") -> Path:
-    """Returns `path`, for use as an expression. The folder must exist."""
+def write_tiny_model(path: Path, *, seed: int = 7, name: str = "tiny", context: int = CONTEXT) -> Path:
+    """Returns `path`, for use as an expression. The folder must exist. The model never ends its answer by itself: it
+    goes on until `context` is full, or to the length that was asked for."""
     writer = GGUFWriter(str(path), "llama")
     writer.add_name(name)
-    writer.add_context_length(CONTEXT)
+    writer.add_context_length(context)
     writer.add_embedding_length(WIDTH)
     writer.add_block_count(BLOCKS)
     writer.add_feed_forward_length(FEED_FORWARD)

@@ -47,7 +47,22 @@ def test_the_process_dies_at_the_nth_passage_of_its_point_alone() -> None:
     assert not dies("", *twice)
 
 
-@pytest.mark.parametrize("wanted", ["nowhere", "git-before-push:0", "git-before-push:often", "git-before-push:-1"])
+def test_it_may_ask_to_be_stopped_instead_once() -> None:
+    program = (
+        "import signal; from homeport import failpoints as f; seen = []; "
+        "signal.signal(signal.SIGTERM, lambda *_: seen.append(1)); f.arm('git-before-push:2:term'); "
+        "[f.passing(f.Point.GIT_BEFORE_PUSH) for _ in range(4)]; assert seen == [1], seen"
+    )
+    subprocess.run([sys.executable, "-c", program], env=os.environ, check=True)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        *("nowhere", "git-before-push:0", "git-before-push:often", "git-before-push:-1"),
+        *("git-before-push:1:hup", f"git-before-push:{'9' * 5_000}"),
+    ],
+)
 def test_a_name_that_is_none_is_refused_with_the_list(wanted: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         failpoints.arm(wanted)

@@ -52,10 +52,12 @@ ENTRY_POINTS = frozenset(
         "homeport.cli.__main__",
         "homeport.central.push_check",  # a hook of git
         "homeport.adapters.store.migrations.env",
-        "homeport.adapters.runtime.podman.resolve_project",
+        "homeport.adapters.runtime.podman.run_compose",
     }
 )
 """Modules that are started by name and imported by nobody."""
+LATE = frozenset({"late_service", "load_late"})
+"""What `capability/late.py` offers: the first argument is a module."""
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|root|home/\w+|Users)/\w")
 LEFTOVERS = re.compile(r"\b(FIX" + r"ME|TO" + r"DO|X" + r"XX|HA" + r"CK)\b")
 
@@ -168,11 +170,11 @@ def imported_modules(node: ast.AST) -> Iterator[str]:
 
 
 def late_services() -> Iterator[str]:
-    """Modules of gRPC services, which capabilities name."""
+    """Modules that capabilities name, gRPC services above all."""
     for path in SOURCES:
         for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "late_service":
-                yield str(ast.literal_eval(node.args[0]))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in LATE:
+                yield from (str(each.value) for each in node.args[:1] if isinstance(each, ast.Constant))
 
 
 def lazily_loaded() -> Iterator[str]:

@@ -1,7 +1,6 @@
 """Tells when files of a folder have changed: by inotify where the kernel offers it, by looking from time to time
 everywhere else, and also beside it, for file systems whose changes come from another machine."""
 
-import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,12 +9,12 @@ from typing import Final
 
 import anyio
 
+from homeport.adapters import inotify
 from homeport.log import get_log
 
 log = get_log(__name__)
 
-CHANGES: Final = 0x008 | 0x040 | 0x080 | 0x200
-"""A written file was closed, one was moved away or in, one was deleted (inotify(7))."""
+CHANGES: Final = inotify.CLOSE_WRITE | inotify.MOVED_FROM | inotify.MOVED_TO | inotify.DELETE
 READ_BYTES: Final = 64 * 1024
 
 
@@ -60,12 +59,10 @@ class FolderWatch:
 
 def _inotify(folder: Path) -> int:
     """A file that can be read when the folder has changed."""
-    system = ctypes.CDLL(None, use_errno=True)
-    file: int = system.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-    if file < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    if system.inotify_add_watch(file, os.fsencode(folder), CHANGES) < 0:
-        number = ctypes.get_errno()
+    file = inotify.open_instance()
+    try:
+        inotify.add(file, folder, CHANGES)
+    except OSError:
         os.close(file)
-        raise OSError(number, os.strerror(number))
+        raise
     return file

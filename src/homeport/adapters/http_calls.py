@@ -5,13 +5,13 @@ The connection is made to the very addresses that were judged: a name cannot res
 
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
 import anyio
 
 from homeport.errors import InvalidInput, PeerUnavailable, Refused, TooLarge
+from homeport.lazy_dataclass import dataclass
 
 Judge = Callable[[str, str], str | None]
 """Of a host and one of its addresses: why it may not be called, or None."""

@@ -15,7 +15,7 @@ import sys
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
@@ -26,6 +26,7 @@ import h11
 from anyio.streams.tls import TLSAttribute, TLSStream
 
 from homeport.core.values.addresses import is_loopback
+from homeport.lazy_dataclass import dataclass
 
 BODY_MAX: Final = 16 * 1024 * 1024
 """The default size limit of a response read as a whole. A thousand containers are some 2 MB."""

@@ -12,11 +12,12 @@ import pwd
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 
 SECRET_BYTES: Final = 32
@@ -36,6 +37,7 @@ class Kind(StrEnum):
 
 
 _PREFIXES: Final = {Kind.PERSON: "hpl", Kind.MACHINE: "hpm"}
+_BEGINNINGS: Final = tuple(f"{prefix}_" for prefix in _PREFIXES.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,8 @@ class LocalKeys:
 
     def kind_of(self, text: str) -> Kind | None:
         """Which of the keys `text` is; None for neither."""
+        if not text.startswith(_BEGINNINGS):
+            return None
         given = text.encode()
         return next((kind for kind in Kind if hmac.compare_digest(self.of(kind).encode(), given)), None)
 

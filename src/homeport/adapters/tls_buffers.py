@@ -3,9 +3,10 @@
 from asyncio.sslproto import SSLProtocol
 from typing import Final
 
-TLS_BUFFER_BYTES: Final = 32 * 1024
-"""Two TLS records. asyncio allocates 256 KiB for every connection, a quarter of a gigabyte for 1,000 machines that
-send a few bytes now and then. It has no parameter for it, only an attribute of the whole process."""
+TLS_BUFFER_BYTES: Final = 16 * 1024 + 261
+"""One TLS record, the largest there is. asyncio allocates 256 KiB for every connection, a quarter of a gigabyte for
+1,000 machines that send a few bytes now and then. It has no parameter for it, only an attribute of the whole
+process."""
 
 
 def use_small_tls_buffers() -> None:

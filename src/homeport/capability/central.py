@@ -5,7 +5,7 @@ Its commands are one more line, in `cli/main.py`, which must not import it to pr
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from homeport.fleet.central.index import CommitReader
 from homeport.fleet.central.platform import CentralPlatform
+from homeport.lazy_dataclass import dataclass
 from homeport.serving.capability import Routes
 from homeport.vocabulary import SiteName
 
@@ -45,6 +46,8 @@ class CentralPart:
     routes: Sequence[Routes] = ()
     services: Sequence["Service"] = ()
     """Served beside the one for nodes; each authorizes its clients itself."""
+    before_serving: Sequence[Callable[[], Awaitable[None]]] = ()
+    """Awaited before the first request is answered."""
     loops: Sequence[Loop] = ()
     metrics: Sequence[Collector] = ()
     """Shown on `/metrics`."""

@@ -1,4 +1,5 @@
-"""gRPC services whose modules are loaded when they are served: `homeport up` without a gRPC port loads no gRPC."""
+"""Modules that are loaded when they are used: `homeport up` without a gRPC port loads no gRPC, and without PostgreSQL
+no driver of it."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -13,7 +14,12 @@ def late_service(module: str, name: str, *arguments: Any) -> "Service":
     """The service that the function `name` of `module` makes of these arguments."""
 
     def calls(calls: "GrpcCalls") -> dict[str, Any]:
-        make: Callable[..., Service] = getattr(import_module(module), name)
+        make: Callable[..., Service] = load_late(module, name)
         return make(*arguments)(calls)
 
     return calls
+
+
+def load_late(module: str, name: str) -> Any:
+    """What `name` is in `module`, which is imported now."""
+    return getattr(import_module(module), name)

@@ -4,7 +4,7 @@ Imports nothing that a node must not load: no web framework, database toolkit or
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +14,8 @@ from homeport.core.model.order import Assignment, Order, Progress, Result
 from homeport.core.node.entry import Entry
 from homeport.core.node.permissions import NOTHING, Permissions
 from homeport.core.tunnel.targets import OfferedEndpoints
-from homeport.ports import Clock, ContentSource, DialTunnel, InThread, Logs, Replicas, Runtime, Telemetry
+from homeport.lazy_dataclass import dataclass
+from homeport.ports import Clock, ContentSource, DialTunnel, InThread, LogBuffer, Replicas, Runtime, Telemetry
 from homeport.vocabulary import NodeId
 
 
@@ -60,7 +61,7 @@ class NodePlatform:
     unfinished: Callable[[str], Collection[Assignment]]
     """The orders of a kind of work that have not ended."""
     progress: Callable[[Progress], None]
-    logs: Callable[[Logs], None]
+    logs: LogBuffer
     telemetry: Callable[[Telemetry], None]
     replicas: Callable[[Replicas], None]
     permissions: Permissions = NOTHING

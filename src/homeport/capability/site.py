@@ -2,7 +2,7 @@
 services, receivers of logs and telemetry, answers to central, and loops."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client.registry import Collector
@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from homeport.core.model.demand import Resources
 from homeport.fleet.site.platform import SitePlatform
 from homeport.fleet.site.work import SiteWork
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Logs, Replicas, Telemetry
 from homeport.serving.capability import Routes
 from homeport.vocabulary import NodeId

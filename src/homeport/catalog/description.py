@@ -5,7 +5,6 @@ that the author of a file sees them at once.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from homeport.catalog.containment import contained
@@ -15,6 +14,7 @@ from homeport.catalog.structure import check_structure, unknown_fields
 from homeport.core.model.app import App, Component, Parameter, Profile, Rule, Setting, Target
 from homeport.core.parameters import as_value
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import ProfileType
 
 SCHEMA: Final = "application-description"

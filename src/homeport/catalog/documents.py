@@ -7,13 +7,14 @@ refused. Each refusal names field, file and line.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import yaml
 
 from homeport.core.values.numbers import fits_64_bits
 from homeport.errors import InvalidInput, Problem, TooLarge
+from homeport.lazy_dataclass import dataclass
 
 SIZE_MAX: Final = 1024 * 1024
 DEPTH_MAX: Final = 64

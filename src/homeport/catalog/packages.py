@@ -9,7 +9,6 @@ else than what was pushed. A component without a folder is published elsewhere a
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +22,7 @@ from homeport.core.archive import COMPOSE_FILE, PACKED_SIZE_MAX, Entry, check_ar
 from homeport.core.model.app import App, Component
 from homeport.core.model.artifact import Artifact, Layer
 from homeport.errors import InvalidInput, NotFound, Problem, TooLarge
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest, ProfileType
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ It works on listings and bytes, independent of where they come from.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from homeport.catalog.description import Description, parse_description
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 DESCRIPTION_FILE: Final = "margo.yaml"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")

@@ -9,13 +9,11 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from homeport import failpoints
@@ -82,6 +80,7 @@ from homeport.identity.node_authorization import refuse_every_peer
 from homeport.identity.tokens import Tokens
 from homeport.identity.unknown_peers import UnknownPeers
 from homeport.inference.limits import inference_bytes_max
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import CentralLink, Clock, DialTunnel, Store, Tracer
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.authentication import Authenticator
@@ -89,6 +88,7 @@ from homeport.serving.middleware.guards import GuardSettings, refuse_open_bind
 from homeport.serving.middleware.tracing import TraceSettings
 from homeport.serving.routes.audit import audit_routes
 from homeport.serving.routes.export import exporting_routes
+from homeport.serving.routes.filter_values import filter_value_routes
 from homeport.serving.routes.health import Metrics, health_routes
 from homeport.serving.routes.maintenance import maintenance_routes
 from homeport.serving.routes.read import Reading, reading_routes
@@ -97,7 +97,7 @@ from homeport.serving.routes.revisions import revisions_routes
 from homeport.serving.routes.tokens import tokens_routes
 from homeport.serving.routes.webhooks import webhooks_routes
 from homeport.serving.server.run import Drain, Stopping, bind, http_server
-from homeport.serving.web import build_web
+from homeport.serving.web import Web, build_web
 from homeport.vocabulary import SiteName
 
 LARGE_BODY_BYTES_MAX = 8 * 1024 * 1024
@@ -124,6 +124,8 @@ async def open_central(
             tracer = await stack.enter_async_context(open_tracer(settings.otlp_url))
         central = await _parts(settings, stack, tracer)
         central.brought.extend(each.part(central) for each in capabilities)
+        for prepare in (each for part in central.brought for each in part.before_serving):
+            await prepare()
         await central.intake.reread()
         metrics = Metrics(
             "central", central.store, central.clock, central.reachability, refused=central.intake.refused
@@ -140,17 +142,18 @@ async def open_central(
             http_port = listener.getsockname()[1]
             # Before it serves: a command that connects finds the keys of this start, not of the one before.
             stack.enter_context(_published(central, settings.http_address[0], http_port))
-            drain = await stack.enter_async_context(
-                http_server(
-                    web(central, stopping, metrics),
-                    [listener],
-                    stopping,
-                    None if server_tls is None else server_tls.context,
-                    central.identity.verify,
-                    limits=settings.limits,
-                    on_refused=central.auditor.connection_refused,
-                )
+            app = web(central, stopping, metrics)
+            server = http_server(
+                app,
+                [listener],
+                stopping,
+                None if server_tls is None else server_tls.context,
+                central.identity.verify,
+                limits=settings.limits,
+                on_refused=central.auditor.connection_refused,
+                shortcut=app.shortcut,
             )
+            drain = await stack.enter_async_context(server)
             if server_tls is not None:
                 central.tls_servers.append(server_tls)
         drain = await _open_registry(central, stack, stopping, metrics, drain)
@@ -251,7 +254,7 @@ def _registry(central: CentralParts, address: str) -> AbstractAsyncContextManage
     services = [
         link.orchion_service(reception),
         # Behind the other two, whose `ListNodes` it replaces.
-        late_service("homeport.central.registry_calls", "registry_service", central.store),
+        late_service("homeport.central.registry_calls", "registry_service", central.store, central.inference),
         *(service for part in central.brought for service in part.services),
     ]
     serve = partial(link.serve_nodes, reception, address, people=central.authenticator, on_refused=note)
@@ -381,7 +384,7 @@ def _built_in_registry(settings: CentralSettings, store: Store, clock: Clock) ->
     )
 
 
-def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
+def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> Web:
     settings = central.settings
     reading = Reading("central", central.store, central.clock, stopping, central.reachability)
     app = build_web(
@@ -394,6 +397,7 @@ def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> FastAPI:
             deployments_routes(central),
             *(routes for part in central.brought for routes in part.routes),
             reading_routes(reading),
+            filter_value_routes(reading),
             exporting_routes(reading),
             revisions_routes(reading),
             sites_routes(central, stopping),

@@ -7,7 +7,6 @@ The key of our own certificate stays the same at every renewal, so its pin stays
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from homeport.adapters.identity.authority import FileAuthority, open_authority
 from homeport.adapters.identity.external_svid import OutsideAuthority, open_outside, refuse
@@ -19,6 +18,7 @@ from homeport.core.identity.renewal import is_due
 from homeport.core.identity.spiffe import SERVER_NAME, central_id
 from homeport.core.model.identity import Peer
 from homeport.core.values.addresses import is_loopback
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock
 

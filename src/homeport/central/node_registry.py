@@ -1,13 +1,14 @@
 """The node registry of central over gRPC: every node of every site. Nodes themselves join a site."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from homeport.core.inference.engines.gpus import GpusOfNode
 from homeport.core.model.identity import IdentityKind, Peer
 from homeport.core.model.node import Capabilities, Node, NodeInfo
 from homeport.errors import NotAuthorized, Refused
 from homeport.identity.node_authorization import Policy, refuse_every_peer
-from homeport.ports import NodeSession, Store
+from homeport.ports import NodeSession, Store, Telemetry
 from homeport.vocabulary import NodeId, SiteName
 
 
@@ -41,6 +42,12 @@ class FleetReception:
 
     async def unregister(self, node_id: NodeId, peer: Peer | None = None) -> None:
         _refuse()
+
+    async def measured(self, node_id: NodeId, found: Telemetry, peer: Peer | None = None) -> None:
+        _refuse()
+
+    def gpus(self) -> Mapping[NodeId, GpusOfNode]:
+        return {}
 
     async def converse(self, session: NodeSession, peer: Peer | None = None) -> None:
         _refuse()

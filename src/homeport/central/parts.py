@@ -1,7 +1,7 @@
 """The parts of a running central, put together by `app.py` and used by its loops, routes and links."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from homeport.adapters.disk import WriteProbe
@@ -19,6 +19,7 @@ from homeport.fleet.central.secrets import Secrets
 from homeport.identity.audit import Auditor
 from homeport.identity.enrolment import Registrar
 from homeport.identity.unknown_peers import UnknownPeers
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Charts
 from homeport.serving.middleware.authentication import Authenticator
 from homeport.vocabulary import SiteName

@@ -11,7 +11,7 @@ from homeport.core.access.actions import Level
 from homeport.core.model.caller import Caller
 from homeport.core.model.node import Node
 from homeport.fleet.shared.scope import seen_by
-from homeport.ports import Store
+from homeport.ports import InferencePorts, Store
 from homeport.serving.routes.read import READ_NODES
 from homeport.wire import nodes as ours
 from homeport.wire.orchion import nodes as orchion
@@ -22,7 +22,7 @@ LIST: Final = replace(READ_NODES, least=Level.KNOWN)
 """The row of `GET /api/v1/nodes`, and for machines too: each sees its own site alone."""
 
 
-def registry_service(store: Store) -> Service:
+def registry_service(store: Store, inference: InferencePorts) -> Service:
     def calls(calls: GrpcCalls) -> dict[str, Any]:
         async def nodes(caller: Caller) -> Sequence[Node]:
             async with seen_by(caller, store).read() as reader:
@@ -32,7 +32,9 @@ def registry_service(store: Store) -> Service:
             return pb.ListNodesResponse(nodes=[ours.node_to_proto(node) for node in await nodes(caller)])
 
         async def list_orchion(request: Any, caller: Caller) -> Any:
-            found = [orchion.node_to_proto(node) for node in await nodes(caller)]
+            listed = await nodes(caller)
+            gpus = {} if inference.gpus is None else inference.gpus({(node.site, node.id) for node in listed})
+            found = [orchion.node_to_proto(node, gpus.get((node.site, node.id), {})) for node in listed]
             return orchion_pb.ListNodesResponse(nodes=found)
 
         return {

@@ -5,7 +5,6 @@ With SQLite there is one central, and both are in its process.
 
 import uuid
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from homeport.adapters.leases.inprocess import InProcessLeases
 from homeport.adapters.leases.postgresql import open_leases
 from homeport.adapters.store.databases.engine import parse_address
 from homeport.errors import Refused
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Bus, Clock, Leases, Store, Transaction
 
 GIT_WRITER: Final = "git-writer"

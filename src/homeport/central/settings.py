@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from homeport.adapters.local_access import default_folder
@@ -12,6 +12,7 @@ from homeport.core.logs.settings import LogSettings
 from homeport.core.pipelines.settings import PipelineSettings
 from homeport.errors import InvalidInput, Problem
 from homeport.failpoints import VARIABLE
+from homeport.lazy_dataclass import dataclass
 from homeport.serving.server.limits import Limits
 
 

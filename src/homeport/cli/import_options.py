@@ -1,11 +1,12 @@
 """The options of `deploy` for importing: a compose file, a folder, a chart, an image."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
+
+from homeport.lazy_dataclass import dataclass
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -45,9 +45,36 @@ SHORTCUTS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
         "rm": ("deployments", "delete"),
         "remove": ("deployments", "delete"),
         "install": ("service", "install"),
+        "describe": ("deployments", "show"),
+        "inspect": ("deployments", "show"),
     }
 )
 """A verb without a noun is about deployments, as in other tools."""
+
+ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "get": "homeport deployments list",
+        "apply": "homeport deploy PATH",
+        "run": "homeport deploy --image IMAGE, or  homeport jobs run",
+        "create": "homeport deploy PATH",
+        "upgrade": "homeport deploy APP@VERSION",
+        "update": "homeport deploy APP@VERSION",
+        "uninstall": "homeport delete DEPLOYMENT",
+        "down": "homeport delete DEPLOYMENT",
+        "stop": "homeport delete DEPLOYMENT",
+        "start": "homeport restart DEPLOYMENT",
+        "pull": "homeport models pull",
+        "push": "homeport apps push",
+        "images": "homeport apps list",
+        "init": "homeport apps init",
+        "validate": "homeport apps validate",
+        "scale": "homeport deploy APP --place N",
+        "cordon": "homeport nodes drain NODE",
+        "drain": "homeport nodes drain NODE",
+        "config": "homeport contexts list",
+    }
+)
+"""Words of other tools that mean something else here, or more than one thing, and what to type."""
 
 
 class Group(click.Group):
@@ -72,11 +99,24 @@ class Group(click.Group):
     def _suggestion(self, ctx: click.Context, name: str) -> str:
         import difflib  # noqa: PLC0415 - start-up time, and a role stays small
 
+        if name in self._elsewhere():
+            return f"  Type  {self._elsewhere()[name]} ."
         close = difflib.get_close_matches(name, [*self.list_commands(ctx), *self._also()], n=1, cutoff=0.7)
         return f' Did you mean "{close[0]}"?' if close else ""
 
     def _also(self) -> tuple[str, ...]:
         return ()
+
+    def _elsewhere(self) -> Mapping[str, str]:
+        return {}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Whole sentences: click would cut them."""
+        commands = [(name, command) for name in self.list_commands(ctx) if (command := self.get_command(ctx, name))]
+        rows = [(name, command.get_short_help_str(limit=500)) for name, command in commands if not command.hidden]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
 
 class LazyGroup(Group):
@@ -126,6 +166,9 @@ class LazyGroup(Group):
 
     def _also(self) -> tuple[str, ...]:
         return tuple(SHORTCUTS)
+
+    def _elsewhere(self) -> Mapping[str, str]:
+        return ELSEWHERE
 
 
 def load(target: str) -> click.Command:

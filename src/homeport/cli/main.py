@@ -18,9 +18,9 @@ from homeport.cli.lazy import LazyGroup
 from homeport.cli.options import Settings, connected, formatted
 from homeport.errors import HomeportError, InvalidInput, StorageFull
 
-COLLECT_AFTER: Final = (50_000, 20, 50)
+COLLECT_AFTER: Final = (1_000_000, 20, 50)
 """Importing creates many objects and hardly any garbage: with Python's default of 700, garbage collection takes a
-tenth of a role's start."""
+tenth of a role's start, and with 50,000 still a twentieth. A role that is up has thresholds of its own."""
 
 SECTIONS: Final = MappingProxyType(
     {
@@ -187,7 +187,9 @@ def run(arguments: Sequence[str]) -> int:
     settings = Settings()
     try:
         result = cli.main(list(arguments), prog_name="homeport", standalone_mode=False, obj=settings)
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as interrupt:
+        for note in getattr(interrupt.__cause__ or interrupt, "__notes__", ()):
+            click.echo(note, err=True)
         return 130  # what shells expect after Ctrl-C
     except BrokenPipeError:
         # The reader (`head`, for example) has closed the pipe. Python would report it again while closing stdout.
@@ -231,7 +233,7 @@ def _in_plain_words(message: str) -> str:
     text = " ".join(message.split())
     for kind, words in (("integer", "whole number"), ("float", "number")):
         text = text.replace(f"valid {kind} range", words).replace(f"valid {kind}", words)
-    return text
+    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def print_error(error: HomeportError) -> None:

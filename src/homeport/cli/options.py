@@ -5,10 +5,11 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import click
+
+from homeport.lazy_dataclass import dataclass
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -65,6 +66,13 @@ def formatted(command: Decorated) -> Decorated:
         command
     )
     return _option("-o", "--output", type=click.Choice(FORMATS), help="How to print [table].")(command)
+
+
+FILTER = click.option(
+    "--filter",
+    metavar="TEXT",
+    help="Words of the name, site:gdansk-*, node:, app:, state:, label:region=north, code:; - negates.",
+)
 
 
 def listed(command: Decorated) -> Decorated:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, TypeVar
 
@@ -10,13 +9,18 @@ import click
 
 from homeport.cli.api.client import Client, Json
 from homeport.cli.api.feed import Feed
-from homeport.cli.commands.insight.events import print_event
 from homeport.cli.exits import Exit
 from homeport.cli.options import Settings
 from homeport.cli.terminal.output import done, print_data
+from homeport.cli.terminal.progress import Line, Lines, lines_for
+from homeport.cli.terminal.waiting import Steps
+from homeport.errors import NotFound
+from homeport.lazy_dataclass import dataclass
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 TICK_SECONDS: Final = 2.0
+MISSED_EVENT_SECONDS: Final = 1.0
+SITES_SHOWN_MAX: Final = 20
 ENDED: Final = frozenset({"done", "stopped", "aborted", "superseded"})
 
 
@@ -72,20 +76,88 @@ def waved(command: Decorated) -> Decorated:
 
 
 def follow(settings: Settings, client: Client, rollout_id: str, *, after: int | None, timeout_seconds: float) -> Exit:
-    """Prints the events of a rollout until it has ended. Ctrl-C leaves it running."""
+    """Shows the waves of a rollout, and what its nodes do, until it has ended. Ctrl-C leaves it running."""
     deadline = time.monotonic() + timeout_seconds
-    feed = Feed(client, "/api/v1/events", after=after, subject=f"rollout/{rollout_id}")
     shown = client.get(f"/api/v1/rollouts/{rollout_id}")
-    while shown["state"] not in ENDED and time.monotonic() < deadline:
-        event = feed.next(min(TICK_SECONDS, max(0.0, deadline - time.monotonic())))
-        if event is not None and event["kind"] != "rollout.state":
-            continue
-        if event is not None and event["data"].get("rollout_id") == rollout_id and not settings.is_data:
-            print_event(settings, event)
-        shown = client.get(f"/api/v1/rollouts/{rollout_id}")
+    following = _Following(client, shown, after, None if settings.is_data else lines_for(settings))
+    try:
+        while shown["state"] not in ENDED and time.monotonic() < deadline:
+            if following.has_changed(min(TICK_SECONDS, max(0.0, deadline - time.monotonic()))):
+                shown = client.get(f"/api/v1/rollouts/{rollout_id}")
+        if shown["state"] in ENDED and after is not None:
+            following.show_missed_events()
+    except KeyboardInterrupt:
+        click.echo(
+            f"\nThe rollout continues in the background. Follow it:  homeport rollouts watch {rollout_id[:8]}",
+            err=True,
+        )
+        raise
+    finally:
+        following.close()
     if settings.is_data:
         print_data(settings, shown)
     return _verdict(settings, shown)
+
+
+class _Following:
+    """The events of a rollout. With few sites also those of its deployments, node by node; with many these would hide
+    how the waves go, and no screen could show them."""
+
+    def __init__(self, client: Client, rollout: Json, after: int | None, lines: Lines | None) -> None:
+        self._client = client
+        self._rollout = rollout
+        self._sites = {member["site"] for member in rollout["members"]}
+        self._lines = lines
+        self._steps = Steps()
+        self._is_ours: dict[str, bool] = {}
+        self._end_shown = False
+        subject = None if lines is not None and len(self._sites) <= SITES_SHOWN_MAX else f"rollout/{rollout['id']}"
+        self._feed = Feed(client, "/api/v1/events", after=after, subject=subject)
+
+    def has_changed(self, seconds: float) -> bool:
+        """Whether the rollout may have another state now: it said so, or nothing was heard for so long."""
+        event = self._feed.next(seconds)
+        if event is None:
+            return True
+        return self._show(event)
+
+    def show_missed_events(self) -> None:
+        """Shows the remaining events of a rollout that ended before the event stream was read."""
+        while not self._end_shown and (event := self._feed.next(MISSED_EVENT_SECONDS)) is not None:
+            self._show(event)
+
+    def _show(self, event: Json) -> bool:
+        """Whether it was a new state of the rollout."""
+        if event["kind"] == "rollout.state" and event["data"].get("rollout_id") == self._rollout["id"]:
+            self._end_shown = event["data"]["state"] in ENDED
+            if self._lines is not None:
+                self._lines.show(_line_of_rollout(event))
+            return True
+        if self._lines is not None and event["deployment_id"] and self._belongs(event):
+            self._steps.show(event, self._lines)
+        return False
+
+    def close(self) -> None:
+        if self._lines is not None:
+            self._lines.close()
+
+    def _belongs(self, event: Json) -> bool:
+        """Whether it is about a deployment of the rollout: one of its name, at one of its sites."""
+        deployment_id = str(event["deployment_id"])
+        if event["site"] not in self._sites:
+            return False
+        if deployment_id not in self._is_ours:
+            try:
+                found = self._client.get(f"/api/v1/deployments/{deployment_id}")
+            except NotFound:
+                found = {"name": None}
+            self._is_ours[deployment_id] = found["name"] == self._rollout["name"]
+        return self._is_ours[deployment_id]
+
+
+def _line_of_rollout(event: Json) -> Line:
+    data = event["data"]
+    return Line(f"{data['app_name']} {data['app_version']}", data["state"], event["message"].partition(": ")[2])
 
 
 def _verdict(settings: Settings, shown: Json) -> Exit:

@@ -10,10 +10,10 @@ import io
 import posixpath
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from homeport.errors import InvalidInput, TooLarge
+from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tarfile import TarFile, TarInfo

@@ -8,7 +8,7 @@ an inference engine (`core.inference.engine_spec`), of which the node makes one 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from homeport.core.inference.engines.spec import judge_engine
@@ -26,6 +26,7 @@ from homeport.core.model.custom import (
 from homeport.core.model.engines import custom_kinds
 from homeport.core.model.health import CheckRules
 from homeport.core.parameters import listing, show, suggest
+from homeport.lazy_dataclass import dataclass
 
 OURS: Final = "x-homeport-extensions"
 ENVIRONMENT_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

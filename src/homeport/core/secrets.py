@@ -8,10 +8,11 @@ cannot be guessed from the digest.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 from homeport.core.model.deployment import ComponentSpec, Release
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import SiteName
 
 PREFIX: Final = "secret://"

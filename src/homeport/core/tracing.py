@@ -11,12 +11,13 @@ a plain `git push` without communicating.
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 from homeport.core.model.instance import Failure
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Commit
 
 TRACEPARENT: Final = "traceparent"

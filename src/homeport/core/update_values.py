@@ -2,11 +2,11 @@
 
 A value counts as set when it differs from the defaults of the deployed version, so that a new version's new defaults
 still apply. A kept parameter that the new version does not have is dropped, with a message; one that it does not
-accept refuses the update: the app would otherwise run with a value that nobody requested (ADR 0049).
+accept refuses the update: the app would otherwise run with a value that was not requested (ADR 0049).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Final
 
 from homeport.core.model.app import App, Profile, Value
@@ -25,6 +25,7 @@ from homeport.core.model.deployment import (
 from homeport.core.parameters import check_values, placement_problem, same, show
 from homeport.core.values.durations import duration_text
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import PlacementMode
 
 _SHOWN: Final = {

@@ -4,7 +4,6 @@ Derived from records alone, with the same functions that decide, so that the exp
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from homeport.core.lifecycle.deployment import IN_FLIGHT
@@ -18,6 +17,7 @@ from homeport.core.placement.roster import Roster
 from homeport.core.reconcile.demand import place_deployment, reserved
 from homeport.core.reconcile.plan import short
 from homeport.core.secrets import missing
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import (
     UNPLACED,
     Code,
@@ -148,7 +148,7 @@ def _placement(facts: Facts, placed: Placed | None) -> Iterator[Decision]:
     held = {item.node_id: item for item in facts.instances}
     for node_id in placed.chosen:
         stays = node_id in held and held[node_id].state is not State.DELETED
-        yield Decision("placement", f"{node_id} is chosen", "it is assigned to it" if stays else "it suits")
+        yield Decision("placement", f"{node_id} is chosen", "it was chosen before" if stays else "it suits")
     for node_id in placed.lingering:
         yield Decision("placement", f"{node_id} gives it up", "as soon as it is healthy where it moves to")
     for node_id in placed.stranded:

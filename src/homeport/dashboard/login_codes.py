@@ -1,15 +1,15 @@
 """One-time codes with which `homeport dashboard` opens a browser that is logged in already.
 
-A code stands for the access token of whoever asked for it, so that the token itself is in no address, process list or
-history. It is known to this process alone, for a minute, and used once.
-"""
+A code is exchanged for the access token of the user who asked for it, so that the token itself is in no address,
+process list or history. It is known to this process alone, for a minute, and used once."""
 
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from homeport.errors import Unauthenticated
+from homeport.lazy_dataclass import dataclass
 
 SECONDS: Final = 60.0
 CODES_MAX: Final = 1_000
@@ -28,7 +28,7 @@ class LoginCodes:
         return code
 
     def redeem(self, code: str, moment: float) -> str:
-        """The access token it stands for. Raises Unauthenticated."""
+        """The access token it is exchanged for. Raises Unauthenticated."""
         token, expires = self._codes.pop(code, ("", 0.0))
         if not token or expires <= moment:
             raise Unauthenticated(

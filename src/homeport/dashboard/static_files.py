@@ -8,11 +8,12 @@ import hashlib
 import mimetypes
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
+
+from homeport.lazy_dataclass import dataclass
 
 INDEX: Final = "index.html"
 IMMUTABLE: Final = "_app/immutable/"

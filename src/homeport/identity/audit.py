@@ -7,7 +7,6 @@ as one entry when their window ends.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from homeport.core.audit.throttle import TEXT_MAX, AuditThrottle, cleaned
 from homeport.core.model.access import AuditResult, NewAudit
 from homeport.core.model.caller import Caller, CallerKind
 from homeport.errors import HomeportError, StorageFull, StorageReadOnly, TransientError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock, Store
 

@@ -7,7 +7,6 @@ decides the name in the certificate. Each decision is recorded in the audit trai
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from homeport.errors import HomeportError, NotFound, Refused
 from homeport.identity.accepted_clients import AcceptedClients
 from homeport.identity.realm import Realm
 from homeport.identity.register import PREFIX, Application, Grant, Register
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Clock, Store, Transaction
 from homeport.vocabulary import SiteName
 

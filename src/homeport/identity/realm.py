@@ -1,11 +1,11 @@
 """The ids that a registrar may sign: central's for the clients of its domain, a site's for its own nodes."""
 
 import re
-from dataclasses import dataclass
 
 from homeport.core.identity import spiffe
 from homeport.core.model.identity import IdentityKind, JoinToken
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import NODE_ID_PATTERN, SITE_NAME_PATTERN, SiteName
 
 

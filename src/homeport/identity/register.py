@@ -5,7 +5,7 @@ uses up no token and leaves no record.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -22,6 +22,7 @@ from homeport.core.model.identity import (
 )
 from homeport.errors import Conflict, NotFound, Refused
 from homeport.identity.realm import Realm
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Authority, Transaction
 
 PREFIX: Final = joining.JOIN_PREFIX

@@ -4,13 +4,14 @@ First the new key is written next to the old one, then everything is encrypted w
 key is deleted only when that is durable. The next key change finishes what a crash interrupted.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from anyio.to_thread import run_sync
 
 from homeport.core.model.access import SecretRecord
 from homeport.core.secrets import secret_context
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Store, Transaction, Vault
 

@@ -4,9 +4,10 @@ Every request is authenticated, so the few tokens of a fleet are cached in memor
 second; a wrong token costs one look-up and one hash. Only hashes are stored anywhere.
 """
 
+import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,6 +17,7 @@ from homeport.core.identity.joining import API_PREFIX, ID_BYTES, SECRET_BYTES_MI
 from homeport.core.model.access import ApiToken
 from homeport.core.model.caller import Caller, CallerKind, Role
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem, TransientError, Unauthenticated
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import TOKENS, Clock, Cut, Page, Store, TokenFilter, Transaction
 from homeport.vocabulary import SiteName
@@ -65,6 +67,9 @@ class Tokens:
         self._clock = clock
         self._random_bytes = random_bytes
         self._known: Mapping[str, ApiToken] = {}
+        self._checked: dict[bytes, ApiToken] = {}
+        """Those of `_known` whose secret was right, by a digest of the whole text."""
+        self._noting: set[str] = set()
         self._read_at: float | None = None
         self._reading = anyio.Lock()
 
@@ -135,6 +140,27 @@ class Tokens:
     async def check(self, text: str, *, address: str = "") -> Caller:
         """Authenticates a token. Raises WrongToken, without revealing whether the token or only its secret is
         wrong."""
+        mark, now = _mark(text), self._clock.now()
+        token = self._recently_checked(mark, now)
+        if token is None:
+            token = await self._verified(text, now)
+            if len(self._checked) < TOKENS_MAX:
+                self._checked[mark] = token
+        if _is_use_unknown(token, now):
+            await self._note_use(token.id, now)
+        return _caller(token, address)
+
+    def recognize(self, text: str, *, address: str = "") -> Caller | None:
+        """The same for a token that was checked a moment ago; None where the database has to be asked."""
+        now = self._clock.now()
+        token = self._recently_checked(_mark(text), now)
+        return None if token is None or _is_use_unknown(token, now) else _caller(token, address)
+
+    def _recently_checked(self, mark: bytes, now: datetime) -> ApiToken | None:
+        token = None if self._is_older_than(FRESH_SECONDS) else self._checked.get(mark)
+        return token if token is not None and is_active(token, now) else None
+
+    async def _verified(self, text: str, now: datetime) -> ApiToken:
         try:
             token_id, secret_hash = split(text, API_PREFIX)
         except InvalidInput as error:
@@ -151,11 +177,8 @@ class Tokens:
                 token_id=token.id if token is not None else "",
                 hint="Log in again with a token that an administrator gave you:  homeport login URL",
             )
-        now = self._clock.now()
         _refuse_ended(token, now)
-        if token.last_used_at is None or now - token.last_used_at >= USED_EVERY:
-            await self._used(token.id, now)
-        return Caller(token.name, token.role, address, token.sites, CallerKind.TOKEN, token.id)
+        return token
 
     async def is_good(self, token_id: str) -> bool:
         """Whether a token that was checked before is still valid."""
@@ -175,6 +198,7 @@ class Tokens:
                     began = self._clock.monotonic()
                     async with self._store.read() as reader:
                         self._known = {token.id: token for token in await reader.tokens()}
+                    self._checked = {}
                     self._read_at = began
         return self._known
 
@@ -185,6 +209,15 @@ class Tokens:
         """The next check reads again. A read under way began before the change, so it must end first."""
         async with self._reading:
             self._read_at = None
+
+    async def _note_use(self, token_id: str, now: datetime) -> None:
+        """Once for all requests that come at the same moment."""
+        if token_id not in self._noting:
+            self._noting.add(token_id)
+            try:
+                await self._used(token_id, now)
+            finally:
+                self._noting.discard(token_id)
 
     async def _used(self, token_id: str, now: datetime) -> None:
         async def note(tx: Transaction) -> ApiToken | None:
@@ -202,6 +235,18 @@ class Tokens:
             return
         if noted is not None:
             await self.forget()
+
+
+def _mark(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+def _is_use_unknown(token: ApiToken, now: datetime) -> bool:
+    return token.last_used_at is None or now - token.last_used_at >= USED_EVERY
+
+
+def _caller(token: ApiToken, address: str) -> Caller:
+    return Caller(token.name, token.role, address, token.sites, CallerKind.TOKEN, token.id)
 
 
 def is_active(token: ApiToken, now: datetime) -> bool:

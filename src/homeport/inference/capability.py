@@ -6,6 +6,7 @@ from typing import Final
 
 from homeport.adapters import engine
 from homeport.capability.central import CentralCapability, CentralPart, Loop
+from homeport.capability.late import late_service
 from homeport.capability.site import SiteCapability, SitePart
 from homeport.core.inference.engines.handoff import Handoff
 from homeport.fleet.central.platform import CentralPlatform
@@ -31,12 +32,23 @@ def _central(platform: CentralPlatform) -> CentralPart:
             await shared.run()
 
         loops.append(Loop("inference limits", share))
-    return CentralPart(routes=(inference_routes(plane),), loops=tuple(loops), metrics=(plane.metrics,))
+    return CentralPart(
+        routes=(inference_routes(plane),),
+        services=(late_service("homeport.inference.orchion", "orchion_llm", plane),),
+        loops=tuple(loops),
+        metrics=(plane.metrics,),
+    )
 
 
 def _site(platform: SitePlatform) -> SitePart:
     plane = _plane(platform, lambda handoff: platform.site)
-    return SitePart(routes=(inference_routes(plane),), metrics=(plane.metrics,), loops=(plane.run,))
+    return SitePart(
+        routes=(inference_routes(plane),),
+        services=(late_service("homeport.inference.orchion", "orchion_llm", plane),),
+        open_services=(late_service("homeport.inference.orchion", "open_orchion_llm", plane),),
+        metrics=(plane.metrics,),
+        loops=(plane.run,),
+    )
 
 
 def _plane(

@@ -14,14 +14,18 @@ from homeport.core.inference.queue import PoolQueue
 from homeport.core.inference.task import Priority, TaskCode
 
 if TYPE_CHECKING:
-    from homeport.inference.pools.replica import Replica
+    from homeport.inference.pools.replica import Labels, Replica
     from homeport.inference.tasks.scheduler import Ticket
 
 FIRST_TOKEN_MS: Final = (50, 100, 150, 200, 300, 500, 750, 1000, 1500, 2000, 3000)
 DECODE_MS: Final = (250, 500, 1000, 1500, 2000, 3000, 4000, 6000, 8000, 12000)
+CHANGE_MS: Final = (100, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000, 120_000)
+"""Of a change of a whole pool; a reload should take less than ten seconds."""
 _REPLICA: Final = ("engine", "engine_version", "pool_id", "replica_id")
 _POOL: Final = ("engine", "engine_version", "pool_id", "priority")
 BUDGETS: Final = {"device": 64, "pool_id": 256, "engine_version": 64, "replica_id": 1024, "model_id": 1024}
+SERIES_MAX: Final = 4_096
+"""Replicas and priorities whose series are remembered; beyond them they are looked up again."""
 _TRUTH: Final = {False: "false", True: "true"}
 
 
@@ -40,6 +44,21 @@ class _Bounded:
         return value
 
 
+class _Series:
+    """What is counted of one replica and priority. Looking series up by their labels costs more than counting."""
+
+    __slots__ = ("decode", "enqueued", "first_token", "started", "tokens_in", "tokens_out")
+
+    def __init__(self, metrics: "InferenceMetrics", labels: "Labels", priority: Priority) -> None:
+        engine, version, pool_id, replica_id = metrics.bounded(labels)
+        self.enqueued = metrics.enqueued_total.labels(engine, version, pool_id, replica_id, priority.value)
+        self.started = metrics.started_total.labels(engine, version, pool_id, replica_id, priority.value)
+        self.tokens_in = metrics.tokens_in_total.labels(engine, version, pool_id, replica_id)
+        self.tokens_out = metrics.tokens_out_total.labels(engine, version, pool_id, replica_id)
+        self.first_token = metrics.first_token_ms.labels(engine, version, pool_id, priority.value)
+        self.decode = metrics.decode_ms.labels(engine, version, pool_id, priority.value)
+
+
 class InferenceMetrics(Collector):
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -48,9 +67,11 @@ class InferenceMetrics(Collector):
         """Asked at each scrape."""
         self.gpus: Callable[[], Iterable[tuple[Replica, GpusOfNode]]] | None = None
         """The replicas with the GPUs they use, asked at each scrape."""
+        self.queues: Callable[[], Iterable[tuple[str, PoolQueue[Ticket], Replica | None]]] | None = None
+        """The queues by pool, with any of the pool's replicas: its engine and version are those of the pool. Asked at
+        each scrape."""
         self._children: dict[tuple[str, ...], Counter] = {}
-        self._gauges: dict[tuple[str, ...], Gauge] = {}
-        self._histograms: dict[tuple[str, ...], Histogram] = {}
+        self._series: dict[tuple[Labels, Priority], _Series] = {}
 
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(name, text, labels, registry=registry)
@@ -58,15 +79,15 @@ class InferenceMetrics(Collector):
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(name, text, labels, registry=registry)
 
-        self._enqueued = counter("tasks_enqueued", "Tasks that were accepted.", *_REPLICA, "priority")
-        self._started = counter("tasks_started", "Tasks that got a slot.", *_REPLICA, "priority")
+        self.enqueued_total = counter("tasks_enqueued", "Tasks that were accepted.", *_REPLICA, "priority")
+        self.started_total = counter("tasks_started", "Tasks that got a slot.", *_REPLICA, "priority")
         self._canceled = counter("tasks_canceled", "Tasks that were cancelled.", *_REPLICA, "reason")
         self._rejected = counter("tasks_rejected", "Tasks that were refused.", "engine", "reason")
         self._backpressure = counter(
             "admission_backpressure_events", "How often a queue was full.", "engine", "policy"
         )
-        self._tokens_in = counter("tokens_in", "Tokens of prompts.", *_REPLICA)
-        self._tokens_out = counter("tokens_out", "Tokens that were generated.", *_REPLICA)
+        self.tokens_in_total = counter("tokens_in", "Tokens of prompts.", *_REPLICA)
+        self.tokens_out_total = counter("tokens_out", "Tokens that were generated.", *_REPLICA)
         self.catalog_verifications = counter(
             "catalog_verifications", "Checks of models against their digest.", "result", "reason", "engine"
         )
@@ -77,10 +98,10 @@ class InferenceMetrics(Collector):
         self.vram = gauge("vram_used_bytes", "Memory of the device in use.", *_REPLICA, "device")
         self.model_state = gauge("model_state", "1 for the state that a model is in.", "model_id", "state")
         self._considered = gauge("placement_candidates_considered", "Replicas that the last decision looked at.")
-        self._first = Histogram(
+        self.first_token_ms = Histogram(
             "latency_first_token_ms", "Until the first token.", _POOL, buckets=FIRST_TOKEN_MS, registry=registry
         )
-        self._decode = Histogram(
+        self.decode_ms = Histogram(
             "latency_decode_ms", "From the first token to the last.", _POOL, buckets=DECODE_MS, registry=registry
         )
         self._leases = gauge("active_leases", "Slots in use.", "pool_id")
@@ -88,6 +109,12 @@ class InferenceMetrics(Collector):
         self._drains = counter("drain_events", "Drains of pools.", "pool_id", "reason")
         self.dropped = counter("sse_backpressure_drops", "Metrics frames that a slow client did not get.")
         self.reloads = counter("reload_success", "Reloads that succeeded.", "pool_id")
+        self.reload_ms = Histogram(
+            "reload_duration_ms", "From the request to its end.", ("pool_id",), buckets=CHANGE_MS, registry=registry
+        )
+        self.drain_ms = Histogram(
+            "drain_duration_ms", "Until the pool was idle.", ("pool_id",), buckets=CHANGE_MS, registry=registry
+        )
         self.failed_reloads = counter("reload_failure", "Reloads that failed and were undone.", "pool_id")
 
     def collect(self) -> Iterable[Metric]:
@@ -96,6 +123,7 @@ class InferenceMetrics(Collector):
             for each in ModelLifecycle:
                 self.model_state.labels(self._bounds["model_id"](model_id), each.value).set(each is state)
         self._collect_gpus()
+        self._collect_queues()
         return self.registry.collect()
 
     def _collect_gpus(self) -> None:
@@ -104,18 +132,25 @@ class InferenceMetrics(Collector):
         self.vram.clear()
         for replica, devices in self.gpus() if self.gpus is not None else ():
             for device, use in devices.items():
-                labels = (*self._of(replica), self._bounds["device"](device))
+                labels = (*self.bounded(replica.labels), self._bounds["device"](device))
                 if use.utilization is not None:
                     self.gpu.labels(*labels).set(use.utilization)
                 if use.memory_used_bytes is not None:
                     self.vram.labels(*labels).set(use.memory_used_bytes)
+
+    def _collect_queues(self) -> None:
+        self._depth.clear()
+        for pool_id, queue, replica in self.queues() if self.queues is not None else ():
+            engine, version, name, _ = ("", "", pool_id, "") if replica is None else self.bounded(replica.labels)
+            for priority in Priority:
+                self._depth.labels(engine, version, name, priority.value).set(queue.depth(priority))
 
     def verified(self, result: str, reason: str) -> None:
         self._count(self.catalog_verifications, result, reason, "")
 
     def cache_used(self, replica: "Replica") -> None:
         if replica.props.kv_usage_ratio is not None:
-            self.kv_cache.labels(*self._of(replica)).set(replica.props.kv_usage_ratio)
+            self.kv_cache.labels(*self.bounded(replica.labels)).set(replica.props.kv_usage_ratio)
 
     # --- events -------------------------------------------------------------------------------------------------
 
@@ -124,14 +159,14 @@ class InferenceMetrics(Collector):
         if chosen is None:
             return
         labels = (chosen.engine, chosen.engine_version, chosen.pool_id, chosen.replica_id)
-        self._count(self._enqueued, *labels, ticket.task.priority.value)
+        self._of(labels, ticket.task.priority).enqueued.inc()
 
     def started(self, ticket: "Ticket") -> None:
         assert ticket.replica is not None
-        self._count(self._started, *self._of(ticket.replica), ticket.task.priority.value)
+        self._of(ticket.replica.labels, ticket.task.priority).started.inc()
 
     def canceled(self, replica: "Replica | None", reason: str) -> None:
-        labels = ("", "", "", "") if replica is None else self._of(replica)
+        labels = ("", "", "", "") if replica is None else self.bounded(replica.labels)
         self._count(self._canceled, *labels, reason)
 
     def rejected(self, engine: str, code: TaskCode) -> None:
@@ -146,16 +181,6 @@ class InferenceMetrics(Collector):
         self._count(self._placements, outcome, pinned, fallback)
         self._considered.set(decision.considered)
 
-    def depth(self, pool_id: str, queue: "PoolQueue[Ticket]", replica: "Replica | None") -> None:
-        """`replica` is any of the pool's: its engine and version are those of the pool."""
-        engine, version, name, _ = ("", "", pool_id, "") if replica is None else self._of(replica)
-        for priority in Priority:
-            labels = (engine, version, name, priority.value)
-            gauge = self._gauges.get(labels)
-            if gauge is None:
-                gauge = self._gauges[labels] = self._depth.labels(*labels)
-            gauge.set(queue.depth(priority))
-
     def pool(self, pool_id: str, *, is_ready: bool, leases: Callable[[], int]) -> None:
         """`leases` is asked at each scrape."""
         name = self._bounds["pool_id"](pool_id)
@@ -166,24 +191,34 @@ class InferenceMetrics(Collector):
         self._count(self._drains, self._bounds["pool_id"](pool_id), reason)
 
     def first_token(self, replica: "Replica", priority: Priority, milliseconds: float) -> None:
-        engine, version, pool_id, _ = self._of(replica)
-        self._observe(self._first, engine, version, pool_id, priority.value, value=milliseconds)
+        self._of(replica.labels, priority).first_token.observe(milliseconds)
 
-    def finished(
-        self, replica: "Replica", priority: Priority, *, tokens_in: int, tokens_out: int, decode_ms: float
-    ) -> None:
-        labels = self._of(replica)
-        self._count(self._tokens_in, *labels, by=tokens_in)
-        self._count(self._tokens_out, *labels, by=tokens_out)
-        self._observe(self._decode, *labels[:3], priority.value, value=decode_ms)
+    def finished(self, replica: "Replica", priority: Priority, *, decode_ms: float) -> None:
+        self._of(replica.labels, priority).decode.observe(decode_ms)
 
-    def _of(self, replica: "Replica") -> tuple[str, str, str, str]:
-        handoff, bounds = replica.handoff, self._bounds
+    def used(self, ticket: "Ticket", *, tokens_in: int, tokens_out: int) -> None:
+        """By a task that an engine was asked to run, however it ended."""
+        if ticket.where is not None:
+            series = self._of(ticket.where, ticket.task.priority)
+            series.tokens_in.inc(tokens_in)
+            series.tokens_out.inc(tokens_out)
+
+    def _of(self, labels: "Labels", priority: Priority) -> _Series:
+        found = self._series.get((labels, priority))
+        if found is None:
+            if len(self._series) >= SERIES_MAX:
+                self._series.clear()
+            found = self._series[labels, priority] = _Series(self, labels, priority)
+        return found
+
+    def bounded(self, labels: "Labels") -> "Labels":
+        engine, version, pool_id, replica_id = labels
+        bounds = self._bounds
         return (
-            handoff.engine.value,
-            bounds["engine_version"](replica.engine_version),
-            bounds["pool_id"](handoff.pool_id),
-            bounds["replica_id"](handoff.replica_id),
+            engine,
+            bounds["engine_version"](version),
+            bounds["pool_id"](pool_id),
+            bounds["replica_id"](replica_id),
         )
 
     def _count(self, counter: Counter, *labels: str, by: float = 1) -> None:
@@ -193,10 +228,3 @@ class InferenceMetrics(Collector):
         if child is None:
             child = self._children[key] = counter.labels(*labels)
         child.inc(by)
-
-    def _observe(self, histogram: Histogram, *labels: str, value: float) -> None:
-        key = (histogram._name, *labels)
-        child = self._histograms.get(key)
-        if child is None:
-            child = self._histograms[key] = histogram.labels(*labels)
-        child.observe(value)

@@ -4,8 +4,10 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import anyio
 from anyio.abc import TaskGroup
@@ -13,10 +15,10 @@ from anyio.abc import TaskGroup
 from homeport.core.inference.engines.gpus import GpusOfNode, free_bytes, gpus_of_replica
 from homeport.core.inference.engines.handoff import Handoff, Loading
 from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState
-from homeport.core.inference.sessions import Budgets
+from homeport.core.inference.sessions import Budgets, Session
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused
-from homeport.errors import InvalidInput
+from homeport.errors import InvalidInput, TransientError
 from homeport.inference.metrics import InferenceMetrics
 from homeport.inference.pools.registry import Connect, PoolRegistry, close_idle
 from homeport.inference.pools.replica import LOAD_MS_GUESS, Replica
@@ -31,6 +33,7 @@ from homeport.inference.tasks.scheduler import Scheduler, Ticket
 from homeport.inference.tasks.sessions import Sessions
 from homeport.inference.tasks.shared_limits import SharedLimits
 from homeport.inference.tasks.stream import TaskStream, as_content
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Bus, Clock, InferencePorts, Store
 
@@ -54,6 +57,15 @@ class Submitter:
     sites: tuple[str, ...] = ()
     sees_all: bool = False
     """An administrator or operator of every site may look at and cancel what others submitted."""
+
+
+class _Submission(NamedTuple):
+    """A task that has its place, and is not durable yet."""
+
+    run: Run
+    stored: StoredTask
+    session: Session
+    submitter: Submitter
 
 
 class TaskPlane:
@@ -84,6 +96,8 @@ class TaskPlane:
         self._runner = Runner(
             self.scheduler, self.journal, self.sessions, self.metrics, self.settings, clock.monotonic, self.narrator
         )
+        self._begun: dict[str, StoredTask] = {}
+        """Submitted, and not durable yet."""
         self._runs: dict[str, Run] = {}
         self._ended: OrderedDict[str, Run] = OrderedDict()
         self._stored: dict[str, StoredTask] = {}
@@ -93,6 +107,7 @@ class TaskPlane:
         ports.verified = self.metrics.verified
         self._changed = anyio.Event()
         self.registry.on_changed(self._notice)
+        self.registry.on_doubt(lambda replica: self.start(partial(self._check_at_once, replica)))
 
     def share_limits(self, bus: Bus) -> SharedLimits:
         """With the other centrals of the bus: limits of keys and budgets of sessions hold for all together."""
@@ -117,17 +132,72 @@ class TaskPlane:
 
     # --- tasks ------------------------------------------------------------------------------------------------
 
-    async def submit(self, task: Task, body: bytes, submitter: Submitter, budgets: Budgets = UNLIMITED) -> str:
+    async def submit(
+        self,
+        task: Task,
+        body: bytes,
+        submitter: Submitter,
+        budgets: Budgets = UNLIMITED,
+        *,
+        correlation_id: str = "",
+    ) -> str:
         """The admission's answer as JSON, when the task is durable. The same task again gets the same answer.
 
         Raises TaskRefused.
         """
+        begun = self._begin(task, body, submitter, budgets, correlation_id)
+        if isinstance(begun, str):
+            return begun
+        try:
+            earlier = await self.journal.add(begun.stored)
+        except BaseException:
+            self._abandon(begun)
+            raise
+        return self._admitted(begun, earlier)
+
+    def submit_soon(
+        self,
+        task: Task,
+        body: bytes,
+        submitter: Submitter,
+        budgets: Budgets,
+        done: Callable[[str | TaskRefused | TransientError], None],
+        *,
+        correlation_id: str = "",
+    ) -> None:
+        """The same without a task that waits: what `submit` would return, or raise when it is to be durable, is given
+        to `done`. Raises TaskRefused where that is known at once."""
+        begun = self._begin(task, body, submitter, budgets, correlation_id)
+        if isinstance(begun, str):
+            done(begun)
+            return
+        context = copy_context()
+
+        def settled(earlier: StoredTask | None, error: TransientError | None) -> None:
+            if error is not None:
+                self._abandon(begun)
+                done(error)
+                return
+            try:
+                answer = self._admitted(begun, earlier)
+            except TaskRefused as refused:
+                done(refused)
+            else:
+                done(answer)
+
+        self.journal.add_soon(begun.stored, lambda earlier, error: context.run(settled, earlier, error))
+
+    def _begin(
+        self, task: Task, body: bytes, submitter: Submitter, budgets: Budgets, correlation_id: str
+    ) -> "_Submission | str":
+        """Everything up to the write; the answer where the task was submitted before."""
         digest = hashlib.sha256(body).hexdigest()
-        known = self._stored.get(task.task_id)
+        known = self._stored.get(task.task_id) or self._begun.get(task.task_id)
         if known is not None:
             return _replayed(known, digest, submitter)
         session = self.sessions.current(submitter.key, task.session_id, self._at_most(budgets))
         ticket = self.scheduler.admit(task, caller=submitter.key, sites=submitter.sites, session=session)
+        ticket.correlation_id = correlation_id
         run = Run(ticket)
         answer = json.dumps(admission_answer(ticket))
         stored = StoredTask(
@@ -145,21 +215,26 @@ class TaskPlane:
             answer=answer,
             at=self.clock.now(),
         )
-        self._runs[task.task_id], self._stored[task.task_id] = run, stored
-        try:
-            earlier = await self.journal.add(stored)
-        except BaseException:
-            self._forget(task.task_id)
-            self.scheduler.release(ticket)
-            raise
+        self._begun[task.task_id] = stored
+        return _Submission(run, stored, session, submitter)
+
+    def _admitted(self, begun: "_Submission", earlier: StoredTask | None) -> str:
+        """The task is durable, or `earlier` has had its id before."""
         if earlier is not None:
-            self._forget(task.task_id)
-            self.scheduler.release(ticket)
-            return _replayed(earlier, digest, submitter)
-        self.sessions.admit(submitter.key, session)
-        self._start(run)
-        self.narrator.admitted(ticket, "/v2/tasks")
-        return answer
+            self._abandon(begun)
+            if self._ownership is None:
+                self._resume(earlier)
+            return _replayed(earlier, begun.stored.digest, begun.submitter)
+        self._runs[begun.stored.id], self._stored[begun.stored.id] = begun.run, self._begun.pop(begun.stored.id)
+        self.sessions.admit(begun.submitter.key, begun.session)
+        self._start(begun.run)
+        self.narrator.admitted(begun.run.ticket, "/v2/tasks")
+        return begun.stored.answer
+
+    def _abandon(self, begun: "_Submission") -> None:
+        """Only what this submission has begun: the task itself may be here from before a restart."""
+        self._begun.pop(begun.stored.id, None)
+        self.scheduler.release(begun.run.ticket)
 
     def _at_most(self, budgets: Budgets) -> Budgets:
         most = self.settings.session_tokens_max
@@ -240,6 +315,7 @@ class TaskPlane:
                     for run in list(self._runs.values()):
                         self._start(run)
                     await self._recover()
+                    log.info("inference plane started", actor="tasks", action="start-up", human="Tasks are taken.")
                     await anyio.sleep_forever()
         finally:
             self._tasks = None
@@ -268,24 +344,34 @@ class TaskPlane:
             with anyio.move_on_after(self.settings.health_seconds if is_watched else None):
                 await self._changed.wait()
 
+    async def _check_at_once(self, replica: Replica) -> None:
+        await self.registry.check(replica, self.clock.monotonic())
+
     def _notice(self) -> None:
         self._changed.set()
 
     async def _recover(self) -> None:
-        """Tasks from before a restart: those that nobody had seen anything of are queued again, the others end."""
+        """Tasks from before a restart: those without any output yet are queued again, the others end."""
         async with self.store.read() as reader:
             unfinished = await reader.unfinished_tasks()
         if self._ownership is not None:
             unfinished = await self._adopted(self._ownership, unfinished)
         for stored in unfinished:
-            if stored.id in self._runs:
-                continue
-            if stored.state is TaskState.STARTED:
-                self._end_lost(stored)
-            elif self._tasks is not None:
-                self._tasks.start_soon(self._queue_again, stored)
+            self._resume(stored)
         if unfinished:
             log.info("tasks recovered after a restart", count=len(unfinished), action="recover")
+
+    def _resume(self, stored: StoredTask) -> None:
+        """Unless it is here already, or was sent again in this very moment: then that submission resumes it."""
+        is_known = any(stored.id in here for here in (self._begun, self._stored, self._ended))
+        if is_known or stored.state is TaskState.ENDED or self._tasks is None:
+            return
+        if stored.state is TaskState.STARTED:
+            self._end_lost(stored)
+            return
+        # Known at once, before its pool is back: who sends it again gets its answer, and no second run.
+        self._stored[stored.id] = stored
+        self._tasks.start_soon(self._queue_again, stored)
 
     async def _adopted(self, ownership: TaskOwnership, unfinished: Sequence[StoredTask]) -> list[StoredTask]:
         """Those of centrals that are gone, as ours."""
@@ -319,22 +405,33 @@ class TaskPlane:
                         break
                     await anyio.sleep(0.2)
                     continue
-                self._runs[stored.id], self._stored[stored.id] = Run(ticket), stored
+                self._runs[stored.id] = Run(ticket)
                 self._start(self._runs[stored.id])
                 return
         self._end_lost(stored)
 
     def _end_lost(self, stored: StoredTask) -> None:
+        self._forget(stored.id)
         lost = Refusal(TaskCode.WORKER_RESET, "Homeport was restarted while the task ran.", retry_after_ms=1000)
         stream = TaskStream()
         stream.error(lost.to_data())
-        artifact = self._transcript({"job_id": stored.id, "session_id": ""}, stored.caller, stream, {})
+        try:
+            job = _job(read_task(json.loads(stored.body)["request"].encode()))
+        except (TaskRefused, ValueError, KeyError, TypeError):
+            job = {"job_id": stored.id, "session_id": ""}
+        artifact = self._transcript(job, stored.caller, stream, {})
         outcome = {"error": lost.to_data(), "artifact_id": artifact.id}
         self.journal.end(replace(stored, state=TaskState.ENDED, body="", outcome=json.dumps(outcome)), artifact)
 
     # --- one run ------------------------------------------------------------------------------------------------
 
     def _start(self, run: Run) -> None:
+        if run.ticket.is_waiting and not run.cancel_reason:
+            run.begin_when_moved(partial(self._begin_run, run), self._runner.seconds_left(run))
+        else:
+            self._begin_run(run)
+
+    def _begin_run(self, run: Run) -> None:
         if self._tasks is not None:
             self._tasks.start_soon(self._run, run)
 
@@ -361,7 +458,8 @@ class TaskPlane:
             }
         artifact = None
         if self.settings.transcripts:
-            artifact = self._transcript(_job(run), ticket.caller, run.stream, metadata)
+            counts = (run.tokens_in, run.tokens_out, run.decode_ms)
+            artifact = self._transcript(_job(task, *counts), ticket.caller, run.stream, metadata)
             run.artifact_id = artifact.id
         outcome = {
             "model": task.model_ref,
@@ -379,9 +477,9 @@ class TaskPlane:
             self._ended.popitem(last=False)
         self.narrator.ended(
             ticket,
-            run.replica_key,
             tokens_in=run.tokens_in,
             tokens_out=run.tokens_out,
+            decode_ms=run.decode_ms,
             canceled=run.cancel_reason,
             error=run.error,
         )
@@ -440,9 +538,8 @@ def _preparation(ticket: Ticket) -> list[dict[str, Any]]:
     ]
 
 
-def _job(run: Run) -> dict[str, Any]:
+def _job(task: Task, tokens_in: int = 0, tokens_out: int = 0, decode_ms: int = 0) -> dict[str, Any]:
     """What its artifact says beside the transcript: how it was asked for, without what was asked."""
-    task = run.task
     return {
         "job_id": task.task_id,
         "session_id": task.session_id,
@@ -458,9 +555,9 @@ def _job(run: Run) -> dict[str, Any]:
             "sampler_profile_version": task.sampler_profile_version,
         },
         "seed": task.seed,
-        "tokens_in": run.tokens_in,
-        "tokens_out": run.tokens_out,
-        "decode_time_ms": run.decode_ms,
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "decode_time_ms": decode_ms,
     }
 
 

@@ -12,6 +12,7 @@ from homeport.core.jobs.rules import (
     ARTIFACTS_MAX,
     COMMAND_BYTES_MAX,
     COMMAND_WORDS_MAX,
+    ENTRYPOINT_LENGTH_MAX,
     ENVIRONMENT_BYTES_MAX,
     ENVIRONMENT_MAX,
 )
@@ -37,8 +38,11 @@ class SubmitJob(Body):
     type: JobType | None = None
     """A container where an image is given, else a command of the machine."""
     command: list[Word] = Field(default=[], max_length=COMMAND_WORDS_MAX)
-    """The program and its arguments. For a container, empty means the image's own."""
+    """The program and its arguments. For a container, the arguments of its entrypoint where it has one; empty means
+    the image's own."""
     image: str = Field(default="", max_length=1000)
+    entrypoint: str = Field(default="", max_length=ENTRYPOINT_LENGTH_MAX)
+    """Of a container: a program in place of the image's own entrypoint."""
     environment: dict[Name, Value] = Field(default={}, max_length=ENVIRONMENT_MAX)
     secrets: dict[Name, Name] = Field(default={}, max_length=ENVIRONMENT_MAX)
     """Variables, each with the name of the site's secret that it gets."""
@@ -73,6 +77,7 @@ class JobBody(Body):
     type: str
     command: Sequence[str]
     image: str
+    entrypoint: str
     environment: Mapping[str, str]
     secrets: Mapping[str, str]
     node: str | None
@@ -133,6 +138,7 @@ def request_of(body: SubmitJob) -> JobRequest:
             type=body.type or (JobType.CONTAINER if body.image else JobType.COMMAND),
             command=tuple(body.command),
             image=body.image,
+            entrypoint=body.entrypoint,
             environment=body.environment,
             secrets=body.secrets,
             node=None if body.node is None else NodeId(body.node),
@@ -178,6 +184,7 @@ def _fields(job: Job) -> dict[str, Any]:
         "type": spec.type.value,
         "command": spec.command,
         "image": spec.image,
+        "entrypoint": spec.entrypoint,
         "environment": spec.environment,
         "secrets": spec.secrets,
         "node": job.node_id,

@@ -10,9 +10,10 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from homeport.adapters.link.grpc_calls import GrpcCalls, require
+from homeport.adapters.link.grpc_orchion import ANYBODY
 from homeport.adapters.link.grpc_site import Service
 from homeport.core.access.actions import Action, Audit, Level, Scope
-from homeport.core.model.caller import Caller, CallerKind, Role
+from homeport.core.model.caller import Caller
 from homeport.core.model.identity import Peer
 from homeport.errors import Conflict, NotFound, PeerUnavailable
 from homeport.fleet.shared.scope import seen_by
@@ -26,7 +27,6 @@ SUBMIT_JOB: Final = "/orchion.v1.Orchestrator/SubmitJob"
 GET_STATUS: Final = "/orchion.v1.Orchestrator/GetJobStatus"
 SUBMIT: Final = Action("tasks.submit", Level.VIEWER, Scope.SEEN, Audit.NONE)
 """The row of `POST /v2/tasks`."""
-OPEN: Final = Caller("orchion", Role.VIEWER, kind=CallerKind.ANONYMOUS)
 
 
 def orchion_jobs(jobs: Jobs, store: Store, inference: InferencePorts, clock: Clock) -> Service:
@@ -59,10 +59,10 @@ class OrchionJobs:
         unary = self._calls.unary
 
         async def submit(request: Any, peer: Peer | None) -> Message:
-            return await self._submit(request, OPEN)
+            return await self._submit(request, ANYBODY)
 
         async def status(request: Any, peer: Peer | None) -> Message:
-            return await self._status(request, OPEN)
+            return await self._status(request, ANYBODY)
 
         return {
             SUBMIT_JOB: unary(SUBMIT.name, submit, pb.SubmitJobRequest, pb.SubmitJobResponse),
@@ -85,7 +85,7 @@ class OrchionJobs:
                 if seen is not None:
                     now = int(self._clock.now().timestamp())
                     return convert.status_of_task(request.job_id, job_type, seen, now_unix=now)  # type: ignore[no-any-return]
-        if caller is OPEN:
+        if caller is ANYBODY:
             raise NotFound(f"There is no job {request.job_id[:200]}.")
         job = await self._jobs.find(request.job_id, caller)
         async with seen_by(caller, self._store).read() as reader:

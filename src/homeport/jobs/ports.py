@@ -1,10 +1,10 @@
 """What others may do with jobs, at central and at a site alike: submit, look, follow the output, cancel."""
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from homeport.core.jobs.job import Job, JobSpec
 from homeport.core.model.caller import Caller
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import JobId, SiteName
 
 SYNC: Final = "jobs.sync"

@@ -1,9 +1,9 @@
 """How long ended jobs are kept: by age and by count."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock, Store
 

@@ -8,8 +8,8 @@ from fastapi import Depends, Path, Query, Response
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.jobs.why import why_job
 from homeport.errors import NotFound
+from homeport.fleet.shared.answers.why import Why
 from homeport.fleet.shared.scope import seen_by
-from homeport.fleet.shared.why import Why
 from homeport.jobs.bodies import (
     JobBody,
     JobDetailBody,
@@ -75,11 +75,17 @@ def jobs_routes(jobs: Jobs, store: Store) -> Routes:
     async def list_jobs(
         caller: CallerOf,
         page: Annotated[Asked, Depends(asked(JOBS, JobBody))],
+        *,
         site: SiteNameText | None = None,
         node: NodeIdText | None = None,
         state: Annotated[list[JobState] | None, Query(max_length=6)] = None,
+        contains: Annotated[
+            str | None,
+            Query(max_length=200, description="Only those whose `id@site` contains this, whatever the case."),
+        ] = None,
     ) -> Response:
         where = JobFilter(
+            contains=contains,
             site=None if site is None else SiteName(site),
             node=None if node is None else NodeId(node),
             states=None if not state else frozenset(state),

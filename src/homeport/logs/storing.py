@@ -19,6 +19,8 @@ ARRIVALS_MAX: Final = 2_000
 LINES_PER_COMMIT_MAX: Final = 20_000
 OWN_MAX: Final = 10_000
 PAUSE_SECONDS: Final = 0.05
+"""After a commit of few lines, so that more come together for the next."""
+FEW_LINES: Final = 500
 RETRY_SECONDS: Final = 2.0
 TRIM_SECONDS: Final = 30.0
 
@@ -86,7 +88,7 @@ class Storing:
                 continue
             for (_, done), last in zip(taken, lasts, strict=True):
                 done(last)
-            if not self._waiting:
+            if sum(_lines_of(arrival) for arrival, _ in taken) < FEW_LINES:
                 await anyio.sleep(PAUSE_SECONDS)
 
     async def trim(self, settings: LogSettings) -> None:
@@ -101,7 +103,7 @@ class Storing:
         own, self._own = self._own, []
         count, lines = 0, 0
         for arrival, _ in self._waiting:
-            lines += sum(len(batch.lines) for batch in arrival.batches)
+            lines += _lines_of(arrival)
             if count and lines > LINES_PER_COMMIT_MAX:
                 break
             count += 1
@@ -109,3 +111,7 @@ class Storing:
         if self._waiting:
             self._woken.set()
         return taken, own
+
+
+def _lines_of(arrival: Arrival) -> int:
+    return sum(len(batch.lines) for batch in arrival.batches)

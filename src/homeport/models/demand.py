@@ -4,4 +4,4 @@ from typing import Final
 
 DEMAND: Final = "engines.demand"
 REPEAT_SECONDS: Final = 10.0
-"""While there is any: a site counts what it was told for three times as long."""
+"""While there is any: a site counts a report for three times as long."""

@@ -3,7 +3,7 @@
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from homeport.capability.kinds import by_kind
 from homeport.capability.node import NodeCapability, NodePart, NodePlatform
 from homeport.core.model.order import DEPLOYMENT
 from homeport.errors import PeerUnavailable
+from homeport.lazy_dataclass import dataclass
 from homeport.log import LogLevel, get_log
 from homeport.logs.node.part import NodeLogs
 from homeport.models.node.open import MODELS_FOLDER, with_engines
@@ -223,7 +224,7 @@ def _wire(
         environment=settings.environment,
         unfinished=journal.unfinished,
         progress=outlet.progress,
-        logs=logs.spool.put_logs,
+        logs=logs.spool,
         telemetry=outlet.telemetry,
         permissions=settings.permissions,
         dial_site=dial_site,

@@ -1,10 +1,11 @@
 """The capabilities of this machine, as reported by the operating system."""
 
+import os
 import platform
+import shutil
 from pathlib import Path
 
-import psutil
-
+from homeport.adapters.hardware import kernel
 from homeport.adapters.hardware.gpu.machine import installed_gpus
 from homeport.core.model.node import Capabilities
 from homeport.vocabulary import ProfileType
@@ -24,10 +25,10 @@ def discover(
     data: Path, *, engine: str = "", engine_version: str = "", profile_types: tuple[ProfileType, ...] = ()
 ) -> Capabilities:
     """`data` must exist: components fill its file system."""
-    disk = psutil.disk_usage(str(data))
+    disk = shutil.disk_usage(data)
     return Capabilities(
-        cpu_cores=psutil.cpu_count(logical=True) or 1,
-        memory_bytes=psutil.virtual_memory().total,
+        cpu_cores=os.cpu_count() or 1,
+        memory_bytes=kernel.memory().total_bytes,
         disk_bytes=disk.total,
         disk_free_bytes=disk.free,
         os=platform.system().lower(),

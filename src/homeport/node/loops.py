@@ -12,7 +12,6 @@
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,6 +19,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from homeport.errors import TransientError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.node.engine import Engine
 from homeport.node.link.connection import Connection

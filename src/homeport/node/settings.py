@@ -5,7 +5,7 @@ import re
 import secrets
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from homeport.adapters.local_access import default_folder
@@ -15,6 +15,7 @@ from homeport.core.node.permissions import NOTHING, Permissions
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import InvalidInput, Problem, Refused
 from homeport.failpoints import VARIABLE
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import NODE_ID_PATTERN, NodeId
 
 

@@ -11,6 +11,7 @@ from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.shared.periodic import every
 from homeport.jobs.central.service import CentralJobs
 from homeport.pipelines.engine import PipelineEngine
+from homeport.pipelines.metrics import PipelineMetrics
 from homeport.pipelines.routes import pipelines_routes
 from homeport.pipelines.schedule import run_schedules
 from homeport.pipelines.service import Pipelines
@@ -24,9 +25,11 @@ TRIM_SECONDS: Final = timedelta(minutes=10).total_seconds()
 def _part(central: CentralPlatform) -> CentralPart:
     pipelines = Pipelines(central)
     jobs = CentralJobs(central)
-    engine = PipelineEngine(lambda platform: step_kinds(platform, Pipelines(platform), jobs))
+    metrics = PipelineMetrics()
+    engine = PipelineEngine(lambda platform: step_kinds(platform, Pipelines(platform), jobs), on_ended=metrics.ended)
     return CentralPart(
         routes=(pipelines_routes(central, pipelines, jobs), webhook_routes(central, pipelines)),
+        metrics=(metrics,),
         loops=(
             Loop("pipelines", partial(_run, engine), Replicas.ONE),
             Loop("pipelines jobs wake", jobs.wake_sites),

@@ -4,9 +4,9 @@ Everything that is begun was stored before, with the attempt's number. A driver 
 carries out its RUNNING items again; each kind of step finds what it has begun under the attempt's key.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -34,6 +34,7 @@ from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import HomeportError, LeaseLost, NoNodeFits, PermanentError, TransientError
 from homeport.failpoints import Point, passing
 from homeport.fleet.central.platform import CentralPlatform
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.pipelines.events import events_between
 from homeport.pipelines.steps.work import StepKindExecutor, Work
@@ -57,8 +58,15 @@ class _Execution:
 
 
 class Driver:
-    def __init__(self, central: CentralPlatform, kinds: Mapping[StepKind, StepKindExecutor], run: Run) -> None:
+    def __init__(
+        self,
+        central: CentralPlatform,
+        kinds: Mapping[StepKind, StepKindExecutor],
+        run: Run,
+        on_ended: Callable[[Run], None],
+    ) -> None:
         self._central = central
+        self._on_ended = on_ended
         self._kinds = kinds
         self._run = run
         self._bell = anyio.Event()
@@ -69,7 +77,7 @@ class Driver:
         """Items that were under way when this driver began."""
 
     def wake(self) -> None:
-        """The stored run was changed: somebody wants it cancelled."""
+        """The stored run was changed: its cancellation was requested."""
         self._bell.set()
 
     async def drive(self) -> None:
@@ -160,7 +168,7 @@ class Driver:
             await self._bell.wait()
 
     async def _merged(self, run: Run) -> Run:
-        """Others write one thing: that somebody wants it cancelled."""
+        """Others write one thing: the request to cancel it."""
         if run.cancelled_by is not None:
             return run
         async with self._central.store.read() as reader:
@@ -183,6 +191,8 @@ class Driver:
         passing(Point.PIPELINE_BEFORE_STORE)
         written = await self._central.store.write(work)
         passing(Point.PIPELINE_AFTER_STORE)
+        if written.state in RUN_ENDED:
+            self._on_ended(written)
         return written
 
     async def _fail(self, reason: str) -> None:
@@ -190,7 +200,7 @@ class Driver:
         await self._store(replace(self._run, state=RunState.FAILED, reason=reason, finished_at=now), {})
 
     def _with_references(self, pipeline: Pipeline, run: Run) -> Run:
-        """Stored before the item begins, so that whoever looks finds what carries it out."""
+        """Stored before the item begins, so that a reader finds what carries it out."""
         steps = list(run.steps)
         for place, step in enumerate(steps):
             found = list(step.items)

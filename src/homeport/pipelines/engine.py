@@ -22,14 +22,14 @@ DRIVEN_MAX: Final = 100
 """Runs that are driven at once; the others wait. Runs that other runs wait for are not counted."""
 PAUSE_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 2.0
-EVENTS_MAX: Final = 500
 
 Kinds = Callable[[CentralPlatform], Mapping[StepKind, StepKindExecutor]]
 
 
 class PipelineEngine:
-    def __init__(self, kinds: Kinds) -> None:
+    def __init__(self, kinds: Kinds, *, on_ended: Callable[[Run], None]) -> None:
         self._kinds = kinds
+        self._on_ended = on_ended
         self._ended = anyio.Event()
         """A run is not driven any more."""
 
@@ -76,12 +76,7 @@ class PipelineEngine:
         """The newest event, and whether one of those since `seen` is about a pipeline."""
         async with central.store.read() as reader:
             last = await reader.last_event_id()
-            if seen < 0:
-                return last, True
-            found = await reader.events(after=seen, limit=EVENTS_MAX)
-        return last, len(found) == EVENTS_MAX or any(
-            each.event.subject.kind == SubjectKind.PIPELINE for each in found
-        )
+            return last, seen < 0 or await reader.has_event_about(SubjectKind.PIPELINE, after=seen)
 
     async def _start(
         self,
@@ -98,7 +93,7 @@ class PipelineEngine:
                 if run.cancelled_by is not None:
                     driver.wake()
             elif len(drivers) < DRIVEN_MAX or run.depth > 0 or run.cancelled_by is not None:
-                driver = drivers[run.id] = Driver(central, kinds, run)
+                driver = drivers[run.id] = Driver(central, kinds, run, self._on_ended)
                 tasks.start_soon(self._drive, driver, run, drivers)
 
     async def _drive(self, driver: Driver, run: Run, drivers: dict[RunId, Driver]) -> None:

@@ -11,8 +11,8 @@ from homeport.core.pipelines.limits import NAME_PATTERN
 from homeport.core.pipelines.why import why_run
 from homeport.errors import InvalidInput, NotFound, Problem
 from homeport.fleet.central.platform import CentralPlatform
+from homeport.fleet.shared.answers.why import Why
 from homeport.fleet.shared.scope import seen_by
-from homeport.fleet.shared.why import Why
 from homeport.jobs.ports import Jobs
 from homeport.pipelines.bodies import (
     CheckedBody,

@@ -1,7 +1,7 @@
 """Pipelines at central, for people, webhooks, schedules and other pipelines: save, run, look, cancel."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,8 +18,9 @@ from homeport.core.pipelines.model import Definition, Owner, Pipeline, Run
 from homeport.core.pipelines.values import check_inputs
 from homeport.errors import Conflict, InvalidInput, NotAuthorized, NotFound, Problem, QueueFull, Refused
 from homeport.fleet.central.platform import CentralPlatform
+from homeport.fleet.shared.answers.suggestion import did_you_mean
 from homeport.fleet.shared.scope import seen_by
-from homeport.fleet.shared.suggestion import did_you_mean
+from homeport.lazy_dataclass import dataclass
 from homeport.pipelines.events import events_between
 from homeport.ports import PIPELINE_RUNS, PIPELINES, WHOLE, PipelineFilter, RunFilter, Transaction
 from homeport.vocabulary import EventKind, RunId, RunState, SiteName, SubjectKind
@@ -216,7 +217,7 @@ def check_sites_of(pipeline: Pipeline, owner: Owner) -> None:
 
 
 def check_site(site: SiteName | None, caller: Caller, name: str) -> None:
-    """Raises NotAuthorized where somebody with access to some sites changes what belongs to others."""
+    """Raises NotAuthorized where a caller with access to some sites changes what belongs to others."""
     if caller.sites and site not in caller.sites:
         raise NotAuthorized(f"The pipeline {name} is not of a site that you may change.", target=name)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from homeport.core.logs.line import LogLine
 from homeport.core.model.artifact import Artifact, Layer
-from homeport.ports.blobs import BlobStore, BlobUsage, OpenBlob, StoredBlob, Upload, UploadId
 from homeport.ports.bus import Bus, Handler, Message
 from homeport.ports.clock import Clock, Ids, InThread
 from homeport.ports.content import (
@@ -43,14 +42,14 @@ from homeport.ports.inference import (
     TaskSeen,
 )
 from homeport.ports.job_runner import JobRunner, RunRequest, RunsJobs, RunStatus
-from homeport.ports.logs import LogsFound, LogStore
-from homeport.ports.node_link import (
+from homeport.ports.links.node_link import (
     Acknowledged,
     Beat,
     Farewell,
     Found,
     FromNode,
     Hello,
+    LogBuffer,
     Logs,
     LogsStored,
     News,
@@ -69,6 +68,15 @@ from homeport.ports.node_link import (
     Unreadable,
     Welcome,
     lane_of,
+)
+from homeport.ports.links.tunnel import (
+    AnswerStream,
+    DialTunnel,
+    IncomingStream,
+    Tunnel,
+    TunnelConnection,
+    TunnelHeader,
+    TunnelStream,
 )
 from homeport.ports.registry import Charts, ChartVerdict, Registry
 from homeport.ports.runtime import (
@@ -91,19 +99,13 @@ from homeport.ports.runtime import (
     WorkloadProcess,
     container_access,
 )
+from homeport.ports.storage.blobs import BlobStore, BlobUsage, OpenBlob, StoredBlob, Upload, UploadId
+from homeport.ports.storage.logs import LogsFound, LogStore
 from homeport.ports.tracing import Tracer
-from homeport.ports.tunnel import (
-    AnswerStream,
-    DialTunnel,
-    IncomingStream,
-    Tunnel,
-    TunnelConnection,
-    TunnelHeader,
-    TunnelStream,
-)
 
 if TYPE_CHECKING:
-    from homeport.ports.central_link import (
+    from homeport.ports.leases import Leases
+    from homeport.ports.links.central_link import (
         ROLLED_BACK_MAX,
         Addressed,
         Ahead,
@@ -125,8 +127,7 @@ if TYPE_CHECKING:
         TuneNode,
         UnknownRequest,
     )
-    from homeport.ports.leases import Leases
-    from homeport.ports.lists import (
+    from homeport.ports.storage.lists import (
         AUDIT,
         DEPLOYMENTS,
         HOLDS,
@@ -165,7 +166,7 @@ if TYPE_CHECKING:
         Where,
         Window,
     )
-    from homeport.ports.store import (
+    from homeport.ports.storage.store import (
         APPS,
         SET_ASIDE_CHARACTERS_MAX,
         SET_ASIDE_MAX,
@@ -273,6 +274,7 @@ __all__ = [
     "Listing",
     "LiveUsers",
     "LoadsEngines",
+    "LogBuffer",
     "LogLine",
     "LogStore",
     "Logs",
@@ -362,7 +364,7 @@ __all__ = [
     "lane_of",
 ]
 
-_LATE = ("store", "lists", "central_link", "leases")
+_LATE = ("storage.store", "storage.lists", "links.central_link", "leases")
 
 if not TYPE_CHECKING:
 

@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
 from homeport.core.model.artifact import Artifact
-from homeport.ports.blobs import BlobUsage
+from homeport.lazy_dataclass import dataclass
+from homeport.ports.storage.blobs import BlobUsage
 from homeport.vocabulary import Digest
 
 
@@ -83,7 +83,7 @@ class Incoming(Protocol):
 
 
 class IncomingFile(Incoming, Protocol):
-    """A response with a file of the web. Nobody has promised its digest, unless its server does."""
+    """A response with a file of the web. Its digest is not known beforehand, unless its server sends it."""
 
     @property
     def name(self) -> str: ...

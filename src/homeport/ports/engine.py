@@ -1,11 +1,12 @@
 """An inference engine, as the task plane sees it: health, properties, a stream of tokens. One adapter per engine."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from homeport.core.inference.task import TaskCode
 from homeport.errors import HomeportError
+from homeport.lazy_dataclass import dataclass
 
 
 class EngineFailed(HomeportError):
@@ -13,15 +14,29 @@ class EngineFailed(HomeportError):
 
     code = "engine-failed"
 
-    def __init__(self, message: str, task_code: TaskCode = TaskCode.WORKER_RESET, *, status: int = 0) -> None:
+    def __init__(
+        self,
+        message: str,
+        task_code: TaskCode = TaskCode.WORKER_RESET,
+        *,
+        status: int = 0,
+        is_lost: bool = False,
+    ) -> None:
         super().__init__(message)
         self.task_code = task_code
         self.status = status
         """What the engine answered; 0 where it did not."""
+        self.is_lost = is_lost
+        """It could not be connected to, or broke the connection off: whether it still runs is open."""
 
     @property
     def is_fault(self) -> bool:
-        """Whether the engine is to blame: the breaker counts it, and another replica may do better."""
+        """Whether the engine is to blame: the breaker counts it. One that has no free slot is not broken."""
+        return self.task_code not in {TaskCode.INVALID_PARAMS, TaskCode.REPLICA_EXHAUSTED}
+
+    @property
+    def may_go_elsewhere(self) -> bool:
+        """Whether another replica may do better."""
         return self.task_code is not TaskCode.INVALID_PARAMS
 
 

@@ -1,10 +1,10 @@
 """The deployments repository."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Commit
 
 

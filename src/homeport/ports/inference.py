@@ -6,7 +6,6 @@ its own part into it when it is created, in the order of the role's list.
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from homeport.core.inference.engines.gpus import GpusOfNode
@@ -15,7 +14,8 @@ from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycl
 from homeport.core.inference.records import TaskState
 from homeport.core.inference.scaling import PoolUse
 from homeport.core.model.caller import Caller
-from homeport.ports.tunnel import TunnelStream
+from homeport.lazy_dataclass import dataclass
+from homeport.ports.links.tunnel import TunnelStream
 
 OpenStream = Callable[[], AbstractAsyncContextManager[TunnelStream]]
 """A connection to an engine through a tunnel. Comparable: equal ones lead to the same engine."""
@@ -72,10 +72,8 @@ class EngineControl(Protocol):
         """Ends the engine. Starting it again is `reload`, or a new deployment."""
         ...
 
-    async def purge(
-        self, current: Handoff, *, engine: bool, models: tuple[str, ...], delete_cache_folders: bool
-    ) -> None:
-        """Removes an engine's installation or files of models; the engine has been stopped."""
+    async def remove_models(self, models: tuple[str, ...]) -> None:
+        """From the catalog, with the files that it keeps of them. Those it does not have are passed over."""
         ...
 
 

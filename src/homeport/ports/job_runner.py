@@ -1,10 +1,11 @@
 """The interface of what runs jobs on a node: container engines, and the machine itself."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from homeport.lazy_dataclass import dataclass
 from homeport.ports.runtime import OnProgress
 
 
@@ -16,6 +17,8 @@ class RunRequest:
     """Unique per attempt: letters, digits, dots, dashes and underscores."""
     command: tuple[str, ...]
     image: str = ""
+    entrypoint: str = ""
+    """In place of the image's own."""
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables with the values of secrets: they are on no command line and in no file."""

@@ -7,7 +7,7 @@ fencing token: a write that checks it inside its transaction is refused once ano
 from typing import Protocol
 
 from homeport.core.model.lease import Lease
-from homeport.ports.store import Transaction
+from homeport.ports.storage.store import Transaction
 
 
 class Leases(Protocol):

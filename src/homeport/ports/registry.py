@@ -1,10 +1,10 @@
 """Where components are pulled from, and the check of charts before a deploy."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from homeport.core.model.artifact import Artifact
 from homeport.core.model.deployment import ComponentSpec
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 

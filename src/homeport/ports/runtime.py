@@ -2,16 +2,17 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
+from homeport.core.data import DataVolume
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.health import CheckRules, HealthSample, Run
 from homeport.core.tunnel.choosing import RunningContainer
 from homeport.core.tunnel.exec_messages import Channel
 from homeport.core.tunnel.targets import Endpoint, ExecTarget, TerminalSize
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, Digest, NodeId, ProfileType
 
 OnProgress = Callable[[str, str, int, int], None]
@@ -39,6 +40,8 @@ class Container:
     running: bool
     exit_code: int | None = None
     started_at: str = ""
+    service: str = ""
+    """What its author calls it within the component, in a compose file; empty where it has no such name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,7 @@ class KeepsData(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """One line that a container has written."""
 
     text: bytes
@@ -129,6 +131,8 @@ class Output:
     """Whether it was written to stderr."""
     size: int | None = None
     """The true length of a line that was cut."""
+    lost: str = ""
+    """Why lines before this one are missing, where some are."""
 
 
 @runtime_checkable
@@ -165,6 +169,10 @@ class OpensContainers(Protocol):
 
     async def running_containers(self, deployment_id: DeploymentId) -> Sequence[RunningContainer]:
         """Those of this node."""
+        ...
+
+    async def data_volumes(self) -> Sequence[DataVolume]:
+        """Of all deployments that this engine has had, of other nodes with the same engine too."""
         ...
 
     def execute_in(self, container_id: str, target: ExecTarget) -> AbstractAsyncContextManager[ExecSession]:

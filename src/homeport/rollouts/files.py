@@ -3,7 +3,7 @@ and is reported; a deleted file ends its rollout, but nothing that was deployed.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Final
@@ -14,6 +14,7 @@ from homeport.core.model.event import NewEvent
 from homeport.core.model.rollout import Intent, Rollout
 from homeport.errors import InvalidInput, PermanentError
 from homeport.fleet.central.index import WriteRead
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import GitSource, InThread, Transaction
 from homeport.rollouts.rows import changed, new_rollout, rollout_event, rollout_of, row_of, stepped
 from homeport.vocabulary import Actor, Commit, EventKind, RolloutCommand, RolloutId

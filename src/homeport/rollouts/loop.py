@@ -5,7 +5,7 @@ the bake time of a wave (`watched_seconds`) and the files that could not be writ
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Final
 
@@ -24,6 +24,7 @@ from homeport.fleet.central.merging import merge_targets
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.central.resolve import resolve
 from homeport.fleet.shared.overview import Reachability
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Change, Proposal, Reader, Transaction
 from homeport.rollouts.rows import changed, rollout_event, rollout_of, row_of, stepped

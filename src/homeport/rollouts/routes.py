@@ -113,9 +113,13 @@ def rollouts_routes(central: CentralPlatform) -> Routes:
         page: Annotated[Asked, Depends(asked(ROLLOUTS, RolloutBody))],
         state: RolloutState | None = None,
         name: Annotated[str | None, Query(max_length=200)] = None,
+        contains: Annotated[
+            str | None, Query(max_length=200, description="Only those whose name contains this, whatever the case.")
+        ] = None,
     ) -> Response:
         """For callers limited to some sites, a page may have fewer items than the limit."""
-        where = RolloutFilter(states=None if state is None else frozenset({state}), name=name)
+        states = None if state is None else frozenset({state})
+        where = RolloutFilter(states=states, name=name, contains=contains)
         async with seen_by(caller, central.store).read() as reader:
             found = await reader.page(ROLLOUTS, where, page.cut)
             views = await view_rollouts(reader, [rollout_of(row) for row in found.items], central)

@@ -2,7 +2,7 @@
 does the rest."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -23,7 +23,8 @@ from homeport.fleet.central.deploy import Deployed, write_targets
 from homeport.fleet.central.merging import merge_targets
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.central.resolve import DeployRequest, Resolved, Target, resolve
-from homeport.fleet.shared.suggestion import did_you_mean
+from homeport.fleet.shared.answers.suggestion import did_you_mean
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Change, Proposal, Reader, SeenReader, Transaction
 from homeport.rollouts.rows import changed, new_rollout, rollout_of, row_of, stepped

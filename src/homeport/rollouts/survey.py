@@ -2,7 +2,7 @@
 last contact. The loop decides by it, and it is what users see."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from homeport.core.model.deployment import Hold
@@ -14,6 +14,7 @@ from homeport.core.rollout.group import owned, targeted
 from homeport.core.rollout.standing import Place, member_of
 from homeport.fleet.central.sightings import Sightings
 from homeport.fleet.shared.overview import Reachability
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Clock, DeploymentFilter, GitSource, SeenReader
 from homeport.rollouts.rows import rollout_of
 from homeport.vocabulary import Commit, DeploymentId, RolloutId, RolloutState, SiteName

@@ -1,12 +1,12 @@
 """A rollout as shown to users: the number of sites in each state, by wave and in total, and the failures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from homeport.core.model.rollout import Member, Rollout
 from homeport.core.rollout.advance import advance
 from homeport.fleet.central.platform import CentralPlatform
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import SeenReader
 from homeport.rollouts.survey import look
 from homeport.vocabulary import RolloutId, RolloutSiteStatus, RolloutState

@@ -1,14 +1,16 @@
 """What one capability brings to a role's web application: its routes, and their rows in the access table."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from fastapi import FastAPI
 from starlette.routing import BaseRoute, Mount, Route
 
 from homeport.core.access.actions import Actions, ActionTable
+from homeport.lazy_dataclass import dataclass
 from homeport.serving.middleware.error_shapes import Shape
+from homeport.serving.middleware.shortcuts import ShortHandler
 from homeport.serving.routing import Router
 
 ANY_METHOD: Final = ("DELETE", "GET", "PATCH", "POST", "PUT")
@@ -20,6 +22,8 @@ class Routes:
     actions: Actions
     error_shapes: Mapping[str, Shape] = field(default_factory=dict)
     """By the beginning of a path, where another contract defines how errors look."""
+    shortcuts: Mapping[tuple[str, str], ShortHandler] = field(default_factory=dict)
+    """Routes, by method and path, that take what is asked for most often without a task; each has a route as well."""
 
 
 def include(app: FastAPI, brought: Sequence[Routes], table: ActionTable) -> None:

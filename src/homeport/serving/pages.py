@@ -8,7 +8,7 @@ contains nothing secret: it is validated like any other input.
 import base64
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from homeport.core.values.numbers import fits_64_bits
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Cut, Item, Key, Listing, Page
 
 LIMIT_DEFAULT: Final = 100

@@ -6,8 +6,8 @@ from typing import Literal
 from homeport.core.model.deployment import Hold
 from homeport.core.model.event import Event, HistoryEntry
 from homeport.core.model.instance import Failure
+from homeport.fleet.shared.answers.why import Why
 from homeport.fleet.shared.overview import DeploymentView, InstanceView, NodeView, SiteView
-from homeport.fleet.shared.why import Why
 from homeport.serving.bodies.deployments import DeploymentBody, FailureBody, InstanceBody
 from homeport.serving.bodies.events import EventBody
 from homeport.serving.bodies.fleet import (
@@ -22,7 +22,7 @@ from homeport.serving.bodies.fleet import (
 )
 from homeport.serving.bodies.plans import DecisionBody, WhyBody
 from homeport.serving.bodies.revisions import HistoryEntryBody
-from homeport.vocabulary import State
+from homeport.vocabulary import Digest, State
 from homeport.wire.orchion.texts import texts_of
 
 
@@ -46,7 +46,7 @@ def deployment_body(view: DeploymentView) -> DeploymentBody:
         commit=deployment.commit,
         rollout_id=deployment.rollout_id,
         parameters=deployment.parameters,
-        instances=[_instance_body(instance) for instance in view.instances],
+        instances=[_instance_body(instance, deployment.revision) for instance in view.instances],
         note=view.note,
         problem=deployment.problem or deployment.set_aside,
         hold=None if view.hold is None else hold_body(view.hold),
@@ -177,7 +177,7 @@ def orchion_node_body(view: NodeView) -> OrchionNodeBody:
     return OrchionNodeBody(**fields, last_seen_unix=seen, capabilities=OrchionCapabilitiesBody(**able))
 
 
-def _instance_body(view: InstanceView) -> InstanceBody:
+def _instance_body(view: InstanceView, wanted: Digest) -> InstanceBody:
     instance = view.instance
     return InstanceBody(
         node_id=instance.node_id,
@@ -187,7 +187,7 @@ def _instance_body(view: InstanceView) -> InstanceBody:
         running_revision=instance.running_revision,
         generation=instance.generation,
         attempt=instance.attempt,
-        failure=_failure_body(instance.failure),
+        failure=_failure_body(instance.failure) if instance.is_failing(wanted) else None,
         reachable=view.reachable,
         updated_at=instance.updated_at,
         running_version=view.running_version,

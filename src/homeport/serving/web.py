@@ -21,11 +21,13 @@ from homeport.serving.middleware.authorization import Authorization
 from homeport.serving.middleware.direct import Direct
 from homeport.serving.middleware.error_shapes import ErrorShapes
 from homeport.serving.middleware.guards import Guard, GuardSettings
+from homeport.serving.middleware.shortcuts import Shortcuts
 from homeport.serving.middleware.tracing import TraceSettings, Tracing
 from homeport.serving.problems import PROBLEM_JSON, install
 from homeport.serving.routes.docs import docs_routes
 from homeport.serving.routes.health import Metrics
 from homeport.serving.routing import LateRoute, RawRoute
+from homeport.serving.server.connections import Shortcut
 
 _EVERYWHERE: Final = (400, 401, 403, 421, 422, 429, 431, 500, 503)
 _WITH_BODY: Final = (413, 415)
@@ -67,9 +69,9 @@ def build_web(
     authenticator: Authenticator,
     tracing: TraceSettings | None = None,
     here: str | None = None,
-) -> FastAPI:
+) -> "Web":
     """`here` is the site that serves this; None at central. Raises ValueError where a route has no action."""
-    app = _Web(
+    app = Web(
         title=f"Homeport {role}",
         version=__version__,
         description=description,
@@ -95,12 +97,25 @@ def build_web(
     shapes = {prefix: shape for each in brought for prefix, shape in each.error_shapes.items()}
     if shapes:
         app.add_middleware(ErrorShapes, shapes=shapes)
+    handlers = {row: handler for each in brought for row, handler in each.shortcuts.items()}
+    if handlers:
+        app.shortcut = Shortcuts(
+            handlers,
+            table,
+            authenticator=authenticator,
+            guards=guards,
+            on_answer=metrics.answered,
+            shapes=shapes,
+        )
     return app
 
 
-class _Web(FastAPI):
+class Web(FastAPI):
     """Our middleware directly, and the framework's own layers only around the framework's routes: what it puts around
     everything (a last handler of errors, telemetry) is `Guard`'s and `Tracing`'s work here."""
+
+    shortcut: Shortcut | None = None
+    """For the server: what does not have to reach the application."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self

@@ -2,13 +2,11 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from fastapi import FastAPI
 
 from homeport import failpoints
 from homeport.adapters import link
@@ -33,6 +31,7 @@ from homeport.identity.audit import open_auditor
 from homeport.identity.tokens import Tokens
 from homeport.identity.unknown_peers import UnknownPeers
 from homeport.inference.limits import inference_bytes_max
+from homeport.lazy_dataclass import dataclass
 from homeport.margo import client as margo_client
 from homeport.ports import CentralLink, DialTunnel, Tracer
 from homeport.serving.capability import Routes
@@ -40,6 +39,7 @@ from homeport.serving.middleware.authentication import Authenticator
 from homeport.serving.middleware.guards import GuardSettings, refuse_open_bind
 from homeport.serving.routes.audit import audit_routes
 from homeport.serving.routes.export import exporting_routes
+from homeport.serving.routes.filter_values import filter_value_routes
 from homeport.serving.routes.health import Metrics, health_routes
 from homeport.serving.routes.maintenance import maintenance_routes
 from homeport.serving.routes.read import Reading, reading_routes
@@ -49,7 +49,7 @@ from homeport.serving.routes.tokens import tokens_routes
 from homeport.serving.routes.webhooks import webhooks_routes
 from homeport.serving.server.limits import Limits
 from homeport.serving.server.run import Drain, Stopping, bind, http_server
-from homeport.serving.web import build_web
+from homeport.serving.web import Web, build_web
 from homeport.site.api.deployments import site_deployments_routes
 from homeport.site.api.enrolment import joining_routes
 from homeport.site.api.nodes import nodes_routes
@@ -148,14 +148,16 @@ async def _serve_users(
     bound = int(listener.getsockname()[1])
     # Published before it serves: a command that connects finds the keys of this start, not of the one before.
     with _published(site, host, bound):
+        app = _web(site, stopping, tracer)
         async with http_server(
-            _web(site, stopping, tracer),
+            app,
             [listener],
             stopping,
             tls,
             None if identity is None else identity.verify_node,
             limits=site.settings.limits,
             on_refused=site.auditor.connection_refused,
+            shortcut=app.shortcut,
         ) as drain:
             yield bound, drain
 
@@ -368,7 +370,7 @@ def _refusal(
     return why
 
 
-def _web(site: SiteParts, stopping: Stopping, tracer: OtlpTracer | None = None) -> FastAPI:
+def _web(site: SiteParts, stopping: Stopping, tracer: OtlpTracer | None = None) -> Web:
     metrics = Metrics("site", site.store, site.clock, refused=site.refused)
     if tracer is not None:
         metrics.registry.register(tracer)
@@ -381,6 +383,7 @@ def _web(site: SiteParts, stopping: Stopping, tracer: OtlpTracer | None = None) 
         routes=[
             health_routes("site", site.contact.checks, metrics, open_metrics=site.settings.open_metrics),
             reading_routes(reading),
+            filter_value_routes(reading),
             exporting_routes(reading),
             nodes_routes(site.reception),
             revisions_routes(reading),

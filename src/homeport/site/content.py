@@ -2,7 +2,7 @@
 docker are logged in here. Models of Hugging Face and S3 are fetched with the tokens in the site's environment."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,7 @@ from homeport.adapters.registry.web_files import SourceOptions
 from homeport.content.cache.cache import Cache, open_cache
 from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.errors import HomeportError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import CentralLink, Clock
 from homeport.site.identity import SiteIdentity

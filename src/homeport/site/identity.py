@@ -9,7 +9,7 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import anyio.to_thread
@@ -31,6 +31,7 @@ from homeport.identity.accepted_clients import AcceptedClients
 from homeport.identity.enrolment import Auditor, Registrar
 from homeport.identity.realm import Realm
 from homeport.identity.register import Register
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock, Store
 from homeport.site.settings import SiteSettings

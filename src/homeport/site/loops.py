@@ -93,7 +93,10 @@ async def run_core_loops(site: SiteCore) -> None:
         tasks.start_soon(every, "sweep", settings.sweep_seconds, conductor.sweep)
         tasks.start_soon(conductor.planner.run)
         if site.tunnels is not None:
-            tasks.start_soon(every, "node tunnels", TUNNELS_SECONDS, site.tunnels.check)
+            tunnels = site.tunnels
+            tasks.start_soon(
+                partial(every, needed=tunnels.until_attached), "node tunnels", TUNNELS_SECONDS, tunnels.check
+            )
         for part in site.brought:
             for run in part.loops:
                 tasks.start_soon(run)

@@ -3,16 +3,17 @@
 An authenticated node may act for itself alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from homeport.core.inference.engines.gpus import GpusOfNode
 from homeport.core.model.identity import Peer
 from homeport.core.model.node import Capabilities, Node, NodeInfo
 from homeport.errors import NotFound
 from homeport.fleet.site.conductor import Conductor
 from homeport.fleet.site.nodes.streams import Sessions
 from homeport.identity.node_authorization import NodeAuthorization
-from homeport.ports import NodeSession
+from homeport.ports import InferencePorts, NodeSession, Telemetry
 from homeport.vocabulary import NodeId, SiteName
 
 
@@ -20,11 +21,18 @@ class Reception:
     """`ports.NodeReception` on the conductor and the open streams."""
 
     def __init__(
-        self, conductor: Conductor, sessions: Sessions, *, heartbeat_seconds: float, authorization: NodeAuthorization
+        self,
+        conductor: Conductor,
+        sessions: Sessions,
+        *,
+        heartbeat_seconds: float,
+        authorization: NodeAuthorization,
+        inference: InferencePorts | None = None,
     ) -> None:
         self._conductor = conductor
         self._sessions = sessions
         self._authorization = authorization
+        self._inference = inference or InferencePorts()
         self.heartbeat_seconds = heartbeat_seconds
         self.site: SiteName = conductor.memory.site
 
@@ -59,6 +67,17 @@ class Reception:
     async def node(self, node_id: NodeId, peer: Peer | None = None) -> Node | None:
         self._authorization.check(peer, node_id)
         return self._conductor.memory.nodes.get(node_id)
+
+    async def measured(self, node_id: NodeId, found: Telemetry, peer: Peer | None = None) -> None:
+        self._authorization.check(peer, node_id)
+        self._conductor.heartbeat(node_id)
+        self._sessions.take(node_id, found)
+
+    def gpus(self) -> Mapping[NodeId, GpusOfNode]:
+        if self._inference.gpus is None:
+            return {}
+        found = self._inference.gpus([(self.site, node_id) for node_id in self._conductor.memory.nodes])
+        return {NodeId(node_id): each for (_, node_id), each in found.items()}
 
     async def converse(self, session: NodeSession, peer: Peer | None = None) -> None:
         await self._sessions.serve(

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from functools import partial
 
+import anyio
+
 from homeport.adapters.tunnel.inprocess import open_pair
 from homeport.core.model.identity import Peer
 from homeport.errors import NotAuthorized, PeerUnavailable
@@ -20,6 +22,8 @@ class NodeTunnels:
         self._reception = reception
         self._tunnels = tunnels
         self._peers: dict[NodeId, Peer | None] = {}
+        """Who has opened them over the network."""
+        self._attached = anyio.Event()
 
     async def admit(self, node_id: NodeId, peer: Peer | None) -> None:
         """Raises NotAuthorized, and PeerUnavailable for a node that is not registered, or not yet."""
@@ -28,14 +32,18 @@ class NodeTunnels:
         self._peers[node_id] = peer
 
     def attach(self, node_id: NodeId, connection: TunnelConnection) -> Callable[[], None]:
+        self._attached.set()
         return self._tunnels.attach(node_id, connection)
+
+    async def until_attached(self) -> None:
+        """Returns when a node has a tunnel open over the network. One in this process has no acceptance to lose."""
+        while not self._open():
+            self._attached = anyio.Event()
+            await self._attached.wait()
 
     async def check(self) -> None:
         """Ends the tunnels of nodes that were removed, or are no longer accepted."""
-        for node_id in [*self._peers]:
-            if node_id not in self._tunnels:
-                del self._peers[node_id]
-                continue
+        for node_id in self._open():
             try:
                 await self.admit(node_id, self._peers[node_id])
             except (NotAuthorized, PeerUnavailable) as error:
@@ -43,5 +51,7 @@ class NodeTunnels:
 
     def dial(self, node_id: NodeId) -> DialTunnel:
         """For a node in the same process."""
-        self._peers[node_id] = None
         return partial(open_pair, upper="the site", lower=f"node {node_id}", attach=partial(self.attach, node_id))
+
+    def _open(self) -> list[NodeId]:
+        return [node_id for node_id in self._peers if node_id in self._tunnels]

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final
 
@@ -21,6 +21,7 @@ from homeport.identity.accepted_clients import AcceptedClients
 from homeport.identity.audit import Auditor
 from homeport.identity.enrolment import Registrar
 from homeport.identity.unknown_peers import UnknownPeers
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import CentralLink, Clock, ContentCache, GitSource, Ids, InThread, Lineage, Store
 from homeport.serving.middleware.authentication import Authenticator
 from homeport.site.contact import Contact

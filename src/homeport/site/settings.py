@@ -2,7 +2,7 @@
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from homeport.adapters.local_access import default_folder
@@ -13,6 +13,7 @@ from homeport.core.margo.polling import schedule
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import InvalidInput, Problem, Refused
 from homeport.failpoints import VARIABLE
+from homeport.lazy_dataclass import dataclass
 from homeport.serving.server.limits import Limits
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +22,7 @@ from homeport.fleet.site.state import SiteState, load_state
 from homeport.fleet.site.traces import VALUE as TRACES
 from homeport.fleet.site.traces import SiteTraces
 from homeport.identity.node_authorization import NodeAuthorization, Policy, refuse_every_peer
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import (
     CentralLink,
     Clock,
@@ -129,11 +129,10 @@ async def wire(
     )
     if central is not None:
         conductor.seek = partial(secrets.seek, central, conductor)
+    authorization = NodeAuthorization(settings.name, clock, refusal=refusal)
+    beat = settings.heartbeat_seconds
     reception = Reception(
-        conductor,
-        sessions,
-        heartbeat_seconds=settings.heartbeat_seconds,
-        authorization=NodeAuthorization(settings.name, clock, refusal=refusal),
+        conductor, sessions, heartbeat_seconds=beat, authorization=authorization, inference=platform.inference
     )
     epoch, lineage = await begin(store, ids)
     return Wired(conductor, sessions, reception, secrets, epoch, lineage, brought, platform.node_tunnels)

@@ -15,7 +15,7 @@ log = get_log("homeport.tunnel")
 
 BACKOFF: Final = BackoffPolicy(first_seconds=0.2, max_seconds=10.0)
 STEADY_SECONDS: Final = 10.0
-"""A tunnel that lived this long was a good one: after it, waiting begins anew."""
+"""A tunnel that lived this long was a good one: after it, the backoff starts again."""
 AGE_SECONDS_MAX: Final = 3600.0
 """Then it is replaced as soon as it carries nothing, so that a renewed certificate is shown in time."""
 IDLE_SECONDS: Final = 5.0

@@ -8,7 +8,7 @@ import anyio
 
 from homeport.core.tunnel.frames import DATA_BYTES_MAX
 from homeport.core.tunnel.targets import Endpoint
-from homeport.errors import PeerUnavailable
+from homeport.errors import PeerUnavailable, system_reason
 from homeport.ports import IncomingStream, TunnelHeader
 from homeport.tunnel.relaying import relay
 
@@ -51,7 +51,7 @@ async def connect_and_relay(stream: IncomingStream, endpoint: Endpoint, said: Tu
         with anyio.fail_after(CONNECT_SECONDS_MAX):
             reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
     except (OSError, TimeoutError) as error:
-        why = getattr(error, "strerror", None) or "no answer in time"
+        why = "no answer in time" if isinstance(error, TimeoutError) else system_reason(error)
         raise PeerUnavailable(f"Nothing answers at {endpoint}: {why}.") from error
     try:
         await stream.accept(said)

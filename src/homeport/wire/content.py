@@ -2,10 +2,10 @@
 central tells a site of its registry."""
 
 import json
-from dataclasses import dataclass
 from typing import Final
 
 from homeport.errors import FetchDirectly, HomeportError, NotFound, Refused, TransientError
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import ContentFile
 from homeport.vocabulary import Digest
 

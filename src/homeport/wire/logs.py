@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -27,19 +28,16 @@ Message = Any
 def encode_batch(buffer: str, previous: int, lines: Sequence[StoredLine]) -> bytes:
     places: dict[tuple[str, str], int] = {}
     sent = []
-    for stored in lines:
-        key = stored.origin.node, stored.origin.source
-        place = places.setdefault(key, len(places))
-        line = stored.line
+    for number, origin, (at, source, level, text, fields, _) in lines:
         message: Message = pb.SentLine(
-            source=place,
-            sequence=stored.id,
-            at_ms=to_ms(line.at),
-            level=RANKS.get(line.level, 1) + 1,  # type: ignore[arg-type]
-            text=line.text,
+            source=places.setdefault((origin.node, source), len(places)),
+            sequence=number,
+            at_ms=to_ms(at),
+            level=RANKS.get(level, 1) + 1,  # type: ignore[arg-type]
+            text=text,
         )
-        if line.fields:
-            message.fields.update(line.fields)
+        if fields:
+            message.fields.update(fields)
         sent.append(message)
     sources = [pb.LogSource(node=node, source=source) for node, source in places]
     return pb.LogBatch(buffer=buffer, previous=previous, sources=sources, lines=sent).SerializeToString()
@@ -104,8 +102,9 @@ def filter_of(request: Message) -> LogFilter:
             raise InvalidInput(problems=[Problem(name, "is not a time in milliseconds since 1970")])
     if not 0 <= request.level <= len(LEVELS):
         raise InvalidInput(problems=[Problem("level", "is not a level")])
+    given: dict[str, Any] = {name: getattr(request, name) or None for name in texts}
     return LogFilter(
-        **{name: getattr(request, name) or None for name in texts},
+        **given,
         level=LEVELS[request.level - 1] if request.level else None,
         since=from_ms(request.since_ms) if request.since_ms else None,
         until=from_ms(request.until_ms) if request.until_ms else None,
@@ -116,7 +115,9 @@ def to_ms(at: datetime) -> int:
     return int(at.timestamp() * 1000)
 
 
+@lru_cache(maxsize=256)
 def from_ms(milliseconds: int) -> datetime:
+    """Cached, because many lines of a busy container have the same time."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 

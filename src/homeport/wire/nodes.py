@@ -461,17 +461,12 @@ def from_node_from_proto(message: PbMessage) -> FromNode:  # noqa: PLR0911 - one
 
 
 def _logs_to_proto(logs: Logs) -> PbMessage:
-    lines = [
-        pb.LogLine(
-            at_ms=_to_ms(line.at),
-            source=line.source,
-            level=line.level,
-            text=line.text,
-            fields=line.fields,
-            sequence=line.sequence,
-        )
-        for line in logs.lines[:LINES_MAX]
-    ]
+    lines = []
+    for at, source, level, text, fields, sequence in logs.lines[:LINES_MAX]:
+        line: PbMessage = pb.LogLine(at_ms=_to_ms(at), source=source, level=level, text=text, sequence=sequence)
+        if fields:  # An empty map costs more than the rest of the line.
+            line.fields.update(fields)
+        lines.append(line)
     return pb.Logs(lines=lines, dropped=logs.dropped, buffer=logs.buffer, previous=logs.previous)
 
 

@@ -63,7 +63,7 @@ def encode(message: FromCentral) -> dict[str, Any]:  # noqa: PLR0911, PLR0912 - 
         case Addressed():
             return {**encode(message.request), "reply_to": message.reply_to}
         case UnknownRequest():
-            raise AssertionError("it stands for what was received, and is never sent")
+            raise AssertionError("it represents what was received, and is never sent")
 
 
 def decode(data: Json) -> FromCentral:

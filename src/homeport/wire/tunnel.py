@@ -1,9 +1,11 @@
 """What opens a stream of the tunnel, as JSON: its kind and where it leads to, bounded where it is read."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from homeport.core.data import DataVolume
 from homeport.core.tunnel.targets import (
     ARGUMENTS_MAX,
     COMMAND_BYTES_MAX,
@@ -15,11 +17,14 @@ from homeport.core.tunnel.targets import (
     ForwardTarget,
     Target,
     TerminalSize,
+    VolumesTarget,
 )
 from homeport.errors import InvalidInput, Problem, UnknownKind
 from homeport.vocabulary import DeploymentId, NodeId
 
 NAME_LENGTH_MAX: Final = 253
+VOLUMES_MAX: Final = 2_000
+VOLUMES_BYTES_MAX: Final = 1024 * 1024
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
@@ -45,6 +50,8 @@ def encode_target(target: Target) -> dict[str, Any]:
                 "pool": target.pool_id,
                 "loaded": target.is_loaded,
             }
+        case VolumesTarget():
+            return {"kind": "volumes", "node": target.node_id}
         case ForwardTarget():
             return {
                 "kind": "forward",
@@ -74,6 +81,8 @@ def decode_target(header: Mapping[str, Any]) -> Target:
             return EngineTarget(
                 NodeId(_text(header, "node")), _text(header, "pool"), is_loaded=header.get("loaded") is True
             )
+        case "volumes":
+            return VolumesTarget(NodeId(_text(header, "node")))
         case "forward":
             return ForwardTarget(
                 DeploymentId(_text(header, "deployment")),
@@ -86,12 +95,28 @@ def decode_target(header: Mapping[str, Any]) -> Target:
     )
 
 
+def encode_volumes(volumes: Sequence[DataVolume]) -> bytes:
+    """Those that are in no use come first: they are what is looked for, should there be too many."""
+    kept = sorted(volumes, key=lambda each: (each.is_used, each.name))[:VOLUMES_MAX]
+    return json.dumps({"volumes": [{"name": each.name, "used": each.is_used} for each in kept]}).encode()
+
+
+def decode_volumes(content: bytes) -> list[DataVolume]:
+    """Raises InvalidInput for what no node sends."""
+    try:
+        found = json.loads(content)["volumes"][:VOLUMES_MAX]
+        volumes = [DataVolume(_text(each, "name"), each["used"] is True) for each in found]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InvalidInput(problems=[Problem("volumes", "are not in the form that nodes send")]) from error
+    return sorted(volumes, key=lambda each: each.name)
+
+
 def encode_size(size: TerminalSize) -> dict[str, int]:
     return {"columns": size.columns, "rows": size.rows}
 
 
 def decode_size(value: object) -> TerminalSize:
-    """A side that is no number counts as the default; each is bounded."""
+    """A side that is not a number counts as the default; each is bounded."""
     found = value if isinstance(value, dict) else {}
     return TerminalSize(_side(found.get("columns"), 80), _side(found.get("rows"), 24))
 

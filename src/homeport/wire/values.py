@@ -39,7 +39,7 @@ def storable(value: object, length_max: int | None = None) -> str:
 
 
 def printed(value: object) -> str:
-    """What a program printed; characters that no bytes stand for are replaced."""
+    """What a program printed; characters that cannot be encoded are replaced."""
     return text(value).encode(errors="replace").decode()
 
 

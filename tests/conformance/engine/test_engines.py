@@ -95,6 +95,8 @@ async def test_what_cannot_be_reached_is_not_live_and_fails_with_its_code() -> N
         (Break.DIES_IN_THE_MIDDLE, TaskCode.WORKER_RESET),
         (Break.HANGS, TaskCode.DECODE_TIMEOUT),
         (Break.REFUSES, TaskCode.INVALID_PARAMS),
+        (Break.LACKS_IT, TaskCode.INVALID_PARAMS),
+        (Break.IS_FULL, TaskCode.REPLICA_EXHAUSTED),
     ],
 )
 async def test_each_way_to_break_has_its_code(how: Break, code: TaskCode) -> None:
@@ -104,7 +106,9 @@ async def test_each_way_to_break_has_its_code(how: Break, code: TaskCode) -> Non
             with pytest.raises(EngineFailed) as failed:
                 [event async for event in engine.generate(ASKED)]
             assert failed.value.task_code is code
-            assert failed.value.is_fault is (code is not TaskCode.INVALID_PARAMS)
+            is_fault = code not in {TaskCode.INVALID_PARAMS, TaskCode.REPLICA_EXHAUSTED}
+            assert failed.value.is_fault is is_fault, "what the breaker counts"
+            assert failed.value.may_go_elsewhere is (code is not TaskCode.INVALID_PARAMS)
         finally:
             await engine.close()
 

@@ -41,6 +41,7 @@ class Somebody(Protocol):
     def remove(self, path: str) -> None: ...
     def amend(self, message: str) -> None: ...
     def push(self, message: str = "by hand", *, force: bool = False) -> str: ...
+    def set_back(self, commit: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,9 @@ class SimulatedPerson:
         assert force or self._remote.head == self._base, "somebody else was faster"
         self._remote.head = self._commit(message, () if self._base is None else (self._base,))
         return self._remote.head
+
+    def set_back(self, commit: str) -> None:
+        self._remote.head = Commit(commit)
 
     def _commit(self, message: str, parents: tuple[Commit, ...]) -> Commit:
         recorded = simulated.Recorded(parents, dict(self._tree), message, "Pat Person", datetime.now(UTC))

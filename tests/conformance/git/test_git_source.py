@@ -109,6 +109,17 @@ async def test_no_changes_make_no_commit(open_one: Open) -> None:
     assert await source.fetch() == first
 
 
+@pytest.mark.parametrize("author", ["\\", "\\\\.", "", "\0", "<>", '"', "a" * 5000, "\ud800", "a\nb <c@d>"])
+async def test_any_author_may_change_something_and_damages_nothing(
+    open_one: Open, author: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The name of a token is anybody's choice; what git would not write as a name is left out of it."""
+    source = await open_one()
+    assert await source.commit(saying("change", writing(a="1")), author=author) is not None
+    assert await contents(source, await put(source, "b", "2")) == {"a": "1", "b": "2"}
+    assert not [record for record in caplog.records if "damaged" in record.getMessage()]
+
+
 async def test_to_do_nothing_is_decided_on_the_remotes_newest_commit(open_one: Open, person: Somebody) -> None:
     source = await open_one()
     await put(source, "a", "1")
@@ -162,6 +173,26 @@ async def test_the_decision_is_asked_again_on_top_of_a_faster_writer(open_one: O
     assert await contents(source, commit) == {"a": "1", "ours": "attempt 2", "theirs": "x"}
     assert len(set(heads)) == 2
     assert heads[1] is not None and await source.is_ancestor(heads[1], Commit(str(commit)))
+
+
+async def test_a_branch_that_was_just_set_back_does_not_get_back_what_was_taken_from_it(
+    open_one: Open, person: Somebody
+) -> None:
+    """A commit on top of what was here a moment ago would be a fast-forward of the older one as well."""
+    source = await open_one()
+    first = await put(source, "kept", "1")
+    await put(source, "taken back", "1")
+    heads: list[Commit | None] = []
+
+    async def decide(head: Commit | None) -> Sequence[Change]:
+        if not heads:
+            person.set_back(str(first))
+        heads.append(head)
+        return [Change("ours", b"1")]
+
+    commit = await source.commit(saying("ours", decide), author="tester")
+    assert heads[-1] == first
+    assert await contents(source, commit) == {"kept": "1", "ours": "1"}
 
 
 @pytest.mark.parametrize("remote", ["path", "http", "simulated"], indirect=True)

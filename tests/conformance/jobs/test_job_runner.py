@@ -1,11 +1,14 @@
 """Every `JobRunner` behaves alike."""
 
+from dataclasses import replace
+
 import anyio
 import pytest
 
 from homeport.errors import WorkFailed
 from homeport.ports import JobRunner, RunStatus
 from tests.conformance.jobs.stand import JobStand
+from tests.support.cdi import pretended_gpus
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -123,3 +126,41 @@ async def test_a_native_command_cannot_hand_out_files_of_the_machine(real: JobSt
     await _ended(runner, request.id)
     with pytest.raises(WorkFailed, match="no such file in the job's folder"):
         await runner.collect(request.id, "link", bytes_max=1000)
+
+
+async def test_every_line_of_a_chatty_run_is_read_once_and_in_order(real: JobStand) -> None:
+    """Also the last one: a run ends in the moment in which it prints it."""
+    runner, count = real.runner(), 20_000
+    request = real.request(f"i=0; while [ $i -lt {count} ]; do i=$((i+1)); echo line $i; done; printf end")
+    await runner.prepare(request, _ignore)
+    await runner.start(request)
+    lines = (await _output(runner, request.id)).split(b"\n")
+    assert lines == [*(f"line {number}".encode() for number in range(1, count + 1)), b"end"]
+
+
+async def test_an_entrypoint_takes_the_place_of_the_images_and_gets_the_command(real: JobStand) -> None:
+    if real.name == "process":
+        pytest.skip("a native command has no image")
+    runner = real.runner()
+    request = replace(real.request(""), entrypoint="/bin/echo", command=("-n", "one", "two"))
+    await runner.prepare(request, _ignore)
+    await runner.start(request)
+    assert await _output(runner, request.id) == b"one two"
+
+
+async def test_gpus_reach_the_container_with_everything_else(real: JobStand) -> None:
+    if real.name != "podman":
+        pytest.skip("devices can be pretended with Podman alone")
+    runner = real.runner()
+    request = real.request(
+        'echo "$GPU_0 $GPU_1 $GPU_2 $PLAIN $HIDDEN"',
+        environment={"PLAIN": "a=b"}, secrets={"HIDDEN": "s3cr3t"}, gpus=2, memory_bytes=64 * 2**20, cpu_cores=0.5,
+    )  # fmt: skip
+    with pretended_gpus(3):
+        await runner.prepare(request, _ignore)
+        await runner.start(request)
+        await runner.start(request)
+        assert (await _output(runner, request.id)).splitlines()[0] == b"yes yes  a=b s3cr3t"
+    found = await _ended(runner, request.id)
+    assert found.exit_code is not None
+    assert await runner.runs() == [request.id], "it is found again by its labels"

@@ -1,6 +1,7 @@
 """What every log store promises: on SQLite, and on a real PostgreSQL that two replicas share."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from homeport.adapters.logs.sqlite import LogFile, SqliteLogs
 from homeport.core.logs.gaps import count_of
 from homeport.core.logs.intake import Arrival
 from homeport.core.logs.line import GAP, Batch, LogLine, Origin, StoredLine
-from homeport.core.logs.query import LogFilter
+from homeport.core.logs.query import Among, LogFilter
+from homeport.core.values.filters import LOG_WORDS, parse_filter
 from homeport.ports import LogStore
 from tests.support.postgres import PostgresServer
 
@@ -111,6 +113,39 @@ async def test_queries_choose_by_origin_level_time_and_text(store: LogStore) -> 
     assert await everything(store, LogFilter(since=NOW + timedelta(milliseconds=29))) == ["line 29", "line 30"]
     assert await everything(store, LogFilter(job="d-1")) == []
     assert len(await everything(store, LogFilter(sites=frozenset({"north"})))) == 30
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("site:nor* -component:web", ["oven broke (EXITED)"]),
+        ("BROKE -central", ["oven broke (EXITED)"]),
+        ("node:n1 line", ["line 1", "line 2"]),
+        ('"line 2"', ["line 2"]),
+        ("job:7", ["oven broke (EXITED)"]),
+        ("code:EXITED", ["oven broke (EXITED)"]),
+        ("code:2", ["line 2"]),
+        ("http://x", []),
+        ("-site:north", ["central broke"]),
+    ],
+)
+async def test_the_filter_language_chooses_lines(store: LogStore, text: str, expected: list[str]) -> None:
+    await store.append([(Origin("", "", "central"), line(1, "central", level="error", text="central broke"))])
+    await store.take([arrival(1, 2)])
+    job = [("n2", line(1, "job/7", text="oven broke (EXITED)"))]
+    await store.take([Arrival("site/north", "north", [Batch("other", 0, job)])])
+    asked = LogFilter(parts=parse_filter(text, LOG_WORDS, is_strict=False))
+    assert await everything(store, asked) == expected
+
+
+async def test_lines_are_among_deployments_and_places(store: LogStore) -> None:
+    await store.append([(Origin("", "", "central"), line(1, "central", text="central"))])
+    await store.take([arrival(1, 1)])
+    ours = Among(frozenset({"d-1"}))
+    assert await everything(store, LogFilter(among=(ours,))) == ["line 1"]
+    assert await everything(store, LogFilter(among=(replace(ours, is_negated=True),))) == ["central"]
+    assert await everything(store, LogFilter(among=(Among(frozenset(), frozenset({("north", "")})),))) == ["line 1"]
+    assert await everything(store, LogFilter(among=(Among(frozenset(), frozenset({("north", "n2")})),))) == []
 
 
 async def test_many_origins_and_a_rare_text_are_found_page_by_page(store: LogStore) -> None:

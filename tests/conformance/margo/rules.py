@@ -9,6 +9,8 @@ CLIENT: Final = "tests/integration/margo/test_client.py"
 WFM: Final = "tests/integration/margo/test_wfm.py"
 EXCHANGE: Final = "tests/conformance/margo/test_wfm.py"
 ATTACKS: Final = "tests/integration/margo/test_attacks.py"
+HERD: Final = "tests/faults/test_herd.py"
+PARTS: Final = "tests/unit/core/margo/test_client_parts.py"
 REPLICAS: Final = "tests/integration/margo/test_replicas.py"
 
 
@@ -36,8 +38,11 @@ RULES: Final[tuple[Rule, ...]] = (
          " deployment that fails for good changes nothing of that: it is reported as `failed`, and tried again by the rules below.",
          CLIENT, "version_and_etag_survive_a_restart_and_a_replayed_manifest_is_rejected", "a_device_that_does_not_meet_the_rules_reports_the_deployment_as_failed"),
     rule("What of one bad deployment?",
-         "It is reported as `failed` and left as it is; the rest of the manifest is adopted.",
-         CLIENT, "what_is_for_other_devices_is_answered_with_the_reserved_codes"),
+         "It is reported as `failed` and left as it is; the rest of the manifest is adopted. A report that could not be sent is sent later, also after a restart.",
+         CLIENT, "what_is_for_other_devices_is_answered_with_the_reserved_codes", "what_cannot_be_taken_is_reported_when_the_manager_is_back"),
+    rule("What of the same manifest once more?",
+         "A fleet manager without conditions or ETags sends it at each poll: the same bytes are neither news nor an attack.",
+         CLIENT, "a_manager_that_sends_the_same_manifest_each_time_is_followed"),
     rule("What drops a whole update?",
          "A wrong digest, a missing artifact, an older version, another media type, an answer that is too long or cut short. It is shown, logged as a security"
          " event, and what runs stays.",
@@ -46,6 +51,9 @@ RULES: Final[tuple[Rule, ...]] = (
          "Every 15 s, give or take a tenth (`--wfm-poll`), within `--wfm-hours`, never in `--wfm-downtime`. Failures are repeated ever slower, up to a minute,"
          " and never before `Retry-After`, of which a week at most is believed. What says `retryable: false` is not repeated, `fixed` is not repeated ever slower.",
          CLIENT, "outside_its_hours_and_in_a_downtime_nobody_is_called", "a_slow_fleet_manager_and_retry_after_delay_nobody", "the_hints_of_a_problem_decide_about_the_next_attempt"),
+    rule("When are capabilities reported?",
+         "As the first call after each start, and whenever they have changed.",
+         CLIENT, "capabilities_are_the_first_call_after_each_start", "what_changes_on_the_device_is_reported_again"),
     rule("What of capabilities that are refused?",
          "The first report has to be taken before anything else is asked. Where a later one is refused, the fleet manager is followed all the same, with what it knows.",
          CLIENT, "capabilities_that_are_refused_later_stop_nothing"),
@@ -67,5 +75,11 @@ RULES: Final[tuple[Rule, ...]] = (
     rule("What of a client that is removed and comes back?",
          "Its versions go on where they were.",
          WFM, "a_client_that_was_removed_and_comes_back_finds_its_versions_go_on"),
+    rule("What if a whole fleet comes back at once?",
+         "Its connections are accepted in turn, and each is answered soon after that; polls on open connections are answered in between.",
+         HERD, "a_whole_fleet_that_reconnects_within_a_second_is_answered"),
+    rule("When does one come again that was told to wait?",
+         "After `Retry-After`, and up to half as long again: others were told the same. The Margo port of central names 5 to 10 s, not the same for all.",
+         PARTS, "the_hints_of_a_problem_decide_whether_and_when_it_is_tried_again"),
 )
 # fmt: on

@@ -13,13 +13,13 @@ from typing import Any
 import anyio
 import pytest
 
-from homeport.core.model.health import Run
+from homeport.core.data import parse_volume
 from homeport.errors import WorkFailed
-from homeport.ports import KeepsData, Runtime, Workload
+from homeport.ports import KeepsData, Runtime, container_access
 from homeport.vocabulary import Code, DeploymentId, NodeId, Step
 from tests.conformance.runtime.conftest import IS_LONG
 from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand
-from tests.conformance.runtime.test_runtime import read_logs
+from tests.conformance.runtime.usage import ids_by_name, ignore, install, read_logs, runs
 from tests.support.health import settle
 from tests.support.ports import free_port
 from tests.support.registry import running_registry
@@ -27,30 +27,12 @@ from tests.support.registry import running_registry
 pytestmark = pytest.mark.anyio
 
 
-def ignore(step: str, message: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
-
-
-async def install(runtime: Runtime, workload: Workload) -> None:
-    await runtime.prepare(workload, ignore)
-    await runtime.apply(workload, ignore)
-
-
-async def ids(runtime: Runtime, stand: ComposeStand) -> dict[str, str]:
-    (observation,) = await runtime.observe(stand.deployment_id)
-    return {container.name: container.id for container in observation.containers}
-
-
-async def runs(runtime: Runtime, workload: Workload) -> set[Run]:
-    return {sample.run for sample in await runtime.sample_health(workload, lambda run, rules: True)}
-
-
 async def test_a_stopped_container_is_started_again_not_replaced(
     compose_runtime: Runtime, compose_stand: ComposeStand
 ) -> None:
     workload = await compose_stand.runs(GREETING="hello")
     await install(compose_runtime, workload)
-    before = await ids(compose_runtime, compose_stand)
+    before = await ids_by_name(compose_runtime, compose_stand)
     first_run = await runs(compose_runtime, workload)
     assert {run.id for run in first_run} == set(before.values())
     compose_stand.engine("kill", *before.values())
@@ -60,7 +42,7 @@ async def test_a_stopped_container_is_started_again_not_replaced(
     await install(compose_runtime, workload)
     (running,) = await compose_runtime.observe(compose_stand.deployment_id)
     assert running.is_running
-    assert await ids(compose_runtime, compose_stand) == before
+    assert await ids_by_name(compose_runtime, compose_stand) == before
     second_run = await runs(compose_runtime, workload)
     assert second_run.isdisjoint(first_run), "nobody would notice a container that its engine restarts"
 
@@ -91,7 +73,7 @@ async def test_a_container_removed_by_hand_is_missed_and_comes_back_alone(
     services = {"cache": STAYS_SERVICE, "app": {**STAYS_SERVICE, "depends_on": ["cache"]}}
     workload = await compose_stand.services("two", services)
     await install(compose_runtime, workload)
-    before = await ids(compose_runtime, compose_stand)
+    before = await ids_by_name(compose_runtime, compose_stand)
     assert len(before) == 2
     app = next(name for name in before if "app" in name)
     compose_stand.engine("rm", "--force", app)
@@ -99,7 +81,7 @@ async def test_a_container_removed_by_hand_is_missed_and_comes_back_alone(
     assert not observation.is_running
     assert "app" in (await settle(compose_runtime, workload)).message
     await install(compose_runtime, workload)
-    after = await ids(compose_runtime, compose_stand)
+    after = await ids_by_name(compose_runtime, compose_stand)
     assert {name for name in before if after[name] != before[name]} == {app}
 
 
@@ -123,7 +105,7 @@ async def test_removal_needs_no_files_and_leaves_no_network(
 ) -> None:
     workload = await compose_stand.runs(GREETING="hello")
     await install(compose_runtime, workload)
-    project = next(iter(await ids(compose_runtime, compose_stand))).partition("_")[0]
+    project = next(iter(await ids_by_name(compose_runtime, compose_stand))).partition("_")[0]
     assert project in compose_stand.engine("network", "ls")
     shutil.rmtree(workload.folder)
     await compose_runtime.remove(compose_stand.deployment_id, "web", remove_images=False)
@@ -210,7 +192,7 @@ async def test_an_image_is_pulled_with_progress_and_removed_when_asked(
 async def test_two_nodes_on_one_engine_keep_apart(compose_runtime: Runtime, compose_stand: ComposeStand) -> None:
     workload = await compose_stand.runs(GREETING="hello")
     await install(compose_runtime, workload)
-    before = await ids(compose_runtime, compose_stand)
+    before = await ids_by_name(compose_runtime, compose_stand)
     other = replace(compose_stand, node_id=NodeId("another-node"), folder=compose_stand.folder / "other")
     async with other.opened() as neighbour:
         try:
@@ -218,7 +200,7 @@ async def test_two_nodes_on_one_engine_keep_apart(compose_runtime: Runtime, comp
             await install(neighbour, await other.runs(GREETING="hello"))
         finally:
             await neighbour.remove(compose_stand.deployment_id, "web", remove_images=False)
-    assert await ids(compose_runtime, compose_stand) == before
+    assert await ids_by_name(compose_runtime, compose_stand) == before
 
 
 HOOKED_ENGINES = ("podman", "docker") if IS_LONG else ("docker",)
@@ -240,10 +222,10 @@ async def test_a_service_that_ends_before_others_start_is_not_missed_afterwards(
     assert (await settle(compose_runtime, workload)).healthy
     (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
     assert observation.is_running
-    before = await ids(compose_runtime, compose_stand)
+    before = await ids_by_name(compose_runtime, compose_stand)
     assert len(before) == 1
     await install(compose_runtime, workload)
-    assert await ids(compose_runtime, compose_stand) == before
+    assert await ids_by_name(compose_runtime, compose_stand) == before
 
 
 @pytest.mark.parametrize("compose_stand", HOOKED_ENGINES, indirect=True)
@@ -256,6 +238,14 @@ async def test_a_service_that_fails_before_others_start_fails_the_component(
     assert failure.value.code is Code.EXITED
     assert "hook" in str(failure.value)
     assert "exit code 3" in str(failure.value)
+
+
+async def listed_volumes(runtime: Runtime, owner: str) -> dict[str, bool]:
+    """By the name that the app gives: whether a container has it."""
+    access = container_access(runtime)
+    assert access is not None
+    found = [(parse_volume(each.name), each.is_used) for each in await access.data_volumes()]
+    return {parsed[1]: used for parsed, used in found if parsed is not None and parsed[0] == owner}
 
 
 async def test_a_volume_belongs_to_the_deployments_name_and_older_ones_are_found_where_they_are(
@@ -288,7 +278,9 @@ async def test_a_volume_belongs_to_the_deployments_name_and_older_ones_are_found
         last = replace(read, deployment_id=DeploymentId(str(uuid.uuid4())), name=name)
         await install(compose_runtime, last)
         assert "precious" in await read_logs(compose_runtime, last, "precious")
+        assert await listed_volumes(compose_runtime, f"{name}-web") == {"data": True}
         await compose_runtime.remove(last.deployment_id, "web", remove_images=False)
+        assert await listed_volumes(compose_runtime, f"{name}-web") == {"data": False}, "kept, and said so"
         # Both kinds go when that is asked for, and nobody else's.
         compose_stand.engine("volume", "create", f"hp-{name}-web-0badcafe_data")
         assert isinstance(compose_runtime, KeepsData)

@@ -11,7 +11,7 @@ from homeport.errors import EngineUnavailable, WorkFailed
 from homeport.ports import KeepsData, Runtime, SharedEngine
 from homeport.vocabulary import Code, NodeId, ProfileType
 from tests.conformance.runtime.stands import STAYS, ImageStand
-from tests.conformance.runtime.test_runtime import ids, ignore, install, observe_one, read_logs
+from tests.conformance.runtime.usage import ids, ignore, install, observe_one, read_logs, runs
 from tests.support.engines import containerd_daemon, ctr, engine_environment
 from tests.support.health import settle
 from tests.support.ports import free_port
@@ -111,6 +111,28 @@ async def test_containers_outlive_a_containerd_that_cannot_be_reached(
             assert await ids(runtime, stand) == before
             assert (await observe_one(runtime, stand.deployment_id)).is_running
             await runtime.remove(stand.deployment_id, "web", remove_images=True)
+
+
+async def test_a_container_that_is_started_again_is_another_run(
+    image_runtime: Runtime, image_stand: ImageStand
+) -> None:
+    """It keeps its id and the time of its creation; without a check, a run is believed only when it goes on."""
+    workload = await image_stand.runs(GREETING="hello")
+    await install(image_runtime, workload)
+    before = await ids(image_runtime, image_stand)
+    first = await runs(image_runtime, workload)
+    ((container,),) = [seen.containers for seen in await image_runtime.observe(image_stand.deployment_id)]
+    assert image_stand.kill(container)
+
+    async def has_ended() -> bool:
+        return not (await observe_one(image_runtime, image_stand.deployment_id)).is_running
+
+    await eventually(has_ended)
+    await install(image_runtime, workload)
+    assert (await observe_one(image_runtime, image_stand.deployment_id)).is_running
+    assert first and (await runs(image_runtime, workload)).isdisjoint(first)
+    if image_stand.kind == "containerd":
+        assert await ids(image_runtime, image_stand) == before
 
 
 async def test_the_doctor_tries_it_and_says_what_it_cannot_do(containerd_socket: Path) -> None:

@@ -11,7 +11,7 @@ from homeport.ports import Observation, Runtime, Workload
 from homeport.vocabulary import Code, ProfileType
 from tests.conformance.runtime.conftest import ONE_OF_EACH_MAKE, stand_of
 from tests.conformance.runtime.stands import ImageStand, Stand
-from tests.conformance.runtime.test_runtime import ids, ignore, install, observe_one, read_logs
+from tests.conformance.runtime.usage import ids, ignore, install, observe_one, read_logs
 from tests.support.health import settle
 from tests.support.orders import a_release
 from tests.support.waiting import eventually

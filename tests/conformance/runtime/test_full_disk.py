@@ -13,7 +13,7 @@ from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.errors import WorkFailed
 from homeport.vocabulary import Code
 from tests.conformance.runtime.stands import ImageStand, NullStand, ProcessStand
-from tests.conformance.runtime.test_runtime import install
+from tests.conformance.runtime.usage import install
 from tests.support.engines import (
     containerd_daemon,
     docker_daemon,

@@ -4,15 +4,15 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import anyio
 import pytest
 
 from homeport.adapters.http_client import TcpAddress, ask
 from homeport.core.node.health import HealthVerdict
 from homeport.errors import WorkFailed
-from homeport.ports import Runtime, Workload
+from homeport.ports import Runtime
 from homeport.vocabulary import Code, DeploymentId, ProfileType
 from tests.conformance.runtime.stands import CHECK, STAYS, ComposeStand, HelmStand
+from tests.conformance.runtime.usage import ids_by_name, ignore, install, observe_one, read_logs
 from tests.support.charts import deployment
 from tests.support.health import settle
 from tests.support.ports import free_port
@@ -20,29 +20,6 @@ from tests.support.ports import free_port
 pytestmark = pytest.mark.anyio
 
 SERVES = f"mkdir -p /www; echo $NAME > /www/index.html; httpd -p 8080 -h /www; {STAYS}"
-
-
-def ignore(step: str, message: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
-
-
-async def install(runtime: Runtime, workload: Workload) -> None:
-    await runtime.prepare(workload, ignore)
-    await runtime.apply(workload, ignore)
-
-
-async def ids(runtime: Runtime, deployment_id: DeploymentId) -> dict[str, str]:
-    (observation,) = await runtime.observe(deployment_id)
-    return {container.name: container.id for container in observation.containers}
-
-
-async def read_logs(runtime: Runtime, workload: Workload, expected: str) -> str:
-    text = ""
-    with anyio.move_on_after(60.0):
-        while expected not in text:
-            await anyio.sleep(0.05)
-            text = b"".join([chunk async for chunk in runtime.logs(workload, tail=100)]).decode()
-    return text
 
 
 def stays(stand: HelmStand, **more: Any) -> dict[str, Any]:
@@ -77,7 +54,7 @@ async def test_a_service_is_a_name_for_its_pods(helm_runtime: Runtime, helm_stan
     await helm_runtime.prepare(workload, lambda step, message, done, total: told.append(message))
     await helm_runtime.apply(workload, ignore)
     assert "Service db has no port 80 of its own here: use port 8080." in told
-    assert len(await ids(helm_runtime, helm_stand.deployment_id)) == 2
+    assert len(await ids_by_name(helm_runtime, helm_stand)) == 2
     assert "from-the-database" in await read_logs(helm_runtime, workload, "from-the-database")
 
 
@@ -212,7 +189,7 @@ async def test_only_the_pod_that_is_gone_comes_back(helm_runtime: Runtime, helm_
     }
     workload = await helm_stand.chart("three", templates)
     await install(helm_runtime, workload)
-    before = await ids(helm_runtime, helm_stand.deployment_id)
+    before = await ids_by_name(helm_runtime, helm_stand)
     assert len(before) == 3
     gone = next(name for name in before if name.endswith("app-db-1-app"))
     helm_stand.engine("pod", "rm", "--force", gone.removesuffix("-app"))
@@ -220,21 +197,21 @@ async def test_only_the_pod_that_is_gone_comes_back(helm_runtime: Runtime, helm_
     assert not observation.is_running
     assert f"{gone} has no container" in (await settle(helm_runtime, workload)).message
     await install(helm_runtime, workload)
-    after = await ids(helm_runtime, helm_stand.deployment_id)
+    after = await ids_by_name(helm_runtime, helm_stand)
     assert {name for name in before if after[name] != before[name]} == {gone}
 
 
 async def test_a_stopped_pod_is_started_again_not_replaced(helm_runtime: Runtime, helm_stand: HelmStand) -> None:
     workload = await helm_stand.runs(GREETING="hello")
     await install(helm_runtime, workload)
-    before = await ids(helm_runtime, helm_stand.deployment_id)
+    before = await ids_by_name(helm_runtime, helm_stand)
     helm_stand.engine("kill", *before.values())
     (stopped,) = await helm_runtime.observe(helm_stand.deployment_id)
     assert not stopped.is_running
     await install(helm_runtime, workload)
     (running,) = await helm_runtime.observe(helm_stand.deployment_id)
     assert running.is_running
-    assert await ids(helm_runtime, helm_stand.deployment_id) == before
+    assert await ids_by_name(helm_runtime, helm_stand) == before
 
 
 async def test_two_deployments_of_one_chart_share_a_machine(helm_runtime: Runtime, helm_stand: HelmStand) -> None:
@@ -243,10 +220,12 @@ async def test_two_deployments_of_one_chart_share_a_machine(helm_runtime: Runtim
     try:
         await install(helm_runtime, workload)
         await install(helm_runtime, second)
-        mine = await ids(helm_runtime, helm_stand.deployment_id)
-        assert mine.keys().isdisjoint(await ids(helm_runtime, second.deployment_id))
+        mine = await ids_by_name(helm_runtime, helm_stand)
+        assert mine.keys().isdisjoint(
+            each.name for each in (await observe_one(helm_runtime, second.deployment_id)).containers
+        )
         await helm_runtime.remove(second.deployment_id, "web", remove_images=False)
-        assert await ids(helm_runtime, helm_stand.deployment_id) == mine
+        assert await ids_by_name(helm_runtime, helm_stand) == mine
     finally:
         await helm_runtime.remove(second.deployment_id, "web", remove_images=False)
 

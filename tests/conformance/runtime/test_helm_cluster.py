@@ -16,6 +16,7 @@ from homeport.core.node.health import HealthVerdict
 from homeport.errors import EngineUnavailable, WorkFailed
 from homeport.ports import Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType
+from tests.conformance.runtime.usage import ignore
 from tests.support.charts import chart_artifact
 from tests.support.engines import engine_environment
 from tests.support.health import settle
@@ -26,10 +27,6 @@ pytestmark = pytest.mark.anyio
 SETTINGS = json.dumps(
     {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}"}, "data": {"greeting": "@"}}
 ).replace('"@"', "{{ .Values.greeting | quote }}")
-
-
-def ignore(step: str, message: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
 
 
 @pytest.fixture

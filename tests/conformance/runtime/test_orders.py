@@ -13,7 +13,7 @@ from homeport.core.model.order import Result
 from homeport.ports import Runtime, SharedEngine, Workload
 from homeport.vocabulary import Code, NodeId, Step
 from tests.conformance.runtime.conftest import ONE_OF_EACH_MAKE, stand_of
-from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand, EngineStand, NullStand, Stand
+from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand, EngineStand, ImageStand, NullStand, Stand
 from tests.integration.node.conftest import Bench
 from tests.integration.node.conftest import bench as bench  # noqa: PLC0414 - the fixture
 from tests.support.orders import to_apply
@@ -171,6 +171,35 @@ async def test_a_published_port_moves_to_a_renamed_component_and_between_those_t
             assert [(each.component, each.is_running) for each in seen] == [("front", True), ("web", True)]
     finally:
         await compose_runtime.remove(compose_stand.deployment_id, "front", remove_images=False)
+
+
+async def test_another_profile_of_the_app_takes_over_the_port_and_one_that_cannot_be_had_touches_nothing(
+    bench: Bench, compose_stand: ComposeStand, compose_runtime: Runtime
+) -> None:
+    """From a compose file to a single image and back, both with a component `web` that publishes the same port."""
+    stand, port = compose_stand, free_port()
+    images = ImageStand(stand.kind, stand.folder, stand.registry_host, stand.options, image=stand.image)
+    composed = (await stand.services("profile", publishing(port))).spec
+    single = images.one(ports=[f"127.0.0.1:{port}:80"]).spec
+    missing = (await images.missing()).spec
+
+    async def running() -> set[str]:
+        (seen,) = await compose_runtime.observe(stand.deployment_id)
+        assert seen.is_running
+        return {each.id for each in seen.containers}
+
+    async with connected(bench, compose_runtime):
+        assert (await ordered(bench, stand, 1, composed)).succeeded
+        before = await running()
+        refused = await ordered(bench, stand, 2, missing)
+        assert refused.failure is not None and refused.failure.code == Code.IMAGE_PULL_FAILED
+        assert (refused.release_runs, await running()) == (True, before)
+        for generation, spec in ((3, single), (4, composed)):
+            changed = await ordered(bench, stand, generation, spec)
+            assert changed.succeeded, changed.failure
+            after = await running()
+            assert after.isdisjoint(before), "one release runs, and it is the new one"
+            before = after
 
 
 async def test_what_an_engine_has_is_told_by_its_owner_and_removed_as_his(

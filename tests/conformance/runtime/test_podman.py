@@ -9,21 +9,27 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 import pytest
 
+from homeport.adapters.http_client import Address
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DEPLOYMENT, LABEL_NODE
 from homeport.adapters.runtime.detect import open_runtime
 from homeport.adapters.runtime.docker_api.engine import EngineOptions
+from homeport.adapters.runtime.podman.api import PodmanApi
 from homeport.core.node.telemetry_variables import otlp_variables
-from homeport.ports import SharedEngine
+from homeport.ports import FollowsOutput, Output, SharedEngine
 from homeport.vocabulary import DeploymentId, NodeId
-from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand, ImageStand
+from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand, HelmStand, ImageStand
+from tests.conformance.runtime.usage import ignore
 from tests.support.engines import engine_environment, unmount_below
 from tests.support.health import settle
+from tests.support.podman import podman
 
 pytestmark = pytest.mark.anyio
 
@@ -48,10 +54,6 @@ def podman_stand(tmp_path: Path, registry_host: str, image: str) -> ComposeStand
     return ComposeStand("podman", tmp_path, registry_host, options, image=image)
 
 
-def ignore(step: str, message: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
-
-
 def service_pids(data: Path) -> list[int]:
     """Processes that serve the socket in this folder."""
     wanted = f"unix://{data}/podman.sock".encode()
@@ -72,6 +74,23 @@ async def test_a_service_that_was_killed_is_brought_back(podman_stand: ComposeSt
         os.kill(pid, signal.SIGKILL)
         assert await runtime.version()
     assert service_pids(podman_stand.folder / "data") == []
+
+
+async def test_a_node_that_asks_for_the_version_starts_no_program(podman_stand: ComposeStand) -> None:
+    """It asks every ten seconds, all the time."""
+    async with podman_stand.opened() as runtime:
+        (pid,) = service_pids(podman_stand.folder / "data")
+        before = _of_children(pid)
+        versions = {await runtime.version() for _ in range(5)}
+        assert _of_children(pid) == before
+    (version,) = versions
+    assert podman("--version").split()[-1] == version
+
+
+def _of_children(pid: int) -> list[str]:
+    """Faults and ticks of the programs that a process has started, and that have ended."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return [words[8], words[13], words[14]]
 
 
 def test_the_service_ends_with_a_node_that_was_killed(tmp_path: Path) -> None:
@@ -225,7 +244,92 @@ async def test_every_container_is_told_where_the_collector_is(
         await runtime.remove(stand.deployment_id, "web", remove_images=False)
 
 
+@pytest.mark.parametrize("kind", [ComposeStand, ImageStand, HelmStand])
+async def test_the_password_of_a_proxy_reaches_no_container(
+    tmp_path: Path, registry_host: str, image: str, kind: type[ComposeStand] | type[ImageStand] | type[HelmStand]
+) -> None:
+    """Podman needs the proxy to pull images, and by itself hands it on to every container that it makes."""
+    proxies = {
+        "HTTPS_PROXY": "http://ada:pr0xy-password@127.0.0.1:9",
+        "http_proxy": "http://ada:pr0xy-password@[::1]:9",
+    }
+    options = EngineOptions(environment={**engine_environment(), **proxies, "no_proxy": "127.0.0.1,localhost"})
+    stand = kind("podman", tmp_path, registry_host, options, image=image)
+    async with stand.opened() as runtime:
+        try:
+            workload = await stand.runs()
+            await runtime.prepare(workload, ignore)
+            await runtime.apply(workload, ignore)
+            seen = await runtime.observe(stand.deployment_id)
+            containers = [each.id for component in seen for each in component.containers]
+            assert containers
+            told = await anyio.to_thread.run_sync(environments_of, containers)
+        finally:
+            await runtime.remove(stand.deployment_id, "web", remove_images=False)
+    assert len(told) == len(containers)
+    assert not [each for each in told if "pr0xy-password" in each]
+
+
 def environments_of(containers: list[str]) -> list[str]:
     command = ["podman", "inspect", "--format", "{{.Config.Env}}", *containers]
     done = subprocess.run(command, env=engine_environment(), capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
+
+
+CHATTY = """\
+echo line 0; while [ ! -e /go ]; do sleep 0.1; done
+i=0; while [ $$i -lt 20000 ]; do i=$$((i+1)); echo line $$i; done
+echo line last; while true; do sleep 1; done
+"""
+
+
+@pytest.mark.parametrize("logging", [{}, {"driver": "k8s-file", "options": {"max-size": "300kb"}}])
+async def test_every_line_of_a_chatty_container_is_followed_or_its_loss_is_told(
+    podman_stand: ComposeStand, logging: dict[str, object]
+) -> None:
+    """Podman's own stream leaves some out. The container is removed right after its last line; once its log is
+    rotated some thirty times while it is followed."""
+    service = {"command": ["sh", "-c", CHATTY], **({"logging": logging} if logging else {})}
+    workload = await podman_stand.services("chatty", {"app": service})
+    found: list[Output] = []
+    async with podman_stand.opened() as runtime:
+        assert isinstance(runtime, FollowsOutput)
+        try:
+            await runtime.prepare(workload, ignore)
+            await runtime.apply(workload, ignore)
+            (seen,) = await runtime.observe(workload.deployment_id)
+            with anyio.fail_after(60):
+                async with anyio.create_task_group() as tasks:
+                    async for lines in runtime.follow(workload, seen.containers[0], ""):
+                        found += lines
+                        if len(found) == 1:
+                            podman("exec", seen.containers[0].id, "touch", "/go")
+                        if lines[-1].text == b"line last":
+                            remove = partial(runtime.remove, workload.deployment_id, "web", remove_images=False)
+                            tasks.start_soon(remove)
+        finally:
+            await runtime.remove(podman_stand.deployment_id, "web", remove_images=False)
+    numbers = [each.text.removeprefix(b"line ").replace(b"last", b"20001") for each in found]
+    assert [int(each) for each in numbers] == sorted({int(each) for each in numbers}), "in order, and none twice"
+    is_complete = len(found) == 20_002
+    assert is_complete or (logging and any(each.lost for each in found))
+
+
+def test_a_log_that_is_in_no_file_is_said_once(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    async def nowhere() -> Address:
+        raise AssertionError("not asked")
+
+    def inspected(driver: str, path: Path | str) -> dict[str, object]:
+        return {"HostConfig": {"LogConfig": {"Type": driver}}, "LogPath": str(path)}
+
+    api = PodmanApi(nowhere)
+    there = tmp_path / "ctr.log"
+    there.touch()
+    with caplog.at_level("INFO", "homeport.runtime"):
+        assert api.output_file(inspected("json-file", there)) == there
+        assert not caplog.records
+        for _ in range(3):
+            assert api.output_file(inspected("journald", "")) is None
+            assert api.output_file(inspected("none", "")) is None
+    assert len(caplog.records) == 1
+    assert api.output_file(inspected("json-file", tmp_path / "elsewhere")) is None

@@ -15,7 +15,11 @@ from tests.support.postgres import PostgresServer
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
     """The address of a database that nobody has used yet."""
-    async with _address(request, tmp_path) as address:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/store.db"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    async with _database(server, await server.create_database()) as address:
         yield address
 
 
@@ -24,17 +28,17 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "memory":
         yield MemoryStore(Disk())
         return
-    async with _address(request, tmp_path) as address, open_store(address) as opened:
+    if request.param == "sqlite":
+        async with open_store(f"sqlite:///{tmp_path}/store.db") as opened:
+            yield opened
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    async with _database(server, await server.copy_database()) as address, open_store(address) as opened:
         yield opened
 
 
 @asynccontextmanager
-async def _address(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/store.db"
-        return
-    server: PostgresServer = request.getfixturevalue("postgres")
-    name = await server.create_database()
+async def _database(server: PostgresServer, name: str) -> AsyncIterator[str]:
     try:
         yield server.url(name)
     finally:

@@ -5,7 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from homeport.core.inference.models.entries import ModelEntry, TrustPolicy
+from homeport.core.inference.models.lifecycle import ModelLifecycle
 from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState, Usage
+from homeport.errors import NotFound
 from homeport.ports import Store
 
 pytestmark = pytest.mark.anyio
@@ -26,6 +29,15 @@ async def test_unfinished_tasks_are_found_oldest_first(store: Store) -> None:
         assert await reader.task("c") == tasks[2]
         assert await reader.task("unknown") is None
         assert {each.id for each in await reader.tasks(["a", "c", "unknown"])} == {"a", "c"}
+
+
+async def test_of_added_tasks_those_that_are_known_stay_as_they_were(store: Store) -> None:
+    first, again, new = a_task("a"), replace(a_task("a", minutes=3), digest="other"), a_task("b")
+    assert list(await store.write(lambda tx: tx.add_tasks([first]))) == []
+    assert list(await store.write(lambda tx: tx.add_tasks([again, new]))) == [first]
+    assert list(await store.write(lambda tx: tx.add_tasks([]))) == []
+    async with store.read() as reader:
+        assert {each.id: each for each in await reader.tasks(["a", "b"])} == {"a": first, "b": new}
 
 
 async def test_only_the_newest_ended_tasks_are_kept(store: Store) -> None:
@@ -98,3 +110,47 @@ async def test_usage_adds_up(store: Store) -> None:
     )
     async with store.read() as reader:
         assert await reader.usage("2026-03-01") == [Usage("k", "2026-03-01", "m", 2, 4, 6)]
+
+
+MODEL = ModelEntry(
+    id="tiny",
+    source="hf:org/repo/tiny.gguf",
+    digest="sha256:" + "a" * 64,
+    size_bytes=7,
+    tags=("small",),
+    signatures=({"signer": "us", "verified": True},),
+    policy=TrustPolicy(is_strict=True, allowed_registries=("hf",)),
+    sbom={"uri": "https://example.org/sbom"},
+)
+
+
+async def test_a_model_of_the_catalog_is_added_changed_and_removed(store: Store) -> None:
+    other = replace(MODEL, id="other", source="", policy=TrustPolicy(), sbom=None, signatures=())
+    await store.write(lambda tx: tx.add_catalog_models([MODEL, other]))
+    await store.write(lambda tx: tx.add_catalog_models([replace(MODEL, size_bytes=9)]))
+    async with store.read() as reader:
+        assert await reader.catalog_models() == [other, MODEL], "what was there stays"
+        assert (await reader.catalog_model("tiny"), await reader.catalog_model("none")) == (MODEL, None)
+        assert await reader.count_catalog_models() == 2
+
+    def retire(old: ModelEntry | None) -> ModelEntry:
+        assert old is not None
+        return replace(old, state=ModelLifecycle.RETIRED)
+
+    retired = replace(MODEL, state=ModelLifecycle.RETIRED)
+    assert await store.write(lambda tx: tx.change_catalog_model("tiny", retire)) == retired
+    assert await store.write(lambda tx: tx.change_catalog_model("other", lambda old: None)) is None
+    assert await store.write(lambda tx: tx.change_catalog_model("none", lambda old: None)) is None
+    async with store.read() as reader:
+        assert await reader.catalog_models() == [retired]
+
+
+async def test_a_change_of_a_model_that_fails_changes_nothing(store: Store) -> None:
+    def fail(old: ModelEntry | None) -> ModelEntry:
+        raise NotFound("There is no such model.")
+
+    await store.write(lambda tx: tx.add_catalog_models([MODEL]))
+    with pytest.raises(NotFound):
+        await store.write(lambda tx: tx.change_catalog_model("tiny", fail))
+    async with store.read() as reader:
+        assert await reader.catalog_models() == [MODEL]

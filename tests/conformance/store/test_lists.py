@@ -10,9 +10,12 @@ from homeport.core.model.access import ApiToken, AuditResult, NewAudit, SecretRe
 from homeport.core.model.caller import Role
 from homeport.core.model.deployment import Hold, Pin, Revision
 from homeport.core.model.identity import IdentityKind, IdentityRecord, IdentityStatus
-from homeport.core.model.instance import Unhealthy
+from homeport.core.model.instance import Failure, Unhealthy
+from homeport.core.model.node import Tunable
 from homeport.core.model.rollout import RolloutRow
+from homeport.core.values.filters import DEPLOYMENT_WORDS, parse_filter
 from homeport.core.values.selectors import parse_selector
+from homeport.fleet.shared.answers.filter_values import Filtered, filter_values
 from homeport.ports import (
     APPS,
     AUDIT,
@@ -212,6 +215,88 @@ async def test_deployments_are_filtered(store: Store, where: DeploymentFilter, e
     async with store.read() as reader:
         assert {row.name for row in (await reader.page(DEPLOYMENTS, where, WHOLE)).items} == expected
         assert await reader.counts(DEPLOYMENTS, where) == {(): len(expected)}
+
+
+async def _fleet(tx: Transaction) -> None:
+    """Two labelled sites, a lost one, and what they have."""
+    await _places(tx)
+    await tx.put_node(records.node("cam-1", "home", tunable=Tunable(labels={"camera": "yes"}), drain="new disk"))
+    await tx.put_node(records.node("cam-2", "line", tunable=Tunable(labels={"camera": "No_w"})))
+    vision = records.deployment(name="vision", site="home", app_name="line-vision", state=State.FAILED)
+    edge = records.deployment(name="edge", site="line", app_name="gateway", state=State.INSTALLED)
+    lost = records.deployment(name="lost", site="new", app_name="gateway", state=State.PENDING)
+    gone = records.deployment(name="gone", site="new", app_name="line-vision", archived_at=NOW)
+    await tx.put_deployments([vision, edge, lost, gone])
+    failure = Failure("HEALTH_CHECK_FAILED", "it answered 500", "web")
+    await tx.put_instances(
+        [
+            records.instance(vision.id, "cam-1", state=State.FAILED, failure=failure),
+            records.instance(edge.id, "cam-2", state=State.INSTALLED),
+            records.instance(gone.id, "cam-1", state=State.DELETED, failure=failure),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "deployments", "nodes", "sites"),
+    [
+        ("HOM", {"vision"}, {"live", "stale", "twin", "cam-1"}, {"home"}),
+        ("site:*e", {"vision", "edge"}, {"live", "stale", "twin", "cam-1", "cam-2", "heard-of", "lost", "orphan"},
+         {"home", "line"}),
+        ("site:home site:new", {"vision", "lost"}, {"live", "stale", "twin", "cam-1"}, {"home", "new"}),
+        ("-site:home -site:line", {"lost"}, {"orphan"}, {"new", "ill"}),
+        ("app:line-*", {"vision"}, {"cam-1"}, {"home"}),
+        ("app:gateway -state:pending", {"edge"}, {"cam-2"}, {"line"}),
+        ("code:HEALTH_CHECK_*", {"vision"}, {"cam-1"}, {"home"}),
+        ("-code:* -site:nowhere", {"edge", "lost"}, {"live", "stale", "twin", "heard-of", "lost", "cam-2"},
+         {"line", "new", "ill"}),
+        ("state:failed", {"vision"}, {"cam-1"}, {"home"}),
+        ("state:lost", set(), {"lost"}, {"line", "new"}),
+        ("state:drained", set(), {"cam-1"}, set()),
+        ("node:cam-*", {"vision", "edge"}, {"cam-1", "cam-2"}, {"home", "line"}),
+        ("label:camera", {"vision", "edge"}, {"cam-1", "cam-2"}, set()),
+        ("label:camera=no_W", {"edge"}, {"cam-2"}, set()),
+        ("label:camera=no-W", set(), set(), set()),
+        ("label:rack=7 node:cam-1", {"vision"}, {"cam-1"}, set()),
+        ("label:region=u*", {"edge"}, {"heard-of", "lost", "cam-2"}, {"line"}),
+        ("-label:region", {"lost"}, {"orphan"}, {"new", "ill"}),
+        ("%", set(), set(), set()),
+    ],
+)  # fmt: skip
+async def test_the_filter_language_means_the_same_in_every_list(
+    store: Store, text: str, deployments: set[str], nodes: set[str], sites: set[str]
+) -> None:
+    await store.write(_fleet)
+    parts = parse_filter(text, DEPLOYMENT_WORDS)
+    async with store.read() as reader:
+        where = DeploymentFilter(parts=parts)
+        assert {row.name for row in (await reader.page(DEPLOYMENTS, where, WHOLE)).items} == deployments
+        assert await reader.counts(DEPLOYMENTS, where) == {(): len(deployments)}
+        found = await reader.page(NODES, NodeFilter(parts=parts, window=WINDOW), WHOLE)
+        assert {node.id for node in found.items} == nodes
+        places = await reader.page(SITES, SiteFilter(parts=parts, window=WINDOW), WHOLE)
+        assert {site.name for site in places.items} == sites
+
+
+async def test_what_a_field_offers_is_what_choosing_it_leaves(store: Store) -> None:
+    await store.write(_fleet)
+
+    async def offered(filtered: Filtered, word: str, text: str = "", rest: str = "") -> dict[str, int]:
+        parts = parse_filter(rest, DEPLOYMENT_WORDS)
+        async with store.read() as reader:
+            found = await filter_values(reader, filtered, word, text, parts=parts, window=WINDOW)
+        return {each.value: each.count for each in found}
+
+    assert await offered(Filtered.DEPLOYMENTS, "site") == {"home": 1, "line": 1, "new": 1}
+    assert await offered(Filtered.DEPLOYMENTS, "app", "WAY") == {"gateway": 2}
+    assert await offered(Filtered.DEPLOYMENTS, "app", rest="-state:PENDING") == {"gateway": 1, "line-vision": 1}
+    assert await offered(Filtered.DEPLOYMENTS, "state") == {"FAILED": 1, "INSTALLED": 1, "PENDING": 1}
+    assert await offered(Filtered.DEPLOYMENTS, "code") == {"HEALTH_CHECK_FAILED": 1}
+    assert await offered(Filtered.DEPLOYMENTS, "name", "ed") == {"edge": 1}
+    assert await offered(Filtered.NODES, "state", "d") == {"drained": 1, "FAILED": 1, "INSTALLED": 1}
+    assert await offered(Filtered.NODES, "label", "cam") == {"camera=No_w": 1, "camera=yes": 1}
+    assert await offered(Filtered.SITES, "state", "l") == {"live": 2, "lost": 2, "FAILED": 1, "INSTALLED": 1}
+    assert await offered(Filtered.SITES, "node", "cam", rest="site:home") == {"cam-1": 1}
 
 
 async def test_deployments_are_counted_by_site_and_state(store: Store) -> None:

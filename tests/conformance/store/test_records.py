@@ -291,6 +291,21 @@ async def test_events_are_found_by_what_they_are_about(store: Store) -> None:
         assert [(event.id, str(event.event.subject)) for event in found] == [(1, "task/t-1"), (4, "task/t-1")]
 
 
+async def test_whether_an_event_is_about_a_kind_is_known_without_reading_them(store: Store) -> None:
+    await store.write(lambda tx: tx.append_events([about(SubjectKind.PIPELINE, "p"), about(SubjectKind.JOB, "j")]))
+    async with store.read() as reader:
+        assert await reader.has_event_about(SubjectKind.PIPELINE, after=0)
+        assert not await reader.has_event_about(SubjectKind.PIPELINE, after=1)
+        assert await reader.has_event_about(SubjectKind.JOB, after=1)
+        assert not await reader.has_event_about(SubjectKind.TASK, after=0)
+
+    async def within(tx: Transaction) -> bool:
+        await tx.append_events([about(SubjectKind.TASK, "t")])
+        return await tx.has_event_about(SubjectKind.TASK, after=2)
+
+    assert await store.write(within)
+
+
 async def test_a_kind_of_event_that_another_version_has_written_is_read_as_it_is(store: Store) -> None:
     unknown = EventKind("comet.seen")
     assert unknown not in list(EventKind)

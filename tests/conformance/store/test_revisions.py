@@ -33,6 +33,16 @@ async def test_the_newest_revisions_are_kept_newest_first(store: Store) -> None:
     assert await kept(store, TWO) == [a_revision(n, TWO) for n in (5, 4, 3)]
 
 
+async def test_those_of_several_deployments_are_one_question(store: Store) -> None:
+    many = [DeploymentId(f"d{number:04}") for number in range(1_200)]
+    await store.write(lambda tx: tx.put_revisions([a_revision(n, each) for each in many for n in (1, 2)], keep=2))
+    async with store.read() as reader:
+        found = await reader.revisions_of([*many[100:], DeploymentId("unknown")])
+        assert await reader.revisions_of([]) == []
+    assert len(found) == 2 * 1_100
+    assert set(found) == {a_revision(n, each) for each in many[100:] for n in (1, 2)}
+
+
 async def test_one_that_comes_again_is_the_newest_again(store: Store) -> None:
     await store.write(lambda tx: tx.put_revisions([a_revision(1), a_revision(2)], keep=3))
     await store.write(lambda tx: tx.put_revisions([a_revision(1, minutes=9)], keep=3))

@@ -30,6 +30,7 @@ class CountingEngine:
     def __init__(self, inner: PodmanEngine | None) -> None:
         self.environment = engine_environment()
         self.calls = 0
+        self.prestarted = None
         self._inner = inner
 
     def resolve_command(self, arguments: Sequence[str]) -> list[str]:

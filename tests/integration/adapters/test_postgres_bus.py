@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def url(postgres: PostgresServer) -> AsyncIterator[str]:
-    name = await postgres.create_database()
+    name = await postgres.copy_database()
     async with open_store(postgres.url(name)):
         yield postgres.url(name)
     await postgres.drop_database(name)

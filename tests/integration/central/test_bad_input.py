@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from homeport.central.app import CentralApp
+from homeport.core.model.instance import Failure
+from homeport.vocabulary import Trigger
 from tests.support.git import Person, bare_repository
-from tests.support.running_central import Client, FakeSite, running_central, write_app
+from tests.support.running_central import Client, FakeSite, running_central, transition, write_app
 
 pytestmark = pytest.mark.anyio
 
@@ -218,6 +220,30 @@ async def test_an_app_in_use_is_not_removed(central: CentralApp, client: Client,
     check(await client.delete(f"/api/v1/apps/{newest['id']}"), 409, "hello@home")
     assert (await client.delete(f"/api/v1/apps/{oldest['id']}")).status == 204
     assert [app["version"] for app in (await client.get("/api/v1/apps")).body["apps"]] == ["1.1.0"]
+
+
+async def test_an_app_that_runs_or_that_a_rollback_needs_is_not_removed(
+    central: CentralApp, client: Client, home: FakeSite
+) -> None:
+    """Git asks for 1.1.0; what runs is 1.0.0, for the update has failed."""
+    oldest = (await client.get("/api/v1/apps")).body["apps"][-1]
+    (id_,) = (await client.deploy(version="1.0.0")).body["deployment_ids"]
+    old = (await client.get(f"/api/v1/deployments/{id_}")).body["revision"]
+    await home.say(transition(id_, Trigger.SCHEDULED, revision=old), transition(id_, Trigger.HEALTHY, revision=old))
+    await client.deploy(version="1.1.0")
+    new = (await client.get(f"/api/v1/deployments/{id_}")).body["revision"]
+    await home.say(
+        transition(id_, Trigger.CHANGED, generation=2, revision=new),
+        transition(id_, Trigger.GAVE_UP, generation=2, revision=new, failure=Failure("EXITED", "It ended.")),
+    )
+    check(await client.delete(f"/api/v1/apps/{oldest['id']}"), 409, "hello@home, which still runs it.")
+    await home.say(
+        transition(id_, Trigger.RETRIED_UPDATE, generation=3, revision=new),
+        transition(id_, Trigger.HEALTHY, generation=3, revision=new),
+    )
+    check(await client.delete(f"/api/v1/apps/{oldest['id']}"), 409, "hello@home, which would go back to it.")
+    assert (await client.delete(f"/api/v1/deployments/{id_}")).status == 202
+    assert (await client.delete(f"/api/v1/apps/{oldest['id']}")).status == 204
 
 
 async def test_apps_come_from_a_git_repository_too_and_are_there_after_a_restart(tmp_path: Path) -> None:

@@ -222,6 +222,24 @@ async def test_a_broken_file_keeps_its_deployment_and_says_file_and_line(client:
     assert (await client.get(f"/api/v1/deployments/{id_}")).body["problem"] is None
 
 
+async def test_a_commit_that_is_invalid_for_one_site_is_followed_by_the_other(client: Client, person: Person) -> None:
+    """In a Git server of one's own nothing checks a push."""
+    await FakeSite(client, "north").join()
+    await client.deploy("home", "north")
+    person.pull()
+    rows = (await client.get("/api/v1/deployments")).body["deployments"]
+    paths = {row["site"]: f"deployments/{row['site']}/{row['id']}.yaml" for row in rows}
+    person.write(paths["home"], person.read(paths["home"]) + "# changed\n")
+    person.write(paths["north"], "id: [\n")
+    await indexed(client, person.push())
+    before = {row["site"]: row for row in rows}
+    after = {row["site"]: row for row in (await client.get("/api/v1/deployments")).body["deployments"]}
+    assert after["home"]["revision"] != before["home"]["revision"]
+    assert after["home"]["problem"] is None
+    assert (after["north"]["wanted"], after["north"]["revision"]) == (True, before["north"]["revision"])
+    assert f"{paths['north']}:" in after["north"]["problem"]
+
+
 async def test_a_folder_without_its_marker_deletes_nothing_until_the_marker_is_back(
     client: Client, person: Person
 ) -> None:
@@ -260,6 +278,27 @@ async def test_rewritten_history_is_not_followed_and_readyz_says_so(client: Clie
     assert (await client.get(f"/api/v1/deployments/{id_}")).body["wanted"] is True
     refused = await client.deploy(name="more")
     assert (refused.status, refused.body["code"]) == (409, "history-rewritten")
+
+
+async def test_a_change_on_a_branch_that_was_moved_back_is_refused_and_nothing_is_written(
+    client: Client, person: Person
+) -> None:
+    (first,) = (await client.deploy(name="one")).body["deployment_ids"]
+    person.pull()
+    before = git("rev-parse", "HEAD", cwd=person.folder)
+    last = (await client.deploy(name="two")).body["commit"]
+    git("push", "--quiet", "--force", "origin", f"{before}:refs/heads/main", cwd=person.folder)
+    changes = (
+        await client.deploy(name="three"),
+        await client.delete(f"/api/v1/deployments/{first}"),
+        await client.post("/api/v1/deployments?plan=true", {"app_name": "hello", "sites": [{"site_id": "home"}]}),
+    )
+    assert [(answer.status, answer.body["code"]) for answer in changes] == [(409, "history-rewritten")] * 3
+    assert git("ls-remote", "origin", "refs/heads/main", cwd=person.folder).split()[0] == before
+    person.pull()
+    git("fetch", "--quiet", "origin", last, cwd=person.folder)
+    git("push", "--quiet", "origin", f"{last}:refs/heads/main", cwd=person.folder)
+    assert (await client.deploy(name="three")).status == 202, "the way back was not buried"
 
 
 async def said_in_readyz(client: Client) -> str | None:

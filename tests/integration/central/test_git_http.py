@@ -68,6 +68,30 @@ async def test_a_push_that_breaks_a_file_is_refused_with_file_and_line(
     assert "notes.md" not in git("ls-tree", "--name-only", "-r", "origin/main", cwd=person.folder)
 
 
+async def test_a_push_that_is_invalid_for_one_site_is_taken_for_none(
+    client: Client, home: FakeSite, tmp_path: Path
+) -> None:
+    await FakeSite(client, "north").join()
+    await client.deploy("home", "north")
+    person = await anyio.to_thread.run_sync(Person, await address(client, "operator"), tmp_path / "copy")
+    valid, good = deployment_file(name="good")
+    invalid, bad = deployment_file(name="bad", site="north")
+    person.write(valid, good)
+    person.write(invalid, bad.replace("type: compose", "type: [compose"))
+    said = await failing(person)
+    assert f"{invalid}:" in said and "Nothing was taken." in said and valid not in said
+    assert valid not in git("ls-tree", "--name-only", "-r", "origin/main", cwd=person.folder)
+    # Corrected, the same push is taken for both.
+    person.write(invalid, bad)
+    await in_thread(partial(person.push))
+
+    async def shown() -> bool:
+        answers = [await client.get(f"/api/v1/deployments/{each}") for each in ("good@home", "bad@north")]
+        return [each.status for each in answers] == [200, 200]
+
+    await eventually(shown, what="both deployments")
+
+
 @pytest.mark.parametrize(
     ("role", "options"),
     [("viewer", {}), ("operator", {"sites": ["home"]})],

@@ -45,9 +45,16 @@ class Program:
 
 
 @asynccontextmanager
-async def program(
+async def program(fleet: Fleet, **options: Any) -> AsyncIterator[Program]:
+    async with certified_channel(fleet, **options) as channel:
+        yield Program(channel)
+
+
+@asynccontextmanager
+async def certified_channel(
     fleet: Fleet, *, certificate_of: str | None = None, anchors: bytes | None = None, name: str = SERVER_NAME
-) -> AsyncIterator[Program]:
+) -> AsyncIterator[grpc.aio.Channel]:
+    """With TLS; with a certificate of its own where one is named."""
     key, chain = None, None
     if certificate_of is not None:
         made = new_key()
@@ -57,7 +64,7 @@ async def program(
     credentials = grpc.ssl_channel_credentials(roots, key, chain)
     address, options = f"127.0.0.1:{fleet.central.grpc_port}", [("grpc.ssl_target_name_override", name)]
     async with grpc.aio.secure_channel(address, credentials, options) as channel:
-        yield Program(channel)
+        yield channel
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ import pytest
 from homeport.central.app import CentralApp
 from homeport.core.model.instance import Failure
 from homeport.vocabulary import Trigger
+from tests.integration.central.test_tokens import make
 from tests.support.running_central import Client, FakeSite, node_changed, transition
 
 pytestmark = pytest.mark.anyio
@@ -27,6 +28,7 @@ NOT_LISTS = {
     "/api/v1/nodes/{node_id}/telemetry",  # series of a range of time, with a step
     "/api/v1/deployments/{deployment_id}/telemetry",
     "/api/v1/nodes/{node_id}/heartbeats",
+    "/api/v1/nodes/{node_id}/volumes",  # those of one machine, asked of it
     "/api/v1/pipelines/{name}",
     "/api/v1/pipeline-runs/{run}",  # its steps are bounded, and so are the items of one
     "/api/v1/pipeline-runs/{run}/steps/{step}",
@@ -35,6 +37,7 @@ NOT_LISTS = {
     "/api/v1/sites/{site}/devices",  # those of one Margo gateway
     "/api/v1/sites/{site}/devices/matches",
     "/api/v1/rollouts/{rollout}",
+    "/api/v1/filter-values",  # the ten that leave most
     "/api/v1/why/{thing}",
     "/api/v1/jobs/{job}/why",
     "/api/v1/pipeline-runs/{run}/why",
@@ -115,6 +118,12 @@ async def test_a_question_that_cannot_be_answered_is_met_with_a_sentence(client:
         "/api/v1/deployments?limit=0": (422, "invalid-input", "limit"),
         "/api/v1/deployments?limit=1001": (422, "invalid-input", "limit"),
         "/api/v1/deployments?state=running": (422, "invalid-input", "use one of PENDING, INSTALLING"),
+        "/api/v1/deployments?filter=sate:FAILED": (422, "invalid-input", '"sate:" is not a word of this filter'),
+        "/api/v1/nodes?filter=site:": (422, "invalid-input", '"site:" has no value. Write site:VALUE'),
+        "/api/v1/sites?filter=label:%2A": (422, "invalid-input", '"label:*" is not a label'),
+        f"/api/v1/sites?filter={'x' * 301}": (422, "invalid-input", "filter"),
+        "/api/v1/filter-values?list=nodes&word=name": (422, "invalid-input", '"name" is not a word of this filter'),
+        "/api/v1/filter-values?list=apps&word=site": (422, "invalid-input", "list"),
         "/api/v1/deployments?site=nothere": (404, "not-found", 'There is no site "nothere"'),
         "/api/v1/nodes?site=nothere": (404, "not-found", 'There is no site "nothere"'),
         "/api/v1/secrets?site=nothere": (404, "not-found", 'There is no site "nothere"'),
@@ -124,6 +133,32 @@ async def test_a_question_that_cannot_be_answered_is_met_with_a_sentence(client:
         assert (answer.status, answer.body["code"]) == (status, code), path
         assert words in answer.body["detail"], path
     assert (await client.get("/api/v1/deployments?state=installed&site=home")).body["deployments"] == []
+
+
+async def test_lists_are_filtered_by_the_server_and_a_field_is_offered_values(client: Client, home: FakeSite) -> None:
+    await five_deployments(client)
+    await home.say(node_changed())
+    asked = {
+        "/api/v1/deployments?filter=site:li*&fields=name,site": [{"name": each, "site": "line"} for each in "ab"],
+        "/api/v1/deployments?filter=-site:line+-name:a+-c&fields=name": [{"name": "b"}],
+        "/api/v1/nodes?filter=state:live+site:home&fields=id": [{"id": "node-a"}],
+        "/api/v1/sites?filter=-node:*&fields=name": [{"name": "line"}],
+        "/api/v1/rollouts?contains=nothing": [],
+        "/api/v1/jobs?contains=nothing": [],
+    }
+    for path, expected in asked.items():
+        answer = await client.get(path)
+        assert (answer.status, next(iter(answer.body.values()))) == (200, expected), path
+    offered = await client.get("/api/v1/filter-values?list=deployments&word=site&text=O&filter=-name:c")
+    assert offered.body == {"values": [{"value": "home", "count": 2}]}
+
+
+async def test_a_caller_limited_to_sites_is_offered_their_values_alone(client: Client, home: FakeSite) -> None:
+    await five_deployments(client)
+    limited = await make(client, "vera", "viewer", sites=["line"])
+    for word, expected in {"site": {"line": 2}, "name": {"a": 1, "b": 1}}.items():
+        answer = await client.get(f"/api/v1/filter-values?list=deployments&word={word}", headers=limited)
+        assert {each["value"]: each["count"] for each in answer.body["values"]} == expected
 
 
 async def test_a_deployment_is_found_by_its_name_where_only_one_site_has_it(client: Client, home: FakeSite) -> None:

@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import pytest
@@ -31,7 +32,7 @@ from homeport.wire.orchion.v1 import orchestrator_pb2 as orchion
 from homeport.wire.v1 import logs_pb2 as pb
 from tests.integration.central.test_tokens import make
 from tests.support.local import local_channel, local_key, person_key
-from tests.support.running_central import Client, running_central
+from tests.support.running_central import Client, FakeSite, node_changed, running_central
 from tests.support.stubs import logs_pb2_grpc, orchestrator_pb2_grpc
 from tests.support.waiting import eventually
 
@@ -97,9 +98,36 @@ async def test_lines_are_paged_filtered_and_survive_being_sent_twice(running: tu
     assert await texts(client, "site=home&since=2026-05-02T00:00:00Z") == []
 
 
+async def test_the_filter_language_finds_lines_by_what_a_deployment_is_now(
+    central: CentralApp, client: Client, home: FakeSite
+) -> None:
+    await home.say(node_changed("n1"))
+    assert (await client.deploy("home", name="talker")).status == 202
+    (row,) = (await client.get("/api/v1/deployments")).body["deployments"]
+    await send(central, batch(1, 2, source=f"deployment/{row['id']}/web"))
+    labelled = await client.call("PATCH", "/api/v1/sites/home", json={"labels": {"region": "north"}})
+    assert labelled.status == 200, labelled.body
+    both = ["line 2", "line 1"]
+    for query, expected in {
+        f"app:{row['app_name']}": both,
+        f"-app:{row['app_name']} site:home": [],
+        "state:PENDING": both,
+        "state:FAILED": [],
+        "deployment:talker@ho*": both,
+        "deployment:talker": both,
+        "deployment:other@home": [],
+        "label:region=north line": both,
+        "label:region=south": [],
+        '"line 2"': ["line 2"],
+    }.items():
+        assert await texts(client, f"filter={quote(query)}") == expected, query
+
+
 @pytest.mark.parametrize(
     ("query", "name"),
     [
+        ("filter=" + "x" * 301, "filter"),
+        ("filter=label:%2A", "filter"),
         ("since=yesterday", "since"),
         ("limit=100000", "limit"),
         ("level=loud", "level"),
@@ -120,6 +148,9 @@ async def test_an_unknown_deployment_is_not_found_and_rubbish_from_a_site_is_ref
 ) -> None:
     central, client = running
     assert (await client.get("/api/v1/logs?deployment=nothing@home")).status == 404
+    for query in ("node=nowhere", "node=nowhere&follow=true"):
+        missing = await client.get(f"/api/v1/logs?{query}")
+        assert (missing.status, missing.body["detail"]) == (404, 'There is no node "nowhere".')
     with pytest.raises(Refused):
         await send(central, b"\xff\xff rubbish")
 

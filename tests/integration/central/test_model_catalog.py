@@ -5,8 +5,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
+from homeport.adapters.bus.inprocess import InProcessBus
+from homeport.adapters.registry.oci import OciRegistry
+from homeport.adapters.system import SystemClock
+from homeport.core.inference.models.entries import ModelEntry
+from homeport.core.inference.models.lifecycle import ModelLifecycle
+from homeport.models.central.catalog import Catalog
+from homeport.models.central.trust import ModelTrust
+from homeport.models.store.index import ModelIndex
+from tests.simulation.store import Disk, MemoryStore
 from tests.support.running_central import Client, running_central
 from tests.support.waiting import eventually
 from tests.support.web_files import WebServer, web_server
@@ -98,6 +108,45 @@ async def test_a_restart_remembers_models(tmp_path: Path) -> None:
         assert (await client.get("/v2/catalog/models/m")).body["source_url"] == MODEL["source_url"]
 
 
+async def test_a_catalog_that_was_a_file_is_taken_over_once(tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    stored = folder / "blobs" / "x" / "x.gguf"
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(CONTENT)
+    index = ModelIndex(folder)
+    index.put(ModelEntry(id="here", source="hf:org/repo/x.gguf", digest=DIGEST, local_path="blobs/x/x.gguf"))
+    index.put(ModelEntry(id="old", source="hf:org/repo/y.gguf", state=ModelLifecycle.RETIRED))
+    async with running_central(tmp_path) as (_, client):
+
+        async def listed() -> bool:
+            models = (await client.get("/v2/catalog/models")).body["models"]
+            return [(each["id"], each["state"]) for each in models] == [("here", "Active"), ("old", "Retired")]
+
+        await eventually(listed, what="the models of the file to be rows")
+        verified = await client.post("/v2/catalog/models/here/verify", {})
+        assert verified.body["verification"] == "failed", "its file is found: it has another digest"
+        assert (await client.delete("/v2/catalog/models/old")).status == 204
+        assert (await client.delete("/v2/catalog/models/here")).status == 204
+        assert not stored.exists(), "its files go with it"
+    async with running_central(tmp_path) as (_, client):
+        assert (await client.get("/v2/catalog/models")).body["models"] == [], "they do not come back"
+
+
+async def test_before_the_catalog_was_read_a_task_is_told_to_try_again(tmp_path: Path) -> None:
+    trust = ModelTrust(OciRegistry())
+    store, bus, clock = MemoryStore(Disk()), InProcessBus(), SystemClock()
+    catalog = Catalog(store, bus, clock, trust, ModelIndex(tmp_path))
+    found = catalog.find("m")
+    assert found is not None and not found.is_read
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(catalog.run)
+        await catalog.load()
+        assert catalog.find("m") is None
+        await catalog.put(ModelEntry(id="m", source="hf:org/repo/x.gguf"))
+        assert catalog.find("m") == catalog.find("hf:org/repo/x.gguf") is not None
+        tasks.cancel_scope.cancel()
+
+
 async def test_a_model_is_pulled_to_central_and_says_how_far_it_is(client: Client, web: WebServer) -> None:
     web.files["/x.gguf"] = CONTENT
     await client.post("/v2/catalog/models", {"id": "m", "digest": CONTENT_DIGEST, "source_url": f"{web.url}/x.gguf"})
@@ -151,7 +200,7 @@ async def test_an_operator_cannot_have_central_read_its_own_disk_or_network(clie
     asked = [operator.post("/v2/catalog/models/file/verify", {})]
     asked += [operator.post(f"/v2/catalog/models/{name}/pull", {}) for name in ("web", "oci")]
     for answer in [await each for each in asked]:
-        assert (answer.status, answer.body["code"]) == (403, "40301 NOT_AUTHORIZED"), answer.body
+        assert (answer.status, answer.body["code"]) == (403, "40302 NOT_AUTHORIZED"), answer.body
     mine = await client.post("/v2/catalog/models/file/verify", {})
     assert (mine.status, mine.body["verification"]) == (202, "failed"), "an administrator may"
 

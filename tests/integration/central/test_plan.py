@@ -7,7 +7,7 @@ import pytest
 from homeport.core.model.deployment import Hold
 from homeport.core.model.instance import Failure
 from homeport.core.model.report import HoldsChanged
-from homeport.vocabulary import Liveness, SiteName, Trigger
+from homeport.vocabulary import Code, Liveness, SiteName, Trigger
 from tests.support.running_central import AT, Client, FakeSite, node_changed, transition
 
 pytestmark = pytest.mark.anyio
@@ -124,6 +124,34 @@ async def test_a_deletion_is_planned_too(client: Client, home: FakeSite) -> None
     assert (answer.status, await look(client)) == (200, before)
     (only,) = answer.body["deployments"]
     assert (only["action"], answer.body["deletions"], answer.body["changes"]) == ("delete", 2, True)
+
+
+async def test_a_plan_after_an_automatic_rollback_compares_with_what_runs(client: Client, home: FakeSite) -> None:
+    id_ = await installed(client, home, "node-a", version="1.0.0")
+    path = f"/api/v1/deployments/{id_}"
+    old = (await client.get(path)).body["revision"]
+    await client.deploy(version="1.1.0")
+    bad = (await client.get(path)).body["revision"]
+    failure = Failure(Code.EXITED, "web ended with exit code 1.", "web")
+    await home.say(
+        transition(id_, Trigger.CHANGED, node="node-a", generation=2, revision=bad),
+        transition(id_, Trigger.GAVE_UP, node="node-a", generation=2, revision=bad, failure=failure),
+        transition(id_, Trigger.ROLLED_BACK, node="node-a", generation=3, revision=old),
+        transition(id_, Trigger.HEALTHY, node="node-a", generation=3, revision=old),
+    )
+    (instance,) = (await client.get(path)).body["instances"]
+    assert instance["failure"]["message"] == failure.message
+    back = await plan(client, version="1.0.0")
+    (node,) = back["deployments"][0]["nodes"]
+    assert [part["action"] for part in node["components"]] == ["keep", "keep"], "1.0.0 runs already"
+    assert back["restarts"] == 0
+    removal = (await client.delete(f"{path}?plan=true")).body
+    (node,) = removal["deployments"][0]["nodes"]
+    assert [part["component"] for part in node["components"]] == ["web", "cache"]
+    # Git asks for it too: what failed is past, for the node as for the deployment.
+    assert (await client.post(f"{path}/rollback", {"to": old})).status == 202
+    shown = (await client.get(path)).body
+    assert (shown["note"], shown["instances"][0]["failure"]) == ("", None)
 
 
 async def test_an_update_keeps_what_was_given_before_and_the_plan_and_the_answer_say_so(

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.fixture
 async def store_url(postgres: PostgresServer) -> AsyncIterator[str]:
-    name = await postgres.create_database()
+    name = await postgres.copy_database()
     yield postgres.url(name)
     await postgres.drop_database(name)
 

@@ -3,6 +3,7 @@
 from datetime import datetime
 from pathlib import Path
 
+import anyio
 import grpc
 import pytest
 
@@ -17,6 +18,7 @@ from tests.support.builders import NOW
 from tests.support.local import local_channel
 from tests.support.running_central import Client, FakeSite, node_changed, running_central, transition
 from tests.support.stubs import nodes_pb2_grpc as pb_grpc
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -142,12 +144,18 @@ async def test_a_site_in_the_same_process_uses_the_same_ways(central: CentralApp
 
 
 async def test_a_silent_site_is_unreachable_and_that_is_said_once(tmp_path: Path) -> None:
-    import anyio
-
     async with running_central(tmp_path, site_silence_seconds=0.2, sweep_seconds=0.05) as (_, client):
         await FakeSite(client).join()
-        await anyio.sleep(0.6)
-        assert (await client.get("/api/v1/sites/home")).body["reachable"] is False
+
+        async def is_silent() -> bool:
+            return (await client.get("/api/v1/sites/home")).body["reachable"] is False
+
+        async def is_said() -> bool:
+            return "site.problem" in await kinds(client, 0)
+
+        await eventually(is_silent)
+        await eventually(is_said)
+        await anyio.sleep(0.2)  # several sweeps
         assert (await kinds(client, 0)).count("site.problem") == 1
 
 

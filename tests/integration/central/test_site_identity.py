@@ -22,6 +22,7 @@ from homeport.errors import PeerUnavailable, Refused
 from homeport.ports import Moved
 from homeport.vocabulary import SiteName
 from tests.support.identities import TestRealm
+from tests.support.listening import outliving
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -206,7 +207,7 @@ async def test_a_site_says_nothing_to_a_neighbour_that_plays_central(stand: Stan
                 heard.append(b"")
 
     async with server, anyio.create_task_group() as tasks:
-        tasks.start_soon(server.serve, serve)
+        tasks.start_soon(server.serve, outliving(serve))
         port = server.extra(anyio.abc.SocketAttribute.local_port)
         async with open_central_link(
             f"https://localhost:{port}",

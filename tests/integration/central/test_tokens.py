@@ -13,6 +13,7 @@ import pytest
 from homeport.central.app import CentralApp
 from homeport.core.model.caller import INTERNAL, Role
 from tests.support.running_central import Answer, Client, FakeSite, node_changed, running_central, write_app
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -99,11 +100,15 @@ async def test_a_token_in_a_url_is_refused_and_on_record(client: Client) -> None
 
 
 async def test_an_expired_token_says_since_when(client: Client, central: CentralApp) -> None:
-    soon = datetime.now(UTC) + timedelta(seconds=3)
+    soon = datetime.now(UTC) + timedelta(seconds=1)
     headers = await make(client, "brief", "viewer", expires_at=soon.isoformat())
-    await anyio.sleep((soon - datetime.now(UTC)).total_seconds() + 0.1)
-    answer = await client.get("/api/v1/sites", headers=headers)
-    assert answer.status == 401
+
+    async def refused() -> Answer | None:
+        answer = await client.get("/api/v1/sites", headers=headers)
+        return answer if answer.status == 401 else None
+
+    answer = await eventually(refused, what="the token to expire")
+    assert datetime.now(UTC) >= soon
     assert answer.body["detail"].startswith('The access token "brief" expired on ')
     past = await client.post("/api/v1/tokens", {"name": "x", "role": "viewer", "expires_at": "2020-01-01T00:00:00Z"})
     assert (past.status, past.fields) == (422, ["expires_at"])
@@ -227,6 +232,27 @@ async def test_a_limited_token_changes_its_own_sites_only(tmp_path: Path) -> Non
         assert {item["site"]: item["wanted"] for item in left} == {"home": False, "line-7": True}
 
 
+@pytest.mark.parametrize(
+    ("repository", "what"),
+    [
+        ("{here}", "a folder of central's machine"),
+        ("{here}/nothing-there", "a folder of central's machine"),
+        ("file://{here}", "a folder of central's machine"),
+        ("http://169.254.169.254/latest", "the private address 169.254.169.254"),
+        ("https://127.0.0.1:1/closed.git", "the private address 127.0.0.1"),
+        ("git@10.0.0.7:team/apps.git", "the private address 10.0.0.7"),
+    ],
+)
+async def test_an_operator_cannot_feel_out_centrals_disk_or_network_by_adding_apps(
+    client: Client, tmp_path: Path, repository: str, what: str
+) -> None:
+    """One answer, whether anything is there or not."""
+    headers = await make(client, "otto", "operator")
+    refused = await client.post("/api/v1/apps", {"repository": repository.format(here=tmp_path)}, headers=headers)
+    assert (refused.status, refused.body["code"]) == (403, "not-authorized")
+    assert refused.body["detail"] == f"Only an administrator may add apps from {what}."
+
+
 async def test_a_closed_loopback_asks_for_a_token_everywhere_but_where_it_is_open(tmp_path: Path) -> None:
     async with running_central(tmp_path / "central", is_local=False) as (central, client):
         assert (await client.get("/healthz")).status == 200
@@ -260,6 +286,14 @@ async def test_the_description_of_the_api_is_open_for_a_browser_sends_no_token(t
     async with running_central(tmp_path / "central", is_local=False) as (_, client):
         for path in ("/docs", "/openapi.json"):
             assert (await client.get(path)).status == 200, path
+
+
+async def test_the_trust_bundle_is_where_central_says_it_is(client: Client) -> None:
+    """Where it serves http, that is what it says."""
+    uri = (await client.get("/.well-known/margo")).body["trustBundleUri"]
+    assert uri == f"{client.url}/.well-known/spiffe/bundle.json"
+    assert uri.startswith("http://")
+    assert (await client.get(uri.removeprefix(client.url))).status == 200
 
 
 async def test_metrics_count_every_site_so_a_limited_token_does_not_see_them(client: Client) -> None:

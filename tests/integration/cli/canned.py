@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from homeport.rollouts.routes import MemberBody, RolloutDetailBody
 from homeport.serving.bodies.apps import AppBody, AppDetailBody, AppsBody
 from homeport.serving.bodies.body import Body
 from homeport.serving.bodies.deployments import (
@@ -32,7 +33,7 @@ from homeport.serving.bodies.fleet import (
 from homeport.serving.bodies.health import HealthBody
 from homeport.serving.bodies.problem import ProblemBody
 
-NOW = datetime.now(UTC)
+A_DAY_AGO = datetime.now(UTC) - timedelta(days=1)  # Shown with its date, whatever the time is.
 HELLO = "0e2f7c1a-6d0b-4f83-9a2e-2f6f0b8f5d11"
 OTHER = "7b9e41d2-1111-4c1c-8f7e-9d9d3f0a2222"
 
@@ -50,7 +51,7 @@ def app(version: str = "1.0.0", *, name: str = "hello", category: str = "demo") 
         tags=["demo"],
         repository="/registry",
         commit="a" * 40,
-        added_at=NOW,
+        added_at=A_DAY_AGO,
         added_by="anonymous",
     )
 
@@ -83,7 +84,7 @@ def instance(state: str = "INSTALLED", **other: Any) -> InstanceBody:
         "attempt": 1,
         "failure": None,
         "reachable": True,
-        "updated_at": NOW,
+        "updated_at": A_DAY_AGO,
     }
     return InstanceBody(**given | other)
 
@@ -108,7 +109,7 @@ def deployment(state: str = "INSTALLED", *instances: InstanceBody, **other: Any)
         "instances": instances or (instance(state),),
         "note": "",
         "problem": None,
-        "created_at": NOW,
+        "created_at": A_DAY_AGO,
         "created_by": "anonymous",
         "updated_at": datetime.now(UTC) - timedelta(minutes=4, seconds=2),
         "archived_at": None,
@@ -119,8 +120,8 @@ def deployment(state: str = "INSTALLED", *instances: InstanceBody, **other: Any)
 def site(name: str = "home", **other: Any) -> SiteBody:
     given: dict[str, Any] = {
         "name": name,
-        "joined_at": NOW,
-        "last_seen": NOW,
+        "joined_at": A_DAY_AGO,
+        "last_seen": A_DAY_AGO,
         "reachable": True,
         "applied_commit": "c" * 40,
         "problem": None,
@@ -133,14 +134,41 @@ def site(name: str = "home", **other: Any) -> SiteBody:
     return SiteBody(**given | other)
 
 
+def rollout(state: str) -> RolloutDetailBody:
+    member = MemberBody(site="home", standing="installed", wave=1, why="")
+    return RolloutDetailBody(
+        id="r",
+        name="hello",
+        app_name="hello",
+        app_category="demo",
+        app_version="1.1.0",
+        profile="compose",
+        state=state,
+        note="installed at 1 site",
+        selector="",
+        threshold="100%",
+        bake="",
+        bake_ends_at=None,
+        sites=1,
+        counts={"installed": 1},
+        waves=[],
+        failing=[],
+        held=[],
+        created_at=A_DAY_AGO,
+        created_by="anonymous",
+        updated_at=A_DAY_AGO,
+        members=[member],
+    )
+
+
 def node(node_id: str = "this-laptop") -> NodeBody:
     return NodeBody(
         id=node_id,
         hostname="laptop",
         site="home",
         liveness="live",
-        last_seen=NOW,
-        registered_at=NOW,
+        last_seen=A_DAY_AGO,
+        registered_at=A_DAY_AGO,
         labels={"room": "attic"},
         software_version="0.1.0",
         protocol=2,
@@ -173,7 +201,7 @@ def _event(event_id: int, kind: str, message: str, data: dict[str, Any]) -> Even
     return EventBody(
         id=event_id,
         kind=kind,
-        at=NOW,
+        at=A_DAY_AGO,
         message=message,
         site="home",
         deployment_id=HELLO,

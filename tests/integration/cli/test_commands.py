@@ -11,12 +11,13 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from homeport.central.api.identity import AuthorityBody
 from homeport.serving.bodies.apps import AddApps, AppsAddedBody
 from homeport.serving.bodies.fleet import NodesBody, SitesBody
 from homeport.serving.bodies.revisions import HistoryBody, HistoryEntryBody
 from tests.integration.cli.canned import (
+    A_DAY_AGO,
     HELLO,
-    NOW,
     OTHER,
     Canned,
     Request,
@@ -26,6 +27,7 @@ from tests.integration.cli.canned import (
     moved,
     node,
     progress,
+    rollout,
     site,
 )
 from tests.integration.cli.conftest import Homeport
@@ -45,6 +47,11 @@ def test_a_list_is_for_scanning_with_ages_and_names(homeport: Homeport, canned: 
     ]
 
 
+def test_a_list_shows_the_version_that_runs_and_the_one_that_waits(homeport: Homeport, canned: Canned) -> None:
+    canned.deployments = [deployment(running_versions=["1.0.0"])]
+    assert "hello 1.0.0 (1.1.0 wanted)" in homeport("deployments", "list").stdout
+
+
 def test_ids_are_shown_on_request(homeport: Homeport) -> None:
     assert HELLO in homeport("deployments", "list", "-o", "wide").stdout
     assert homeport("deployments", "list", "-q").stdout == f"{HELLO}\n"
@@ -54,7 +61,7 @@ def test_json_and_yaml_have_the_exact_times(homeport: Homeport) -> None:
     as_json = json.loads(homeport("deployments", "list", "-o", "json").stdout)
     as_yaml = yaml.safe_load(homeport("-o", "yaml", "deployments", "list").stdout)
     assert as_json == as_yaml
-    assert as_json["deployments"][0]["created_at"] == NOW.isoformat().replace("+00:00", "Z")
+    assert as_json["deployments"][0]["created_at"] == A_DAY_AGO.isoformat().replace("+00:00", "Z")
 
 
 def test_an_empty_list_says_what_to_do_and_keeps_stdout_clean(homeport: Homeport, canned: Canned) -> None:
@@ -109,9 +116,12 @@ def test_waiting_shows_each_step_of_each_node(homeport: Homeport, canned: Canned
         result=deployment("INSTALLING", instance("INSTALLING", running_revision=None)),
     )
 
+    looks: list[Request] = []
+
     def ends(request: Request) -> object:
-        # The deployment is installed once all of its events are out.
-        return deployment() if len(canned.requests) > 6 else canned.deployments[0]
+        # The deployment is installed once its last event is out, which is the only one that makes it worth a look.
+        looks.append(request)
+        return deployment() if len(looks) > 1 else canned.deployments[0]
 
     canned.answers[f"GET /api/v1/deployments/{HELLO}"] = ends  # type: ignore[assignment]
     done = homeport("deploy", "hello", "--site", "home")
@@ -124,6 +134,7 @@ def test_waiting_shows_each_step_of_each_node(homeport: Homeport, canned: Canned
     ]
     assert lines[4].startswith("  home / this-laptop   healthy      after 0.")
     assert lines[5].startswith("✓ INSTALLED in ")
+    assert len(looks) == 2, "at first, and when it may have settled"
 
 
 def test_deploy_answers_a_program_with_one_document(homeport: Homeport, canned: Canned) -> None:
@@ -153,6 +164,25 @@ def test_an_app_is_shown_and_removed_by_its_name(homeport: Homeport, canned: Can
     assert homeport("apps", "remove", "demo/hello@1.0.0").stdout == "✓ removed demo/hello 1.0.0\n"
 
 
+@pytest.mark.parametrize(
+    ("phase", "wait", "behind", "advice"),
+    [
+        ("announced", 42, [], "In 42 s every site and node that is connected has fetched the new root"),
+        ("announced", 0, [], "Every site and node that is connected has fetched the new root"),
+        ("switched", 0, ["spiffe://x/north"], "1 still hold a certificate of the old root"),
+        ("switched", 0, [], "homeport identity rotate finish"),
+    ],
+)
+def test_a_rotation_says_what_comes_next_and_when(
+    homeport: Homeport, canned: Canned, phase: str, wait: int, behind: list[str], advice: str
+) -> None:
+    found = AuthorityBody(
+        phase=phase, domain="x", wfm="central", pin="p", sequence=2, anchors=2, behind=behind, wait_seconds=wait
+    )
+    canned.answers["GET /api/v1/authority"] = lambda _: found
+    assert advice in homeport("identity", "rotate", "status").stdout
+
+
 def test_an_app_in_two_categories_must_be_named_with_one(homeport: Homeport, canned: Canned) -> None:
     canned.apps = [app(), app(category="tools")]
     done = homeport("apps", "show", "hello")
@@ -177,7 +207,7 @@ def test_sites_and_nodes_are_listed_and_shown(homeport: Homeport, canned: Canned
 
 def test_history_has_who_and_why(homeport: Homeport, canned: Canned) -> None:
     entry = HistoryEntryBody(
-        at=NOW,
+        at=A_DAY_AGO,
         node_id="this-laptop",
         incarnation=1,
         before="PENDING",
@@ -192,9 +222,34 @@ def test_history_has_who_and_why(homeport: Homeport, canned: Canned) -> None:
     canned.answers[f"GET /api/v1/deployments/{HELLO}/history"] = lambda _: HistoryBody(
         deployment_id=HELLO, history=[entry]
     )
-    assert homeport("deployments", "history", "hello").stdout.splitlines()[1].split()[1:] == [
+    assert homeport("deployments", "history", "hello").stdout.splitlines()[1].split()[2:] == [
         *("this-laptop", "INSTALLING", "PENDING", "site", "new", "in", "Git")
     ]
+
+
+def test_history_has_what_a_node_has_repaired(homeport: Homeport, canned: Canned) -> None:
+    canned.answers[f"GET /api/v1/deployments/{HELLO}/history"] = lambda _: HistoryBody(
+        deployment_id=HELLO, history=[]
+    )
+    words = "web was not running (it had stopped with code 137); started again"
+    repaired = progress(1, "repaired", f"hello on this-laptop: {words}").model_copy(update={"kind": "drift.repaired"})
+    canned.events = [repaired, progress(2, "pulling")]
+    lines = homeport("history", "hello").stdout.splitlines()
+    assert len(lines) == 2 and lines[1].split()[2:6] == ["this-laptop", "repaired", "INSTALLED", "node"]
+    assert lines[1].endswith(words)
+
+
+def test_a_rollout_that_was_faster_than_the_command_shows_what_its_nodes_did(
+    homeport: Homeport, canned: Canned
+) -> None:
+    ended = rollout("done")
+    state = {"rollout_id": ended.id, "state": "done", "app_name": "hello", "app_version": "1.1.0"}
+    end = progress(2, "done", "hello 1.1.0: 1 of 1 sites").model_copy(update={"kind": "rollout.state", "data": state})
+    canned.deploys(progress(1, "pulling", "pulling web"), end, result=deployment())
+    canned.answers["GET /api/v1/rollouts/r"] = lambda _: ended
+    shown = homeport("deploy", "hello", "--site", "home", "--wave", "100%")
+    assert (shown.returncode, "✓ DONE" in shown.stdout) == (0, True), shown.stderr
+    assert "home / this-laptop   pulling" in shown.stdout
 
 
 def test_events_end_with_the_newest_unless_followed(homeport: Homeport, canned: Canned) -> None:
@@ -205,6 +260,8 @@ def test_events_end_with_the_newest_unless_followed(homeport: Homeport, canned: 
     assert newest == [2, 3]
     assert homeport("events", "--tail", "0").stdout == ""
     assert homeport("events", "--site", "elsewhere").stdout == ""
+    assert len(homeport("events", "--since", "2026-01-01").stdout.splitlines()) == 3
+    assert canned.requests[-1].query["since"].startswith("2026-01-01"), "asked of the server, export or not"
 
 
 @contextlib.contextmanager
@@ -274,13 +331,14 @@ def test_ctrl_c_in_a_wait_says_that_it_goes_on_and_how_to_follow_it(canned: Cann
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "It goes on without me. Follow it:  homeport deployments watch " in errors
+    assert "The deployment continues in the background. Follow it:  homeport deployments watch " in errors
 
 
-def test_completion_offers_nothing_when_the_server_is_away(homeport: Homeport) -> None:
-    words = {"_HOMEPORT_COMPLETE": "bash_complete", "COMP_CWORD": "2", "COMP_WORDS": "homeport deploy he"}
+@pytest.mark.parametrize(("command", "offered"), [("why", ""), ("deploy", "file,he")])
+def test_completion_offers_no_name_when_the_server_is_away(homeport: Homeport, command: str, offered: str) -> None:
+    words = {"_HOMEPORT_COMPLETE": "bash_complete", "COMP_CWORD": "2", "COMP_WORDS": f"homeport {command} he"}
     done = homeport(**words, HOMEPORT_URL="http://127.0.0.1:9")
-    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, offered, "")
 
 
 def test_colour_is_only_for_terminals_and_the_help_is_complete(homeport: Homeport) -> None:
@@ -288,3 +346,8 @@ def test_colour_is_only_for_terminals_and_the_help_is_complete(homeport: Homepor
     assert "\x1b" not in done.stderr
     help_text = homeport("--help").stdout
     assert all(command in help_text for command in ("up", "deployments", "doctor", "completion"))
+
+
+def test_a_component_behind_a_slash_is_told_its_option(homeport: Homeport) -> None:
+    done = homeport("exec", "shop@home/web", "--", "true")
+    assert (done.returncode, "Name a component with -c:  shop@home -c web" in done.stderr) == (1, True), done.stderr

@@ -6,7 +6,7 @@ import pytest
 
 from homeport.serving.bodies.fleet import SitesBody
 from tests.integration.cli.canned import (
-    NOW,
+    A_DAY_AGO,
     Canned,
     Request,
     deployment,
@@ -80,11 +80,14 @@ def test_1_when_git_is_away(homeport: Homeport, canned: Canned) -> None:
 
 
 def test_2_when_it_is_not_clear_where_to_deploy(homeport: Homeport, canned: Canned) -> None:
-    for sites, words in ([site("home"), site("line-7")], "There is home, line-7."), ([], "No site has joined yet."):
+    for sites, words in (
+        ([site("home"), site("line-7")], "Known sites: home, line-7."),
+        ([], "No site has joined yet."),
+    ):
         canned.answers["GET /api/v1/sites"] = lambda _, sites=sites: SitesBody(sites=sites)  # type: ignore[misc]
         done = homeport("deploy", "hello")
         assert done.returncode == 2
-        assert "Say where to: --site SITE" in done.stderr
+        assert "Missing target. Use --site SITE" in done.stderr
         assert words in done.stderr
 
 
@@ -94,6 +97,7 @@ def test_2_when_it_is_not_clear_where_to_deploy(homeport: Homeport, canned: Cann
         (("deploy", "hello", "--site", "home", "--set", "greeting"), "write it as name=value"),
         (("deploy", "hello", "--site", "a", "--site", "b", "--host", "n"), "write SITE/n"),
         (("deploy", "hello", "--site", "a", "--host", "b/n"), "there is no --site b"),
+        (("deploy", "hello", "-l", "line=7", "--host", "n"), "name its site with --site"),
         (("deployments", "list", "-o", "xml"), "'xml' is not one of"),
         (("fly",), 'There is no command "fly"'),
         (("deplyo", "x"), 'Did you mean "deploy"?'),
@@ -218,7 +222,7 @@ def test_a_fault_of_our_own_is_one_sentence_unless_asked_for_more(homeport: Home
 
 def test_deleting_waits_until_it_is_gone(homeport: Homeport, canned: Canned) -> None:
     def remove(_: Request) -> tuple[int, bytes]:
-        canned.deployments = [deployment("DELETED", instance("DELETED"), wanted=False, archived_at=NOW)]
+        canned.deployments = [deployment("DELETED", instance("DELETED"), wanted=False, archived_at=A_DAY_AGO)]
         canned.events.append(moved(1, "DELETING", "DELETED", "removed"))
         return 202, b"{}"
 
@@ -226,7 +230,7 @@ def test_deleting_waits_until_it_is_gone(homeport: Homeport, canned: Canned) -> 
     done = homeport("deployments", "delete", "hello@home")
     assert done.returncode == 0, done.stderr
     assert "✓ DELETED in" in done.stdout
-    assert "Its data stays" in done.stdout
+    assert "Data volumes, if it has any, stay" in done.stdout
     assert "run  homeport deployments delete hello@home --remove-data" in done.stdout
 
 

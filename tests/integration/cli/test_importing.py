@@ -91,7 +91,7 @@ def host(tmp_path: Path) -> Iterator[Machine]:
         yield started
 
 
-def test_an_image_and_a_chart_become_apps_and_the_name_of_another_is_refused(host: Machine, tmp_path: Path) -> None:
+def test_an_image_and_a_chart_become_apps(host: Machine, tmp_path: Path) -> None:
     wait = ("--no-wait", "-o", "json")
     host.homeport("deploy", "--image", "nginx:1.25", "-p", "8080:80", "-e", "LEVEL=info", *wait)
     write(tmp_path / "greeter" / "Chart.yaml", CHART)
@@ -106,7 +106,29 @@ def test_an_image_and_a_chart_become_apps_and_the_name_of_another_is_refused(hos
 
     (other,) = [app for app in host.json("apps", "list")["apps"] if app["app_name"] == "greeter"]
     assert other["category"] == "local"
+
+
+def test_what_is_refused_leaves_nothing_in_the_catalog(host: Machine, tmp_path: Path) -> None:
+    """A name that another app has at the site, a place that is not there, a value that does not fit."""
+    web = "services:\n  web:\n    image: nginx\n    ports: ['${PORT:-80}:80']\n"
+    shop = str(write(tmp_path / "shop" / "compose.yaml", web).parent)
+    host.homeport("deploy", "--image", "nginx:1.25", "--name", "taken", "--no-wait")
     built = write(tmp_path / "built" / "compose.yaml", "services:\n  web:\n    build: .\n")
-    refused = host.command("deploy", str(built))
-    assert (refused.returncode, "compose.yaml:3  services.web.build" in refused.stderr) == (1, True)
-    assert "--build" in refused.stderr
+    before = host.json("apps", "list")["apps"]
+    for arguments, code, words in (
+        ((shop, "--name", "taken"), 5, '"taken" at site "home" is another app'),
+        ((shop, "--site", "hom"), 3, 'Did you mean "home"?'),
+        ((shop, "--host", "nothere"), 3, 'no node called "nothere"'),
+        ((shop, "--set", "PORT=abc"), 1, "parameters.PORT"),
+        ((shop, "--set", "PROT=1"), 1, "parameters.PROT"),
+        ((str(built),), 1, "compose.yaml:3  services.web.build\n      is built from source"),
+    ):
+        refused = host.command("deploy", *arguments)
+        assert (refused.returncode, words in refused.stderr) == (code, True), refused.stderr
+        assert host.json("apps", "list")["apps"] == before, f"{arguments} has left an app behind"
+    # The first version is still to be had; another refusal does not take it away.
+    host.homeport("deploy", shop, "--no-wait")
+    after = host.json("apps", "list")["apps"]
+    assert [each["version"] for each in after if each["app_name"] == "shop"] == ["1.0.0"]
+    host.command("deploy", shop, "--name", "taken")
+    assert host.json("apps", "list")["apps"] == after

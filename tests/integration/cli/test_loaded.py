@@ -26,9 +26,18 @@ sys.exit(run(sys.argv[1:]))
 """
 NETWORK = {"aiohttp", "grpclib", "h2"}
 """Log lines travel as protobuf in one process too, so that is loaded everywhere."""
-UNUSED_EVERYWHERE = {"alembic", "grpc", "jsonschema", "opentelemetry.sdk", "rich", "sqlalchemy.orm"}
+UNUSED_EVERYWHERE = {
+    "alembic",
+    "asyncpg",
+    "grpc",
+    "jsonschema",
+    "opentelemetry.sdk",
+    "psutil",
+    "rich",
+    "sqlalchemy.orm",
+}
 NOT_IN_A_NODE = {"aiohttp", "fastapi", "pydantic", "pygit2", "sqlalchemy", "starlette", "uvicorn"}
-NOT_IN_A_NODE |= {"argparse", "homeport.ports.store", "importlib.metadata", "zipfile"}
+NOT_IN_A_NODE |= {"argparse", "homeport.ports.storage.store", "importlib.metadata", "zipfile"}
 NOT_IN_A_NODE |= {"decimal", "difflib", "http.client", "prometheus_client", "tarfile", "urllib.request", "wsgiref"}
 NOT_IN_A_NODE |= {"homeport.adapters.runtime.containerd.runtime", "homeport.adapters.runtime.helm.cluster"}
 """Six megabytes that it would carry for nothing."""

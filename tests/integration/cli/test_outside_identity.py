@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tests.integration.cli.test_roles import role
 from tests.support.forks import run_homeport
 from tests.support.outside import CENTRAL, DOMAIN, WFM, ForeignAuthority, node_id, site_id
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 
 def person(home: Path) -> Callable[..., str]:
@@ -48,21 +48,14 @@ def test_a_fleet_certified_from_outside_is_let_in_and_managed_from_central(tmp_p
         pin = next(found[0] for line in first.stdout if (found := re.search(r"sha256:[0-9a-f]{64}", line)))
         types("login", url, "--pin", pin, "--token", token[0])
         with role(*site, log=tmp_path / "north.log"):
-            wait_for("north", lambda: types("sites", "pending"))
+            wait_for(lambda: "north" in types("sites", "pending"))
             types("sites", "approve", "north")
             with role(*node, log=tmp_path / "n1.log"):
                 # Until the site has joined, central knows no such place.
-                wait_for("n1", lambda: types("nodes", "pending", "--site", "north", code=None))
+                wait_for(lambda: "n1" in types("nodes", "pending", "--site", "north", code=None))
                 assert "n1" not in types("nodes", "list")
                 assert "approved n1" in types("nodes", "approve", "n1", "--site", "north")
-                wait_for("live", lambda: types("nodes", "list"))
+                wait_for(lambda: "live" in types("nodes", "list"))
                 assert "n1" in types("identity", "list", "--site", "north")
                 types("identity", "remove", "n1", "--site", "north")
-                wait_for("stale", lambda: types("nodes", "list"))
-
-
-def wait_for(word: str, asked: Callable[[], str]) -> None:
-    answer, ends = "", time.monotonic() + 20
-    while word not in answer:
-        assert time.monotonic() < ends, answer
-        answer = asked()
+                wait_for(lambda: "stale" in types("nodes", "list"))

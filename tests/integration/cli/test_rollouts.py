@@ -7,15 +7,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import anyio.to_thread
 import pytest
 import yaml
 
 from homeport.core.model.deployment import Hold
-from homeport.core.model.report import HoldsChanged
-from homeport.vocabulary import SiteName
+from homeport.core.model.order import Progress
+from homeport.core.model.report import HoldsChanged, Progressed
+from homeport.vocabulary import DeploymentId, Generation, NodeId, SiteName, Step, Trigger
 from tests.support.forks import run_homeport
-from tests.support.running_central import AT, Client, FakeSite, running_central, write_app
+from tests.support.running_central import (
+    AT,
+    Client,
+    FakeSite,
+    node_changed,
+    running_central,
+    transition,
+    write_app,
+)
 
 pytestmark = pytest.mark.anyio
 Homeport = Callable[..., Any]
@@ -83,7 +93,7 @@ async def test_a_rollout_is_planned_started_shown_paused_resumed_and_aborted(hom
 
 async def test_what_cannot_be_is_refused_with_its_exit_code(homeport: Homeport) -> None:
     for arguments, code, words in (
-        (("deploy", "hello"), 2, "Say where to"),
+        (("deploy", "hello"), 2, "Missing target"),
         (("deploy", "hello", "-l", "region=eu"), 1, "matches no site"),
         (("deploy", "hello", "--site", "line-1", "--wave", "0", "--wave", "100%"), 1, "reaches no site"),
         (("rollouts", "show", "nothing"), 3, 'There is no rollout "nothing".'),
@@ -114,3 +124,42 @@ async def test_who_waits_for_a_site_on_hold_is_told_of_it(client: Client, homepo
     await homeport("deploy", "hello", "--site", "line-1", "--site", "line-2", "--wave", "100%", "--no-wait")
     shown = await homeport("rollouts", "show", "hello")
     assert "HELD" in shown.stdout and f"held {told}" in shown.stdout, shown.stdout
+
+
+async def test_a_rollout_shows_what_each_node_does(client: Client, homeport: Homeport) -> None:
+    """And nothing of what else happens at its sites."""
+    line = FakeSite(client, "line-1", epoch="epoch-2")
+    await line.join()
+    (other,) = (await client.deploy("line-1", name="other")).body["deployment_ids"]
+    shown: list[subprocess.CompletedProcess[str]] = []
+
+    async def follow() -> None:
+        shown.append(await homeport("deploy", "hello", "--site", "line-1", "--wave", "100%", "--timeout", "60"))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow)
+            deployments: list[dict[str, Any]] = []
+            while not deployments:
+                await anyio.sleep(0.05)
+                found = (await client.get("/api/v1/deployments")).body["deployments"]
+                deployments = [each for each in found if each["name"] == "hello"]
+            id_, revision = deployments[0]["id"], deployments[0]["revision"]
+            await line.say(
+                node_changed(site="line-1"),
+                transition(other, Trigger.SCHEDULED),
+                Progressed(NodeId("node-a"), _pulling(other, "another image")),
+                transition(id_, Trigger.SCHEDULED, revision=revision),
+                Progressed(NodeId("node-a"), _pulling(id_, "its image")),
+                transition(id_, Trigger.HEALTHY, revision=revision),
+            )
+    (done,) = shown
+    assert done.returncode == 0, done.stderr
+    assert "rolling out hello 1.0.0, rollout " in done.stdout
+    assert "line-1 / node-a   pulling      its image" in done.stdout
+    assert "another image" not in done.stdout
+    assert "✓ DONE: installed at 1 site" in done.stdout
+
+
+def _pulling(deployment_id: str, what: str) -> Progress:
+    return Progress(DeploymentId(deployment_id), Generation(1), Step.PULLING, "web", f"pulling {what}", AT)

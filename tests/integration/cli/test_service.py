@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.cli.local.systemd import Manager, Unit, quoted
+from homeport.cli.local.systemd import Manager, Unit, all_installed, quoted
 
 HOMEPORT = Path(sys.executable).with_name("homeport")
 
@@ -60,6 +60,26 @@ def test_systemd_accepts_the_unit(role: str, options: list[str], kind: str, tmp_
 def test_paths_are_meant_from_where_the_command_was_called(tmp_path: Path) -> None:
     done = service("install", "--print", "up", "--data", "here", HOME=str(tmp_path))
     assert str(Path.cwd() / "here") in done.stdout
+
+
+def test_a_service_finds_the_engine_and_the_folders_of_its_caller(tmp_path: Path) -> None:
+    given = {"DOCKER_HOST": "unix:///run/user/7/docker.sock", "XDG_STATE_HOME": str(tmp_path / "my state")}
+    done = service("install", "--print", "up", HOME=str(tmp_path), HTTPS_PROXY="http://me:password@proxy", **given)
+    assert "Environment=DOCKER_HOST=unix:///run/user/7/docker.sock\n" in done.stdout
+    assert f'Environment="XDG_STATE_HOME={tmp_path}/my state"\n' in done.stdout
+    assert "password" not in done.stdout, "everyone may read a unit"
+
+
+def test_the_status_without_a_role_is_that_of_every_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = service("status", "--user", HOME=str(tmp_path))
+    assert none.returncode == 3 and "No role of Homeport is a service here." in none.stderr
+    units = tmp_path / ".config/systemd/user"
+    units.mkdir(parents=True)
+    for role in ("central", "node"):
+        (units / f"homeport-{role}.service").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = all_installed(("up", "central", "site", "node"), Manager(is_system=False))
+    assert [unit.role for unit in found] == ["central", "node"]
 
 
 def test_a_restart_of_a_node_leaves_its_containers_and_hardens_the_others() -> None:

@@ -26,6 +26,7 @@ from tests.support.archives import archive_of
 from tests.support.deployment_files import deployment_file
 from tests.support.git import Person
 from tests.support.own_registry import IMAGE, OwnRegistry, Raw, digest_of, own_registry
+from tests.support.waiting import wait_for
 
 DAY = 86_400
 
@@ -230,10 +231,7 @@ def wait_for_revisions(own: OwnRegistry, key: str, count: int) -> None:
         async with own.central.parts.store.read() as reader:
             return len(await reader.revisions(DeploymentId(key)))
 
-    deadline = time.monotonic() + 20
-    while own.portal.call(kept) != count:
-        assert time.monotonic() < deadline, "central did not keep the revision"
-        time.sleep(0.05)
+    wait_for(lambda: own.portal.call(kept) == count, what="central to keep the revision")
 
 
 def test_what_nobody_uses_goes_with_its_blobs_and_its_repository(own: OwnRegistry) -> None:

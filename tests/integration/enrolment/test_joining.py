@@ -1,5 +1,6 @@
 """Sites and nodes join, are renewed and are sent away, over real TLS sockets."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,10 @@ async def test_a_site_without_a_token_waits_until_somebody_approves_it(tmp_path:
             waiting = (await fleet.client.get("/api/v1/identities")).body["identities"]
             assert {each["standing"] for each in waiting} == {"pending"}
             assert keys[0] in {each["key"] for each in waiting}
-            assert (await fleet.client.post("/api/v1/identities/north/approve", {})).status == 200
+            wrong = await fleet.client.post("/api/v1/identities/north/approve", {"key": "sha256:" + "0" * 64})
+            assert (wrong.status, keys[0] in wrong.body["detail"]) == (409, True)
+            assert set((await standings(fleet.client)).values()) == {"pending"}, "the server compares, not the client"
+            assert (await fleet.client.post("/api/v1/identities/north/approve", {"key": keys[0]})).status == 200
             with anyio.fail_after(60):
                 await up.wait()
         assert set((await standings(fleet.client)).values()) == {"accepted"}
@@ -239,7 +243,7 @@ async def test_a_certificate_that_ended_is_renewed_by_the_same_key_and_no_other(
         assert await anyio.to_thread.run_sync(lambda: membership.join(asked, name="north", site="north"))
         credentials = membership.credentials()
         first = credentials.not_after
-        await anyio.sleep(2)
+        await eventually(lambda: datetime.now(UTC) > first, what="the certificate to end")
         await anyio.to_thread.run_sync(membership.renew, credentials)
         assert credentials.not_after > first
         stranger = {"spiffe_id": credentials.spiffe_id, "csr": a_csr()}
@@ -293,7 +297,8 @@ async def test_the_authority_is_rotated_while_everybody_works(tmp_path: Path) ->
         async def step(name: str) -> Any:
             return await fleet.client.post("/api/v1/authority/rotation", {"step": name})
 
-        assert (await step("begin")).body["anchors"] == 2
+        begun = (await step("begin")).body
+        assert (begun["anchors"], 0 < begun["wait_seconds"] <= 4) == (2, True)
         hasty = await step("switch")
         assert (hasty.status, "new root yet" in hasty.body["detail"]) == (403, True)
         identity = site.app.parts.identity

@@ -10,12 +10,15 @@ import anyio
 import pytest
 
 from homeport.adapters.git import Repository, open_repository, redact
+from homeport.adapters.git.address import Address
+from homeport.adapters.git.failures import explain
 from homeport.errors import GitUnavailable
 from homeport.ports import Change
 from homeport.vocabulary import Commit
 from tests.support.git import Person, bare_repository, git, move
 from tests.support.git_http import GitHttpServer
 from tests.support.proposals import saying
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -204,8 +207,7 @@ async def test_a_cancelled_fetch_leaves_no_process(
     with anyio.move_on_after(0.5) as scope:
         await source.fetch()
     assert scope.cancelled_caught
-    await anyio.sleep(0.1)  # a killed helper is gone once the system has taken notice
-    assert _children_marked("cancelled-fetch") == []
+    await eventually(lambda: _children_marked("cancelled-fetch") == [], what="every helper to be gone")
     server.answers.set()
     assert await source.fetch() is None
 
@@ -249,3 +251,12 @@ async def test_without_the_git_program_the_sentence_says_so(
 )
 async def test_secrets_are_taken_out_of_any_text(text: str, shown: str) -> None:
     assert redact(text) == shown
+
+
+def test_an_address_that_only_this_process_knows_is_not_told() -> None:
+    """A site asks central's repository through a port of its own, whose path is a secret."""
+    url = "http://127.0.0.1:37903/EEeh6shEZy2VbCnewBSl5XgKkqskz12I/deployments.git"
+    address = Address(url, "of central at https://central.example")
+    said = str(explain(address, f"fatal: unable to access '{url}/': The requested URL returned error: 403\n"))
+    assert "37903" not in said and "EEeh6s" not in said
+    assert said.startswith("The Git repository of central at https://central.example does not allow this account")

@@ -8,6 +8,7 @@ import pytest
 
 from homeport.central.app import CentralApp
 from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from tests.support.contract import CheckedClient
 from tests.support.llama_server import llama_server
 from tests.support.running_central import Client, running_central
 from tests.support.tiny_model import write_tiny_model
@@ -57,8 +58,8 @@ async def bind(client: Client, central: CentralApp, *handoffs: Handoff) -> None:
 
 @pytest.fixture
 async def empty(tmp_path: Path) -> AsyncIterator[tuple[CentralApp, Client]]:
-    async with running_central(tmp_path / "central") as started:
-        yield started
+    async with running_central(tmp_path / "central") as (central, client):
+        yield central, CheckedClient(client.url, client.session)
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 FREED_SECONDS_MAX = 1.0
+LOOKS_MAX = 3
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hello"}]}
 OPENAI: list[tuple[str, dict[str, Any]]] = [
     ("/v1/chat/completions", CHAT),
@@ -52,9 +54,17 @@ class Stand:
         assert isinstance(demand, Scheduler)
         return demand.depth("default")
 
-    async def leave(self, writer: asyncio.StreamWriter, *, is_queued: bool, what: str) -> None:
-        """The client goes; how long its place stays taken is measured, without the time in which the machine let
-        nothing run here."""
+    async def frees(self, come: "Come", what: str, *, is_queued: bool = False) -> int:
+        """A client comes and goes; says how often: a machine that stalls may spoil one look, but not three."""
+        seen: list[float] = []
+        while len(seen) < LOOKS_MAX:
+            seen.append(await self._leave(await come(), is_queued=is_queued, what=what))
+            if seen[-1] < FREED_SECONDS_MAX:
+                return len(seen)
+        raise AssertionError(f"{what}: its place was free after {', '.join(f'{each:.2f}' for each in seen)} s")
+
+    async def _leave(self, writer: asyncio.StreamWriter, *, is_queued: bool, what: str) -> float:
+        """How long its place stays taken, without the time in which the machine let nothing run here."""
         async with _stalls() as stalled:
             began = time.monotonic()
             writer.transport.abort()
@@ -62,8 +72,7 @@ class Stand:
                 await eventually(lambda: self.waiting == 0, what=f"{what} to leave the queue")
             else:
                 await eventually(lambda: self.leases == 0 and self.engine.running == 0, what=f"the slot of {what}")
-            took = time.monotonic() - began - stalled()
-        assert took < FREED_SECONDS_MAX, f"{what}: its place was free after {took:.2f} s"
+            return float(time.monotonic() - began - stalled())
 
     async def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> "Pair":
         """A request on a connection of its own."""
@@ -85,10 +94,12 @@ class Stand:
 
 
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Ask = Callable[[], Awaitable[Pair]]
+Come = Callable[[], Awaitable[asyncio.StreamWriter]]
 
 
 @asynccontextmanager
-async def _stalls() -> AsyncIterator[Any]:
+async def _stalls() -> AsyncIterator[Callable[[], float]]:
     """How long, so far, this process was not given the processor."""
     total = 0.0
 
@@ -118,38 +129,60 @@ async def stand(empty: tuple[CentralApp, Client], how: Break) -> AsyncIterator[S
 
 async def test_before_the_first_token(empty: tuple[CentralApp, Client]) -> None:
     async with stand(empty, Break.HANGS) as here:
+
+        async def come(ask: Ask) -> asyncio.StreamWriter:
+            _, writer = await ask()
+            await eventually(lambda: here.engine.running == 1, what="the request to reach the engine")
+            return writer
+
         for path, body in OPENAI:
-            _, writer = await here.ask("POST", path, body)
-            await eventually(lambda: here.engine.running == 1, what=f"{path} to reach the engine")
-            await here.leave(writer, is_queued=False, what=f"{path} {body}")
-        _, writer = await here.follow_new_task()
-        await eventually(lambda: here.engine.running == 1, what="the task to reach the engine")
-        await here.leave(writer, is_queued=False, what="the task")
+            await here.frees(partial(come, partial(here.ask, "POST", path, body)), f"{path} {body}")
+        await here.frees(partial(come, here.follow_new_task), "the task")
 
 
 async def test_in_the_middle_of_a_stream(empty: tuple[CentralApp, Client]) -> None:
     async with stand(empty, Break.STALLS_IN_THE_MIDDLE) as here:
+
+        async def come(ask: Ask, seen: bytes) -> asyncio.StreamWriter:
+            reader, writer = await ask()
+            await reader.readuntil(seen)
+            return writer
+
+        asked = await here.frees(partial(come, here.follow_new_task, b"event: token"), "the task")
         for path, body in OPENAI:
             if body.get("stream"):
-                reader, writer = await here.ask("POST", path, body)
-                await reader.readuntil(b'"content":"a"')
-                await here.leave(writer, is_queued=False, what=path)
-        reader, writer = await here.follow_new_task()
-        await reader.readuntil(b"event: token")
-        await here.leave(writer, is_queued=False, what="the task")
+                ask = partial(here.ask, "POST", path, body)
+                asked += await here.frees(partial(come, ask, b'"content":"a"'), path)
+
+        async def is_counted() -> bool:
+            """Who hangs up has used what was generated until then: a token each, and the task's."""
+            rows = (await here.client.get("/v2/usage")).body["usage"]
+            return bool(sum(row["requests"] for row in rows) == asked <= sum(row["tokens_out"] for row in rows))
+
+        await eventually(is_counted, what="usage to be written")
 
 
 async def test_while_it_waits_in_the_queue(empty: tuple[CentralApp, Client]) -> None:
     async with stand(empty, Break.HANGS) as here:
+
+        async def come(ask: Ask) -> asyncio.StreamWriter:
+            _, writer = await ask()
+            await eventually(lambda: here.waiting == 1, what="the request to wait")
+            return writer
+
         _, holder = await here.ask("POST", *OPENAI[0])
         await eventually(lambda: here.engine.running == 1, what="the slot to be taken")
         for path, body in OPENAI:
-            _, writer = await here.ask("POST", path, body)
-            await eventually(lambda: here.waiting == 1, what=f"{path} to wait")
-            await here.leave(writer, is_queued=True, what=f"{path} {body}")
-        reader, writer = await here.follow_new_task()
-        await reader.readuntil(b"text/event-stream")
-        assert here.waiting == 1
-        await here.leave(writer, is_queued=True, what="the task")
+            ask = partial(here.ask, "POST", path, body)
+            await here.frees(partial(come, ask), f"{path} {body}", is_queued=True)
+
+        async def follow() -> asyncio.StreamWriter:
+            reader, writer = await here.follow_new_task()
+            await reader.readuntil(b"text/event-stream")
+            assert here.waiting == 1
+            return writer
+
+        await here.frees(follow, "the task", is_queued=True)
         assert here.engine.asked == 1
-        await here.leave(holder, is_queued=False, what="the one that had the slot")
+        holder.transport.abort()
+        await eventually(lambda: here.leases == 0 and here.engine.running == 0, what="the slot of its holder")

@@ -5,17 +5,18 @@ import re
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
 
+from homeport.adapters.engine.fake import FakeEngine
 from homeport.adapters.hardware.gpu.nvidia import read_nvidia
 from homeport.central.app import CentralApp
 from homeport.core.inference.engines.gpus import gpus_of_replica
 from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
 from homeport.inference.metrics import BUDGETS, InferenceMetrics
+from homeport.inference.pools.replica import Replica
 from homeport.ports import Sample
 from homeport.telemetry.node.collector import gpu_samples
 from homeport.telemetry.shared.gpus import gpus_of
@@ -82,7 +83,9 @@ async def test_the_page_has_every_type_line_before_any_sample_and_the_buckets_af
     from tests.integration.inference.conftest import bind, handoff
 
     central, client = empty
-    before = str((await client.get("/metrics")).body)
+    first = await client.get("/metrics")
+    assert first.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    before = str(first.body)
     for name, (kind, _) in TABLE.items():
         assert f"# TYPE {name} {kind}" in before, name
     await bind(client, central, handoff(llama))
@@ -145,7 +148,7 @@ async def test_gpus_of_a_node_have_samples_for_the_replicas_that_use_them_and_on
             engine=Engine.LLAMACPP, url="http://127.0.0.1:1", model=HandoffModel("m"), pool_id="p", **known
         )
         metrics = InferenceMetrics()
-        replica: Any = SimpleNamespace(handoff=found, engine_version=found.engine_version)
+        replica = Replica(found, FakeEngine())
         metrics.gpus = lambda: [(replica, gpus_of_replica(found, uses.get(("home", found.node_id), {})))]
         text = generate_latest(metrics).decode()
         return sorted(line for line in text.splitlines() if re.match(r"(gpu_utilization|vram_used_bytes){", line))

@@ -4,6 +4,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,10 +16,12 @@ from yarl import URL
 
 from homeport.central.app import CentralApp
 from homeport.core.inference.engines.handoff import Engine, HandoffModel
-from tests.integration.inference.conftest import bind, handoff
+from tests.integration.inference.conftest import TASK, bind, handoff
 from tests.support.engines_on_wire import Break, serve_broken, served
+from tests.support.llama_server import llama_server
 from tests.support.local import local_key
 from tests.support.running_central import Client
+from tests.support.tiny_model import write_tiny_model
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +63,27 @@ async def test_completions_and_models(sdk: openai.AsyncOpenAI) -> None:
     assert (await sdk.models.retrieve("tiny")).id == "tiny"
 
 
+async def test_texts_are_embedded_by_the_official_client_and_by_a_task(
+    empty: tuple[CentralApp, Client], tmp_path: Path
+) -> None:
+    central, client = empty
+    key = local_key(central)["Authorization"].removeprefix("Bearer ")
+    with llama_server(write_tiny_model(tmp_path / "tiny.gguf"), slots=1, embeds=True) as (address, _):
+        started = {"provisioning_mode": "package", "flags": ("--embeddings", "--pooling", "mean")}
+        await bind(client, central, handoff(address, slots_total=1, **started))
+        async with openai.AsyncOpenAI(base_url=f"{client.url}/v1", api_key=key, max_retries=0) as sdk:
+            found = await sdk.embeddings.create(model="tiny", input=["one", "two"])
+        assert [len(each.embedding) for each in found.data] == [64, 64]
+        assert found.usage.prompt_tokens > 0
+        task = {**TASK, "workload": "embedding", "inputs": ["one", "two"], "prompt": ""}
+        admitted = await client.post("/v2/tasks", task)
+        events = [each async for each in client.events(admitted.body["streams"]["sse"])]
+        vectors = [json.loads(each.data["t"]) for each in events if each.event == "token"]
+        assert [len(vector) for vector in vectors] == [64, 64]
+        assert vectors[0] == pytest.approx(found.data[0].embedding, rel=1e-4)
+        assert events[-1].event == "end"
+
+
 async def test_errors_have_openais_shape(sdk: openai.AsyncOpenAI, client: Client) -> None:
     with pytest.raises(openai.NotFoundError) as unknown:
         await sdk.chat.completions.create(model="gpt-9", messages=HELLO)
@@ -73,6 +97,24 @@ async def test_errors_have_openais_shape(sdk: openai.AsyncOpenAI, client: Client
     )
     assert broken.status == 400
     assert broken.body["error"]["type"] == "invalid_request_error"
+    with pytest.raises(openai.BadRequestError) as refused:
+        await sdk.post("/chat/completions", body={"model": "tiny", "messages": "Hello"}, cast_to=object)
+    assert (refused.value.code, refused.value.param) == ("invalid_params", None), "the engine says it in other words"
+    assert "messages" in refused.value.message
+
+
+async def test_what_curl_sends_without_a_content_type_is_read_as_json_and_a_form_needs_its_model(
+    client: Client,
+) -> None:
+    body = json.dumps({"model": "tiny", "prompt": "Once", "max_tokens": 2}).encode()
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    assert (await client.call("POST", "/v1/completions", data=body, headers=form)).status == 200
+    upload = {"Content-Type": "multipart/form-data; boundary=x"}
+    without = await client.call("POST", "/v1/audio/transcriptions", data=b"--x--\r\n", headers=upload)
+    assert (without.status, "field model" in without.body["error"]["message"]) == (400, True)
+    part = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\nnone-such\r\n--x--\r\n'
+    unknown = await client.call("POST", "/v1/audio/transcriptions", data=part, headers=upload)
+    assert (unknown.status, unknown.body["error"]["code"]) == (404, "model_not_found")
 
 
 async def test_other_paths_of_the_engine_are_passed_through(client: Client) -> None:
@@ -159,6 +201,15 @@ async def test_each_decision_is_narrated_without_what_was_asked(
     assert "my-secret-prompt" not in json.dumps([line.__dict__ for line in caplog.records], default=str)
 
 
+async def test_what_the_engine_refuses_is_narrated_as_an_error_and_not_as_a_cancel(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="homeport.inference")
+    assert (await client.post("/v1/chat/completions", {"model": "tiny", "messages": "x"})).status == 400
+    (ended,) = [each.__dict__["fields"] for each in caplog.records if each.getMessage() == "task ended"]
+    assert (ended["action"], ended["canceled"], ended["code"]) == ("end", False, "INVALID_PARAMS")
+
+
 async def test_a_follower_of_the_queue_hears_when_it_changed(client: Client) -> None:
     async with aclosing(client.events("/v2/queue/events")) as frames:
         assert (await anext(frames)).event == "changed", "what there is now"
@@ -192,6 +243,8 @@ async def test_a_vanished_client_frees_the_slot(empty: tuple[CentralApp, Client]
         with anyio.fail_after(30):
             await engine.cancelled.wait()
         await eventually(lambda: _idle(client), what="the slot to be free")
+        (row,) = (await client.get("/v2/usage")).body["usage"]
+        assert (row["requests"], row["tokens_in"], row["tokens_out"]) == (1, 3, 0), "what the engine was given"
 
 
 async def test_a_client_that_goes_while_it_waits_leaves_the_queue(empty: tuple[CentralApp, Client]) -> None:

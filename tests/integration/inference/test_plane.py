@@ -5,7 +5,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from homeport.adapters.store.open import open_store
 from homeport.adapters.system import SystemClock
 from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
 from homeport.core.inference.queue import FullPolicy
+from homeport.core.inference.records import StoredTask, TaskState
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Priority, Task, TaskCode, TaskRefused
 from homeport.errors import PermanentError
 from homeport.inference.plane import Submitter, TaskPlane
-from homeport.inference.pools.operations import drain_pool, reload_pool
-from homeport.inference.tasks.bodies import read_task
-from homeport.inference.tasks.narration import Narrator
+from homeport.inference.pools.operations import drain_pool, purge_pool, reload_pool
+from homeport.inference.tasks.bodies import PurgeBody, read_task
+from homeport.inference.tasks.narration import Narrator, identity_of
 from homeport.inference.tasks.running import Run
 from homeport.ports import InferencePorts, OpenStream, Store
 from homeport.ports.engine import Finished, Generation, Tokens
@@ -129,7 +130,7 @@ async def test_an_engine_that_dies_in_the_middle_ends_with_an_error_and_nothing_
     engines = Engines({"http://r0": FakeEngine(Faults(dies_after=1))})
     async with running(replica(), engines=engines) as plane:
         events = await said(await submit(plane))
-        assert [kind for kind, _ in events] == ["started", "token", "error"]
+        assert [kind for kind, _ in events if kind != "metrics"] == ["started", "token", "error"]
         assert events[-1][1]["code"] == "WORKER_RESET"
         assert events[-1][1]["retriable"] is True
         assert plane.registry.replicas()[0].leases == 0
@@ -175,6 +176,44 @@ async def test_a_task_that_waits_past_its_deadline_says_so() -> None:
         )
 
 
+async def test_a_task_that_is_late_when_a_slot_becomes_free_is_not_begun() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines, settings=InferenceSettings(idle_seconds=0.3)) as plane:
+        first = await submit(plane)
+        late = [await submit(plane, deadline_ms=250) for _ in range(2)]
+        for run in late:
+            run.ticket.since -= 1.0  # their time is over, and no timer has said so yet
+        first.cancel("client")
+        for run in late:
+            assert [(kind, data["code"]) for kind, data in await said(run)] == [("error", "DEADLINE_UNMET")]
+
+
+async def test_an_engine_that_is_gone_fails_one_task_and_the_others_wait_for_it() -> None:
+    engine = FakeEngine(Faults(hangs_before_first=True))
+    settings = InferenceSettings(health_seconds=0.05)
+    async with running(replica(), engines=Engines({"http://r0": engine}), settings=settings) as plane:
+        first = await submit(plane)
+        waiting = [await submit(plane) for _ in range(8)]
+        engine.faults = Faults(is_down=True)
+        first.cancel("client")
+        assert (await said(waiting[0]))[-1][1]["code"] == "WORKER_RESET"
+        await eventually(lambda: not plane.registry.replicas()[0].live, what="the engine to be known as gone")
+        engine.faults = Faults()
+        assert [(await said(run))[-1][0] for run in waiting[1:]] == ["end"] * 7
+
+
+async def test_a_cancelled_task_has_used_what_its_engine_was_given() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines) as plane:
+        run = await submit(plane, prompt="x" * 40)
+        await eventually(lambda: engines.by_url["http://r0"].running == 1)
+        run.cancel("client")
+        assert (await said(run))[-1][1]["canceled"] is True
+        assert run.tokens_in == 10
+        labels = dict(zip(("engine", "engine_version", "pool_id", "replica_id"), run.ticket.where or (), strict=True))
+        assert plane.metrics.registry.get_sample_value("tokens_in_total", labels) == 10
+
+
 async def test_a_dead_replica_gets_no_tasks_and_delays_nobody() -> None:
     engines = Engines({"http://a": FakeEngine(Faults(is_down=True)), "http://b": FakeEngine()})
     async with running(replica("b"), engines=engines) as plane:
@@ -206,7 +245,7 @@ async def test_a_flood_is_bounded_typed_and_fair() -> None:
         assert {*served[1:7]} == {"greedy", "key0", "key1", "key2", "key3", "key4"} & {*served}
 
 
-async def test_two_thousand_tasks_of_five_keys_are_answered_in_turns_and_leave_nothing_in_memory(
+async def test_ten_thousand_tasks_of_five_keys_are_answered_in_turns_and_leave_nothing_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the real database. Every answer is a place or a typed refusal, no key gets less than a quarter of what
@@ -219,7 +258,7 @@ async def test_two_thousand_tasks_of_five_keys_are_answered_in_turns_and_leave_n
         running(replica(slots_total=4), store=store, settings=settings) as plane,
     ):
         alive = []
-        for count in (1_000, 500, 500):
+        for count in (6_000, 2_000, 2_000):
             served = await _flood(plane, keys, count=count)
             assert min(served[key.key] for key in keys) >= 0.25 * max(served.values()) > 0, served
             await eventually(lambda: not plane._runs and not plane._stored, what="everything to end")
@@ -229,12 +268,12 @@ async def test_two_thousand_tasks_of_five_keys_are_answered_in_turns_and_leave_n
             gc.collect()
             alive.append(Counter(type(each).__name__ for each in gc.get_objects()))
         more = alive[-1] - alive[-2]
-        assert sum(more.values()) < 500, f"more objects after 500 more tasks: {more.most_common(10)}"
+        assert sum(more.values()) < 500, f"more objects after 2,000 more tasks: {more.most_common(10)}"
 
 
 async def _flood(plane: TaskPlane, keys: list[Submitter], *, count: int) -> Counter[str]:
     """Which key's tasks were accepted, how often. The first key sends five times as fast as the others."""
-    served, refused = Counter[str](), Counter[TaskCode]()
+    served, refused, sent = Counter[str](), Counter[TaskCode](), Counter[str]()
     session = {key.key: str(uuid.uuid4()) for key in keys}
 
     async def send(key: Submitter, each: int, together: int) -> None:
@@ -245,11 +284,14 @@ async def _flood(plane: TaskPlane, keys: list[Submitter], *, count: int) -> Coun
 
     async def submit_one(key: Submitter) -> None:
         # A deadline that no forecast on a busy machine exceeds.
-        body = body_of(max_tokens=1, session_id=session[key.key], priority="batch", deadline_ms=600_000)
+        sent[key.key] += 1
+        priority = "batch" if sent[key.key] % 3 else "interactive"
+        body = body_of(max_tokens=1, session_id=session[key.key], priority=priority, deadline_ms=600_000)
         try:
             await plane.submit(read_task(body), body, key)
         except TaskRefused as error:
             if error.refusal.field == "session_id":  # its turns are used up
+                sent[key.key] -= 1
                 session[key.key] = str(uuid.uuid4())
                 await submit_one(key)
                 return
@@ -257,6 +299,7 @@ async def _flood(plane: TaskPlane, keys: list[Submitter], *, count: int) -> Coun
             assert error.refusal.retry_after_ms
         else:
             served[key.key] += 1
+        assert plane.scheduler.depth("default") <= plane.settings.queue_capacity
 
     async with anyio.create_task_group() as tasks:
         for number, key in enumerate(keys):
@@ -287,8 +330,57 @@ async def test_each_decision_is_narrated_without_what_was_asked(caplog: pytest.L
     shown = json.dumps([record.__dict__ for record in caplog.records], default=str)
     assert "my-secret-prompt" not in shown
     assert "replica bound" in shown
-    told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("task ")]
-    assert told[:4] == ["task admitted", "task placed", "task started", "task ended"]
+    told = [(each.getMessage(), each.__dict__["fields"]) for each in caplog.records if "task " in each.getMessage()]
+    assert [message for message, _ in told[:4]] == ["task admitted", "task placed", "task started", "task ended"]
+    for message, fields in told:
+        has_slot = message != "task admitted"
+        assert {"actor", "action", "target", "human", "job_id", "session_id", "identity", "pool_id"} <= {*fields}
+        assert {"engine", "engine_version", "replica_id"} <= {*fields} or not has_slot
+        assert len(fields["human"]) <= 100
+    assert {"queue_position", "predicted_start_ms"} <= {*told[0][1]}
+    assert {"tokens_in", "tokens_out", "decode_time_ms"} <= {*told[3][1]}
+    assert {fields["action"] for _, fields in told} == {"admission", "placement", "start", "end", "cancel"}
+
+
+async def test_a_line_names_its_caller_and_the_clients_own_correlation_id(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="homeport")
+    async with running(replica()) as plane:
+        body = body_of()
+        task = read_task(body)
+        await plane.submit(task, body, Submitter("0123456789abcdef"), correlation_id="my-own")
+        await said(plane.find(task.task_id, Submitter("0123456789abcdef")))
+    found = [each.__dict__["fields"] for each in caplog.records if each.getMessage().startswith("task ")]
+    assert {(each["identity"], each["x_correlation_id"]) for each in found} == {("token:012345", "my-own")}
+    assert identity_of("local") == "localhost"
+    assert identity_of("spiffe://fleet/site/kitchen") == "spiffe://fleet/site/kitchen"
+
+
+async def test_metrics_follow_the_first_token_and_say_how_likely_it_ends_in_time() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(token_seconds=0.02))})
+    async with running(replica(), engines=engines) as plane:
+        events = await said(await submit(plane, max_tokens=3))
+        kinds = [kind for kind, _ in events]
+        assert kinds[:2] == ["started", "token"]
+        assert kinds[-2:] == ["metrics", "end"]
+        found = [data for kind, data in events if kind == "metrics"]
+        assert len(found) >= 2
+        assert all(data["on_time_probability"] == 1.0 and data["queue_depth"] == 0 for data in found)
+        late = await submit(plane, max_tokens=3_000, expected_tokens=3_000, deadline_ms=10_000)
+        seen = b""
+        async with aclosing(late.stream.frames()) as frames:  # type: ignore[type-var]
+            while b"event: metrics" not in seen:
+                seen += await anext(frames)
+        assert b'"on_time_probability":0.0' in seen
+        late.cancel("client")
+
+
+async def test_a_frame_of_metrics_that_a_slow_reader_misses_is_counted() -> None:
+    async with running(replica()) as plane:
+        run = await submit(plane, max_tokens=2_000)
+        await eventually(lambda: run.stream._is_full, what="nobody to read")
+        plane._runner._report(run, 1.0)
+        assert plane.metrics.registry.get_sample_value("sse_backpressure_drops_total") == 1
+        run.cancel("client")
 
 
 async def test_a_crowd_is_narrated_in_part_and_the_rest_is_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -304,7 +396,7 @@ async def test_a_crowd_is_narrated_in_part_and_the_rest_is_counted(caplog: pytes
         now = 1.0
         narrator.admitted(tickets[5], "/v2/tasks")
         for ticket in tickets:
-            narrator.ended(ticket, None)
+            narrator.ended(ticket)
             plane.scheduler.release(ticket)
     fields = [(record.getMessage(), record.__dict__["fields"]) for record in caplog.records]
     assert [each["job_id"] for message, each in fields if message == "task admitted"] == ["0", "1", "5"]
@@ -369,6 +461,7 @@ class Control:
     def __init__(self) -> None:
         self.fails = False
         self.stopped = 0
+        self.removed: tuple[str, ...] = ()
 
     async def reload(self, current: Handoff, model_ref: str) -> Handoff:
         if self.fails:
@@ -376,11 +469,12 @@ class Control:
         return replace(current, url="http://reloaded", model=HandoffModel(model_ref))
 
     async def stop(self, current: Handoff) -> None:
+        if self.fails:
+            raise PermanentError("It was started elsewhere.")
         self.stopped += 1
 
-    async def purge(
-        self, current: Handoff, *, engine: bool, models: tuple[str, ...], delete_cache_folders: bool
-    ) -> None: ...
+    async def remove_models(self, models: tuple[str, ...]) -> None:
+        self.removed += models
 
 
 async def test_a_drain_ends_what_runs_at_its_deadline_and_can_be_taken_back() -> None:
@@ -397,6 +491,51 @@ async def test_a_drain_ends_what_runs_at_its_deadline_and_can_be_taken_back() ->
         plane.registry.drain("default", is_on=False)
         assert (await said(await submit(plane)))[-1][0] == "end"
         assert control.stopped == 0, "an engine that is idle stays"
+
+        def is_measured() -> bool:
+            return plane.metrics.registry.get_sample_value("drain_duration_ms_count", {"pool_id": "default"}) == 1
+
+        await eventually(is_measured, what="the drain to be measured")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"delete_cache_dirs": True}, TaskCode.INVALID_PARAMS),
+        ({"purge_models": ["m"]}, TaskCode.CONFLICT),
+        ({"purge_engine": True, "drain_first": False}, TaskCode.CONFLICT),
+    ],
+)
+async def test_a_purge_that_is_refused_changes_nothing(body: dict[str, Any], code: TaskCode) -> None:
+    engines, control = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))}), Control()
+    async with running(replica(), engines=engines, ports=InferencePorts(engines=control)) as plane:
+        run = await submit(plane)
+        with pytest.raises(TaskRefused) as refused:
+            await purge_pool(plane, "default", PurgeBody(**body))
+        assert refused.value.refusal.code is code
+        assert (control.stopped, control.removed, plane.registry.is_draining("default")) == (0, (), False)
+        run.cancel("client")
+
+
+async def test_a_purge_removes_what_it_names_and_a_pool_of_that_name_can_come_back() -> None:
+    control = Control()
+    async with running(replica(), ports=InferencePorts(engines=control)) as plane:
+        await purge_pool(plane, "default", PurgeBody(purge_models=("other",)))
+        assert (control.stopped, control.removed) == (0, ("other",)), "the engine serves on"
+        assert (await said(await submit(plane)))[-1][0] == "end"
+        control.fails = True
+        with pytest.raises(TaskRefused, match="serves on"):
+            await purge_pool(plane, "default", PurgeBody(purge_engine=True))
+        assert (await said(await submit(plane)))[-1][0] == "end"
+        control.fails = False
+        await purge_pool(plane, "default", PurgeBody(purge_engine=True, purge_models=("m",)))
+        assert (control.stopped, control.removed) == (1, ("other", "m"))
+        with pytest.raises(TaskRefused):
+            await submit(plane)
+        plane.registry.unbind("default", "r0")
+        plane.registry.bind(replica())
+        await eventually(lambda: plane.registry.replicas()[0].ready)
+        assert (await said(await submit(plane)))[-1][0] == "end"
 
 
 async def test_a_reload_under_load_fails_no_task_and_a_bad_one_changes_nothing() -> None:
@@ -426,6 +565,8 @@ async def test_a_reload_under_load_fails_no_task_and_a_bad_one_changes_nothing()
             await eventually(lambda: len(ends) > before + 3)
             is_over.set()
         assert {*ends} == {"end"}
+        count = plane.metrics.registry.get_sample_value("reload_duration_ms_count", {"pool_id": "default"})
+        assert count == 2
 
 
 async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:
@@ -442,6 +583,30 @@ async def test_what_was_queued_before_a_stop_runs_after_the_start() -> None:
         assert artifact is not None
         last = artifact.document["content"]["events"][-1]
         assert (last["type"], last["data"]["code"], last["data"]["retriable"]) == ("error", "WORKER_RESET", True)
+
+
+async def test_a_task_that_was_lost_leaves_how_it_was_asked_for() -> None:
+    disk, body = Disk(), body_of(seed=7)
+    task = read_task(body)
+    kept = json.dumps({"sites": [], "request": body.decode()})
+    lost = StoredTask(
+        id=task.task_id,
+        caller="me",
+        digest="",
+        state=TaskState.STARTED,
+        body=kept,
+        answer="{}",
+        at=SystemClock().now(),
+    )
+    await MemoryStore(disk).write(lambda transaction: transaction.add_tasks([lost]))
+    async with running(replica(), disk=disk) as plane:
+        await plane.journal.settle()
+        _, artifact = await plane.find_ended(task.task_id, ME)
+        assert artifact is not None
+        content = artifact.document["content"]
+        assert (content["session_id"], content["seed"], content["request"]["model_ref"]) == (task.session_id, 7, "m")
+        assert (content["tokens_out"], content["events"][-1]["data"]["code"]) == (0, "WORKER_RESET")
+        assert "a b c" not in json.dumps(content), "what was asked is not kept"
 
 
 def _is_known(plane: TaskPlane, task_id: str) -> bool:

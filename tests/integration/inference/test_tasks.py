@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from homeport.central.app import CentralApp
-from tests.integration.inference.conftest import TASK
+from tests.integration.inference.conftest import TASK, bind, handoff
 from tests.support.running_central import Client, Sent
 from tests.support.waiting import eventually
 
@@ -54,13 +54,45 @@ async def test_a_task_is_admitted_streamed_and_ended(client: Client) -> None:
     assert events[-1].data["decode_time_ms"] == events[-1].data["decode_ms"]
 
 
+async def test_every_answer_has_the_clients_correlation_id_and_every_stream_the_contracts_headers(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a stream that is read again when only the database remembers the task."""
+    monkeypatch.setattr("homeport.inference.plane.ENDED_KEPT", 0)
+    mine, task, unknown = {"X-Correlation-Id": "my-own"}, a_task(), uuid.uuid4()
+    stream = f"{client.url}/v2/tasks/{task['task_id']}/events"
+    assert (await client.post("/v2/tasks", task, headers=mine)).headers["X-Correlation-Id"] == "my-own"
+    texts = []
+    for _ in range(2):
+        async with client.session.get(stream, headers=mine) as answer:
+            texts.append(await answer.text())
+        found = {name: answer.headers[name] for name in ("Cache-Control", "Connection", "X-Accel-Buffering")}
+        assert found == {"Cache-Control": "no-cache", "Connection": "keep-alive", "X-Accel-Buffering": "no"}
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        assert answer.headers["X-Correlation-Id"] == "my-own"
+        for name in ("X-Budget-Tokens-Remaining", "X-Budget-Time-Remaining-Ms", "X-Budget-Cost-Remaining"):
+            assert name in answer.headers
+        await eventually(lambda: _usage(client), what="the end to be written")
+    assert [text.count("event: token") for text in texts] == [TASK["max_tokens"]] * 2
+    for method, path, status in (
+        ("DELETE", f"/v2/sessions/{unknown}", 204),
+        ("GET", f"/v2/sessions/{unknown}", 404),
+        ("GET", "/v2/meta/version", 200),
+        ("POST", "/v1/completions", 400),
+    ):
+        sent = await client.call(method, path, headers=mine, data=b"{" if method == "POST" else None)
+        assert (sent.status, sent.headers["X-Correlation-Id"]) == (status, "my-own"), path
+
+
 async def test_a_verbose_stream_begins_with_started_and_explains_its_metrics(client: Client) -> None:
     assert (await client.post("/v2/tasks", TASK)).status == 202
     path = f"/v2/tasks/{TASK['task_id']}/events?verbose=true"
     events = [each async for each in client.events(path)]
     assert [each.event for each in events[:2]] == ["started", "narration"]
-    (metrics,) = [each.data for each in events if each.event == "metrics"]
-    assert metrics["phase"] and metrics["human"] and metrics["prep"] == {}
+    metrics = [each.data for each in events if each.event == "metrics"]
+    assert metrics
+    assert all(each["phase"] and each["human"] and each["prep"] == {} for each in metrics)
+    assert all(0.0 <= each["on_time_probability"] <= 1.0 for each in metrics)
     assert events[-1].event == "end"
 
 
@@ -100,6 +132,15 @@ async def test_a_repeated_task_replays_its_answer_and_another_body_is_a_conflict
         ({"engine": "vllm"}, 503, "POOL_UNAVAILABLE", "ENGINE_MISMATCH"),
         ({"placement": {"mode": "pin", "pin_pool_id": "nowhere"}}, 400, "INVALID_PARAMS", "nowhere"),
         ({"seed": 2**70}, 400, "INVALID_PARAMS", "seed"),
+        ({"placement": {"mode": "pin"}}, 400, "INVALID_PARAMS", "pin_pool_id is missing"),
+        (
+            {"placement": {"mode": "prefer", "prefer_pools": ["nowhere"], "allow_fallback": False}},
+            503,
+            "POOL_UNAVAILABLE",
+            "none of the preferred pools",
+        ),
+        ({"placement": {"require_device_mask": "GPU9"}}, 503, "POOL_UNAVAILABLE", "DEVICE_MASK_MISMATCH"),
+        ({"placement": {"avoid_pools": ["default"]}}, 503, "POOL_UNAVAILABLE", "AVOIDED"),
     ],
 )
 async def test_a_wrong_task_is_refused_with_its_code_and_a_sentence(
@@ -120,11 +161,15 @@ async def test_a_body_that_is_not_json_is_refused(client: Client, body: bytes) -
     assert (answer.status, answer.body["code"]) == (400, "INVALID_PARAMS")
 
 
-async def test_a_body_beyond_the_limit_is_refused(client: Client) -> None:
-    body = io.BytesIO(json.dumps(a_task(prompt="x" * 9_000_000)).encode())
-    answer = await client.call("POST", "/v2/tasks", data=body)
+@pytest.mark.parametrize("path", ["/v2/tasks", "/v1/completions"])
+async def test_a_body_beyond_the_limit_is_refused(client: Client, path: str) -> None:
+    body = io.BytesIO(json.dumps({**a_task(prompt="x" * 9_000_000), "model": "tiny"}).encode())
+    answer = await client.call("POST", path, data=body)
     assert answer.status == 413
-    assert answer.body["code"] == "INVALID_PARAMS"
+    if path == "/v2/tasks":
+        assert answer.body["code"] == "INVALID_PARAMS"
+    else:
+        assert answer.body["error"]["type"] == "invalid_request_error"
     assert answer.headers["X-Correlation-Id"]
 
 
@@ -311,6 +356,20 @@ async def test_pools_capabilities_and_metrics_say_what_there_is(client: Client) 
         assert f"# TYPE {name.removesuffix('_total')}" in text or f"# TYPE {name}" in text
     assert 'tasks_started_total{engine="llamacpp"' in text
     assert 'latency_first_token_ms_bucket{engine="llamacpp"' in text
+
+
+async def test_what_no_engine_was_started_for_is_refused_before_one_is_asked(
+    empty: tuple[CentralApp, Client], llama: str
+) -> None:
+    central, client = empty
+    await bind(client, central, handoff(llama, provisioning_mode="package"))
+    engines = (await client.get("/v2/meta/capabilities")).body["engines"]
+    assert [each["supported_workloads"] for each in engines] == [["completion"]]
+    refused = await client.post("/v2/tasks", a_task(workload="embedding"))
+    assert (refused.status, refused.body["code"]) == (400, "INVALID_PARAMS")
+    assert "not started for embedding" in refused.body["message"]
+    as_openai = await client.post("/v1/embeddings", {"model": "tiny", "input": "x"})
+    assert (as_openai.status, as_openai.body["error"]["type"]) == (400, "invalid_request_error")
 
 
 async def test_a_reload_of_an_external_engine_is_refused_and_it_serves_on(client: Client) -> None:

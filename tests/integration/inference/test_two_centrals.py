@@ -72,7 +72,7 @@ def a_task() -> dict[str, Any]:
 async def test_a_central_runs_its_own_tasks_and_adopts_those_of_one_that_is_gone(
     tmp_path: Path, postgres: PostgresServer, llama: str
 ) -> None:
-    name = await postgres.create_database()
+    name = await postgres.copy_database()
     create_bare(tmp_path / "deployments.git", "main")
     async with AsyncExitStack() as stack:
         stack.push_async_callback(postgres.drop_database, name)
@@ -113,7 +113,7 @@ async def test_a_central_runs_its_own_tasks_and_adopts_those_of_one_that_is_gone
 async def test_limits_of_a_key_and_budgets_of_a_session_hold_for_both(
     tmp_path: Path, postgres: PostgresServer, llama: str
 ) -> None:
-    name = await postgres.create_database()
+    name = await postgres.copy_database()
     create_bare(tmp_path / "deployments.git", "main")
     limits = InferenceSettings(key_requests_per_minute=60, session_tokens_max=20)
     async with AsyncExitStack() as stack:
@@ -152,3 +152,32 @@ async def test_limits_of_a_key_and_budgets_of_a_session_hold_for_both(
         # Ten seconds' worth at once, one a second, and what the news of the last ones takes.
         assert sum(admitted) <= 10 + (time.monotonic() - began) + 2, admitted
         assert admitted[0] >= 8, admitted
+
+
+async def test_a_model_that_one_central_retires_is_refused_by_the_other(
+    tmp_path: Path, postgres: PostgresServer, llama: str
+) -> None:
+    name = await postgres.copy_database()
+    create_bare(tmp_path / "deployments.git", "main")
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(postgres.drop_database, name)
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        one = await stack.enter_async_context(a_central(tmp_path, "one", postgres.url(name)))
+        two = await stack.enter_async_context(a_central(tmp_path, "two", postgres.url(name)))
+        made = await one.parts.authenticator.tokens.create(INTERNAL, name="ada", role=Role.ADMIN)
+        session.headers["Authorization"] = f"Bearer {made.text}"
+        at_one, at_two = (Client(f"http://127.0.0.1:{each.http_port}", session) for each in (one, two))
+        await bind(at_two, two, handoff(llama))
+        added = await at_one.post("/v2/catalog/models", {"id": "tiny", "source_url": "hf:org/repo/tiny.gguf"})
+        assert added.status == 201, added.body
+        assert (await at_two.get("/v2/catalog/models/tiny")).body["source_url"] == "hf:org/repo/tiny.gguf"
+        assert (await at_two.post("/v2/tasks", a_task())).status == 202
+        assert (await at_one.post("/v2/catalog/models/tiny/state", {"state": "Retired"})).status == 202
+
+        async def is_refused() -> bool:
+            answer = await at_two.post("/v2/tasks", a_task())
+            return answer.status == 400 and answer.body["code"] == "MODEL_DEPRECATED"
+
+        await eventually(is_refused, what="the other central to hear of it")
+        assert (await at_two.delete("/v2/catalog/models/tiny")).status == 204
+        assert (await at_one.get("/v2/catalog/models")).body["models"] == []

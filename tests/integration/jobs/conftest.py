@@ -28,11 +28,11 @@ from homeport.node.settings import NodeSettings
 from homeport.ports import JOBS, WHOLE, JobFilter, Store
 from homeport.site.app import SiteApp
 from homeport.vocabulary import JobId, Liveness, NodeId
-from tests.e2e.conftest import host
+from tests.e2e.conftest import host, node_prefix
 from tests.integration.site.conftest import OpenSite, person, remote, start
 from tests.support.waiting import eventually
 
-__all__ = ["host", "person", "remote", "start"]
+__all__ = ["host", "node_prefix", "person", "remote", "start"]
 
 
 @dataclass

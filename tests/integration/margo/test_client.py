@@ -99,6 +99,34 @@ async def test_version_and_etag_survive_a_restart_and_a_replayed_manifest_is_rej
         assert "not newer" in problem
 
 
+async def test_capabilities_are_the_first_call_after_each_start(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    """Also where nothing has changed: a fleet manager that has lost its state would never hear of them again."""
+    for _ in range(2):
+        asked = len(wfm.heard)
+        async with running_site(tmp_path, "north", node=False, **options):
+            await polled_again(wfm)
+        assert [each.method for each in wfm.heard[asked : asked + 3]] == ["PUT", "GET", "GET"]
+
+
+@pytest.mark.parametrize("without", ["conditions", "an ETag"])
+async def test_a_manager_that_sends_the_same_manifest_each_time_is_followed(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any], without: str
+) -> None:
+    """One that knows no 304, or leaves out the ETag: the same bytes are neither news nor an attack."""
+    wfm.knows_conditions = False
+    wfm.etag = "" if without == "an ETag" else None
+    wfm.want(deployment(1))
+    async with running_site(tmp_path, "north", **options) as site:
+        await installed(wfm, ONE)
+        await polled_again(wfm)
+        assert (await site.parts.contact.checks()).get("wfm", "ok") in {"", "ok"}
+        assert site.parts.conductor.memory.source_problem is None
+        wfm.want(deployment(1, revision="1.1.0"))
+        await eventually(lambda: wfm.statuses(ONE)[-1]["adoptedManifestVersion"] == wfm.version)
+
+
 async def corrupt(wfm: MockWfm, fault: str) -> None:  # noqa: PLR0912 - one for each
     content = wfm.files[TWO]
     path = deployment_url(TWO, digest_of(content))
@@ -267,6 +295,25 @@ async def test_what_is_for_other_devices_is_answered_with_the_reserved_codes(
         assert wfm.statuses(TWO)[0]["status"]["error"]["code"] == "103"
         assert {each["status"]["error"]["source"] for key in (ONE, TWO) for each in wfm.statuses(key)} == {"north"}
         assert wanted(site) >= {deployment_id(3)}
+
+
+async def test_what_cannot_be_taken_is_reported_when_the_manager_is_back(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    """Also after a restart: the manifest is adopted, and no later answer brings it up again."""
+    wfm.failing[f"/api/v1/deployments/{ONE}/status"] = (503, {"retry-after": "1"})
+    wfm.want(deployment(1, device="north/child"), deployment(2, device="north/*"))
+    async with running_site(tmp_path, "north", node=False, **options):
+        await eventually(lambda: wfm.statuses(ONE), what="a report that fails")
+    wfm.failing.clear()
+    failed = len(wfm.statuses(ONE))
+    async with running_site(tmp_path, "north", node=False, **options):
+        await eventually(lambda: len(wfm.statuses(ONE)) > failed, what="the report, once more")
+        await eventually(lambda: wfm.statuses(TWO), what="the other one")
+        await polled_again(wfm)
+    assert wfm.statuses(ONE)[-1]["status"]["error"]["code"] == "101"
+    assert wfm.statuses(ONE)[-1]["adoptedManifestVersion"] == wfm.version
+    assert (len(wfm.statuses(ONE)), len(wfm.statuses(TWO))) == (failed + 1, 1)
 
 
 async def test_a_device_that_does_not_meet_the_rules_reports_the_deployment_as_failed(

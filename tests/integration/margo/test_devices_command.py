@@ -50,7 +50,7 @@ async def test_devices_are_listed_shown_and_matched(tmp_path: Path) -> None:
             and "gw1/press-2  demo-hello-compose  yes" in matched.stdout
         )
         unknown = await homeport(wfm, "line-7", "gw9")
-        assert unknown.returncode == 3 and "There is gw1" in unknown.stderr
+        assert unknown.returncode == 3 and "Known devices: gw1" in unknown.stderr
         assert (await homeport(wfm, "nowhere")).returncode == 3
         assert (await homeport(wfm, "line-7", "gw1", "--app", "hello")).returncode == 2
 

@@ -42,7 +42,7 @@ async def asking(central: CentralApp, context: ssl.SSLContext) -> AsyncIterator[
 async def test_both_replicas_serve_the_same_manifest_and_its_version_only_grows(
     tmp_path: Path, postgres: PostgresServer
 ) -> None:
-    name = await postgres.create_database()
+    name = await postgres.copy_database()
     options = {"margo_address": ("127.0.0.1", 0), "margo_is_required": True}
     try:
         async with two_centrals(tmp_path, postgres.url(name), **options) as two:

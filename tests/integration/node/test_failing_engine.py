@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import anyio
 import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
@@ -92,11 +91,12 @@ async def test_a_node_outlives_an_engine_that_is_out_of_order(
     engine: FailingEngine, bench: Bench, tmp_path: Path
 ) -> None:
     async with bench.connected(runtime_of("podman", tmp_path)):
-        engine.refuses = "/"
+        engine.refuses, engine.refusals = "/", 1000
         result = await bench.site.order(to_remove(1))
         assert result.failure is not None
         assert result.failure.code == Code.ENGINE_UNREACHABLE
         assert REFUSAL in result.failure.message
-        await anyio.sleep(0.5)  # The loops look at it several times meanwhile.
+        left = engine.refusals
+        await bench.site.until(lambda: engine.refusals < left - 3)  # The loops look at it several times meanwhile.
         engine.refuses = None
         assert (await bench.site.order(to_remove(2))).succeeded

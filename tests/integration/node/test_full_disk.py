@@ -116,7 +116,7 @@ async def test_a_result_waits_until_it_can_be_written_down(
     async with anyio.create_task_group() as tasks:
         await tasks.start(executor.run)
         await executor.order(to_apply(1, *parts))
-        await anyio.sleep(0.2)
+        await eventually(lambda: journal.entries, what="the order to be in the journal")
         limit_pages(journal, more=0)
         await eventually(lambda: "result delayed, journal write failed" in caplog.messages, what="a word about it")
         assert not journal.outbox

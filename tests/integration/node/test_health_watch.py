@@ -5,6 +5,9 @@ from dataclasses import replace
 import pytest
 
 from homeport.adapters.runtime.fake import NullRuntime
+from homeport.adapters.runtime.health.probes import run_probe
+from homeport.core.model.custom import HttpProbe
+from homeport.core.model.health import CheckResult
 from homeport.errors import WorkFailed
 from homeport.ports import OnProgress, Workload
 from homeport.vocabulary import Code, OnUnhealthy
@@ -12,6 +15,7 @@ from tests.integration.node.conftest import Bench
 from tests.support.builders import deployment_id
 from tests.support.fickle_runtime import FickleRuntime
 from tests.support.orders import a_component, to_apply
+from tests.support.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -33,6 +37,12 @@ async def test_an_app_that_turns_unhealthy_is_said_to_be_and_restarted(bench: Be
         assert after[0] == before[0], "the healthy one is left alone"
         assert after[1].containers[0].id != before[1].containers[0].id
         assert len(bench.site.results) == 1, "an observation is no result"
+
+
+async def test_an_address_where_nothing_listens_is_named() -> None:
+    port = free_port()
+    found = await run_probe(HttpProbe("127.0.0.1", port, "/health"), seconds=5, environment={})
+    assert found == CheckResult(False, f"GET /health: 127.0.0.1:{port} does not accept connections")
 
 
 async def test_with_the_policy_report_nothing_is_restarted(bench: Bench) -> None:

@@ -12,6 +12,7 @@ from homeport.node.journal.journal import Journal
 from homeport.vocabulary import Code
 from tests.integration.node.conftest import Bench
 from tests.support.builders import deployment_id
+from tests.support.fickle_runtime import FickleRuntime
 from tests.support.orders import a_component, to_apply
 from tests.support.waiting import eventually
 
@@ -97,9 +98,10 @@ async def test_a_restart_of_the_node_restarts_no_container(bench: Bench) -> None
     async with bench.connected() as runtime:
         await bench.site.order(to_apply(1))
         before = await runtime.observe(deployment_id())
-    async with bench.connected() as runtime:
-        await anyio.sleep(0.4)
-        assert await runtime.observe(deployment_id()) == before
+    again = FickleRuntime(bench.settings.data)
+    async with bench.connected(again):
+        await bench.site.until(lambda: again.looks > 3)
+        assert await again.observe(deployment_id()) == before
 
 
 class LateEngine(NullRuntime):

@@ -31,7 +31,9 @@ async def test_an_order_is_accepted_reported_step_by_step_and_acknowledged(bench
         await bench.site.order(to_apply(2, key=deployment_id(2)))
     # Acknowledged: nothing of it is left to say on the next connection.
     async with bench.connected():
-        await anyio.sleep(0.2)
+        await bench.site.until(lambda: len(bench.site.hellos) == 2)
+        # What waits goes out first on a new connection: with the next result nothing older is under way.
+        await bench.site.order(to_apply(3, key=deployment_id(3)))
         assert [each.generation for each in bench.site.results if each.generation == 1] == [1]
         assert len(bench.site.steps(1)) == 5
         held = {each.deployment_id: each for each in bench.site.hellos[-1].held}[deployment_id()]

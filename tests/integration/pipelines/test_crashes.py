@@ -154,7 +154,7 @@ async def test_another_central_goes_on_with_the_run_of_one_that_is_killed(
     host: Machine, tmp_path: Path, base: str, postgres: PostgresServer
 ) -> None:
     """Two on one PostgreSQL. The one that drives the run is killed with its request sent and no answer stored."""
-    database = await postgres.create_database()
+    database = await postgres.copy_database()
     shared = [
         "--git", str(bare_repository(tmp_path / "deployments.git")), "--store", postgres.url(database),
         "--keys", str(tmp_path / "keys"), "--pipelines-allow-http", "127.0.0.1",

@@ -71,7 +71,7 @@ NOTHING_TO_SEE = frozenset(
         "/api/v1/deployments/{deployment_id}/exec", "/api/v1/deployments/{deployment_id}/port-forward",
         "/api/logs", "/api/v1/jobs/{job}/artifacts/{path:path}", "/api/v1/jobs/{job}/output",
         "/api/v1/pipeline-runs/{run}/steps/{step}", "/api/v1/deployments/{deployment_id}/telemetry",
-        "/api/v1/nodes/{node_id}/telemetry", "/api/v1/nodes/{node_id}/heartbeats",
+        "/api/v1/nodes/{node_id}/telemetry", "/api/v1/nodes/{node_id}/heartbeats", "/api/v1/nodes/{node_id}/volumes",
         "/api/v1/deployments/{deployment_id}/diff",
         "/api/v1/deployments/{deployment_id}/history", "/api/v1/deployments/{deployment_id}/revisions",
         "/api/v1/history/export", "/api/v1/deployments/{deployment_id}/events",

@@ -156,8 +156,10 @@ async def test_no_line_measurement_or_replica_of_a_node_ends_its_site_or_is_take
         tasks.start_soon(serve, site, honest)
         await eventually(lambda: honest.stored, what="the lines of an honest node to be stored")
         await eventually(lambda: not said, what="everything to be sent")
-        tasks.start_soon(serve, site, Node("late", [logs("late but well")]))
-        await eventually(partial(kept, site, "late"), what="lines after that to be stored")
+        late = Node("late", [logs("late but well")])
+        tasks.start_soon(serve, site, late)
+        await eventually(lambda: late.stored, what="lines after that to be stored")
+        await eventually(partial(kept, site, "late"), what="lines after that to be read")
         sources = {line["source"].partition("/")[0] for line in await kept(site, "evil")}
         assert sources == {"node", "deployment", "job"} & sources, "never the site, or central"
         for path in ("/metrics", "/api/v1/nodes", "/api/v1/telemetry", "/v2/pools", "/api/v1/overview"):

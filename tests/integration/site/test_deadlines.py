@@ -1,5 +1,6 @@
 """What a site does when the time for a change is up: by a node that fails too often, or that never answers."""
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -32,8 +33,11 @@ async def test_a_node_that_is_there_and_never_answers_is_given_up_on(person: Per
         await reaches(site, State.FAILED)
         failure = instance(site).failure
         assert failure is not None and failure.code == Code.TIMEOUT
-        assert failure.message.startswith("node one is there but has not answered for 1s; 1s were allowed; gave up")
-        assert failure.message.endswith("gave up after 1 attempt: the deadline of 1s has passed")
+        assert re.fullmatch(
+            r"node one is there but has not answered for \d+s; 1s were allowed; "
+            r"gave up after 1 attempt: the deadline of 1s has passed",
+            failure.message,
+        ), "how long it was may be more than what was allowed, on a busy machine"
         await node.finish(node.orders[0])  # The answer comes all the same, too late to count.
         await eventually(lambda: node.acknowledged == 1)
         assert (instance(site).state, (await history(site))[-1].verdict) == (State.FAILED, "stale")

@@ -3,14 +3,15 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from homeport.core.model.deployment import Hold
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.order import Order
 from homeport.errors import Conflict, NotFound
+from homeport.fleet.shared.answers.why import why
 from homeport.fleet.shared.overview import Reachability
-from homeport.fleet.shared.why import why
 from homeport.fleet.site.maintenance import older_revision, roll_back_to, set_hold
 from homeport.site.app import SiteApp
 from homeport.vocabulary import Code, DeploymentId, SiteName, State
@@ -18,6 +19,8 @@ from tests.integration.site.conftest import OpenSite
 from tests.integration.site.test_site import link, only, reaches
 from tests.support.deployment_files import deployment_file
 from tests.support.git import Person, move
+from tests.support.local import local_key
+from tests.support.running_central import Client
 from tests.support.scripted_node import Answer, scripted_node
 from tests.support.waiting import eventually
 
@@ -111,6 +114,11 @@ async def test_a_person_goes_back_at_the_site_alone_until_git_has_something_newe
         await site.parts.conductor.sweep()
         assert at(site, "1.0.0")
         assert list(site.parts.conductor.memory.pins) == [KEY]
+        async with aiohttp.ClientSession(headers=local_key(site)) as session:
+            client = Client(f"http://127.0.0.1:{site.http_port}", session)
+            (shown,) = (await client.get("/api/v1/deployments")).body["deployments"]
+        assert (shown["state"], shown["running_versions"]) == ("INSTALLED", ["1.0.0"])
+        assert "too loud" in shown["note"], "its own list says that it is not what Git asks for"
         push(person, "1.2.0")
         await eventually(lambda: at(site, "1.2.0"))
         assert site.parts.conductor.memory.pins == {}

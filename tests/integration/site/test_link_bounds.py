@@ -28,6 +28,7 @@ from homeport.vocabulary import NodeId
 from homeport.wire.v1 import nodes_pb2 as pb
 from tests.support.builders import a_node
 from tests.support.identities import TestRealm, link_of
+from tests.support.listening import outliving
 from tests.support.receptions import FrontDesk, front_desk
 from tests.support.stubs import nodes_pb2_grpc as pb_grpc
 from tests.support.waiting import eventually
@@ -255,12 +256,12 @@ async def _relay(port: int) -> AsyncIterator[tuple[int, anyio.Event]]:
             await target.send(chunk)
 
     async def serve(client: SocketStream) -> None:
-        async with client, await anyio.connect_tcp("127.0.0.1", port) as server, anyio.create_task_group() as pipes:
+        async with await anyio.connect_tcp("127.0.0.1", port) as server, anyio.create_task_group() as pipes:
             pipes.start_soon(copy, client, server)
             pipes.start_soon(copy, server, client)
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, serve)
+        tasks.start_soon(listener.serve, outliving(serve))
         yield listener.extra(SocketAttribute.local_port), cut
         tasks.cancel_scope.cancel()

@@ -3,6 +3,7 @@ operator has opted in."""
 
 from typing import Any
 
+import aiohttp
 import grpc
 import grpc.aio
 import pytest
@@ -11,12 +12,13 @@ from homeport.core.model.access import AuditResult
 from homeport.errors import InvalidInput, Refused
 from homeport.jobs.site.capability import JOBS
 from homeport.site.app import SiteApp
+from homeport.telemetry.site.capability import TELEMETRY_AT_SITE
 from homeport.vocabulary import NodeId
 from homeport.wire.orchion.v1 import orchestrator_pb2 as pb
 from homeport.wire.v1 import nodes_pb2 as ours
 from tests.integration.site.conftest import OpenSite
 from tests.support.git import Person
-from tests.support.local import local_channel
+from tests.support.local import local_channel, local_key
 from tests.support.stubs import nodes_pb2_grpc as our_grpc
 from tests.support.stubs import orchestrator_pb2_grpc as pb_grpc
 
@@ -77,6 +79,27 @@ async def test_an_agent_registers_beats_updates_and_leaves(person: Person, start
         assert not (await agent.ListNodes(pb.ListNodesRequest())).nodes
         code, _ = await status_of(agent.Heartbeat(pb.HeartbeatRequest(node_id=AGENT.id)))
         assert code == "NOT_FOUND", "so that the agent registers again"
+
+
+async def test_what_an_agent_measures_of_its_gpu_is_listed_and_kept(person: Person, start: OpenSite) -> None:
+    measured = pb.Capabilities(
+        cpu="16 cores", memory="31.25 GB", os="linux/amd64", gpu_type="NVIDIA GeForce RTX 3080",
+        gpu_vram_total="10.00 GB", gpu_vram_used="2.50 GB", gpu_vram_available="7.50 GB",
+        gpu_temperature="61 C", gpu_power_usage="221.5 W", power_usage="221.5 W",
+    )  # fmt: skip
+    async with start(**OPENED, capabilities=[TELEMETRY_AT_SITE]) as site, open_channel(site) as channel:
+        agent = agent_of(channel)
+        await agent.RegisterNode(pb.RegisterNodeRequest(node=AGENT))
+        (listed,) = (await agent.ListNodes(pb.ListNodesRequest())).nodes
+        assert listed.capabilities.gpu_vram_used == "", "nothing was measured yet"
+        await agent.UpdateNode(pb.UpdateNodeRequest(node_id=AGENT.id, capabilities=measured))
+        (listed,) = (await agent.ListNodes(pb.ListNodesRequest())).nodes
+        assert listed.capabilities == measured, "every field comes back as the agent wrote it"
+        url = f"http://127.0.0.1:{site.http_port}/api/v1/telemetry"
+        async with aiohttp.ClientSession(headers=local_key(site)) as session, session.get(url) as answer:
+            (node,) = (await answer.json())["nodes"]
+        assert (node["gpu_memory_used_bytes"], node["gpu_temperature_celsius"]) == (2.5 * 2**30, 61.0)
+        assert node["gpu_power_watts"] == 221.5
 
 
 async def test_bad_input_gets_its_status_and_names_the_field(person: Person, start: OpenSite) -> None:

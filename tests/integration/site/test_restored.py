@@ -16,8 +16,9 @@ from homeport.adapters.runtime.fake import NullRuntime
 from homeport.core.model.instance import Instance
 from homeport.node.app import run_node
 from homeport.node.settings import NodeSettings
+from homeport.ports import Ahead
 from homeport.site.app import SiteApp
-from homeport.vocabulary import DeploymentId, EventKind, NodeId, State
+from homeport.vocabulary import DeploymentId, EventKind, Generation, Incarnation, NodeId, State
 from tests.integration.site.conftest import OpenSite
 from tests.integration.site.test_central_forgets import (  # noqa: F401 - fixtures
     OpenCentral,
@@ -206,6 +207,18 @@ async def test_a_rollback_outlives_the_databases_of_site_and_node(
             push(person, "3.0.0")
             await eventually(lambda: runs(site, "3.0.0"))
             await shows_the_truth(client, site)
+
+
+async def test_a_restart_does_not_forget_which_numbers_central_has_seen(start: OpenSite) -> None:
+    """A database that was lost, a clock that is behind, and a restart before anything was ordered: with lower numbers
+    than before, central would take all that follows for older than what it knows."""
+    far = 10**15
+    async with start() as site:
+        await site.parts.conductor.start_epoch("another", Ahead(Generation(far), Incarnation(far + 1)))
+    async with start() as site:
+        memory = site.parts.conductor.memory
+        assert (memory.generation, memory.incarnation) == (far, far + 1)
+        assert memory.is_new, "its nodes may still know more than it does"
 
 
 async def test_two_sites_of_one_name_are_noticed(

@@ -7,7 +7,7 @@ import pytest
 from homeport.adapters.link.inprocess import InProcessLink
 from homeport.core.data import data_trailer
 from homeport.core.model.event import Deployment
-from homeport.core.model.instance import Failure
+from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.order import Held, Order
 from homeport.fleet.site.git_sync import follow_once
 from homeport.ports import DeploymentFilter, Store
@@ -295,6 +295,10 @@ async def test_silence_makes_a_node_stale_then_lost_and_a_word_live_again(person
             await eventually(lambda: is_now(Liveness.LIVE))
 
 
+def _code_of(instance: Instance) -> str | None:
+    return instance.failure.code if instance.failure is not None else None
+
+
 async def test_unfinished_work_on_a_lost_node_fails_and_is_tried_again(person: Person, start: OpenSite) -> None:
     timing = {"heartbeat_seconds": 0.05, "stale_seconds": 0.2, "lost_seconds": 0.4, "sweep_seconds": 0.05}
     path, text = deployment_file()
@@ -304,10 +308,10 @@ async def test_unfinished_work_on_a_lost_node_fails_and_is_tried_again(person: P
         await eventually(lambda: bool(site.parts.conductor.memory.wanted))
         # Only now, for a node that is lost before the commit is seen would never get anything to do.
         await site.parts.reception.register(a_node("one").info)
+        instances = site.parts.conductor.memory.instances
+        # The deployment may be FAILED before, for want of any node.
+        await eventually(lambda: [_code_of(each) for each in instances.values()] == [Code.NODE_OFFLINE])
         await reaches(site, State.FAILED)
-        (instance,) = site.parts.conductor.memory.instances.values()
-        assert instance.failure is not None
-        assert instance.failure.code == Code.NODE_OFFLINE
         async with scripted_node(link(site)):
             await reaches(site, State.INSTALLED)
 

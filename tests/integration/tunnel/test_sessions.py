@@ -41,6 +41,17 @@ async def test_a_node_permits_commands_only_where_its_owner_does_and_says_so(tmp
         assert "--allow exec" in await refusal(EXEC)
 
 
+async def test_volumes_of_a_node_without_containers_are_refused_with_a_reason(tmp_path: Path) -> None:
+    async with running_fleet(tmp_path) as fleet, fleet.site() as site, fleet.node(site, "n1"):
+
+        async def has_answered() -> bool:
+            return "has no containers" in str((await fleet.client.get("/api/v1/nodes/n1/volumes")).body)
+
+        await eventually(has_answered, what="the node's own reason")
+        missing = await fleet.client.get("/api/v1/nodes/nowhere/volumes")
+        assert (missing.status, missing.body["detail"]) == (404, 'There is no node "nowhere".')
+
+
 async def test_a_removed_node_loses_its_tunnel(tmp_path: Path) -> None:
     async with running_fleet(tmp_path) as fleet, fleet.site() as site, fleet.node(site, "n1"):
         tunnels = fleet.central.parts.tunnels

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 
 from homeport.cli.api.client import Client
-from homeport.cli.api.finding import find_app
-from homeport.errors import NotFound
+from homeport.cli.api.finding import as_argument, find_app
+from homeport.errors import Conflict, NotFound
 
 
 class Catalog:
@@ -38,3 +38,25 @@ def test_an_unknown_app_is_answered_with_what_was_probably_meant(
         find_app(cast("Client", Catalog()), reference)
     assert str(refused.value) == sentence
     assert hint in (refused.value.hint or "")
+
+
+class TwoVersions:
+    def pages(self, path: str, key: str, **query: Any) -> Any:
+        versions = [query["version"]] if query.get("version") else ["1.0.0", "1.1.0"]
+        return {key: [{"id": v, "category": "demo", "app_name": "hello", "version": v} for v in versions]}
+
+
+def test_what_is_removed_is_named_with_its_version_where_there_are_several() -> None:
+    client = cast("Client", TwoVersions())
+    assert find_app(client, "hello")["version"] == "1.1.0"
+    with pytest.raises(Conflict, match=r'"hello" has 2 versions: 1\.0\.0, 1\.1\.0\.') as refused:
+        find_app(client, "hello", is_one=True)
+    assert "demo/hello@1.0.0" in (refused.value.hint or "")
+    assert find_app(client, "hello@1.0.0", is_one=True)["version"] == "1.0.0"
+
+
+@pytest.mark.parametrize(
+    ("path", "written"), [(".", "."), ("shop", "./shop"), ("/srv/shop", "/srv/shop"), ("../shop", "../shop")]
+)
+def test_a_path_is_written_so_that_it_is_no_name(path: str, written: str) -> None:
+    assert as_argument(Path(path)) == written

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 
 from homeport.cli.options import Settings
 from homeport.cli.terminal.fitting import GAP, fit
-from homeport.cli.terminal.output import Column, console, table
+from homeport.cli.terminal.output import Column, console, echo_wrapped, table
 
 COLUMNS = [
     Column("NAME", lambda item: str(item["name"])),
     Column("APP", lambda item: str(item["app"])),
-    Column("STATE", lambda item: str(item["state"])),
+    Column("STATE", lambda item: str(item["state"]), vital=True),
     Column("NODE", lambda item: str(item["node"])),
     Column("NOTE", lambda item: str(item["note"])),
 ]
@@ -52,3 +52,29 @@ def test_what_is_shown_fits_and_has_first_and_last(columns: list[tuple[int, int]
     total = sum(widths.values()) + GAP * (len(widths) - 1)
     assert total <= max(available, 32 + 16 + GAP)
     assert all(1 <= width <= naturals[each] for each, width in widths.items())
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_state_is_there_on_every_screen(width: int) -> None:
+    assert "ROLLINGBACK" in printed(width)[1]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("head", ["note   ", "12:00:00   deployment.progress   home / laptop          "])
+def test_a_long_text_is_wrapped_below_where_it_began(
+    width: int, head: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = "the image cannot be pulled, because its registry has no such image or tag " * 2
+    echo_wrapped(head, text.strip())
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines[0].startswith(head.rstrip())
+    assert all(line.startswith("    ") for line in lines[1:])
+    assert " ".join(" ".join(lines).removeprefix(head.rstrip()).split()) == text.strip()
+
+
+def test_a_pipe_gets_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    echo_wrapped("note   ", "word " * 100)
+    assert len(capsys.readouterr().out.splitlines()) == 1

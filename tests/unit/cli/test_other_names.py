@@ -3,6 +3,7 @@
 import click
 import pytest
 
+from homeport.cli.lazy import ELSEWHERE
 from homeport.cli.main import cli
 
 
@@ -33,6 +34,8 @@ def resolved(*arguments: str) -> str:
         ("apps delete", "apps.remove"),
         ("tokens rm", "tokens.revoke"),
         ("nodes describe", "nodes.show"),
+        ("describe", "deployments.show"),
+        ("inspect", "deployments.show"),
         ("node list", "nodes.list"),
         ("site show", "sites.show"),
         ("secret ls", "secrets.list"),
@@ -45,3 +48,16 @@ def test_another_tools_name_means_our_command(line: str, command: str) -> None:
 def test_a_role_is_still_run_by_its_own_name() -> None:
     assert resolved("node", "--site", "x") == "node.node"
     assert resolved("site") == "site.site"
+
+
+@pytest.mark.parametrize("word", sorted(ELSEWHERE))
+def test_a_word_of_another_tool_is_answered_with_what_to_type(word: str) -> None:
+    with pytest.raises(click.UsageError, match=rf'There is no command "{word}"\.  Type  homeport \w+'):
+        resolved(word)
+
+
+@pytest.mark.parametrize("noun", ["deployments", "nodes", "jobs", "models"])
+def test_help_cuts_no_sentence(noun: str) -> None:
+    group = cli.get_command(click.Context(cli), noun)
+    assert group is not None
+    assert "..." not in group.get_help(click.Context(group, info_name=noun)).partition("Commands:")[2]

@@ -13,6 +13,8 @@ import pytest
 
 from homeport.cli.api.client import parse_events, problem_of
 from homeport.cli.commands.apps.deploy import target_sites
+from homeport.cli.commands.machines.top import share
+from homeport.cli.commands.running import up
 from homeport.cli.commands.running.node import parse_labels
 from homeport.cli.exits import Exit, exit_for
 from homeport.cli.local.diagnosis import check_python, judge_disk
@@ -301,6 +303,21 @@ def test_logs_carry_their_fields_whoever_wrote_them() -> None:
     assert TextFormatter().format(record).endswith('! loop iteration failed   loop=sweep  name="a b"')
 
 
+def test_a_log_on_a_terminal_shows_what_others_say_on_one_line_and_does_not_obey_it() -> None:
+    evil = "web\x1b[2J\x1b]0;owned\x07\nerror ! forged line"
+    said: dict[str, Any] = {"levelname": "WARNING", "msg": evil, "fields": {"name": evil}}
+    shown = TextFormatter().format(logging.makeLogRecord(said))
+    assert not [character for character in shown if character in "\x1b\x07\n"]
+    fault = ValueError(evil)
+    traced = TextFormatter().format(logging.makeLogRecord({**said, "exc_info": (type(fault), fault, None)}))
+    assert "ValueError" in traced and "\x1b" not in traced
+
+
+def test_the_password_of_a_repository_is_not_in_the_first_lines_of_up() -> None:
+    notes = up.notes_of("http://127.0.0.1:8080", "https://git:ghp_LEAKED@git.example/d.git")
+    assert notes == ("API: http://127.0.0.1:8080/docs", "Deployments in Git: https://***@git.example/d.git")
+
+
 class SmallDisk(io.StringIO):
     """Takes nothing while it is full."""
 
@@ -374,3 +391,8 @@ def test_what_is_no_time_is_told_what_is(text: str) -> None:
 def test_a_host_without_any_site_is_asked_for_its_site() -> None:
     with pytest.raises(click.UsageError, match="--site"):
         target_sites((), ("pi-1",))
+
+
+def test_a_unit_that_two_sizes_share_is_said_once() -> None:
+    assert share("2.8 GB", "25 GB") == "2.8 of 25 GB"
+    assert share("800 MB", "25 GB") == "800 MB of 25 GB"

@@ -1,6 +1,8 @@
 """What data volumes are called, and how a commit says that they go."""
 
-from homeport.core.data import data_trailer, removes_data, volume_prefix
+import pytest
+
+from homeport.core.data import data_trailer, parse_volume, removes_data, volume_prefix
 from homeport.vocabulary import DeploymentId, NodeId
 
 KEY, OTHER = (
@@ -20,3 +22,17 @@ def test_a_commit_removes_the_data_of_the_deployment_that_it_names_and_of_no_oth
     assert removes_data(message, KEY)
     assert not removes_data(message, OTHER)
     assert not removes_data(f"delete shop\n\nkeeps its data, unlike Remove-Data: {KEY}", KEY)
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        (volume_prefix("shop", "web", NodeId("n1")) + "data", ("shop-web", "data")),
+        (volume_prefix("my-shop", "data_base", NodeId("n1")) + "a_b", ("my-shop-data_base", "a_b")),
+        ("hp-fb18888b971c-shop-cd3f_data", None),  # called after the id of a deployment, as once
+        ("somebody-elses", None),
+        ("hp-", None),
+    ],
+)
+def test_the_owner_of_a_volume_is_read_from_its_name(name: str, parsed: tuple[str, str] | None) -> None:
+    assert parse_volume(name) == parsed

@@ -66,6 +66,19 @@ def test_a_failed_update_keeps_the_running_revision_and_a_rollback_returns_to_it
     assert (healthy.state, healthy.revision, healthy.running_revision) == (State.INSTALLED, OLD, OLD)
 
 
+def test_what_is_unwanted_is_tried_anew_when_it_comes_back_also_where_its_removal_failed() -> None:
+    """Else it would run the older release, with the failure of the removal as the reason."""
+    updating, _ = replay(installed(OLD), transition(Trigger.CHANGED))
+    failed, _ = replay(updating, transition(Trigger.GAVE_UP, Actor.NODE, failure=FAILURE))
+    back, _ = replay(failed, transition(Trigger.ROLLED_BACK, revision=OLD))
+    back, _ = replay(back, transition(Trigger.HEALTHY, Actor.NODE, revision=OLD))
+    assert (back.rejected_revision, back.failure) == (NEW, FAILURE)
+    leaving, _ = replay(back, transition(Trigger.UNWANTED, revision=None))
+    refused = Failure("REMOVE_FAILED", "web is busy")
+    stays, _ = replay(leaving, transition(Trigger.GAVE_UP, Actor.NODE, revision=None, failure=refused))
+    assert (stays.state, stays.running_revision, stays.rejected_revision) == (State.FAILED, OLD, None)
+
+
 def test_a_removed_instance_runs_nothing() -> None:
     deleting, _ = replay(installed(), transition(Trigger.UNWANTED))
     deleted, _ = replay(deleting, transition(Trigger.REMOVED, Actor.NODE))

@@ -8,9 +8,9 @@ from homeport.catalog.deployment import parse_deployment, render_deployment
 from homeport.catalog.description import parse_description
 from homeport.core.model.app import App, Value
 from homeport.core.model.deployment import Placement, PlacementOverrides, Policy, PolicyOverrides
-from homeport.core.update_values import PreviousDeployment, RequestedValues, merge_values
-from homeport.errors import InvalidInput
-from homeport.vocabulary import DeploymentId, NodeId, PlacementMode, SiteName
+from homeport.core.update_values import PreviousDeployment, RequestedValues, choose_profile, merge_values
+from homeport.errors import Conflict, InvalidInput, NotFound
+from homeport.vocabulary import DeploymentId, NodeId, PlacementMode, ProfileType, SiteName
 from tests.support.running_central import MARGO
 
 ID = DeploymentId("3952aa29-df29-4549-bc5f-111111111111")
@@ -50,6 +50,22 @@ def without(app: App, name: str) -> App:
         parameters=tuple(each for each in app.parameters if each.name != name),
         settings=tuple(each for each in app.settings if each.parameter != name),
     )
+
+
+def test_a_profile_is_chosen_by_id_or_type_kept_or_asked_for_by_its_option() -> None:
+    app = an_app()
+    (compose,) = app.profiles
+    image = replace(compose, id="demo-hello-image", type=ProfileType.CUSTOM)
+    both = replace(app, profiles=(compose, image))
+    assert choose_profile(both, image.id, None) is image
+    assert choose_profile(both, "custom", None) is image
+    assert choose_profile(both, None, before(app).file) is compose, "an update stays with the one that it has"
+    with pytest.raises(Conflict, match="has several profiles") as unclear:
+        choose_profile(both, None, None)
+    expected = "Say which with  --profile : demo-hello-compose (compose), demo-hello-image (custom)."
+    assert unclear.value.hint == expected
+    with pytest.raises(NotFound, match='no profile "helm"'):
+        choose_profile(both, "helm", None)
 
 
 def test_a_chosen_value_stays_and_a_new_default_arrives() -> None:

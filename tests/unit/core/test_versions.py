@@ -1,7 +1,7 @@
 """The newest version is the one that SemVer says is newest."""
 
 from homeport.core.values.versions import newest_first
-from homeport.fleet.shared.suggestion import did_you_mean
+from homeport.fleet.shared.answers.suggestion import did_you_mean
 
 
 def test_versions_are_ordered_as_semver_orders_them() -> None:

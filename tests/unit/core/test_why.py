@@ -107,7 +107,7 @@ def test_the_chain_begins_with_commit_author_and_file() -> None:
 def test_every_node_is_chosen_or_refused_with_the_reason() -> None:
     nodes = [a_node("one"), a_node("b", drain="new disk"), a_node("c", types=()), a_node("d", types=())]
     assert said(facts(nodes=nodes), "placement") == [
-        "one is chosen: it is assigned to it",
+        "one is chosen: it was chosen before",
         "c, d not chosen: cannot run compose apps: with podman it runs nothing",
         "b not chosen: is drained: new disk",
     ]

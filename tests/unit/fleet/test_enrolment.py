@@ -3,9 +3,11 @@
 import hashlib
 import json
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,7 @@ from homeport.core.model.caller import Caller, Role
 from homeport.core.model.identity import (
     CertificateView,
     IdentityKind,
+    IdentityRecord,
     IdentityStatus,
     Issued,
     Peer,
@@ -26,7 +29,7 @@ from homeport.identity.accepted_clients import AcceptedClients
 from homeport.identity.enrolment import Registrar
 from homeport.identity.realm import Realm
 from homeport.identity.register import Application, Grant, Register
-from homeport.ports import Store
+from homeport.ports import Reader, Store
 from homeport.vocabulary import SiteName
 
 pytestmark = pytest.mark.anyio
@@ -330,6 +333,30 @@ async def test_the_policy_follows_every_decision_at_once(site: RegistrarUnderTes
     await restarted.load(site.store)
     assert restarted.refusal(peer(b"second")) is None
     assert restarted.refusal(peer(b"key")) is not None
+
+
+async def test_a_removal_while_the_list_is_read_is_not_undone(site: RegistrarUnderTest) -> None:
+    """The list is read again every second; a decision that falls between that read and its use must win."""
+    await site.enrol("n1", token=await site.invite())
+    policy = site.registrar.policy
+
+    class SlowStore:
+        @asynccontextmanager
+        async def read(self) -> AsyncIterator[Reader]:
+            async with site.store.read() as reader:
+                yield cast(Reader, SlowReader(reader))
+
+    class SlowReader:
+        def __init__(self, reader: Reader) -> None:
+            self._reader = reader
+
+        async def identities(self, standing: IdentityStatus) -> Sequence[IdentityRecord]:
+            found = await self._reader.identities(standing)
+            await site.registrar.remove("n1", ANNA)
+            return found
+
+    await policy.load(cast(Store, SlowStore()))
+    assert "not on the list" in (policy.refusal(peer(b"key")) or "")
 
 
 async def test_an_administrator_gives_a_certificate_to_somebody_elses_client(central: RegistrarUnderTest) -> None:

@@ -1,25 +1,40 @@
 """What a node makes of the bytes that an attempt prints: lines with their positions, and the end of it all."""
 
+from collections.abc import Mapping, Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from homeport.core.jobs.rules import OUTPUT_BYTES_MAX
-from homeport.jobs.node.output import FIELD_CUT, FIELD_OFFSET, LINE_CHARACTERS_MAX, Output
+from homeport.jobs.node.output import FIELD_CUT, FIELD_OFFSET, LINE_CHARACTERS_MAX, Output, position_of
 from homeport.ports import LogLine, Logs
 from tests.support.clock import ManualClock
 
 
+class Buffer:
+    def __init__(self) -> None:
+        self.lines: list[LogLine] = []
+        self.positions: dict[str, str] = {}
+
+    def put_logs(self, logs: Logs, positions: Mapping[str, str] | None = None) -> None:
+        self.lines.extend(logs.lines)
+        self.positions.update(positions or {})
+
+    async def position(self, of: str) -> str:
+        return self.positions.get(of, "")
+
+    async def forget_positions(self, of: Sequence[str]) -> None:
+        for each in of:
+            self.positions.pop(each, None)
+
+
 def printed(chunks: list[bytes], *, secrets: tuple[str, ...] = ()) -> tuple[list[LogLine], str, int]:
-    lines: list[LogLine] = []
-
-    def put(logs: Logs) -> None:
-        lines.extend(logs.lines)
-
-    output = Output("job/one", 1, secrets, ManualClock(), put)
+    buffer = Buffer()
+    output = Output("job/one", 1, secrets, ManualClock(), buffer)
     for chunk in chunks:
         output.feed(chunk)
     ended = output.end()
-    return lines, ended.text, ended.bytes_total
+    return buffer.lines, ended.text, ended.bytes_total
 
 
 def whole(lines: list[LogLine]) -> str:
@@ -55,13 +70,13 @@ def test_a_megabyte_without_a_line_break_becomes_lines_that_say_so() -> None:
 
 
 def test_output_that_is_read_again_is_sent_once_and_kept_whole() -> None:
-    lines: list[LogLine] = []
-    output = Output("job/one", 1, (), ManualClock(), lambda logs: lines.extend(logs.lines))
+    buffer = Buffer()
+    output = Output("job/one", 1, (), ManualClock(), buffer)
     output.feed(b"one\ntwo\nthr")
     output.restart()
     output.feed(b"one\ntwo\nthree\n")
     ended = output.end()
-    assert [line.text for line in lines] == ["one", "two", "three"]
+    assert [line.text for line in buffer.lines] == ["one", "two", "three"]
     assert (ended.text, ended.bytes_total) == ("one\ntwo\nthree\n", 14)
 
 
@@ -71,21 +86,20 @@ def test_secrets_are_masked_in_lines_and_in_the_end_that_is_kept() -> None:
     assert whole(lines) == text
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c"]), max_size=40), st.integers(0, 40), st.integers(0, 40), st.data())
-def test_lines_that_the_engine_left_out_are_sent_later_and_no_line_twice(
-    words: list[str], begin: int, size: int, data: st.DataObject
-) -> None:
-    """The engine leaves out a stretch while the output is followed; then it is read again, also more than once."""
-    lines: list[LogLine] = []
-    output = Output("job/one", 1, (), ManualClock(), lambda logs: lines.extend(logs.lines))
-    for word in words[:begin] + words[begin + size :]:
-        output.feed(f"{word}\n".encode())
-    for _ in range(data.draw(st.integers(1, 3))):
-        output.restart()
-        for word in words[: data.draw(st.integers(0, len(words)))]:
-            output.feed(f"{word}\n".encode())
-    output.restart()
-    output.feed("".join(f"{word}\n" for word in words).encode())
-    ended = output.end()
-    assert sorted(line.text for line in lines) == sorted(words)
-    assert ended.text == "".join(f"{word}\n" for word in words)
+@given(st.lists(st.text(alphabet="aé\n€", max_size=12), max_size=20), st.data())
+def test_a_node_that_is_killed_anywhere_sends_no_line_twice(texts: list[str], data: st.DataObject) -> None:
+    """It reads the output from its beginning; what has become durable is where it goes on."""
+    content = "".join(texts).encode()
+    buffer = Buffer()
+    for _ in range(data.draw(st.integers(0, 3))):
+        killed = Output("job/one", 1, (), ManualClock(), buffer, sent=_sent(buffer))
+        killed.feed(content[: data.draw(st.integers(0, len(content)))])
+    last = Output("job/one", 1, (), ManualClock(), buffer, sent=_sent(buffer))
+    last.feed(content)
+    ended = last.end()
+    assert whole(buffer.lines).encode() == content
+    assert (ended.text.encode(), ended.bytes_total) == (content, len(content))
+
+
+def _sent(buffer: Buffer) -> int:
+    return int(buffer.positions.get(position_of("job/one", 1), "0"))

@@ -36,6 +36,18 @@ def test_only_a_newer_generation_is_taken_up() -> None:
     assert judge(to_apply(4), working) is judge(to_remove(4), done) is OrderVerdict.OLDER
 
 
+def test_a_number_that_is_given_out_a_second_time_for_something_else_is_no_repeat() -> None:
+    """By a site whose database was put back from an older copy: what the node has is not what the site means."""
+    before, after = (to_apply(5, replace(a_component("web"), secrets={"password": version})) for version in (3, 4))
+    working = accepted(before, None)
+    done = ended(working, result_of(before), keeps_good=False)
+    for entry in (working, done):
+        assert judge(after, entry) is OrderVerdict.ACCEPT, "a newer secret"
+        assert judge(to_apply(5, a_component("api")), entry) is OrderVerdict.ACCEPT, "another release"
+        assert judge(to_remove(5), entry) is OrderVerdict.ACCEPT
+    assert judge(before, done) is OrderVerdict.REPEAT
+
+
 def test_an_entry_remembers_the_last_good_release_through_failures_until_removal() -> None:
     first, second = to_apply(1, a_component("web")), to_apply(2, a_component("api"))
     entry = ended(accepted(first, None), result_of(first), keeps_good=False)

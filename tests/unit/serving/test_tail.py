@@ -80,3 +80,99 @@ async def test_only_what_is_about_the_subject_is_handed_out() -> None:
     await add(store, 2, "two")
     frames, cursor = await tail.after(0, About(frozenset({Subject("deployment", "two")})))
     assert (ids(frames), cursor) == ([3, 4], 4)
+
+
+async def followed(tail: Tail, seen: list[list[int]], until: int) -> None:
+    """Follows as a client of the event stream does, up to an event."""
+    cursor, mine = 0, list[int]()
+    seen.append(mine)
+    while cursor < until:
+        frames, cursor = await tail.after(cursor, EVERYTHING)
+        mine += ids(frames)
+        if cursor < until:
+            await tail.wait(cursor)
+
+
+@pytest.mark.parametrize("count", [1, 3, 200])
+async def test_followers_that_wait_are_all_woken_and_miss_nothing(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tails, "CROWD_SECONDS", 0.01)
+    store = CountingStore(Disk())
+    tail, seen = Tail(store), list[list[int]]()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(count):
+                tasks.start_soon(followed, tail, seen, 30)
+            await anyio.wait_all_tasks_blocked()
+            store.reads = 0
+            for _ in range(10):
+                await anyio.sleep(0.002)
+                await add(store, 3)
+    assert seen == [list(range(1, 31))] * count
+    assert store.reads <= 10
+
+
+async def test_events_reach_a_crowd_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tails, "CROWD_SECONDS", 0.2)
+    store = CountingStore(Disk())
+    tail, seen = Tail(store), list[list[int]]()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(100):
+                tasks.start_soon(followed, tail, seen, 5)
+            await anyio.wait_all_tasks_blocked()
+            store.reads = 0
+            for _ in range(5):
+                await add(store, 1)
+    assert seen == [[1, 2, 3, 4, 5]] * 100
+    assert store.reads == 1
+
+
+async def test_a_follower_that_leaves_takes_nobody_with_it() -> None:
+    """The first one waits for the store on behalf of all."""
+    store = MemoryStore(Disk())
+    tail, seen = Tail(store), list[list[int]]()
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as all_of_them:
+            leaving = [anyio.CancelScope() for _ in range(5)]
+
+            async def follow_until_left(scope: anyio.CancelScope) -> None:
+                with scope:
+                    await followed(tail, [], 99)
+
+            for scope in leaving:
+                all_of_them.start_soon(follow_until_left, scope)
+            all_of_them.start_soon(followed, tail, seen, 1)
+            for scope in leaving:
+                await anyio.wait_all_tasks_blocked()
+                scope.cancel()
+            await anyio.wait_all_tasks_blocked()
+            await add(store, 1)
+    assert seen == [[1]]
+
+
+async def test_a_follower_that_reads_slowly_keeps_nobody_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tails, "CROWD_SECONDS", 0.01)
+    store = MemoryStore(Disk())
+    tail, seen = Tail(store), list[list[int]]()
+
+    async def watch_once_and_stall(done: anyio.Event) -> None:
+        await tail.wait(0)
+        await done.wait()
+
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            done = anyio.Event()
+            for _ in range(60):
+                tasks.start_soon(watch_once_and_stall, done)
+            await anyio.wait_all_tasks_blocked()
+            await add(store, 1)
+            await anyio.wait_all_tasks_blocked()
+            async with anyio.create_task_group() as others:
+                for _ in range(3):
+                    others.start_soon(followed, tail, seen, 2)
+                await anyio.wait_all_tasks_blocked()
+                await add(store, 1)
+            done.set()
+    assert seen == [[1, 2]] * 3

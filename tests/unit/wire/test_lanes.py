@@ -11,16 +11,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from homeport.core.data import DataVolume
 from homeport.core.jobs.job import JobFile, JobOutcome, JobOutput, JobSpec, JobType
 from homeport.core.jobs.rules import ARTIFACT_BYTES_MAX, ARTIFACTS_MAX, OUTPUT_BYTES_MAX
 from homeport.core.tunnel.exec_messages import Channel, MessageReader, encode_message
 from homeport.core.tunnel.frames import FrameKind, TunnelProtocolError, encode_frame
 from homeport.core.tunnel.mux import Mux
-from homeport.core.tunnel.targets import Endpoint, EngineTarget, ExecTarget, ForwardTarget, TerminalSize
+from homeport.core.tunnel.targets import (
+    Endpoint,
+    EngineTarget,
+    ExecTarget,
+    ForwardTarget,
+    TerminalSize,
+    VolumesTarget,
+)
 from homeport.errors import InvalidInput, UnknownKind
 from homeport.vocabulary import DeploymentId, NodeId
 from homeport.wire.jobs import outcome_from_bytes, outcome_to_bytes, spec_from_json, spec_to_json
-from homeport.wire.tunnel import decode_target, encode_target
+from homeport.wire.tunnel import (
+    NAME_LENGTH_MAX,
+    VOLUMES_MAX,
+    decode_target,
+    decode_volumes,
+    encode_target,
+    encode_volumes,
+)
 from tests.support.spoiling import spoiled, spoiled_values
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -34,6 +49,7 @@ TARGETS = (
     ExecTarget(DeploymentId("d"), NODE, ("sh", "-c"), "web", TerminalSize(80, 24), has_input=True),
     ForwardTarget(DeploymentId("d"), NODE, 80, "web"),
     EngineTarget(NODE, "pool", is_loaded=True),
+    VolumesTarget(NODE),
 )
 
 
@@ -119,3 +135,19 @@ def test_whatever_messages_a_command_is_sent_they_are_read_or_refused(parts: lis
             list(reader.feed(part))
     except InvalidInput:
         pass
+
+
+def test_lists_of_volumes() -> None:
+    volumes = [
+        DataVolume("hp-shop-web-0badcafe_data", is_used=True),
+        DataVolume("hp-old-db-0badcafe_data", is_used=False),
+    ]
+    assert decode_volumes(encode_volumes(volumes)) == [volumes[1], volumes[0]]
+    for read in refused_or_read(decode_volumes, spoiled(json.loads(encode_volumes(volumes)))):
+        assert all(isinstance(each.name, str) and len(each.name) <= NAME_LENGTH_MAX for each in read)
+    many = [DataVolume(f"hp-a-b-0badcafe_{number}", is_used=number > 0) for number in range(2 * VOLUMES_MAX)]
+    kept = decode_volumes(encode_volumes(many))
+    assert len(kept) == VOLUMES_MAX and many[0] in kept, "what nobody uses is not left out first"
+    for content in (b"", b"{}", b"[" * 100_000, b'{"volumes": 3}', b'{"volumes": [3]}', b"\xff"):
+        with pytest.raises(InvalidInput):
+            decode_volumes(content)

@@ -19,6 +19,16 @@ export class Problem extends Error {
 	get isUnreachable(): boolean {
 		return this.status === 0;
 	}
+	/** Not an answer to what was asked: the same question may be answered next time. */
+	get isLost(): boolean {
+		return this.status === 0 || this.status >= 500;
+	}
+}
+/** Told when a request was lost: the live stream may be dead as well, and nothing has said so yet. */
+export const losses = new EventTarget();
+function lost(): Problem {
+	losses.dispatchEvent(new Event('lost'));
+	return new Problem(0, 'Central does not answer.', 'Sites and their apps go on without it.');
 }
 
 export type Query = Record<string, string | number | boolean | null | undefined>;
@@ -36,7 +46,7 @@ export async function open(path: string, options: RequestInit = {}): Promise<Res
 		answer = await fetch(path, { ...options, headers, credentials: 'same-origin', cache: 'no-store' });
 	} catch (error) {
 		if (error instanceof DOMException && error.name === 'AbortError') throw error;
-		throw new Problem(0, 'Central does not answer.', 'Sites and their apps go on without it.');
+		throw lost();
 	}
 	if (!answer.ok) {
 		if (answer.status === 401) session.lost();
@@ -56,12 +66,34 @@ async function problemOf(answer: Response): Promise<Problem> {
 	}
 }
 
+/** An answer may still break off after it has begun. */
+async function read<T>(answer: Response): Promise<T> {
+	try {
+		return await answer.json();
+	} catch {
+		throw lost();
+	}
+}
+
 export async function ask<T>(path: string, query: Query = {}): Promise<T> {
-	return (await open(address(path, query))).json();
+	return read(await open(address(path, query)));
+}
+
+const AGAIN_MILLISECONDS = 2_000;
+/** Asks until there is an answer, or until nobody wants it any more; a refusal is an answer. */
+export async function asked<T>(question: () => Promise<T>, isWanted: () => boolean): Promise<T> {
+	for (;;) {
+		try {
+			return await question();
+		} catch (error) {
+			if (!(error instanceof Problem && error.isLost && isWanted())) throw error;
+		}
+		await new Promise((resolve) => setTimeout(resolve, AGAIN_MILLISECONDS));
+	}
 }
 
 export async function act<T>(method: string, path: string, body?: unknown, query: Query = {}): Promise<T> {
 	const headers: Record<string, string> = body === undefined ? {} : { 'content-type': 'application/json' };
 	const answer = await open(address(path, query), { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
-	return answer.status === 204 ? (undefined as T) : answer.json();
+	return answer.status === 204 ? (undefined as T) : read(answer);
 }

@@ -1,7 +1,8 @@
 // The live stream of events: one connection for the page, resumed where it broke. Parts of the page reload what they show
 // when something has happened, at most once a second.
-import { open } from './api';
+import { ask, losses, open } from './api';
 import { frames } from './sse';
+import { whileShown } from './visible';
 
 export interface FleetEvent {
 	id: number; kind: string; at: string; message: string; site: string | null; deployment_id: string | null;
@@ -10,6 +11,10 @@ export interface FleetEvent {
 
 const PAUSES_SECONDS = [1, 2, 4, 8, 15];
 const PAINT_MILLISECONDS = 250;
+/** The server says something every ten seconds; a line that is silent for longer is dead. */
+const SILENCE_MILLISECONDS = 25_000;
+/** Shorter than this, nobody has noticed that the stream was lost. */
+const BLINK_SECONDS = 3;
 const RECENT_MAX = 500;
 /** How many past events are asked for, so that a page that was just opened has something to tell. */
 const PAST = 200;
@@ -29,9 +34,9 @@ class Feed {
 	#fresh: FleetEvent[] = [];
 	#caught = 0;
 
-	start(lastId: number): void {
+	start(): void {
 		if (this.#stop) return;
-		this.#lastId = Math.max(0, lastId - PAST);
+		this.#lastId = null;
 		this.#stop = new AbortController();
 		void this.#run(this.#stop.signal);
 	}
@@ -51,11 +56,15 @@ class Feed {
 	async #run(signal: AbortSignal): Promise<void> {
 		for (let failures = 0; !signal.aborted; failures += 1) {
 			try {
-				const headers = { 'last-event-id': String(this.#lastId ?? 0), accept: 'text/event-stream' };
-				const answer = await open('/api/v1/events', { headers, signal });
-				this.#connected();
-				failures = 0;
-				await this.#read(answer, signal);
+				const isHidden = await whileShown(signal, async (shown) => {
+					this.#lastId ??= Math.max(0, (await ask<{ last_event_id: number }>('/api/v1/overview')).last_event_id - PAST);
+					const headers = { 'last-event-id': String(this.#lastId), accept: 'text/event-stream' };
+					const answer = await open('/api/v1/events', { headers, signal: shown });
+					this.#connected();
+					failures = 0;
+					await this.#read(answer, shown);
+				});
+				if (isHidden) continue;
 			} catch {
 				if (signal.aborted) return;
 			}
@@ -70,9 +79,9 @@ class Feed {
 		if (this.lostAt) {
 			const seconds = Math.round((Date.now() - this.lostAt.getTime()) / 1000);
 			this.#caught = 0;
-			this.caughtUp = `Connected again after ${seconds} s.`;
+			if (seconds >= BLINK_SECONDS) this.caughtUp = `Connected again after ${seconds} s.`;
 			// What was missed is replayed at once; a moment later it can be counted.
-			setTimeout(() => (this.caughtUp = `Connected again after ${seconds} s, ${this.#caught} event${this.#caught === 1 ? '' : 's'} caught up, none lost.`), 1500);
+			if (seconds >= BLINK_SECONDS) setTimeout(() => (this.caughtUp = `Connected again after ${seconds} s, ${this.#caught} event${this.#caught === 1 ? '' : 's'} caught up, none lost.`), 1500);
 			setTimeout(() => (this.caughtUp = null), 8000);
 			this.changes += 1;
 		}
@@ -84,8 +93,22 @@ class Feed {
 		this.recent = [...this.#fresh.reverse(), ...this.recent].slice(0, RECENT_MAX);
 		this.#fresh = [];
 	}
+	/** Reads on until the line breaks, is silent for too long, or another request says that it is lost. */
 	async #read(answer: Response, signal: AbortSignal): Promise<void> {
-		for await (const frame of frames(answer, signal)) {
+		const dead = new AbortController();
+		const broken = () => dead.abort();
+		let heard = Date.now();
+		const watch = setInterval(() => { if (Date.now() - heard > SILENCE_MILLISECONDS) broken(); }, 5_000);
+		losses.addEventListener('lost', broken);
+		try {
+			await this.#take(answer, AbortSignal.any([signal, dead.signal]), () => (heard = Date.now()));
+		} finally {
+			clearInterval(watch);
+			losses.removeEventListener('lost', broken);
+		}
+	}
+	async #take(answer: Response, signal: AbortSignal, heard: () => void): Promise<void> {
+		for await (const frame of frames(answer, signal, heard)) {
 			if (frame.id) this.#lastId = Number(frame.id);
 			if (!frame.data) continue;
 			try {

@@ -1,6 +1,6 @@
 // The changes of state of deployments, oldest first. A history only grows, so that its last page alone is asked for again.
 import { untrack } from 'svelte';
-import { ask, Problem } from './api';
+import { ask, asked, Problem } from './api';
 import { feed } from './feed.svelte';
 import type { Deployment, HistoryEntry } from './types';
 
@@ -33,6 +33,7 @@ export class History {
 	#isBusy = false;
 	#earliest = 0;
 	#due: ReturnType<typeof setTimeout> | undefined;
+	#isOpen = true;
 
 	constructor(name: () => string | null) {
 		$effect(() => {
@@ -40,7 +41,7 @@ export class History {
 			void feed.changes;
 			untrack(() => this.#want(wanted));
 		});
-		$effect(() => () => clearTimeout(this.#due));
+		$effect(() => () => { clearTimeout(this.#due); this.#isOpen = false; });
 	}
 	#want(name: string | null): void {
 		if (name !== this.#name) {
@@ -57,7 +58,7 @@ export class History {
 		this.#isBusy = true;
 		const tail = this.#tail;
 		try {
-			const found = await tail.read(name);
+			const found = await asked(() => tail.read(name), () => tail === this.#tail && this.#isOpen);
 			if (tail === this.#tail) [this.entries, this.isLoaded, this.problem] = [found, true, undefined];
 		} catch (error) {
 			if (tail === this.#tail && error instanceof Problem) this.problem = error;
@@ -78,12 +79,14 @@ export class DeployMarks {
 	shown = $state.raw<DeployMark[]>([]);
 	#known = new Map<string, { version: string; tail: Tail; marks: DeployMark[] }>();
 	#isBusy = false;
+	#isOpen = true;
 
 	constructor(node: () => { id: string; from: string; deployments: readonly Deployment[] } | null) {
 		$effect(() => {
 			const wanted = node();
 			if (wanted) untrack(() => void this.#load(wanted.id, wanted.from, wanted.deployments));
 		});
+		$effect(() => () => { this.#isOpen = false; });
 	}
 	async #load(node: string, from: string, deployments: readonly Deployment[]): Promise<void> {
 		if (this.#isBusy) return;
@@ -93,7 +96,7 @@ export class DeployMarks {
 			const known = this.#known.get(item.id) ?? { version: '', tail: new Tail(), marks: [] };
 			if (known.version === item.updated_at) continue;
 			try {
-				const entries = await known.tail.read(item.id);
+				const entries = await asked(() => known.tail.read(item.id), () => this.#isOpen);
 				this.#known.set(item.id, { version: item.updated_at, tail: known.tail, marks: marksOf(item, entries.filter((entry) => entry.node_id === node)) });
 			} catch {
 				// The charts are there without it; it is asked for again with the next window.

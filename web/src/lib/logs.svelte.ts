@@ -2,6 +2,7 @@
 // paused, new lines wait; what was removed before it could be read is a gap with its size.
 import { address, ask, open, Problem, type Query } from './api';
 import { frames } from './sse';
+import { whileShown } from './visible';
 import type { HistoryEntry, LogLine, LogLines } from './types';
 
 export type Row = { kind: 'line'; key: string; line: LogLine } | { kind: 'gap'; key: string; missed: number } | { kind: 'note'; key: string; text: string } | { kind: 'change'; key: string; entry: HistoryEntry };
@@ -59,14 +60,20 @@ export class Logs {
 			try {
 				if (!this.isLoaded) await this.#first(signal);
 				if (!follow) return;
-				const headers: Record<string, string> = { accept: 'text/event-stream', ...(this.#lastId ? { 'last-event-id': this.#lastId } : {}) };
-				const answer = await open(address('/api/v1/logs', { ...this.#query, follow: true }), { headers, signal });
-				if (failures) this.#add({ kind: 'note', key: `n${(this.#notes += 1)}`, text: 'Connected again; what came meanwhile follows.' });
-				[failures, this.isLive, this.problem] = [0, true, undefined];
-				for await (const frame of frames(answer, signal)) this.#take(frame);
+				const isHidden = await whileShown(signal, async (shown) => {
+					const headers: Record<string, string> = { accept: 'text/event-stream', ...(this.#lastId ? { 'last-event-id': this.#lastId } : {}) };
+					const answer = await open(address('/api/v1/logs', { ...this.#query, follow: true }), { headers, signal: shown });
+					if (failures) this.#add({ kind: 'note', key: `n${(this.#notes += 1)}`, text: 'Connected again; what came meanwhile follows.' });
+					[failures, this.isLive, this.problem] = [0, true, undefined];
+					for await (const frame of frames(answer, shown)) this.#take(frame);
+				});
+				if (isHidden) {
+					failures = -1;
+					continue;
+				}
 			} catch (error) {
 				if (signal.aborted) return;
-				if (error instanceof Problem && !error.isUnreachable) {
+				if (error instanceof Problem && !error.isLost) {
 					this.problem = error;
 					return;
 				}

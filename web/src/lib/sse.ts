@@ -1,13 +1,17 @@
 // Server-sent events read with `fetch`, since `EventSource` cannot send the session's key.
 export interface Frame { event: string; data: string; id: string }
 
-export async function* frames(answer: Response, signal?: AbortSignal): AsyncGenerator<Frame> {
+/** `heard` is called whenever something comes, were it only a sign of life. */
+export async function* frames(answer: Response, signal?: AbortSignal, heard?: () => void): AsyncGenerator<Frame> {
 	const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
 	let pending = '';
+	const stop = () => void reader.cancel().catch(() => undefined);
+	signal?.addEventListener('abort', stop);
 	try {
 		while (!signal?.aborted) {
 			const { done, value } = await reader.read();
 			if (done) return;
+			heard?.();
 			pending += value.replaceAll('\r\n', '\n');
 			for (let end = pending.indexOf('\n\n'); end >= 0; end = pending.indexOf('\n\n')) {
 				yield parsed(pending.slice(0, end));
@@ -15,7 +19,8 @@ export async function* frames(answer: Response, signal?: AbortSignal): AsyncGene
 			}
 		}
 	} finally {
-		void reader.cancel().catch(() => undefined);
+		signal?.removeEventListener('abort', stop);
+		stop();
 	}
 }
 

@@ -20,3 +20,6 @@ export function words(text: string): string[] {
 }
 
 export const shellQuoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** A text with its UUIDs cut to their first eight letters; what follows them, as the step of a run, stays. */
+export const shortIds = (text: string): string => text.replace(/\b([0-9a-f]{8})-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/g, '$1');

@@ -147,6 +147,7 @@ export interface AuthorityBody {
   sequence: number;
   anchors: number;
   behind: (string)[];
+  wait_seconds?: number;
 }
 
 export interface CacheBody {
@@ -377,6 +378,17 @@ export interface FieldProblem {
   line?: number | null;
 }
 
+export interface FilterValueBody {
+  value: string;
+  count: number;
+}
+
+export interface FilterValuesBody {
+  values: (FilterValueBody)[];
+}
+
+export type Filtered = "deployments" | "nodes" | "sites";
+
 export interface GoBack {
   to?: string | null;
   reason?: string;
@@ -565,6 +577,7 @@ export interface JobBody {
   type: string;
   command: (string)[];
   image: string;
+  entrypoint: string;
   environment: Record<string, string>;
   secrets: Record<string, string>;
   node: string | null;
@@ -597,6 +610,7 @@ export interface JobDetailBody {
   type: string;
   command: (string)[];
   image: string;
+  entrypoint: string;
   environment: Record<string, string>;
   secrets: Record<string, string>;
   node: string | null;
@@ -1346,6 +1360,7 @@ export interface SubmitJob {
   type?: JobType | null;
   command?: (string)[];
   image?: string;
+  entrypoint?: string;
   environment?: Record<string, string>;
   secrets?: Record<string, string>;
   node?: string | null;
@@ -1432,6 +1447,17 @@ export interface UseBody {
   containers: (ContainerUseBody)[];
   unreachable_sites: (string)[];
   next?: string | null;
+}
+
+export interface VolumeBody {
+  volume: string;
+  owner: string;
+  name: string;
+  used: boolean;
+}
+
+export interface VolumesBody {
+  volumes: (VolumeBody)[];
 }
 
 export interface WaveBody {
@@ -1526,6 +1552,9 @@ export interface Bodies {
   Enrol: Enrol;
   EnrolledBody: EnrolledBody;
   FieldProblem: FieldProblem;
+  FilterValueBody: FilterValueBody;
+  FilterValuesBody: FilterValuesBody;
+  Filtered: Filtered;
   GoBack: GoBack;
   GpuBody: GpuBody;
   HealthBody: HealthBody;
@@ -1653,6 +1682,8 @@ export interface Bodies {
   TokensBody: TokensBody;
   TrustPolicyBody: TrustPolicyBody;
   UseBody: UseBody;
+  VolumeBody: VolumeBody;
+  VolumesBody: VolumesBody;
   WaveBody: WaveBody;
   WentBackBody: WentBackBody;
   WhoAmIBody: WhoAmIBody;
@@ -1690,6 +1721,7 @@ export interface Answers {
   "GET /api/v1/deployments/{deployment_id}/telemetry": TelemetryBody;
   "POST /api/v1/enrolments": EnrolledBody;
   "GET /api/v1/enrolments/{key}": EnrolledBody;
+  "GET /api/v1/filter-values": FilterValuesBody;
   "GET /api/v1/healthz": HealthBody;
   "GET /api/v1/identities": IdentitiesBody;
   "POST /api/v1/identities": EnrolledBody;
@@ -1713,6 +1745,7 @@ export interface Answers {
   "GET /api/v1/nodes/{node_id}/heartbeats": HeartbeatsBody;
   "PATCH /api/v1/nodes/{node_id}/settings": NodeBody;
   "GET /api/v1/nodes/{node_id}/telemetry": TelemetryBody;
+  "GET /api/v1/nodes/{node_id}/volumes": VolumesBody;
   "GET /api/v1/overview": OverviewBody;
   "POST /api/v1/pipeline-checks": CheckedBody;
   "GET /api/v1/pipeline-runs": RunsBody;
@@ -2457,6 +2490,9 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     "type": "string"
    },
    "sequence": {
+    "type": "integer"
+   },
+   "wait_seconds": {
     "type": "integer"
    },
    "wfm": {
@@ -3673,6 +3709,45 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
+ "FilterValueBody": {
+  "additionalProperties": false,
+  "properties": {
+   "count": {
+    "type": "integer"
+   },
+   "value": {
+    "type": "string"
+   }
+  },
+  "required": [
+   "value",
+   "count"
+  ],
+  "type": "object"
+ },
+ "FilterValuesBody": {
+  "additionalProperties": false,
+  "properties": {
+   "values": {
+    "items": {
+     "$ref": "FilterValueBody"
+    },
+    "type": "array"
+   }
+  },
+  "required": [
+   "values"
+  ],
+  "type": "object"
+ },
+ "Filtered": {
+  "enum": [
+   "deployments",
+   "nodes",
+   "sites"
+  ],
+  "type": "string"
+ },
  "GoBack": {
   "additionalProperties": false,
   "properties": {
@@ -4623,6 +4698,9 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "created_by": {
     "type": "string"
    },
+   "entrypoint": {
+    "type": "string"
+   },
    "environment": {
     "additionalProperties": {
      "type": "string"
@@ -4745,6 +4823,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "type",
    "command",
    "image",
+   "entrypoint",
    "environment",
    "secrets",
    "node",
@@ -4818,6 +4897,9 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     "type": "string"
    },
    "created_by": {
+    "type": "string"
+   },
+   "entrypoint": {
     "type": "string"
    },
    "environment": {
@@ -4945,6 +5027,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "type",
    "command",
    "image",
+   "entrypoint",
    "environment",
    "secrets",
    "node",
@@ -5935,6 +6018,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
      "code": {
       "type": [
        "string",
+       "integer",
        "null"
       ]
      },
@@ -8562,6 +8646,10 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "cpu": {
     "type": "number"
    },
+   "entrypoint": {
+    "maxLength": 1000,
+    "type": "string"
+   },
    "environment": {
     "additionalProperties": {
      "maxLength": 65536,
@@ -9014,6 +9102,45 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "nodes",
    "containers",
    "unreachable_sites"
+  ],
+  "type": "object"
+ },
+ "VolumeBody": {
+  "additionalProperties": false,
+  "properties": {
+   "name": {
+    "type": "string"
+   },
+   "owner": {
+    "type": "string"
+   },
+   "used": {
+    "type": "boolean"
+   },
+   "volume": {
+    "type": "string"
+   }
+  },
+  "required": [
+   "volume",
+   "owner",
+   "name",
+   "used"
+  ],
+  "type": "object"
+ },
+ "VolumesBody": {
+  "additionalProperties": false,
+  "properties": {
+   "volumes": {
+    "items": {
+     "$ref": "VolumeBody"
+    },
+    "type": "array"
+   }
+  },
+  "required": [
+   "volumes"
   ],
   "type": "object"
  },

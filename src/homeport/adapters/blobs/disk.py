@@ -15,7 +15,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +24,7 @@ from anyio.to_thread import run_sync
 
 from homeport.adapters.disk import disk_problems
 from homeport.errors import DigestMismatch, NotFound, OffsetMismatch, QuotaExceeded, UploadBusy
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import BlobUsage, OpenBlob, StoredBlob, Upload, UploadId
 from homeport.vocabulary import Digest
 

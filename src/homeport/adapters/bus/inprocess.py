@@ -1,8 +1,9 @@
 """`ports.Bus` within one process: a message is a call."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Handler, Message
 

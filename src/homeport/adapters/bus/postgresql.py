@@ -10,7 +10,7 @@ import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import anyio
@@ -22,6 +22,7 @@ from homeport.adapters.store.databases.async_engine import AsyncConnection, Asyn
 from homeport.adapters.store.databases.engine import create_shared_engine, parse_address
 from homeport.adapters.store.databases.errors import translated
 from homeport.errors import HomeportError, TransientError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Handler, Message
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import httptools
 
 BUFFER_BYTES_MAX: Final = 256 * 1024
-"""Beyond this nothing more is read until somebody took what is there."""
+"""Beyond this nothing more is read until what is there was taken."""
 HEAD_BYTES_MAX: Final = 64 * 1024
 _NOT_IN_HEADER: Final = str.maketrans("", "", "\r\n\0")
 
@@ -87,7 +87,7 @@ class Connections:
 
 
 class EngineConnection(asyncio.Protocol):
-    """One request after the other. Whoever has it reads the answer of the last, and leaves it."""
+    """One request after the other. Its holder reads the answer of the last, and leaves it."""
 
     status: int
     headers: Mapping[str, str]

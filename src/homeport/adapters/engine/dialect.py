@@ -1,10 +1,10 @@
 """How one engine is spoken to over HTTP, as values and pure functions; `http` does the speaking."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from homeport.lazy_dataclass import dataclass
 from homeport.ports.engine import Finished, Generation, Health, Props
 
 

@@ -1,12 +1,12 @@
 """An engine in this process, for development and for faults that real engines show too rarely."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import anyio
 
 from homeport.core.inference.task import TaskCode
+from homeport.lazy_dataclass import dataclass
 from homeport.ports.engine import EngineFailed, Finished, Generation, Health, OpenExchange, Props, Tokens
 
 VERSION: Final = "mock-stub-v0"
@@ -42,7 +42,7 @@ class FakeEngine:
 
     async def generate(self, request: Generation) -> AsyncIterator[Tokens | Finished]:
         if self.faults.is_down:
-            raise EngineFailed("The engine is down.")
+            raise EngineFailed("The engine is down.", is_lost=True)
         self.running += 1
         is_done = False
         try:

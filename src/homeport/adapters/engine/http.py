@@ -1,14 +1,13 @@
-"""Speaks to an engine over HTTP. One pool of connections per engine, so that a dead one delays nobody else.
+"""Speaks to an engine over HTTP. One pool of connections per engine, so that a dead one delays no other engine.
 
 Foreign errors are translated here: what cannot be reached, resets or answers 5xx is WORKER_RESET, silence is
-DECODE_TIMEOUT, a refusal of the request itself is INVALID_PARAMS. Closing a stream closes its connection, which is
-how every engine here is told to stop.
+DECODE_TIMEOUT, no free slot is REPLICA_EXHAUSTED, a refusal of the request itself is INVALID_PARAMS. Closing a stream
+closes its connection, which is how every engine here is told to stop.
 """
 
 import io
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ from homeport.adapters.engine.dialect import Dialect, Framing, Piece
 from homeport.adapters.engine.tunnelled import TunnelConnector
 from homeport.adapters.http_client import parse_json
 from homeport.adapters.lost_connection import LOST
+from homeport.core.inference.engines.answers import code_of_status, sentence_of
 from homeport.core.inference.task import TaskCode
 from homeport.errors import PeerUnavailable, Refused
 from homeport.ports import OpenStream
@@ -50,7 +50,6 @@ LARGE_BYTES: Final = 512 * 1024
 """From here on a body is sent in parts, between which others are served."""
 KEPT_SECONDS: Final = 4.0
 """Idle connections are kept for less than the five seconds after which llama.cpp closes them."""
-_WRONG_REQUEST: Final = frozenset({400, 404, 405, 413, 415, 422})
 
 
 class HttpEngine:
@@ -75,7 +74,7 @@ class HttpEngine:
 
     async def health(self) -> Health:
         try:
-            with _translated():
+            with _TRANSLATED:
                 status, body = await self._get(self._dialect.health_path)
         except EngineFailed as error:
             return Health(live=False, ready=False, error=str(error))
@@ -84,7 +83,7 @@ class HttpEngine:
     async def props(self) -> Props:
         answers: dict[str, Any] = {}
         for path in self._dialect.props_paths:
-            with _translated():
+            with _TRANSLATED:
                 status, body = await self._get(path)
             if status == 200:
                 answers[path] = body
@@ -134,7 +133,7 @@ class HttpEngine:
 
     async def open(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> OpenExchange:
         plain = self._plain
-        with _translated():
+        with _TRANSLATED:
             if plain is not None and len(body) < LARGE_BYTES:
                 given = {"content-type": "application/json", **headers}
                 path = self._base_path + path
@@ -215,7 +214,7 @@ class HttpExchange:
     async def chunks(self) -> AsyncIterator[bytes]:
         """As they arrive; several small ones that arrived together are one."""
         content, size = self._response.content, 0
-        with _translated():
+        with _TRANSLATED:
             while True:
                 chunk = await content.readany()
                 if not chunk:
@@ -243,7 +242,7 @@ class PlainExchange:
     async def chunks(self) -> AsyncIterator[bytes]:
         """As they arrive; several small ones that arrived together are one."""
         size = 0
-        with _translated():
+        with _TRANSLATED:
             while chunk := await self._connection.read():
                 size += len(chunk)
                 if size > ANSWER_BYTES_MAX:
@@ -272,22 +271,7 @@ async def _refuse_failure(exchange: OpenExchange) -> None:
     if exchange.status < 400:
         return
     content = b"".join([chunk async for chunk in exchange.chunks()])[:2000]
-    raise failure_of(exchange.status, content)
-
-
-def failure_of(status: int, content: bytes) -> EngineFailed:
-    code = TaskCode.INVALID_PARAMS if status in _WRONG_REQUEST else TaskCode.WORKER_RESET
-    return EngineFailed(f"The engine answered {status}{_said(content)}", code, status=status)
-
-
-def _said(content: bytes) -> str:
-    try:
-        found = parse_json(content)
-        error = found.get("error", found.get("message", ""))
-        text = error.get("message", "") if isinstance(error, Mapping) else str(error)
-    except (ValueError, AttributeError):
-        return "."
-    return f": {text[:300].rstrip('.')}." if text else "."
+    raise EngineFailed(sentence_of(exchange.status, content), code_of_status(exchange.status), status=exchange.status)
 
 
 async def _pieces(exchange: OpenExchange, dialect: Dialect) -> AsyncIterator[list[Piece]]:
@@ -343,13 +327,24 @@ def _checked_props(props: Props) -> Props:
     )
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except (TimeoutError, aiohttp.ServerTimeoutError) as error:
-        raise EngineFailed("The engine did not answer in time.", TaskCode.DECODE_TIMEOUT) from error
-    except (PeerUnavailable, Refused) as error:
-        raise EngineFailed(f"The engine cannot be reached: {error}") from error
-    except LOST as error:
-        raise EngineFailed("The engine cannot be reached, or closed the connection.") from error
+class _Translated:
+    """Foreign errors become EngineFailed. A class, because every request enters it: a generator costs twice as
+    much."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            return
+        if isinstance(error, TimeoutError | aiohttp.ServerTimeoutError):
+            raise EngineFailed("The engine did not answer in time.", TaskCode.DECODE_TIMEOUT) from error
+        if isinstance(error, PeerUnavailable | Refused):
+            raise EngineFailed(f"The engine cannot be reached: {error}", is_lost=True) from error
+        if isinstance(error, LOST):
+            raise EngineFailed("The engine cannot be reached, or closed the connection.", is_lost=True) from error
+
+
+_TRANSLATED: Final = _Translated()

@@ -1,7 +1,7 @@
 """HTTP connections that are streams of a tunnel, for engines of other machines.
 
 Each is a socket pair: the HTTP client has one end, and a task carries bytes between the other end and the stream.
-When the client closes its end, the stream is closed at once, which is how an engine is told to stop; when the stream
+When the client closes its end, the stream is closed at once, which cancels the request at the engine; when the stream
 ends or breaks, so does the connection.
 """
 

@@ -6,12 +6,12 @@ only to `git` itself, through the clone's own configuration.
 """
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from homeport.core.redaction import redact
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 
 __all__ = ["Address", "parse_address", "redact"]
 

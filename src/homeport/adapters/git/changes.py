@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Change
 
 SEGMENTS_MAX = 32

@@ -7,7 +7,6 @@ where any user of the machine could read a password in it.
 import re
 import secrets
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import pygit2
@@ -16,6 +15,7 @@ from pygit2.enums import RepositoryOpenFlag
 from homeport.adapters.git.address import Address
 from homeport.adapters.git.trees import Damaged, find_commit
 from homeport.errors import NotFound, Refused
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Commit
 
 DAMAGE = (Damaged, pygit2.GitError, KeyError)

@@ -54,6 +54,8 @@ def explain(address: Address, stderr: str) -> GitUnavailable:
             f"The Git repository {address.shown} does not exist.",
             hint="Check the path; an empty one is made with: git init --bare PATH",
         )
+    if address.folder is None:  # What git names it by may be known to this process alone, and secret.
+        stderr = stderr.replace(address.url, address.shown)
     for pattern, wrong, hint in RULES:
         if re.search(pattern, stderr):
             return GitUnavailable(

@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
 from typing import Final
@@ -18,6 +17,7 @@ from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from starlette.types import Receive, Scope, Send
 
 from homeport.errors import TooManyAttempts
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 
 RUNNING_MAX: Final = 16

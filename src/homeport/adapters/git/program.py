@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 
@@ -16,6 +15,7 @@ import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 
 from homeport.errors import GitUnavailable
+from homeport.lazy_dataclass import dataclass
 
 OUTPUT_BYTES_MAX = 64 * 1024
 """How much of the end of a run's output is kept; error messages are shorter."""

@@ -123,7 +123,7 @@ class Repository(Mirror):
                     if await self._is_newest(base, since=started_at):
                         return None
                     continue
-                if await self._push(made):
+                if await self._push(made, base):
                     return made
                 await anyio.sleep(pause_seconds(race, time.monotonic() - attempted_at, chance=_CHANCE.random()))
                 await self.fetch()
@@ -163,10 +163,10 @@ class Repository(Mirror):
         made = Commit(outcome.stdout.strip())
         return None if await self._read(partial(is_same_tree, base=base, made=made)) else made
 
-    async def _push(self, made: Commit) -> bool:
+    async def _push(self, made: Commit, base: Commit | None) -> bool:
         """False when another writer was faster. Raises GitUnavailable when the remote refuses or is unreachable."""
         try:
-            outcome = await self._try_push(made)
+            outcome = await self._try_push(made, base)
         except GitUnavailable as failure:
             return await self._has_landed(made, failure)
         if outcome.exit_code == 0:
@@ -178,13 +178,16 @@ class Repository(Mirror):
             return False
         raise refused(self._address, reason, outcome.stderr)
 
-    async def _try_push(self, made: Commit) -> Outcome:
+    async def _try_push(self, made: Commit, base: Commit | None) -> Outcome:
+        """Only on top of `base`: a branch that somebody has just set back to an older commit would take `made` as
+        well, and what was taken back would be there again."""
         async with self._remote_turn:
             passing(Point.GIT_BEFORE_PUSH)
             self._heard_at = float("-inf")  # until the response arrives, the remote's state is unknown
             outcome = await self._run(
                 "push", "--porcelain", "--progress", "--no-verify", "--no-signed", "--no-follow-tags",
-                "--recurse-submodules=no", "origin", f"{made}:{self._tracked.reference}",
+                "--recurse-submodules=no", f"--force-with-lease={self._tracked.reference}:{base or ''}",
+                "origin", f"{made}:{self._tracked.reference}",
             )  # fmt: skip
             if outcome.exit_code == 0:
                 passing(Point.GIT_AFTER_PUSH)

@@ -1,10 +1,11 @@
 """The use of this machine, as the operating system counts it. A rate needs two readings, so the first has none."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
+from homeport.adapters.hardware import kernel
 
 SENSORS_MAX = 16
 SENSORS_EVERY = 3
@@ -23,14 +24,14 @@ class MachineReadings:
 
     def read(self, at: float) -> dict[tuple[str, str], float]:
         """Values by metric and sensor (empty for most); `at` is a monotonic time in seconds."""
-        memory, swap = psutil.virtual_memory(), psutil.swap_memory()
+        memory = kernel.memory()
         values = {
             ("load_1m", ""): os.getloadavg()[0],
-            ("memory_used_bytes", ""): float(memory.total - memory.available),
-            ("disk_used_bytes", ""): float(psutil.disk_usage(self._data).used),
+            ("memory_used_bytes", ""): float(memory.total_bytes - memory.available_bytes),
+            ("disk_used_bytes", ""): float(shutil.disk_usage(self._data).used),
         }
-        if swap.total:
-            values["swap_used_bytes", ""] = float(swap.used)
+        if memory.swap_bytes:
+            values["swap_used_bytes", ""] = float(memory.swap_bytes - memory.swap_free_bytes)
         if (busy := self._cpu()) is not None:
             values["cpu_percent", ""] = busy
         elapsed, self._at = at - self._at, at
@@ -45,9 +46,7 @@ class MachineReadings:
         return values | {("temperature_celsius", sensor): value for sensor, value in self._temperatures.items()}
 
     def _cpu(self) -> float | None:
-        times = psutil.cpu_times()
-        total = sum(times[:8])  # Guest time is part of user time.
-        idle = times.idle + getattr(times, "iowait", 0.0)
+        total, idle = kernel.cpu_ticks()
         before, self._busy = self._busy, (total, idle)
         if before is None or total <= before[0]:
             return None
@@ -56,25 +55,21 @@ class MachineReadings:
 
 def _counters() -> Iterator[tuple[str, float]]:
     """Without interfaces and disks that belong to containers or are parts of others."""
-    disks = psutil.disk_io_counters(perdisk=False)
-    if disks is not None:
-        yield "disk_read_bytes_per_second", float(disks.read_bytes)
-        yield "disk_write_bytes_per_second", float(disks.write_bytes)
+    read, written = kernel.disk_bytes()
+    yield "disk_read_bytes_per_second", float(read)
+    yield "disk_write_bytes_per_second", float(written)
     received = sent = 0
-    for name, each in psutil.net_io_counters(pernic=True).items():
+    for name, into, out in kernel.network_bytes():
         if name != "lo" and not name.startswith(("veth", "br-", "podman", "docker", "cni")):
-            received, sent = received + each.bytes_recv, sent + each.bytes_sent
+            received, sent = received + into, sent + out
     yield "network_receive_bytes_per_second", float(received)
     yield "network_send_bytes_per_second", float(sent)
 
 
 def _temperatures() -> Iterator[tuple[str, float]]:
-    """Nothing where the system shows none, as in most virtual machines."""
-    read = getattr(psutil, "sensors_temperatures", None)
-    try:
-        found = {} if read is None else read()
-    except OSError:
-        return
-    for chip, sensors in sorted(found.items())[:SENSORS_MAX]:
-        if sensors:
-            yield chip[:64], max(float(each.current) for each in sensors)
+    """The warmest sensor of each chip."""
+    warmest: dict[str, float] = {}
+    for chip, value in kernel.temperatures():
+        warmest[chip] = max(value, warmest.get(chip, value))
+    for chip, value in sorted(warmest.items())[:SENSORS_MAX]:
+        yield chip[:64], value

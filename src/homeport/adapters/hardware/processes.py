@@ -3,11 +3,11 @@ the engine. A process without a group of its own is measured with its children.
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import psutil
+from homeport.adapters.hardware import kernel
+from homeport.lazy_dataclass import dataclass
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 PROC: Final = Path("/proc")
@@ -33,9 +33,9 @@ class ProcessMeter:
         """None when it has ended."""
         try:
             if self.cpu is None or self.memory is None:
-                return _tree(self.pid)
+                return Usage(*kernel.process_tree(self.pid))
             return Usage(_cpu_seconds(self.cpu), _memory_bytes(self.memory))
-        except (OSError, ValueError, psutil.Error):
+        except (OSError, ValueError):
             return None
 
 
@@ -90,19 +90,6 @@ def _field(path: Path, name: str) -> str:
         if key == name:
             return value
     raise ValueError(f"{path} has no {name}")
-
-
-def _tree(pid: int) -> Usage:
-    first = psutil.Process(pid)
-    seconds, size = 0.0, 0
-    for each in (first, *first.children(recursive=True)):
-        try:
-            with each.oneshot():
-                times = each.cpu_times()
-                seconds, size = seconds + times.user + times.system, size + each.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
-    return Usage(seconds, size)
 
 
 def is_alive(pid: int) -> bool:

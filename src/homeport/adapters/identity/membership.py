@@ -9,7 +9,7 @@ Calls block; they run in a thread.
 import json
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from homeport.adapters.link.enrolment_http import Distrusted, EnrolmentHttp
 from homeport.core.identity.joining import reach_mark
 from homeport.core.model.identity import TrustBundle
 from homeport.errors import InvalidInput, PeerUnavailable
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ crash leaves the previous or the next state, never one between.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ from homeport.adapters.identity.keys import key_pem, load_key, new_key
 from homeport.adapters.identity.signing import signer_of
 from homeport.core.identity import spiffe
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 
 
 class Phase(StrEnum):

@@ -1,6 +1,6 @@
 """An identity in a folder: reading it, and replacing it atomically."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from homeport.adapters.identity.signing import signer_of
 from homeport.core.identity import spiffe
 from homeport.core.model.identity import CertificateView, TrustBundle
 from homeport.errors import InvalidInput, Refused
+from homeport.lazy_dataclass import dataclass
 
 OURS: Final = ("key.pem", "chain.pem", "bundle.json")
 THEIRS: Final = ("svid-key.pem", "svid-cert.pem", "svid-ca.pem")

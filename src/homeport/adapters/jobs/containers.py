@@ -4,21 +4,23 @@ A container is labelled with its attempt, so that a node that was killed finds i
 socket: they are on no command line and in no file.
 """
 
-import hashlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from io import BytesIO
 from typing import Final
 
 import anyio
 
-from homeport.adapters.runtime.docker_api.client import EngineApi, Json, Refusal
+from homeport.adapters.runtime.docker_api.client import NOT_FOUND, EngineApi, Json, Refusal
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.image_pull import pull_image
 from homeport.adapters.runtime.failures import create_failed, is_transient_start_error
+from homeport.adapters.runtime.programs.output_file import read_output_file
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.core.secrets import masked
-from homeport.errors import EngineUnavailable, WorkFailed
+from homeport.errors import WorkFailed
 from homeport.ports import OnProgress, RunRequest, RunStatus
 from homeport.vocabulary import Code, NodeId
 
@@ -29,11 +31,10 @@ SILENCE_SECONDS_MAX: Final = 8 * 86_400.0
 END_SECONDS_MAX: Final = 5.0
 STOP_SECONDS: Final = 5
 """Between SIGTERM, which the first process of a container may ignore, and SIGKILL."""
-LEFT_OUT: Final = "The engine has left out a part of the output; it is read again."
-"""Podman does so now and then on a busy machine, with what it logs to files (podman issues 17286, 21914)."""
 ARCHIVE_OVERHEAD_BYTES: Final = 64 * 1024
+ARCHIVE_END: Final = bytes(1024)
+"""The two empty blocks behind the last file of every tar archive."""
 NAME_TAKEN: Final = 409
-NOT_FOUND: Final = 404
 STARTED_BEFORE: Final = "0001-"
 """What engines give as the start of a container that was never started."""
 
@@ -70,37 +71,35 @@ class ContainerJobs:
             raise create_failed("the job", refusal.message) from refusal
 
     async def output(self, run_id: str) -> AsyncIterator[bytes]:
-        name, followed, size = self._name(run_id), hashlib.blake2b(), 0
+        name = self._name(run_id)
         try:
-            status = await self._status(name)
-            # Podman may end the stream of a container that has ended before its output does.
-            if status is not None and status.is_running:
-                logs = self._api.logs(name, tail=None, framed=True, follow=True, silence_seconds=SILENCE_SECONDS_MAX)
-                async for chunk in logs:
-                    size += len(chunk)
-                    followed.update(chunk)
+            file = self._api.output_file(await self._api.inspect(name))
+            chunks = self._streamed(name)
+            if file is not None:
+                chunks = read_output_file(file, self._api.file_events, partial(self._is_running, name))
+            async with aclosing(chunks):
+                async for chunk in chunks:
                     yield chunk
-                # Docker may end the stream before it has written the last, incomplete line.
-                with anyio.move_on_after(END_SECONDS_MAX):
-                    while (status := await self._status(name)) is not None and status.is_running:  # noqa: ASYNC110 - no event
-                        await anyio.sleep(0.05)
-            async for chunk in self._rest(name, size, followed.digest()):
-                yield chunk
         except Refusal as refusal:
             raise WorkFailed(Code.INTERNAL, f"Its output cannot be read: {refusal.message}") from refusal
+        except OSError as error:
+            raise WorkFailed(Code.INTERNAL, f"Its output cannot be read: {error.strerror or error}.") from error
 
-    async def _rest(self, name: str, size: int, digest: bytes) -> AsyncIterator[bytes]:
-        """What follows the `size` bytes with this digest. Raises EngineUnavailable where they are not how the output
-        begins."""
-        begin, left, is_checked = hashlib.blake2b(), size, False
+    async def _streamed(self, name: str) -> AsyncGenerator[bytes, None]:
+        """From the engine's API. Its stream may end before the last, incomplete line is written."""
+        size = 0
+        if await self._is_running(name):
+            logs = self._api.logs(name, tail=None, framed=True, follow=True, silence_seconds=SILENCE_SECONDS_MAX)
+            async for chunk in logs:
+                size += len(chunk)
+                yield chunk
+            with anyio.move_on_after(END_SECONDS_MAX):
+                while await self._is_running(name):  # noqa: ASYNC110 - no event
+                    await anyio.sleep(0.05)
         async for chunk in self._api.logs(name, tail=None, framed=True):
-            begin.update(chunk[:left])
-            if len(chunk) > left:
-                if not is_checked and begin.digest() != digest:
-                    raise EngineUnavailable(LEFT_OUT)
-                is_checked = True
-                yield chunk[left:]
-            left = max(0, left - len(chunk))
+            if len(chunk) > size:
+                yield chunk[size:]
+            size = max(0, size - len(chunk))
 
     async def stop(self, run_id: str) -> None:
         try:
@@ -112,13 +111,26 @@ class ContainerJobs:
 
     async def collect(self, run_id: str, path: str, *, bytes_max: int) -> bytes:
         try:
-            archive = await self._api.archive(self._name(run_id), path, bytes_max=bytes_max + ARCHIVE_OVERHEAD_BYTES)
+            archive = await self._archive(self._name(run_id), path, bytes_max + ARCHIVE_OVERHEAD_BYTES)
         except Refusal as refusal:
             why = "it is not there" if refusal.status == NOT_FOUND else refusal.message
             raise WorkFailed(Code.INTERNAL, f"{path} was not kept: {why}.") from refusal
         if archive is None:
             raise _too_large(path)
         return _single_file(archive, path, bytes_max)
+
+    async def _archive(self, name: str, path: str, bytes_max: int) -> bytes | None:
+        """Podman unmounts the file system of a container that has ended: a file seems not to be there before it is
+        mounted again, and one that is being read then breaks off behind a good status."""
+        try:
+            archive = await self._api.archive(name, path, bytes_max=bytes_max)
+            if archive is None or archive.endswith(ARCHIVE_END):
+                return archive
+        except Refusal as refusal:
+            if refusal.status != NOT_FOUND:
+                raise
+        await self._api.cleaned_up(name)
+        return await self._api.archive(name, path, bytes_max=bytes_max)
 
     async def remove(self, run_id: str) -> None:
         try:
@@ -140,6 +152,10 @@ class ContainerJobs:
                 raise
             await self._api.start(name)
 
+    async def _is_running(self, name: str) -> bool:
+        status = await self._status(name)
+        return status is not None and status.is_running
+
     async def _status(self, name: str) -> RunStatus | None:
         state = (await self._api.inspect(name))["State"]
         started = str(state.get("StartedAt") or STARTED_BEFORE)
@@ -158,21 +174,22 @@ class ContainerJobs:
     def _content(self, request: RunRequest) -> Json:
         emptied = dict.fromkeys(self._engine.leaking_variables, "")
         environment = {**emptied, **request.environment, **request.secrets}
-        host: Json = {}
+        host: Json = dict(self._engine.output_options)
         if request.memory_bytes:
             host |= {"Memory": request.memory_bytes, "MemorySwap": request.memory_bytes}
         if request.cpu_cores:
             host["NanoCpus"] = int(request.cpu_cores * 1_000_000_000)
         if request.gpus:
-            host |= self._engine.gpu_options(request.gpus)
+            host |= self._engine.gpu_options([str(number) for number in range(request.gpus)])
         content: Json = {
             "Image": request.image,
             "Env": [f"{name}={value}" for name, value in environment.items()],
             "Labels": {LABEL_RUN: request.id, LABEL_OWNER: self._node_id},
             "HostConfig": host,
         }
+        if request.entrypoint:
+            content["Entrypoint"] = [request.entrypoint]
         if request.command:
-            content["Entrypoint"] = []
             content["Cmd"] = list(request.command)
         return content
 
@@ -192,7 +209,7 @@ def _single_file(archive: bytes, path: str, bytes_max: int) -> bytes:
             assert file is not None, "a regular file has content"
             return file.read(bytes_max)
     except tarfile.TarError as error:
-        raise WorkFailed(Code.INTERNAL, f"{path} was not kept: {error}.") from error
+        raise WorkFailed(Code.INTERNAL, f"{path} was not kept: the engine sent only a part of it.") from error
 
 
 def _too_large(path: str) -> WorkFailed:

@@ -6,13 +6,14 @@ prints its command, and every start is a line of `jobs.jsonl`, so that a test ca
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
 
 from homeport.errors import WorkFailed
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Clock, OnProgress, RunRequest, RunStatus
 from homeport.vocabulary import Code
 

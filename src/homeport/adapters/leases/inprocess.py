@@ -2,10 +2,11 @@
 
 import math
 import uuid
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from homeport.core.model.lease import Lease
 from homeport.errors import LeaseLost
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Clock, Transaction
 
 

@@ -5,6 +5,7 @@ With TLS each end presents its certificate, and the site sends nothing before ce
 
 import asyncio
 import json
+import random
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import aiohttp
+import anyio
 from aiohttp.client_proto import ResponseHandler
 
 from homeport.adapters.local_access import Kind, find
@@ -22,6 +24,7 @@ from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.core.model.protocol import OWN, PeerProtocol
 from homeport.core.secrets import SecretsThere, SecretValue
 from homeport.core.values.addresses import is_loopback
+from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import NotFound, PeerIncompatible, PeerUnavailable, Refused, UnknownKind
 from homeport.log import get_log
 from homeport.ports import ROLLED_BACK_MAX, Ahead, FromCentral, Joined, Lineage, Outgoing
@@ -40,6 +43,9 @@ KNOWN_CHARACTERS_MAX: Final = 4_000
 CONNECTION_SECONDS_MAX: Final = 600.0
 """The maximum age of a reused connection, so that a renewed certificate is presented in time."""
 NOT_BELIEVED: Final = frozenset({401, 403})
+NOT_BELIEVED_BACKOFF: Final = BackoffPolicy(first_seconds=1.0, max_seconds=10.0)
+NOT_BELIEVED_FREE: Final = 3
+"""So many refusals in a row cost no waiting: the next connection may show a certificate that was renewed."""
 REFUSALS: Final = frozenset({400, 404, 409, 413, 422, 501})
 """What repeating the same call will not change."""
 NO_ANSWER_THERE: Final = frozenset({UnknownKind.code, NotFound.code})
@@ -103,9 +109,13 @@ class HttpCentralLink:
         self._local_keys = local_keys
         self._new_session = new_session
         self._session = new_session()
+        self._under_way: dict[aiohttp.ClientSession, int] = {}
+        """How many requests each session serves, also one whose certificate was refused since."""
+        self._disbelief = _Disbelief()
 
     async def close(self) -> None:
-        await self._session.close()
+        for session in {self._session, *self._under_way}:
+            await session.close()
 
     async def join(
         self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
@@ -186,14 +196,39 @@ class HttpCentralLink:
     def git(self, method: str, path: str, **options: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """A request of git itself to central's repository; a large one may take as long as bytes flow."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CALL_SECONDS_MAX, sock_read=SILENCE_SECONDS_MAX)
-        return self._request(
-            method, f"/git/deployments.git/{path}", timeout=timeout, auto_decompress=False, **options
-        )
+        return self._ask(method, f"/git/deployments.git/{path}", timeout=timeout, auto_decompress=False, **options)
 
-    def _request(self, method: str, path: str, **options: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        """Requests central's SVID by SNI, because browsers may get another certificate there."""
+    @asynccontextmanager
+    async def _request(self, method: str, path: str, **options: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Raises PeerUnavailable without asking while central does not accept this site at all."""
+        self._disbelief.admit(anyio.current_time())
+        async with self._ask(method, path, **options) as answer:
+            self._disbelief.heard(answer.status)
+            yield answer
+
+    @asynccontextmanager
+    async def _ask(self, method: str, path: str, **options: Any) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Requests central's SVID by SNI, because browsers may get another certificate there.
+
+        After a refused certificate the next request opens a new connection, with the certificate that is then the
+        newest. The session before is closed with its last request: aiohttp wakes nobody who still reads in it, and
+        the watch stream would be waited for forever.
+        """
         options["headers"] = {**options.get("headers", {}), **self._local_key()}
-        return self._session.request(method, self._url + path, server_hostname=SERVER_NAME, **options)
+        session = self._session
+        self._under_way[session] = self._under_way.get(session, 0) + 1
+        try:
+            async with session.request(method, self._url + path, server_hostname=SERVER_NAME, **options) as answer:
+                if answer.status in NOT_BELIEVED and session is self._session:
+                    self._session = self._new_session()
+                yield answer
+        finally:
+            self._under_way[session] -= 1
+            if not self._under_way[session]:
+                del self._under_way[session]
+                if session is not self._session:
+                    with anyio.CancelScope(shield=True):
+                        await session.close()
 
     def _local_key(self) -> Mapping[str, str]:
         parts = urlsplit(self._url)
@@ -213,18 +248,33 @@ class HttpCentralLink:
             raise PeerUnavailable(self._unreachable(error)) from error
 
     async def _refused(self, answer: aiohttp.ClientResponse) -> PeerUnavailable:
-        """After a refused certificate the next call opens a new connection, with the certificate that is then the
-        newest."""
         code, why = await _refusal(answer)
-        if code == PeerIncompatible.code:
-            return PeerIncompatible(why)
-        if answer.status in NOT_BELIEVED:
-            before, self._session = self._session, self._new_session()
-            await before.close()
-        return PeerUnavailable(why)
+        self._disbelief.why = why
+        return PeerIncompatible(why) if code == PeerIncompatible.code else PeerUnavailable(why)
 
     def _unreachable(self, error: BaseException) -> str:
         return f"central at {self._url} cannot be reached: {str(error) or type(error).__name__}"
+
+
+class _Disbelief:
+    """A site that was removed asks less and less often, however many of its loops have something to tell."""
+
+    def __init__(self) -> None:
+        self.why = "central does not accept this site"
+        self._refusals = 0
+        self._until = 0.0
+
+    def admit(self, now: float) -> None:
+        if self._refusals < NOT_BELIEVED_FREE:
+            return
+        if now < self._until:
+            raise PeerUnavailable(self.why)
+        # One request finds out; until it has been answered, the others need not ask the same.
+        attempt = self._refusals - NOT_BELIEVED_FREE + 1
+        self._until = now + NOT_BELIEVED_BACKOFF.delay_seconds(attempt, chance=random.random())
+
+    def heard(self, status: int) -> None:
+        self._refusals = self._refusals + 1 if status in NOT_BELIEVED else 0
 
 
 def _joined(answer: Mapping[str, Any]) -> Joined:

@@ -8,7 +8,6 @@ key. Calls of people and their programs (`person_unary`, `person_stream`) are au
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol
 
@@ -39,6 +38,7 @@ from homeport.errors import (
     TransientError,
     Unauthenticated,
 )
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 
 log = get_log("homeport.link")
@@ -56,7 +56,10 @@ ASK_HINT: Final = "Ask an administrator for a token that may."
 OnRefused = Callable[[NewAudit], Awaitable[None]]
 Stream = Call[Any, Any]
 Unary = Callable[[Any, Peer | None], Awaitable[Message]]
+SendMessage = Callable[[Message], Awaitable[None]]
+"""Returns when the client may be sent more. Raises one of `GONE` when it has disconnected."""
 PersonWork = Callable[[Any, Caller], Awaitable[Message]]
+PersonStream = Callable[[Any, Caller, SendMessage], Awaitable[None]]
 Target = Callable[[Any], str]
 """What was changed, by the reply: for the audit trail."""
 GONE: Final = (ProtocolError, CallError, StreamTerminatedError, OSError)
@@ -125,7 +128,7 @@ class GrpcCalls:
     def person_stream(
         self,
         action: Action,
-        work: Callable[[Any, Caller], AsyncIterator[Message]],
+        work: PersonStream,
         request_type: Any,
         reply_type: Any,
     ) -> Handler:
@@ -133,8 +136,19 @@ class GrpcCalls:
 
         async def answer(call: Stream) -> None:
             async with self._answering_person(action, call) as person:
-                async for message in work(await self._request(call, request_type), person.caller):
-                    await call.send_message(message)
+                await work(await self._request(call, request_type), person.caller, call.send_message)
+
+        return Handler(answer, Cardinality.UNARY_STREAM, request_type, reply_type)
+
+    def open_stream(
+        self, action: str, work: PersonStream, caller: Caller, request_type: Any, reply_type: Any
+    ) -> Handler:
+        """For programs without credentials, on a port that was opened for them: all of them are `caller`."""
+
+        async def answer(call: Stream) -> None:
+            async with self.answering(action):
+                self.admitted(call)
+                await work(await self._request(call, request_type), caller, call.send_message)
 
         return Handler(answer, Cardinality.UNARY_STREAM, request_type, reply_type)
 
@@ -176,7 +190,7 @@ class GrpcCalls:
                 try:
                     person.caller = await self._authenticated(call)
                     _authorize(person.caller, action)
-                    assert self._people is not None, "nobody is authenticated without it"
+                    assert self._people is not None, "no caller is authenticated without it"
                     with self._people.track_request(person.caller) as scope:
                         yield person
                     if scope.cancelled_caught:

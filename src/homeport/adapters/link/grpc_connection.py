@@ -8,7 +8,7 @@ import ssl
 import time
 from asyncio import BaseTransport, Event, Transport
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final, cast
 
@@ -21,6 +21,7 @@ from homeport.adapters.link.grpclib_seam import with_pings
 from homeport.adapters.tunnel.entry import TunnelEntry
 from homeport.core.model.identity import Peer
 from homeport.errors import NotAuthorized, Refused
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 
 log = get_log("homeport.link")

@@ -5,20 +5,24 @@ Its callers manage the nodes that registered through it, and no other: on a port
 this machine must not unregister Homeport's own nodes.
 """
 
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from google.protobuf.message import Message
 
 from homeport.adapters.link.grpc_calls import GrpcCalls, require
 from homeport.adapters.link.grpc_site import Service
+from homeport.core.model.caller import Caller, CallerKind, Role
 from homeport.core.model.identity import Peer
 from homeport.errors import Conflict, NotFound
-from homeport.ports import NodeReception
+from homeport.ports import NodeReception, Telemetry
 from homeport.vocabulary import NodeId
 from homeport.wire.orchion import nodes as convert
 from homeport.wire.orchion.v1 import orchestrator_pb2 as pb
 
 ORCHESTRATOR: Final = "/orchion.v1.Orchestrator"
+ANYBODY: Final = Caller("orchion", Role.VIEWER, kind=CallerKind.ANONYMOUS)
+"""Every program without credentials, on the port that an operator opened for them."""
 
 
 def orchion_service(reception: NodeReception) -> Service:
@@ -57,13 +61,16 @@ class OrchestratorService:
         if before is not None and before.info.software_version != convert.SOFTWARE:
             raise Conflict(f"Node {info.id} runs Homeport's own software. Register under another id.")
         await self._reception.register(info, peer)
+        await self._measured(info.id, request.node.capabilities, peer)
         return pb.RegisterNodeResponse()
 
     async def _update(self, request: Any, peer: Peer | None) -> Message:
         require(request.node_id, "node_id")
         require(request.HasField("capabilities"), "capabilities")
         capabilities = convert.capabilities_from_proto(request.capabilities)
-        await self._reception.update(await self._own(request.node_id, peer), capabilities, peer)
+        node_id = await self._own(request.node_id, peer)
+        await self._reception.update(node_id, capabilities, peer)
+        await self._measured(node_id, request.capabilities, peer)
         return pb.UpdateNodeResponse()
 
     async def _beat(self, request: Any, peer: Peer | None) -> Message:
@@ -77,7 +84,14 @@ class OrchestratorService:
         return pb.UnregisterNodeResponse()
 
     async def _list(self, request: Any, peer: Peer | None) -> Message:
-        return pb.ListNodesResponse(nodes=[convert.node_to_proto(n) for n in await self._reception.list_nodes(peer)])
+        nodes, gpus = await self._reception.list_nodes(peer), self._reception.gpus()
+        return pb.ListNodesResponse(nodes=[convert.node_to_proto(each, gpus.get(each.id, {})) for each in nodes])
+
+    async def _measured(self, node_id: NodeId, found: Any, peer: Peer | None) -> None:
+        """What an agent says of its GPU beside what it has."""
+        samples = convert.samples_from_proto(found)
+        if samples:
+            await self._reception.measured(node_id, Telemetry(datetime.now(UTC), samples), peer)
 
     async def _own(self, node_id: str, peer: Peer | None) -> NodeId:
         """Raises NotFound for a node that did not register through this API."""

@@ -42,6 +42,9 @@ SKEW_MS: Final = 300_000
 ARRIVAL_MS: Final = 10_000
 """How exactly it is known when lines were stored."""
 READ_BATCH: Final = 1_000
+CACHE_KIB: Final = 512
+"""As in the role's database: with SQLite's default of 2 MB the three files of `homeport up` would keep six of them in
+memory; the operating system caches the pages, too."""
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS origin (
@@ -64,7 +67,7 @@ class LogFile:
     """The file, for one thread at a time."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
-        """Raises TransientError where it cannot be opened. A file that is no database is put aside."""
+        """Raises TransientError where it cannot be opened. A file that is not a database is put aside."""
         self._lock = threading.Lock()
         self._now_ms = now_ms
         self._path = path
@@ -153,6 +156,11 @@ class LogFile:
         with self._reading() as database:
             return dict(database.execute("SELECT container, resume FROM position").fetchall())
 
+    def position(self, container: str) -> str:
+        with self._reading() as database:
+            found = database.execute("SELECT resume FROM position WHERE container = ?", (container,)).fetchone()
+            return "" if found is None else str(found[0])
+
     def forget_positions(self, containers: Iterable[str]) -> None:
         with self._writing() as database:
             database.executemany("DELETE FROM position WHERE container = ?", [(each,) for each in containers])
@@ -176,6 +184,7 @@ class LogFile:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA journal_size_limit = 16777216")
+        database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         database.executescript(_SCHEMA)
         return database
 

@@ -8,12 +8,13 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
 from homeport.adapters.local_access import Kind, find
 from homeport.core.values.addresses import host_of, is_loopback
+from homeport.lazy_dataclass import dataclass
 
 LOCAL_USER: Final = "homeport"
 """The built-in registry checks only the password, which is a token or a key."""

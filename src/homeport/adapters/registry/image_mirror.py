@@ -1,5 +1,5 @@
 """Images of the site for this machine's own engine, without a change of its configuration: while the engine pulls
-one, it is offered on loopback, under a name that only the engine was told.
+one, it is offered on loopback, under a name that only the engine knows.
 
 The listener exists for one pull, knows one repository, and serves manifests and blobs of it to be read. The
 name has a secret part, because any user of this machine can connect to it.
@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import anyio
@@ -19,6 +19,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from homeport.adapters.registry.reference import nested_name
 from homeport.core.values.addresses import host_of, is_loopback
 from homeport.errors import FetchDirectly, HomeportError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import ContentSource
 from homeport.vocabulary import Digest

@@ -7,7 +7,6 @@ proxies are those of `transport`. Other clients' model artifacts are understood 
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -19,6 +18,7 @@ from homeport.adapters.registry.reference import parse_reference
 from homeport.adapters.registry.transport import RegistryConnection, Torn
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.errors import InvalidInput, PeerUnavailable
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 PIECE_BYTES: Final = 16 * 2**20

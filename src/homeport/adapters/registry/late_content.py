@@ -2,9 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from homeport.errors import FetchDirectly
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import ContentFile, ContentManifest, FileSource, OnBytes, OpenContent
 from homeport.vocabulary import Digest
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from homeport.adapters.registry.transport import TIMEOUT_SECONDS, RegistryConnec
 from homeport.core.model.artifact import Artifact, Layer
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.errors import Conflict, InvalidInput, PeerUnavailable, TooLarge
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 MANIFEST_TYPE: Final = "application/vnd.oci.image.manifest.v1+json"

@@ -1,10 +1,10 @@
 """The location of an artifact: `oci://host[:port]/name`, and a tag."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 
 _HOST: Final = re.compile(
     r"(?P<name>\[[0-9A-Fa-f:]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::(?P<port>[0-9]{1,5}))?"

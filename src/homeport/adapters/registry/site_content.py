@@ -7,7 +7,6 @@ where its site caches nothing.
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import urlencode
@@ -40,6 +39,7 @@ from homeport.errors import (
     PeerUnavailable,
     Refused,
 )
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import ContentFile, ContentManifest, OnBytes
 from homeport.vocabulary import Digest
 from homeport.wire.content import DIRECT, FILES, FOLDER, USER, FileProgress, FileRefusal, decode_file_line
@@ -153,7 +153,7 @@ class ContentFromSite:
     size_bytes: int
     _stack: AsyncExitStack
     _first: Streaming | None
-    """The response to the first request, for whoever reads from the beginning."""
+    """The response to the first request, for the caller that reads from the beginning."""
 
     @property
     def file(self) -> BinaryIO | None:
@@ -219,7 +219,7 @@ async def _lines(answer: Streaming) -> AsyncIterator[bytes]:
 
 def _checked(found: ContentFile) -> ContentFile:
     if not DIGEST.fullmatch(found.digest):
-        raise ValueError("that is no digest")
+        raise ValueError("that is not a digest")
     return found
 
 

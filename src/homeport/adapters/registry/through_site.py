@@ -1,11 +1,10 @@
 """Components and charts through the site's cache; by the node itself where the site cannot help."""
 
-from dataclasses import dataclass
-
 from homeport.adapters.registry.oci import read_artifact
 from homeport.adapters.registry.reference import parse_reference
 from homeport.core.values.addresses import host_of, is_loopback
 from homeport.errors import FetchDirectly
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Artifact, ContentSource, Registry
 from homeport.vocabulary import Digest
 

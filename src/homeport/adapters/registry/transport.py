@@ -7,7 +7,7 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
@@ -33,6 +33,7 @@ from homeport.adapters.registry.credentials import Credentials, find_credentials
 from homeport.adapters.registry.reference import Reference
 from homeport.core.values.addresses import host_of, is_loopback
 from homeport.errors import InvalidInput, NotFound, PeerUnavailable, Refused, TooLarge
+from homeport.lazy_dataclass import dataclass
 
 TIMEOUT_SECONDS: Final = 30.0
 READ_SECONDS_MAX: Final = 600.0

@@ -5,7 +5,7 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from homeport.adapters.registry.transport import TIMEOUT_SECONDS, RegistryConnec
 from homeport.adapters.registry.web_files import ArrivingFile, SourceOptions, open_file
 from homeport.core.inference.models.references import parse_reference as parse_model
 from homeport.errors import DigestMismatch, InvalidInput, PeerUnavailable
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import ContentManifest, Incoming
 from homeport.vocabulary import Digest
 

@@ -6,7 +6,7 @@ Hugging Face and S3 are web servers with rules of their own for addresses; regis
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
@@ -27,6 +27,7 @@ from homeport.adapters.registry.s3_signing import object_url, signed_headers
 from homeport.core.inference.models.references import DIGEST, WEB_SCHEMES, ModelReference, Scheme
 from homeport.core.values.addresses import is_loopback, is_private
 from homeport.errors import InvalidInput, NotFound, PeerUnavailable, Refused
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 HF_ENDPOINT: Final = "https://huggingface.co"

@@ -11,7 +11,7 @@ import anyio.to_thread
 from homeport.adapters.runtime.compose.files import ARTIFACT_TYPE, unpack
 from homeport.adapters.runtime.failures import disk_full, is_disk_full
 from homeport.core.model.deployment import ComponentSpec
-from homeport.errors import HomeportError, WorkFailed
+from homeport.errors import HomeportError, NotFound, WorkFailed
 from homeport.ports import Artifact, Registry
 from homeport.vocabulary import Code
 
@@ -36,6 +36,8 @@ def fetching(spec: ComponentSpec, noun: str) -> Iterator[None]:
         yield
     except TimeoutError as error:
         raise failed(f"it took longer than {spec.timeout_seconds:.0f} s") from error
+    except NotFound as error:
+        raise failed(f"{error} Push it there with  homeport apps push , or correct the description") from error
     except HomeportError as error:
         raise failed(str(error)) from error
     except OSError as error:

@@ -32,7 +32,10 @@ _PULL_CAUSES = (
         re.compile(r"unauthorized|authentication required|denied|no basic auth credentials"),
         "its registry refuses access without a login, or has no such image",
     ),
-    (re.compile(r"dial tcp (\S+): connect: connection refused"), r"its registry does not answer at \1"),
+    (
+        re.compile(r"dial tcp (\S+): connect: connection refused"),
+        r"its registry does not answer at \1. Start it, or correct the name",
+    ),
     (re.compile(r"lookup (\S+) on .*: (?:no such host|server misbehaving)"), r"the host \1 cannot be found"),
     (
         re.compile(r"server gave HTTP response to HTTPS client"),

@@ -9,7 +9,7 @@ failures: `x-homeport-extensions: {"null": {"fail": CODE, "unhealthy": true, "re
 import json
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +19,7 @@ import anyio
 from homeport.adapters.runtime.extensions import extension
 from homeport.core.model.health import CheckResult, CheckRules, HealthSample, Run, RunState
 from homeport.errors import WorkFailed
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Container, IsDue, Observation, OnProgress, Output, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
 
@@ -149,10 +150,12 @@ class NullRuntime:
         self._note(deployment_id, component, None)
 
     def _refuse_taken(self, workload: Workload, port: int) -> None:
+        if not port:
+            return
         own = workload.deployment_id, workload.spec.name
         for key, parts in self._running.items():
             for name, held in parts.items():
-                if port and held.port == port and (key, name) != own:
+                if held.port == port and (key, name) != own:
                     message = f"{own[1]} cannot be created: port {port} is already in use by {name}."
                     raise WorkFailed(Code.CREATE_FAILED, message, source=own[1])
 

@@ -5,28 +5,14 @@ from datetime import datetime
 from typing import Any, Final
 
 from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries import (
-    access,
-    apps,
-    aside,
-    deployments,
-    holds,
-    identities,
-    inference,
-    instances,
-    jobs,
-    log,
-    margo,
-    paging,
-    pipelines,
-    revisions,
-    role_state,
-    rollouts,
-    sites,
-)
-from homeport.adapters.store.queries import audit as trail
+from homeport.adapters.store.queries import aside, log, margo, paging, role_state
 from homeport.adapters.store.queries import telemetry as measured
+from homeport.adapters.store.queries.fleet import apps, deployments, holds, instances, revisions, rollouts, sites
+from homeport.adapters.store.queries.identity import access, identities
+from homeport.adapters.store.queries.identity import audit as trail
+from homeport.adapters.store.queries.work import catalog_models, inference, jobs, pipelines
 from homeport.core.audit.chain import Ends
+from homeport.core.inference.models.entries import ModelEntry
 from homeport.core.inference.records import StoredArtifact, StoredTask, Usage
 from homeport.core.jobs.job import Job
 from homeport.core.margo.records import ManifestArtifact, ManifestRecord, MargoDevice, StatusRecord
@@ -79,7 +65,18 @@ from homeport.ports import (
     TokenFilter,
     Where,
 )
-from homeport.vocabulary import AppId, DeploymentId, Digest, JobId, NodeId, RolloutId, RolloutState, RunId, SiteName
+from homeport.vocabulary import (
+    AppId,
+    DeploymentId,
+    Digest,
+    JobId,
+    NodeId,
+    RolloutId,
+    RolloutState,
+    RunId,
+    SiteName,
+    SubjectKind,
+)
 
 _SOURCES: Final[Mapping[str, paging.Source[Any, Any]]] = {
     APPS.name: apps.SOURCE,
@@ -210,6 +207,9 @@ class SqlReader:
             self._connection, after=after, limit=limit, deployment_id=deployment_id, subject=subject
         )
 
+    async def has_event_about(self, kind: SubjectKind, *, after: int) -> bool:
+        return await log.has_event_about(self._connection, kind, after=after)
+
     async def last_event_id(self) -> int:
         return await log.last_event_id(self._connection)
 
@@ -249,6 +249,9 @@ class SqlReader:
     async def revisions(self, deployment_id: DeploymentId) -> Sequence[Revision]:
         return await revisions.find_revisions(self._connection, deployment_id)
 
+    async def revisions_of(self, deployment_ids: Sequence[DeploymentId]) -> Sequence[Revision]:
+        return await revisions.find_revisions_of(self._connection, deployment_ids)
+
     async def revision_contents(self, wanted: Mapping[DeploymentId, Digest]) -> Mapping[DeploymentId, bytes]:
         return await revisions.find_contents(self._connection, wanted)
 
@@ -269,6 +272,15 @@ class SqlReader:
 
     async def artifacts(self, owner: str | None, *, limit: int) -> Sequence[StoredArtifact]:
         return await inference.find_artifacts(self._connection, owner, limit=limit)
+
+    async def catalog_models(self) -> Sequence[ModelEntry]:
+        return await catalog_models.find_models(self._connection)
+
+    async def catalog_model(self, model_id: str) -> ModelEntry | None:
+        return await catalog_models.find_model(self._connection, model_id)
+
+    async def count_catalog_models(self) -> int:
+        return await catalog_models.count_models(self._connection)
 
     async def usage(self, since_day: str) -> Sequence[Usage]:
         return await inference.find_usage(self._connection, since_day)

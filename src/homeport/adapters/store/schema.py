@@ -6,7 +6,7 @@ from sqlalchemy import Boolean, Column, ForeignKey, ForeignKeyConstraint, Index,
 
 from homeport.adapters.store.columns import Bytes, Moment, Number, Words
 
-REVISION: Final = "0010"
+REVISION: Final = "0011"
 """The newest migration. Defined here so that an up-to-date database is recognised without loading Alembic."""
 
 metadata = MetaData(
@@ -523,6 +523,14 @@ usage = Table(
     _number("tokens_out"),
 )
 """Tokens and requests of each key, by day and model."""
+
+catalog_models = Table(
+    "catalog_models",
+    metadata,
+    _text("id", key=True),
+    _text("document"),
+)
+"""The catalog of models, which all centrals of the database share."""
 
 
 # --- jobs -------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Rows for the logs are handed to `Appends` and written with those of the other wo
 itself. Any other write first sets a savepoint, so that a failed work is rolled back alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,27 +13,20 @@ from sqlalchemy import Table
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.appends import Appends
 from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries import (
-    access,
-    apps,
-    aside,
-    audit,
-    identities,
-    inference,
-    log,
-    margo,
-    role_state,
-    sites,
-)
-from homeport.adapters.store.queries import deployments as stored_deployments
-from homeport.adapters.store.queries import holds as stored_holds
-from homeport.adapters.store.queries import instances as stored_instances
-from homeport.adapters.store.queries import jobs as stored_jobs
-from homeport.adapters.store.queries import pipelines as stored_pipelines
-from homeport.adapters.store.queries import revisions as stored_revisions
-from homeport.adapters.store.queries import rollouts as stored_rollouts
+from homeport.adapters.store.queries import aside, log, margo, role_state
 from homeport.adapters.store.queries import telemetry as measured
+from homeport.adapters.store.queries.fleet import apps, sites
+from homeport.adapters.store.queries.fleet import deployments as stored_deployments
+from homeport.adapters.store.queries.fleet import holds as stored_holds
+from homeport.adapters.store.queries.fleet import instances as stored_instances
+from homeport.adapters.store.queries.fleet import revisions as stored_revisions
+from homeport.adapters.store.queries.fleet import rollouts as stored_rollouts
+from homeport.adapters.store.queries.identity import access, audit, identities
+from homeport.adapters.store.queries.work import catalog_models, inference
+from homeport.adapters.store.queries.work import jobs as stored_jobs
+from homeport.adapters.store.queries.work import pipelines as stored_pipelines
 from homeport.adapters.store.reader import SqlReader
+from homeport.core.inference.models.entries import ModelEntry
 from homeport.core.inference.records import StoredArtifact, StoredTask, Usage
 from homeport.core.jobs.job import Job, JobFile
 from homeport.core.margo.records import ManifestArtifact, ManifestRecord, MargoDevice, StatusRecord
@@ -50,7 +43,7 @@ from homeport.core.telemetry.heartbeats import Interval
 from homeport.core.telemetry.records import TelemetryRow
 from homeport.errors import Conflict
 from homeport.ports import AppRecord, ComponentRecord, DesiredFile, JobReport, Outgoing, ProfileRecord, SetAside
-from homeport.vocabulary import AppId, DeploymentId, LogStream, NodeId, RunId, SiteName
+from homeport.vocabulary import AppId, DeploymentId, LogStream, NodeId, RunId, SiteName, SubjectKind
 
 
 class Savepoint:
@@ -230,6 +223,9 @@ class SqlTransaction(SqlReader):
             connection, after=after, limit=limit, deployment_id=deployment_id, subject=subject
         )
 
+    async def has_event_about(self, kind: SubjectKind, *, after: int) -> bool:
+        return await log.has_event_about(await self._with_all(schema.events), kind, after=after)
+
     async def last_event_id(self) -> int:
         return self._appends.counts[schema.events]
 
@@ -301,6 +297,9 @@ class SqlTransaction(SqlReader):
     async def drop_pins(self, deployment_ids: Sequence[DeploymentId]) -> None:
         await stored_revisions.drop_pins(await self._writable(), deployment_ids)
 
+    async def add_tasks(self, tasks: Sequence[StoredTask]) -> Sequence[StoredTask]:
+        return await inference.add_tasks(await self._writable(), tasks)
+
     async def put_tasks(self, tasks: Sequence[StoredTask]) -> None:
         await inference.put_tasks(await self._writable(), tasks)
 
@@ -318,6 +317,14 @@ class SqlTransaction(SqlReader):
 
     async def trim_artifacts(self, *, keep: int, bytes_max: int) -> None:
         await inference.trim_artifacts(await self._writable(), keep, bytes_max)
+
+    async def add_catalog_models(self, entries: Sequence[ModelEntry]) -> None:
+        await catalog_models.add_models(await self._writable(), entries)
+
+    async def change_catalog_model(
+        self, model_id: str, change: Callable[[ModelEntry | None], ModelEntry | None]
+    ) -> ModelEntry | None:
+        return await catalog_models.change_model(await self._writable(), model_id, change)
 
     async def add_usage(self, usage: Sequence[Usage]) -> None:
         await inference.add_usage(await self._writable(), usage)

@@ -10,12 +10,12 @@ import secrets
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import h11
 
 from homeport.adapters.tunnel.connection import MuxConnection
+from homeport.lazy_dataclass import dataclass
 
 UPGRADE: Final = "homeport-tunnel"
 """The protocol that roles switch to; people's commands use `websocket`."""

@@ -1,6 +1,7 @@
 """The authority: trust discovery, rotation of its key, and certificates for third-party clients."""
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
@@ -32,6 +33,9 @@ class AuthorityBody(Body):
     sequence: int
     anchors: int
     behind: list[str] = Field(description="Who still holds a certificate of the root that goes.")
+    wait_seconds: int = Field(
+        default=0, description="Until every site and node has fetched the new root, and it may sign."
+    )
 
 
 class IssueClient(Body):
@@ -102,14 +106,20 @@ _STEPS: Final[Mapping[str, Callable[[FileAuthority], object]]] = {
 
 def _refuse_too_early(central: CentralParts) -> None:
     """A certificate of a root that a machine has not fetched yet would disconnect it until its next refresh."""
-    authority = central.identity.own_authority
-    hint = authority.bundle().refresh_hint_seconds
-    waited = (central.clock.now() - authority.phase_since).total_seconds()
-    if authority.phase == "announced" and waited < hint:
+    seconds = _wait_seconds(central)
+    if seconds > 0:
+        every = central.identity.own_authority.bundle().refresh_hint_seconds
         raise Refused(
-            f"Some sites and nodes may not have the new root yet: the bundle is refreshed every {hint} s.",
-            hint=f"Switch in {hint - waited:.0f} s, or with --force.",
+            f"Some sites and nodes may not have the new root yet: the bundle is refreshed every {every} s.",
+            hint=f"Switch in {math.ceil(seconds)} s, or with --force.",
         )
+
+
+def _wait_seconds(central: CentralParts) -> float:
+    authority = central.identity.own_authority
+    waited = (central.clock.now() - authority.phase_since).total_seconds()
+    left = authority.bundle().refresh_hint_seconds - waited
+    return max(0.0, left) if authority.phase == "announced" else 0.0
 
 
 async def _behind(central: CentralParts) -> list[str]:
@@ -135,4 +145,5 @@ async def _authority(central: CentralParts) -> AuthorityBody:
         sequence=bundle.sequence,
         anchors=len(bundle.anchors),
         behind=await _behind(central),
+        wait_seconds=0 if identity.is_outside else math.ceil(_wait_seconds(central)),
     )

@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -26,6 +25,7 @@ from homeport.errors import (
     TooLarge,
     TransientError,
 )
+from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection, HTTPResponse
@@ -40,6 +40,7 @@ TIMEOUT_SECONDS: Final = 60.0
 STREAM_SILENCE_SECONDS: Final = 35.0
 """The server sends a comment every ten seconds; three missed ones mean that the connection is dead."""
 PAGE_ITEMS: Final = 500
+UNANSWERED: Final = "Interrupted before Homeport answered: it may have made the change.  See  homeport status"
 START_HINT: Final = "Start it with  homeport up , or point me elsewhere with --url or HOMEPORT_URL."
 
 
@@ -159,8 +160,7 @@ class Client:
                 # Read once connected: a role that was started just now has published its keys before it listens.
                 if token := self.token():
                     headers = {**headers, "Authorization": f"Bearer {token}"}
-                connection.request(method, self._target(path, query), content, dict(headers))
-                response = connection.getresponse()
+                response = self._response(connection, method, self._target(path, query), content, headers)
                 if response.status >= 400:
                     raise problem_of(response.status, response.read(), self.url)
                 yield response
@@ -168,6 +168,23 @@ class Client:
                 raise PeerUnavailable(
                     f"Cannot reach Homeport at {self.url} ({reason_of(error)}).", hint=START_HINT
                 ) from error
+
+    def _response(
+        self,
+        connection: "HTTPConnection",
+        method: str,
+        target: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+    ) -> "HTTPResponse":
+        """Ctrl-C meanwhile does not take back what was sent, and the interrupt says so."""
+        try:
+            connection.request(method, target, content, dict(headers))
+            return connection.getresponse()
+        except KeyboardInterrupt as interrupt:
+            if method != "GET":
+                interrupt.add_note(UNANSWERED)
+            raise
 
     def token(self) -> str:
         """The token to send to the server; "" for none."""

@@ -61,6 +61,15 @@ def _default(given: object) -> object:
 complete_apps = _complete(
     "/api/v1/apps", "apps", "app_name,version", lambda app: [app["app_name"], f"{app['app_name']}@{app['version']}"]
 )
+PATHS: Final = (".", "/", "~")
+
+
+def complete_apps_and_paths(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What can be deployed: apps of the catalog, and files and folders, which the shell knows itself."""
+    found = [] if incomplete.startswith(PATHS) else complete_apps(ctx, parameter, incomplete)
+    return found or [CompletionItem(incomplete, type="file")]
+
+
 complete_sites = _complete("/api/v1/sites", "sites", "name", lambda site: [site["name"]])
 complete_nodes = _complete("/api/v1/nodes", "nodes", "id", lambda node: [node["id"]])
 complete_deployments = _complete(

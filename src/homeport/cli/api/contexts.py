@@ -6,7 +6,7 @@ Credentials belong to a server: they are sent to the URL they were given for and
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ import click
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, formatted, pass_settings
 from homeport.errors import HomeportError, InvalidInput, NotFound, Problem
+from homeport.lazy_dataclass import dataclass
 
 CONTEXT_VARIABLE: Final = "HOMEPORT_CONTEXT"
 TOKEN_VARIABLE: Final = "HOMEPORT_TOKEN"
@@ -42,7 +43,7 @@ class Configuration:
         if name and name not in self.contexts:
             known = ", ".join(sorted(self.contexts)) or "none"
             raise NotFound(
-                f'There is no context "{name}".', hint=f"There is  {known} . Make one:  homeport login URL"
+                f'There is no context "{name}".', hint=f"Known contexts:  {known} . Make one:  homeport login URL"
             )
         return self.contexts.get(name or self.current)
 

@@ -14,8 +14,8 @@ from homeport.vocabulary import ID_PREFIX_LENGTH_MIN
 _REFERENCE: Final = re.compile(r"[A-Za-z0-9@-]{1,200}")
 
 
-def find_app(client: Client, reference: str) -> Json:
-    """`[category/]name[@version]` or an id. Without a version, the newest."""
+def find_app(client: Client, reference: str, *, is_one: bool = False) -> Json:
+    """`[category/]name[@version]` or an id. Without a version, the newest; with `is_one`, the only one."""
     named, _, version = reference.partition("@")
     category, _, name = named.rpartition("/")
     found = _apps(client, app_name=name, category=category or None, version=version or None)
@@ -30,6 +30,12 @@ def find_app(client: Client, reference: str) -> Json:
             f'"{reference}" means {len(places)} apps: {", ".join(places)}.',
             hint=f"Name one with its category, for example  {places[0]}",
         )
+    versions = sorted({app["version"] for app in found}, key=version_order)
+    if is_one and len(versions) > 1:
+        raise Conflict(
+            f'"{reference}" has {len(versions)} versions: {", ".join(versions)}.',
+            hint=f"Name one of them, for example  {places[0]}@{versions[0]}",
+        )
     return max(found, key=lambda app: version_order(app["version"]))
 
 
@@ -42,17 +48,26 @@ def _no_app(everything: Sequence[Json], name: str, category: str, version: str) 
     """For a missing version, lists the existing ones."""
     same = sorted({app["version"] for app in everything if app["app_name"] == name}, key=version_order)
     if same and version:
-        return NotFound(f'There is no version {version} of "{name}".', hint=f"There is  {', '.join(same)}")
+        return NotFound(f'There is no version {version} of "{name}".', hint=f"Available versions:  {', '.join(same)}")
     wanted = f"{category}/{name}" if category else name
     before, colon, after = name.partition(":")
     if colon and any(app["app_name"] == before for app in everything):
         return NotFound(f'There is no app "{wanted}".', hint=f"A version is written with @:  {before}@{after}")
     if not version and Path(wanted).exists():
-        return NotFound(f'There is no app "{wanted}".', hint=f"To deploy what is here:  homeport deploy ./{wanted}")
+        return NotFound(
+            f'There is no app "{wanted}".',
+            hint=f"To deploy what is here:  homeport deploy {as_argument(Path(wanted))}",
+        )
     return NotFound(
         f'There is no app "{wanted}".{suggestion(name, [app["app_name"] for app in everything])}',
         hint="List them:  homeport apps list",
     )
+
+
+def as_argument(path: Path) -> str:
+    """The path, written so that `deploy` does not take it for the name of an app."""
+    text = str(path)
+    return text if text.startswith(("/", "./", "../", "~")) or text in {".", ".."} else f"./{text}"
 
 
 def find_deployment(client: Client, reference: str) -> Json:

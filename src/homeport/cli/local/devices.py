@@ -40,7 +40,7 @@ def print_device(settings: Settings, answer: Json, device: str) -> None:
     found = next((each for each in answer["items"] if each["id"] == device), None)
     if found is None:
         known = ", ".join(each["id"] for each in answer["items"][:10]) or "none"
-        raise NotFound(f'{answer["site"]} has no device "{device}".', hint=f"There is {known}.")
+        raise NotFound(f'{answer["site"]} has no device "{device}".', hint=f"Known devices: {known}.")
     statuses = [each for each in answer["statuses"] if each["device_id"] == device]
     if settings.is_data:
         print_data(settings, {**found, "statuses": statuses})

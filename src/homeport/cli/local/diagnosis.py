@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -15,8 +15,10 @@ import anyio
 from homeport.adapters.hardware.gpu.machine import installed_gpus
 from homeport.adapters.runtime.doctor.diagnosis import diagnose as diagnose_engine
 from homeport.adapters.runtime.helm.program import INSTALL_HINT, MISSING, find_helm
+from homeport.adapters.runtime.podman.api import FILE_DRIVERS
 from homeport.cli.roles.addresses import Address, holder_of, is_free
 from homeport.errors import HomeportError
+from homeport.lazy_dataclass import dataclass
 
 Level = Literal["ok", "note", "problem"]
 
@@ -41,6 +43,7 @@ def diagnose(*, data: Path, runtime: str, deployments: str | None, addresses: Se
     findings = [check_python(sys.version_info[:3]), check_git(), check_disk(data), check_data_folder(data)]
     findings += check_engine(runtime)
     findings += check_charts(runtime, os.environ)
+    findings += check_log_driver(runtime, os.environ)
     findings += [check_port(address) for address in addresses]
     if deployments:
         findings.append(check_repository(deployments))
@@ -112,6 +115,19 @@ def check_charts(runtime: str, environment: Mapping[str, str]) -> list[Finding]:
         message = "catatonit was not found; Podman needs it to run helm charts without Kubernetes."
         findings.append(Finding("helm", "note", message, "Install it:  apt-get install catatonit"))
     return findings
+
+
+def check_log_driver(runtime: str, environment: Mapping[str, str]) -> list[Finding]:
+    """Podman's log files have every line; what it gives of other drivers may not (ADR 0108)."""
+    podman = None if runtime not in ("auto", "podman") else shutil.which("podman", path=environment.get("PATH"))
+    if podman is None:
+        return []
+    driver = _output(podman, "info", "--format", "{{.Host.LogDriver}}")
+    if driver in (*FILE_DRIVERS, podman):
+        return []
+    message = f"Podman's log driver is {driver}: on a busy machine, lines of apps may be missing from their logs."
+    hint = 'Set  log_driver = "k8s-file"  below  [containers]  in /etc/containers/containers.conf'
+    return [Finding("logs", "note", message, hint)]
 
 
 def check_port(address: Address) -> Finding:

@@ -3,19 +3,18 @@
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 from homeport.catalog.documents import dump
 from homeport.cli.api.client import Client, Json
 from homeport.cli.import_options import ImportOptions
-from homeport.cli.local.building import build_images
 from homeport.cli.local.places import Place, built_in_place, own_registry
 from homeport.content.importing.description import CATEGORY, FIRST_VERSION, Imported, render_description
-from homeport.content.importing.folders import SourceOptions, find_source, import_path
-from homeport.content.importing.images import import_image
+from homeport.content.importing.folders import AskTool, SourceOptions, find_source, import_path
 from homeport.errors import Conflict, InvalidInput, NotFound
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,15 @@ class Offer:
         return {"parameters": self.description.get("parameters") or {}, **_configuration(self.description)}
 
 
-def prepare(app: str | None, options: ImportOptions, given: Sequence[str], client: Client, *, is_plan: bool) -> Offer:
+def prepare(
+    app: str | None,
+    options: ImportOptions,
+    given: Sequence[str],
+    client: Client,
+    *,
+    is_plan: bool,
+    ask: AskTool | None = None,
+) -> Offer:
     """Raises with nothing written, except that built images are pushed unless it is a plan.
 
     Most of the time is spent in the compose tool; in parallel the registry is found, and its client imported.
@@ -52,10 +59,10 @@ def prepare(app: str | None, options: ImportOptions, given: Sequence[str], clien
     values = dict(_pairs(given))
     if options.image is not None or options.build or (app or "").startswith("oci://"):
         place = _place(options, client) if options.build else _published(app, client)
-        imported = _imported(app, options, values, place, is_plan=is_plan)
+        imported = _imported(app, options, values, place, is_plan=is_plan, ask=ask)
     else:
         with ThreadPoolExecutor(1) as beside:
-            reading = beside.submit(_imported, app, options, values, None, is_plan=is_plan)
+            reading = beside.submit(_imported, app, options, values, None, is_plan=is_plan, ask=ask)
             place = _place(options, client)
             if not is_plan:
                 import_module("homeport.cli.local.storing")
@@ -84,9 +91,17 @@ def require_values(offer: Offer, client: Client, *, name: str | None, sites: Seq
 
 
 def _imported(
-    app: str | None, options: ImportOptions, values: Mapping[str, str], place: Place | None, *, is_plan: bool
+    app: str | None,
+    options: ImportOptions,
+    values: Mapping[str, str],
+    place: Place | None,
+    *,
+    is_plan: bool,
+    ask: AskTool | None,
 ) -> Imported:
     if options.image is not None:
+        from homeport.content.importing.images import import_image  # noqa: PLC0415 - start-up time
+
         return import_image(
             options.image,
             name=options.app_name,
@@ -102,13 +117,15 @@ def _imported(
 
         return chart_elsewhere(app, place, name=options.app_name)
     path = Path(app).expanduser()
-    source_options = SourceOptions(options.app_name, values)
+    source_options = SourceOptions(options.app_name, values, ask=ask)
     if options.build:
+        from homeport.cli.local.building import build_images  # noqa: PLC0415 - start-up time
+
         assert place is not None, "what is built is pushed"
         source = find_source(path)
         name = options.app_name
         images = build_images(source, name, values, place, push=not is_plan)
-        source_options = SourceOptions(name, values, images)
+        source_options = replace(source_options, images=images)
     return import_path(path, source_options)
 
 

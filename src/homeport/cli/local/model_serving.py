@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -23,6 +22,7 @@ from homeport.core.inference.engines.spec import BY_NAME, VARIABLES, read_engine
 from homeport.core.inference.models.references import MODEL_ID
 from homeport.core.values.durations import seconds_of
 from homeport.errors import NotFound
+from homeport.lazy_dataclass import dataclass
 
 POOL_SECONDS_MAX: Final = 15.0
 """How long the news of a new engine may take to central."""

@@ -6,7 +6,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
@@ -27,7 +26,9 @@ from homeport.core.inference.models.references import (
 )
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import Conflict, InvalidInput, NotFound
+from homeport.lazy_dataclass import dataclass
 from homeport.models.store.fetching import LocalModel, ModelFetcher, digest_of_file, model_file
+from homeport.models.store.gguf import refuse_damaged
 from homeport.models.store.index import ModelIndex
 from homeport.vocabulary import Digest
 
@@ -131,6 +132,7 @@ def source_for(
     if reference.scheme is not Scheme.FILE:
         return Source(reference.text, digest, 0, name)
     path = model_file(Path(reference.path))
+    refuse_damaged(path)
     name = model_id or default_model_id(parse_reference(str(path)))
     found = digest_of_file(path)
     if digest and found != digest:

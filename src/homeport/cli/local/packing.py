@@ -14,6 +14,7 @@ from homeport.catalog.documents import SIZE_MAX, dump
 from homeport.catalog.packages import package_files, pull_component, push_app, split_reference, version_of
 from homeport.catalog.registry_tree import DESCRIPTION_FILE, app_place, find_apps, read_app
 from homeport.cli.api.client import Client
+from homeport.cli.api.finding import as_argument
 from homeport.cli.local.places import own_registry, registry_client
 from homeport.content.importing.charts import CHART_FILE
 from homeport.content.importing.compose_files import COMPOSE_NAMES
@@ -139,12 +140,8 @@ def _validate_source(path: Path) -> str:
     """A source to import, as `deploy` would read it."""
     imported = import_path(path, SourceOptions())
     kind = "a chart" if imported.type is ProfileType.HELM else "a compose file"
-    return f"{path} is {kind}, not an app, and is valid. Deploy it with  homeport deploy {_as_argument(path)}"
-
-
-def _as_argument(path: Path) -> str:
-    text = str(path)
-    return text if text.startswith(("/", "./", "../", "~")) or text == "." else f"./{text}"
+    values = "".join(f" --set {name}=…" for name in imported.undefined)
+    return f"{path} is {kind}, not an app, and is valid. Deploy it with  homeport deploy {as_argument(path)}{values}"
 
 
 def _validate_folder(folder: Path) -> str:

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from homeport.adapters.registry.credentials import LOCAL_USER, Credentials, defa
 from homeport.cli.api.client import Client, Json
 from homeport.core.values.addresses import host_of
 from homeport.errors import NotFound, PeerUnavailable, Refused
+from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from homeport.adapters.registry.oci import OciRegistry

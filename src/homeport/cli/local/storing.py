@@ -20,8 +20,8 @@ FILE_SIZE_MAX: Final = 1024 * 1024
 _CONTENT_TYPE: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 
-def store(offer: Offer, client: Client) -> Json:
-    """The app in the catalog. Files first: an app never refers to what does not exist."""
+def store(offer: Offer, client: Client) -> tuple[Json, bool]:
+    """The app in the catalog, and whether it is new. Files first: an app never refers to what does not exist."""
     if offer.place is not None:
         imported, properties = offer.imported, _properties(offer.description)
         if imported.type is ProfileType.HELM:
@@ -33,7 +33,7 @@ def store(offer: Offer, client: Client) -> Json:
         anyio.run(registry.push, properties["repository"], properties["revision"], artifact)
     answer = client.post("/api/v1/apps", offer.body)
     app: Json = (answer["added"] or answer["unchanged"])[0]
-    return app
+    return app, bool(answer["added"])
 
 
 def chart_elsewhere(reference: str, place: Place | None, *, name: str | None) -> Imported:

@@ -8,11 +8,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from homeport.errors import HomeportError, NotFound, Refused
+from homeport.lazy_dataclass import dataclass
 
 SYSTEMCTL_SECONDS_MAX: Final = 120.0
 START_SECONDS_MAX: Final = 300
@@ -145,6 +145,17 @@ def installed(role: str, manager: Manager) -> Unit:
             f"There is no service {unit.name} here.", hint=f"Install it:  homeport service install {role} …"
         )
     return unit
+
+
+def all_installed(roles: Sequence[str], manager: Manager) -> list[Unit]:
+    units = [Unit(role, (), {}, {}, manager) for role in roles]
+    found = [unit for unit in units if unit.path.exists()]
+    if not found:
+        raise NotFound(
+            "No role of Homeport is a service here.",
+            hint="Install one:  homeport service install up|central|site|node",
+        )
+    return found
 
 
 def remove(unit: Unit) -> None:

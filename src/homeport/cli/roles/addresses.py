@@ -3,13 +3,13 @@
 import errno
 import re
 import socket
-from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
 from homeport.core.values.addresses import is_host, is_loopback
 from homeport.errors import HomeportError, Refused
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ def inference_options(command: Command) -> Command:
         task_idle: float,
         task_wall: float,
         task_body: int,
+        task_disconnect: str,
         **others: Any,
     ) -> None:
         settings = InferenceSettings(
@@ -41,6 +42,7 @@ def inference_options(command: Command) -> Command:
             idle_seconds=task_idle,
             wall_seconds=task_wall,
             body_bytes_max=task_body,
+            cancel_on_disconnect=task_disconnect == "cancel",
         )
         tune(inference=settings)
         command(**others)
@@ -58,7 +60,7 @@ def _number(name: str, default: int, text: str, *, least: int) -> Callable[[Comm
 
 
 _OPTIONS = (
-    _number("--task-queue", 1_024, "Inference tasks that may wait for one pool.", least=1),
+    _number("--task-queue", 1_024, "Inference tasks that may wait for one pool; 0 for none.", least=0),
     click.option(
         "--task-queue-full",
         type=click.Choice([each.value for each in FullPolicy]),
@@ -90,6 +92,13 @@ _OPTIONS = (
         show_default=True,
         metavar="SECONDS",
         help="The longest that one task may run.",
+    ),
+    click.option(
+        "--task-disconnect",
+        type=click.Choice(["cancel", "finish"]),
+        default="cancel",
+        show_default=True,
+        help="What becomes of a task of /v2 whose event stream its client closes.",
     ),
     click.option(
         "--task-body", type=SIZE, default="32M", show_default=True, help="The largest request with messages or audio."

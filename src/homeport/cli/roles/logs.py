@@ -68,9 +68,9 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         fields = "  ".join(f"{name}={_short(value)}" for name, value in fields_of(record).items())
-        message = printable(record.getMessage())
+        message = _on_one_line(record.getMessage())
         line = f"{clock} {_SIGNS.get(record.levelname, ' ')} {message}   {fields}".rstrip()
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return f"{line}\n{printable(self.formatException(record.exc_info))}" if record.exc_info else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -93,5 +93,10 @@ def _of_the_lost(lines: int) -> logging.LogRecord:
 
 
 def _short(value: Any) -> str:
-    text = printable(str(value)).replace("\n", "\\n")
+    text = _on_one_line(str(value))
     return f'"{text}"' if " " in text else text
+
+
+def _on_one_line(text: str) -> str:
+    """Others' words in it can neither start a line that looks like ours nor control the terminal."""
+    return printable(text).replace("\n", "\\n")

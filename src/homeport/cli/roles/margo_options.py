@@ -1,13 +1,13 @@
 """The options of the Margo management interface, as one value."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from homeport.cli.roles.addresses import ADDRESS_OR_OFF, OFF, Address
+from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from homeport.central.parts import MargoPort

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from homeport.core.model.engines import AUTO, RUNTIMES
 from homeport.core.node.permissions import Permission
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import HomeportError, Refused
+from homeport.lazy_dataclass import dataclass
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 

@@ -1,13 +1,13 @@
 """The port for agents and clients of Orchion, as one value."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 import click
 
 from homeport.cli.roles.addresses import ADDRESS, Address
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

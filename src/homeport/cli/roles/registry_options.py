@@ -1,16 +1,18 @@
 """The options of the built-in registry, as one value."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from homeport.cli.roles.addresses import ADDRESS_OR_OFF, OFF, Address
 from homeport.cli.roles.sizes import SIZE
-from homeport.ports import BuiltInRegistry
+from homeport.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from homeport.ports import BuiltInRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class RegistryOptions:
         }
 
 
-def registry_notes(registry: BuiltInRegistry) -> Sequence[str]:
+def registry_notes(registry: "BuiltInRegistry") -> Sequence[str]:
     """Notes for the user who started it."""
     if registry.address is not None:
         return (f"Registry: {registry.address.host}",)

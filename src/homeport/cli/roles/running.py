@@ -14,6 +14,7 @@ from typing import Final
 import anyio
 import click
 
+from homeport.adapters.system import share_malloc_arenas
 from homeport.cli.terminal.ages import took
 from homeport.cli.terminal.output import done
 from homeport.errors import HomeportError
@@ -64,6 +65,7 @@ def run_role(
             tell(f"  {note}")
         notify_supervisor("READY=1")
 
+    share_malloc_arenas()
     try:
         anyio.run(_until_signal, role, ready)
     except BaseExceptionGroup as group:

@@ -1,13 +1,13 @@
 """The options of a site that follows a Margo fleet manager, as one value."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
 import click
 
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

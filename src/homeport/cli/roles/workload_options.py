@@ -1,7 +1,6 @@
 """The options about what a node gives to its workloads, as one value."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import click
 
 from homeport.core.node.telemetry_variables import otlp_variables
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

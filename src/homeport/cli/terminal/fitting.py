@@ -1,10 +1,10 @@
 """Column widths of a table, so that it fits the terminal and its first column is not truncated.
 
-The widest columns shrink first, down to a useful minimum; then whole columns are dropped, from the right. The first
-one identifies the item and the last one, a note, may wrap: both stay.
+The widest columns shrink first, down to a useful minimum; then whole columns are dropped, from the right, those that
+matter most at last. The first one identifies the item and the last one, a note, may wrap: both stay.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 GAP: Final = 3
@@ -14,12 +14,15 @@ OTHERS_MIN: Final = 11
 LAST_MIN: Final = 16
 
 
-def fit(naturals: Sequence[int], titles: Sequence[int], available: int) -> dict[int, int]:
-    """The visible columns, by position, with their widths. `naturals` are the widths of their content."""
+def fit(
+    naturals: Sequence[int], titles: Sequence[int], available: int, *, vital: Collection[int] = ()
+) -> dict[int, int]:
+    """The visible columns, by position, with their widths. `naturals` are the widths of their content; `vital` are
+    the positions of columns that go last."""
     shown = list(range(len(naturals)))
     least = [_least(position, naturals, titles) for position in shown]
     while len(shown) > 2 and _total([least[each] for each in shown]) > available:
-        shown.pop(-2)
+        shown.remove(next((each for each in reversed(shown[1:-1]) if each not in vital), shown[-2]))
     widths = {each: naturals[each] for each in shown}
     while _total(list(widths.values())) > available:
         widest = max(widths, key=lambda each: widths[each] - least[each])

@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
@@ -16,6 +15,7 @@ from homeport.cli.api.socket import open_socket
 from homeport.core.tunnel.targets import PORT_MAX
 from homeport.errors import HomeportError, PeerUnavailable, Refused, TransientError, system_reason
 from homeport.fleet.shared.backoff import Backoff
+from homeport.lazy_dataclass import dataclass
 from homeport.tunnel.relaying import relay
 from homeport.tunnel.sockets import SocketStream
 

@@ -4,22 +4,27 @@ A list is described once, as columns over the items of a response. Rich is impor
 """
 
 import json
+import os
 import select
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from homeport.cli.options import Settings
 from homeport.cli.terminal.fitting import GAP, fit
+from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     # For its type alone: roles print lines, and never ask a server.
+    from types import FrameType
+
     from rich.console import Console
+    from rich.live import Live
     from rich.table import Table
 
     from homeport.cli.api.client import Client
@@ -41,6 +46,9 @@ STATE_COLORS: Final[Mapping[str, str]] = {
     "no": "red",
 }
 REFRESH_SECONDS: Final = 1.0
+SHOW_CURSOR: Final = b"\x1b[?25h"
+BESIDE_MIN: Final = 24
+"""How wide a text must be that is wrapped beside its head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,8 @@ class Column:
     value: Callable[[Item], str]
     wide: bool = False
     """Shown with `-o wide` only."""
+    vital: bool = False
+    """On a narrow screen others make room for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,28 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in facts), default=0)
     for name, value in facts:
         if value:
-            click.echo(f"{name:<{width}}   {printable(value)}".rstrip())
+            echo_wrapped(f"{name:<{width}}   ", printable(value))
+
+
+def echo_wrapped(head: str, text: str) -> None:
+    """One line; on a screen that is narrower, lines that are indented to where the text began, or below its head
+    where too little room is left beside it."""
+    from shutil import get_terminal_size  # noqa: PLC0415 - start-up time
+    from textwrap import wrap  # noqa: PLC0415
+
+    available = get_terminal_size().columns if sys.stdout.isatty() else 0
+    beside = len(click.unstyle(head))
+    if available == 0 or "\n" in text or beside + len(text) <= available:
+        click.echo(f"{head}{text}".rstrip())
+        return
+    indentation = " " * (beside if available - beside >= BESIDE_MIN else 4)
+    lines = wrap(text, available - len(indentation), break_on_hyphens=False)
+    if len(indentation) < beside:
+        click.echo(head.rstrip())
+        head = indentation
+    for line in lines:
+        click.echo(f"{head}{line}")
+        head = indentation
 
 
 def done(message: str) -> None:
@@ -151,7 +182,8 @@ def table(settings: Settings, columns: Sequence[Column], items: Sequence[Item], 
         max(width, *(cell_len(line) for row in rows for line in row[position].split("\n")), 0)
         for position, width in enumerate(titles)
     ]
-    widths = fit(naturals, titles, available)
+    vital = [position for position, column in enumerate(shown) if column.vital]
+    widths = fit(naturals, titles, available, vital=vital)
     grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
     for position, width in widths.items():
         is_last = position == len(shown) - 1
@@ -215,16 +247,32 @@ def _is_reader_gone() -> bool:
 
 
 def _watch_screen(settings: Settings, listing: Listing, fetch: Callable[[], Item]) -> None:
-    from rich.live import Live  # noqa: PLC0415 - start-up time
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415 - start-up time
 
     screen = console(settings)
-    with _until_interrupted(), Live(console=screen, auto_refresh=False) as live:
+    with _until_interrupted(), live_display(screen) as live:
         while True:
             items = fetch()[listing.key]
             shown = table(settings, listing.columns, items, available=screen.width) if items else None
             live.update(shown or Text(_nothing(listing)), refresh=True)
             time.sleep(REFRESH_SECONDS)
+
+
+def live_display(screen: "Console", *, transient: bool = False) -> "Live":
+    """What is redrawn in place. The cursor is hidden meanwhile, and shown again also when SIGTERM ends the command,
+    as `timeout` does: the signal's default would leave the terminal without one."""
+    from rich.live import Live  # noqa: PLC0415 - start-up time
+
+    signal.signal(signal.SIGTERM, _show_cursor_and_end)
+    return Live(console=screen, auto_refresh=False, transient=transient)
+
+
+def _show_cursor_and_end(number: int, _: "FrameType | None") -> None:
+    signal.signal(number, signal.SIG_DFL)
+    try:
+        os.write(sys.stdout.fileno(), SHOW_CURSOR)
+    finally:
+        os.kill(os.getpid(), number)
 
 
 @contextmanager

@@ -1,14 +1,15 @@
 """Progress lines, `site / node   what   how far`: updated in place on a terminal, one line each elsewhere."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import click
 
 from homeport.cli.options import Settings
 from homeport.cli.terminal.ages import size
-from homeport.cli.terminal.output import console
+from homeport.cli.terminal.output import console, live_display
+from homeport.lazy_dataclass import dataclass
 
 BAR_WIDTH: Final = 16
 STEP_WIDTH: Final = 12
@@ -55,9 +56,7 @@ class Terminal:
     """The current step of each node, live; finished lines stay above."""
 
     def __init__(self, settings: Settings) -> None:
-        from rich.live import Live  # noqa: PLC0415 - start-up time
-
-        self._live: Live = Live(console=console(settings), auto_refresh=False, transient=True)
+        self._live = live_display(console(settings), transient=True)
         self._live.start()
         self._current: dict[str, Line] = {}
         self._width = 0

@@ -75,7 +75,7 @@ def _failure(deployment: Json) -> str:
 def _next_step(end: Ended) -> str:
     name = f"{end.deployment['name']}@{end.deployment['site']}"
     if end.verdict is WaitVerdict.TIMED_OUT:
-        return f"It goes on without me. Follow it:  homeport deployments watch {name}"
+        return f"The deployment continues in the background. Follow it:  homeport deployments watch {name}"
     if end.verdict is WaitVerdict.ROLLED_BACK:
         revision = str(end.deployment["revision"]).removeprefix("sha256:")[:8]
         return (
@@ -95,7 +95,7 @@ def _remedy(deployment: Json, name: str) -> str:
         return f"Try again:  homeport deployments retry {name}"
     settings = [key for key, value in deployment["parameters"].items() if str(value) == taken[1]]
     if not settings:
-        return f"Free the port, then try again:  homeport deployments retry {name}"
+        return f"Free the port, then try again:  homeport deployments retry {name}   Or deploy it with another port."
     app, site = deployment["app_name"], deployment["site"]
     return f"Choose another port:  homeport deploy {app} --site {site} --set {settings[0]}=PORT"
 

@@ -6,7 +6,7 @@ so a lost event only costs a second.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from homeport.cli.terminal.ages import took
 from homeport.cli.terminal.holds import hold_text
 from homeport.cli.terminal.progress import Line, Lines
 from homeport.core.model.instance import failure_text
+from homeport.lazy_dataclass import dataclass
 
 TICK_SECONDS: Final = 1.0
 SUBJECTS_MAX: Final = 100
@@ -33,6 +34,9 @@ STEP_OF_STATE: Final[Mapping[str, str]] = {
     "DELETED": "removed",
 }
 """Texts for instance states; INSTALLED is missing, because the node's own `healthy` says it."""
+
+
+UNDER_WAY: Final = frozenset({"INSTALLING", "UPDATING", "ROLLINGBACK", "DELETING"})
 
 
 class WaitVerdict(StrEnum):
@@ -51,6 +55,24 @@ class Ended:
 
 
 @dataclass
+class Steps:
+    """The events of deployments as progress lines: what each node does, and how long it took until it was healthy."""
+
+    _started: dict[str, float] = field(default_factory=dict)
+
+    def show(self, event: Json, lines: Lines) -> None:
+        line = line_of(event)
+        if line is None:
+            return
+        started = self._started.setdefault(line.place, time.monotonic())
+        if line.step == "starting":
+            self._started[line.place] = time.monotonic()
+        if line.step == "healthy" and not line.text:
+            line = Line(line.place, line.step, f"after {took(time.monotonic() - started)}")
+        lines.show(line)
+
+
+@dataclass
 class Wait:
     client: Client
     ids: Sequence[str]
@@ -61,8 +83,8 @@ class Wait:
     began: float = field(default_factory=time.monotonic)
     _ended: dict[str, Ended] = field(default_factory=dict)
     _failed_since: dict[str, float] = field(default_factory=dict)
-    _started: dict[str, float] = field(default_factory=dict)
     _held: set[str] = field(default_factory=set)
+    _steps: Steps = field(default_factory=Steps)
 
     def run(self, *, after: int | None, timeout_seconds: float) -> list[Ended]:
         """The outcome of each of `ids`, in their order. Without `after`, from now on."""
@@ -82,10 +104,11 @@ class Wait:
                 event = feed.next(min(next_look, deadline) - time.monotonic())
                 if event is not None and event["deployment_id"] in self.ids:
                     self._show(event)
-                    if event["kind"] in {"deployment.state", "instance.state", "deployment.refused"}:
+                    if may_settle(event):
                         look_at.add(event["deployment_id"])
         except KeyboardInterrupt:
-            click.echo(f"\nIt goes on without me. Follow it:  homeport deployments watch {self.ids[0][:8]}", err=True)
+            follow = f"Follow it:  homeport deployments watch {self.ids[0][:8]}"
+            click.echo(f"\nThe deployment continues in the background. {follow}", err=True)
             raise
         finally:
             if self.lines is not None:
@@ -120,15 +143,16 @@ class Wait:
         return Ended(WaitVerdict.TIMED_OUT, deployment, time.monotonic() - self.began)
 
     def _show(self, event: Json) -> None:
-        line = line_of(event)
-        if line is None or self.lines is None:
-            return
-        started = self._started.setdefault(line.place, time.monotonic())
-        if line.step == "starting":
-            self._started[line.place] = time.monotonic()
-        if line.step == "healthy" and not line.text:
-            line = Line(line.place, line.step, f"after {took(time.monotonic() - started)}")
-        self.lines.show(line)
+        if self.lines is not None:
+            self._steps.show(event, self.lines)
+
+
+def may_settle(event: Mapping[str, Any]) -> bool:
+    """Whether the deployment is worth a look: it is not when something has only begun."""
+    kind = event["kind"]
+    if kind in {"deployment.state", "instance.state"}:
+        return event["data"].get("after", event["data"].get("state")) not in UNDER_WAY
+    return bool(kind == "deployment.refused")
 
 
 def verdict_of(deployment: Mapping[str, Any]) -> WaitVerdict | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ from homeport.content.registry.repositories import Repositories
 from homeport.core.inference.models.references import WEB_SCHEMES
 from homeport.core.inference.models.references import parse_reference as parse_model
 from homeport.errors import HomeportError, InvalidInput, NotFound, PeerUnavailable, QuotaExceeded, UploadBusy
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import (
     BlobStore,
@@ -40,7 +41,7 @@ from homeport.ports import (
 from homeport.vocabulary import Digest
 
 PARTIAL_AGE_MAX: Final = timedelta(days=1)
-"""How long a download that nobody reads any more can still be resumed."""
+"""How long a download without readers can still be resumed."""
 LOOK_UP_SECONDS: Final = 5.0
 """How long a registry may take to say whether a known tag has moved."""
 FIRST_TIDY_SECONDS: Final = 60.0
@@ -286,7 +287,7 @@ class Cache:
         return (await self.blobs.usage()).free_bytes - self.transfers.missing_bytes
 
     async def _drop_partial(self, age: timedelta) -> None:
-        """Downloads that nobody reads. One that is under way is claimed, and stays."""
+        """Downloads without readers. One that is under way is claimed, and stays."""
         active = {each.upload_id for each in self.transfers.open.values()}
         for upload in await self.blobs.uploads():
             if upload.id in active or self.clock.now() - upload.at < age:

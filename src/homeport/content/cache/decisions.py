@@ -2,7 +2,6 @@
 whether a node may fetch by itself. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from homeport.content.registry.manifests import Manifest
@@ -17,6 +16,7 @@ from homeport.errors import (
     TooLarge,
     TransientError,
 )
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import StoredBlob
 from homeport.vocabulary import Digest
 
@@ -41,7 +41,7 @@ def choose_evictions(
     blobs: Sequence[StoredBlob], *, protected: Collection[Digest], needed_bytes: int, free_bytes: int
 ) -> Eviction:
     """The least recently used content that makes room for `needed_bytes`. Nothing is evicted where even all of it
-    would not be enough: that would cost content and help nobody."""
+    would not be enough: that would cost content and free too little."""
     missing = needed_bytes - free_bytes
     if missing <= 0:
         return Eviction((), 0, is_enough=True)

@@ -4,19 +4,21 @@ A component's user is named after its content without secrets, which a node and 
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from anyio.to_thread import run_sync
 
 from homeport.catalog.deployment import deployment_path, parse_deployment
-from homeport.core.model.deployment import Revision
 from homeport.errors import HomeportError
 from homeport.fleet.site.platform import SitePlatform
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import DeploymentFilter
 from homeport.vocabulary import DeploymentId, Digest, SiteName
 
 PARSED_MAX: Final = 20_000
+DEPLOYMENTS_READ: Final = 500
+"""How many are read at a time: their contents are not kept."""
 Contents = dict[Digest, tuple[DeploymentId, bytes]]
 
 
@@ -28,17 +30,23 @@ class DeployedComponents:
     _parsed: dict[Digest, frozenset[str]] = field(default_factory=dict)
 
     async def __call__(self) -> Collection[str]:
-        contents: Contents = {}
         async with self.site.store.read() as reader:
-            contents |= {pin.revision: (pin.deployment_id, pin.content) for pin in await reader.pins()}
-            for deployment in await reader.deployments(DeploymentFilter()):
-                kept: list[Revision] = list(await reader.revisions(deployment.id))
-                contents |= {each.revision: (each.deployment_id, each.content) for each in kept}
+            pins = await reader.pins()
+            ids = [deployment.id for deployment in await reader.deployments(DeploymentFilter())]
+        present = await self._read({pin.revision: (pin.deployment_id, pin.content) for pin in pins})
+        for start in range(0, len(ids), DEPLOYMENTS_READ):
+            async with self.site.store.read() as reader:
+                kept = await reader.revisions_of(ids[start : start + DEPLOYMENTS_READ])
+            present |= await self._read({each.revision: (each.deployment_id, each.content) for each in kept})
+        if len(self._parsed) > PARSED_MAX:
+            self._parsed = {key: self._parsed[key] for key in present}
+        return {user for revision in present for user in self._parsed[revision]}
+
+    async def _read(self, contents: Contents) -> set[Digest]:
         fresh = {revision: content for revision, content in contents.items() if revision not in self._parsed}
-        if len(self._parsed) + len(fresh) > PARSED_MAX:
-            self._parsed = {key: users for key, users in self._parsed.items() if key in contents}
-        self._parsed |= await run_sync(_users_of, fresh, self.site.site)
-        return {user for revision in contents for user in self._parsed[revision]}
+        if fresh:
+            self._parsed |= await run_sync(_users_of, fresh, self.site.site)
+        return set(contents)
 
 
 def _users_of(contents: Contents, site: SiteName) -> dict[Digest, frozenset[str]]:

@@ -8,10 +8,11 @@ A record without a digest belongs to a download that is not finished; it says wh
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from homeport.adapters.disk import disk_problems
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 

@@ -1,12 +1,13 @@
 """Concurrent lookups of one thing are one lookup."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
 import anyio
 
 from homeport.errors import HomeportError
+from homeport.lazy_dataclass import dataclass
 
 Found = TypeVar("Found")
 
@@ -23,7 +24,7 @@ class Joined(Generic[Found]):
     _pending: dict[str, _Pending[Found]] = field(default_factory=dict)
 
     async def once(self, key: str, look: Callable[[], Awaitable[Found]]) -> Found:
-        """Errors reach everybody who waits. Where whoever looks is cancelled, the next one looks."""
+        """Errors reach everybody who waits. Where the one that looks is cancelled, the next one looks."""
         while (pending := self._pending.get(key)) is not None:
             await pending.done.wait()
             if pending.error is not None:

@@ -1,11 +1,11 @@
 """Metrics of a site's cache."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import ContentCache
 
 

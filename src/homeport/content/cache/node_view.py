@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 
 from homeport.adapters.registry.reference import parse_reference
 from homeport.content.cache.decisions import may_fetch_directly
@@ -10,6 +9,7 @@ from homeport.core.inference.models.references import Scheme
 from homeport.core.inference.models.references import parse_reference as parse_model
 from homeport.core.values.addresses import host_of, is_loopback
 from homeport.errors import FetchDirectly, HomeportError
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import ContentCache, ContentFile, ContentManifest, OnBytes, OpenContent
 from homeport.vocabulary import Digest
 

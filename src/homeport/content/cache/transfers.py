@@ -7,7 +7,7 @@ A file of the web whose digest is not known is downloaded by its source in the s
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import BinaryIO, Final
 
 import anyio
@@ -17,6 +17,7 @@ from anyio.to_thread import run_sync
 from homeport.content.cache.decisions import failures_after, retry_seconds
 from homeport.content.cache.files import Files, KeptFile, key_of
 from homeport.errors import HomeportError, NotFound, PeerUnavailable, TooLarge
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import BlobStore, Incoming, OnBytes, OpenBlob, UploadId, Upstream
 from homeport.vocabulary import Digest
@@ -59,7 +60,7 @@ class Transfer:
 
     @property
     def readable_bytes(self) -> int:
-        """All but the last byte until the whole is verified: nobody gets wrong content in full."""
+        """All but the last byte until the whole is verified: no client gets wrong content in full."""
         if self.is_done or self.size_bytes is None:
             return self.arrived_bytes
         return min(self.arrived_bytes, self.size_bytes - 1)

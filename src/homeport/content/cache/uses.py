@@ -11,11 +11,11 @@ import secrets
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from homeport.adapters.disk import disk_problems
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 CONTENTS_MAX: Final = 1_000
@@ -80,7 +80,7 @@ class Users:
 
 
 def _read(path: Path) -> tuple[str, list[Used]] | None:
-    """None where there is none; a damaged file counts as none, and is written anew."""
+    """None where there is none; a damaged file counts as none, and is written again."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         content = json.loads(path.read_bytes())
         return str(content["user"]), [Used(str(name), Digest(str(digest))) for name, digest in content["contents"]]

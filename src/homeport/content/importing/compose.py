@@ -6,7 +6,6 @@ only determined which ones are needed, and by what.
 
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from homeport.adapters.bounded_yaml import Location
@@ -16,6 +15,7 @@ from homeport.content.importing.variables import Use, looks_secret, offered, use
 from homeport.core.node.demands import referenced_files
 from homeport.core.tunnel.targets import PORT_MAX
 from homeport.errors import Problem
+from homeport.lazy_dataclass import dataclass
 
 FOR_SWARM: Final = ("mode", "placement", "update_config", "rollback_config", "endpoint_mode")
 
@@ -121,7 +121,7 @@ def _external(main: ComposeFile) -> Iterator[Problem]:
 
 
 def _ports(main: ComposeFile, service: Mapping[str, Any], where: Location) -> Iterator[Problem]:
-    """Numbers that are no ports: podman-compose hands them on, and the engine refuses them after the pull."""
+    """Numbers that are not ports: podman-compose hands them on, and the engine refuses them after the pull."""
     for position, entry in enumerate(_list(service.get("ports") or [])):
         if isinstance(entry, Mapping):
             given = [str(entry.get(key) or "1") for key in ("published", "target")]

@@ -5,13 +5,14 @@ Pure. The keys are those of the compose specification; extensions (`x-…`) are 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from homeport.adapters.bounded_yaml import Location, load_located
 from homeport.core.node.demands import SERVICE_KEYS
 from homeport.core.parameters import suggest
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 COMPOSE_NAMES: Final = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 """In the order of precedence of the specification."""

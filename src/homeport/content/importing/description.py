@@ -7,12 +7,13 @@ imports of one folder give the same description except for the version, which th
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from homeport.content.importing.parameters import Offered, render_parameters
 from homeport.core.archive import pack_archive
 from homeport.errors import Problem
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import ProfileType
 
 CATEGORY: Final = "local"

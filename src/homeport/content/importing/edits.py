@@ -5,7 +5,7 @@ A file that needs neither is packed unchanged, comments included.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import yaml
@@ -13,6 +13,7 @@ import yaml
 from homeport.content.importing.compose_files import ComposeFile
 from homeport.content.importing.variables import references
 from homeport.errors import Problem
+from homeport.lazy_dataclass import dataclass
 
 CONFIGS_FOLDER: Final = "homeport-configs"
 

@@ -6,8 +6,8 @@ the command line.
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import anyio
 
 from homeport.adapters.bounded_yaml import SIZE_MAX as FILE_SIZE_MAX
 from homeport.adapters.runtime.compose.tool import ask_tool
-from homeport.adapters.runtime.podman.parser import resolve_command
+from homeport.adapters.runtime.podman.tool import resolve_command
 from homeport.adapters.runtime.programs.environment import compose_environment, engine_environment, steers_the_tool
 from homeport.content.importing.charts import CHART_FILE, import_chart
 from homeport.content.importing.compose import (
@@ -35,10 +35,12 @@ from homeport.content.importing.variables import parse_dotenv, uses
 from homeport.core.archive import COMPOSE_FILE, ENTRY_COUNT_MAX, SIZE_MAX
 from homeport.core.node.demands import referenced_files
 from homeport.errors import InvalidInput, NotFound, Problem, TooLarge
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import ProfileType
 
 FILES_MAX: Final = 50
 """Maximum number of compose files that include or extend one another."""
+AskTool = Callable[[Sequence[str], Mapping[str, str], Path], Mapping[str, Any]]
 _UNKNOWN_VALUE: Final = {"integer": "1", "boolean": "false"}
 _NOT_PACKED: Final = frozenset({".git", ".hg", ".svn"})
 
@@ -52,6 +54,8 @@ class SourceOptions:
     """Values of variables."""
     images: Mapping[str, str] | None = None
     """Images of services that are built, by service; None where nothing is to be built."""
+    ask: AskTool | None = None
+    """Runs the compose tool: its command, environment and folder. None starts it when it is needed."""
 
 
 def find_source(path: Path) -> Path:
@@ -168,7 +172,10 @@ def read_project(path: Path, options: SourceOptions) -> Project:
     environment = compose_environment(engine_environment(os.environ), {**variables, **options.values})
     command = resolve_command(["--file", str(folder / path.name)])
     try:
-        resolved = anyio.run(ask_tool, command, environment, folder)
+        if options.ask is not None:
+            resolved = options.ask(command, environment, folder)
+        else:
+            resolved = anyio.run(ask_tool, command, environment, folder)
     except InvalidInput as error:
         said = str(error).partition(": ")[2] or str(error)
         raise InvalidInput(problems=[Problem("", f"cannot be used: {said}", path.name)]) from error

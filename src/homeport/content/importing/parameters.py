@@ -2,8 +2,9 @@
 can be generated."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ compose tool sees it, and the tool itself runs in a bounded process (ADR 0028, 0
 
 import posixpath
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -17,6 +17,7 @@ from homeport.content.importing.description import Imported
 from homeport.content.importing.folders import SourceOptions, import_compose, read_files
 from homeport.core.node.demands import referenced_files
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 FILES_MAX: Final = 50
 NAME_LENGTH_MAX: Final = 200

@@ -6,11 +6,11 @@ required.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from homeport.adapters.bounded_yaml import Location
 from homeport.content.importing.parameters import Offered
+from homeport.lazy_dataclass import dataclass
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACED: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?+])(.*))?", re.DOTALL)

@@ -1,7 +1,6 @@
 """The registry as a part of central: its folder, its address, and its periodic work."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ from homeport.core.model.artifact import Artifact
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.errors import Conflict
 from homeport.fleet.shared.periodic import every
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import BlobUsage, Clock, RegistryAddress, Store
 
 COLLECT_SECONDS: Final = 3600.0

@@ -1,7 +1,6 @@
 """Garbage collection: one repository after the other, locked against changes, then the files."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -12,6 +11,7 @@ from homeport.content.registry.garbage import SeenManifest, SeenRepository, find
 from homeport.content.registry.service import RegistryService
 from homeport.content.registry.uses import Uses
 from homeport.errors import NotFound, UploadBusy
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.vocabulary import Digest
 

@@ -24,8 +24,6 @@ class SpecCode(StrEnum):
     DENIED = "DENIED"
     UNSUPPORTED = "UNSUPPORTED"
     TOOMANYREQUESTS = "TOOMANYREQUESTS"
-    TAG_IMMUTABLE = "TAG_IMMUTABLE"
-    """Ours: the version exists with other content."""
     UNAVAILABLE = "UNAVAILABLE"
     """Ours: a retry may succeed."""
     UNKNOWN = "UNKNOWN"
@@ -47,7 +45,6 @@ STATUS: Final[Mapping[SpecCode, int]] = {
     SpecCode.DENIED: 403,
     SpecCode.UNSUPPORTED: 405,
     SpecCode.TOOMANYREQUESTS: 429,
-    SpecCode.TAG_IMMUTABLE: 409,
     SpecCode.UNAVAILABLE: 503,
     SpecCode.UNKNOWN: 500,
 }

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO, Final
 from urllib.parse import parse_qsl
 
@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from homeport.content.registry.errors import RegistryProblem, SpecCode
 from homeport.errors import TransientError
+from homeport.lazy_dataclass import dataclass
 from homeport.serving.server.connections import SEND_FILE, SendFile
 
 SILENCE_SECONDS: Final = 60.0

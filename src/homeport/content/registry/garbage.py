@@ -5,10 +5,10 @@ recently, because a push comes in pieces; and of those also what they consist of
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from homeport.content.registry.manifests import Manifest
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 

@@ -3,11 +3,12 @@ a reason; its dependencies are returned, so that nothing is stored that could no
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from homeport.content.registry.errors import RegistryProblem, SpecCode
 from homeport.content.registry.names import check_digest
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 MANIFEST_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -1,11 +1,11 @@
 """Metrics of the registry."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import BlobUsage
 
 

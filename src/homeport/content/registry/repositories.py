@@ -14,12 +14,12 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from homeport.adapters.disk import disk_problems
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 BLOBS: Final = "_blobs"

@@ -7,7 +7,7 @@ Metadata changes are serialised with garbage collection: nothing changes while i
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import anyio
@@ -27,6 +27,7 @@ from homeport.content.registry.names import (
 from homeport.content.registry.ranges import received
 from homeport.content.registry.repositories import Kept, Repositories
 from homeport.errors import DigestMismatch, NotFound, OffsetMismatch, UploadBusy
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import BlobStore, OpenBlob, Upload, UploadId
 from homeport.vocabulary import Digest
 
@@ -233,10 +234,11 @@ class RegistryService:
         there = await run_sync(self.repositories.tag, name, tag)
         if there is not None and there != digest and is_immutable(tag, self.policy):
             raise RegistryProblem(
-                SpecCode.TAG_IMMUTABLE,
+                SpecCode.DENIED,
                 f"{name}:{tag} is there already with other content ({there[:19]}…), and a version never changes. "
                 "Push this under a new version, or delete the old one first.",
-                detail={"tag": tag, "digest": there},
+                status=409,
+                detail={"reason": "TAG_IMMUTABLE", "tag": tag, "digest": there},
             )
 
     async def _refuse_incomplete(self, name: str, manifest: Manifest) -> None:

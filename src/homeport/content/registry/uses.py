@@ -7,7 +7,7 @@ less.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from anyio.to_thread import run_sync
@@ -18,12 +18,15 @@ from homeport.content.registry.manifests import parse_manifest
 from homeport.content.registry.service import RegistryService
 from homeport.core.archive import check_archive
 from homeport.errors import HomeportError
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import DeploymentFilter, Store
 from homeport.vocabulary import Digest
 
 ARCHIVE_BYTES_MAX: Final = 64 * 1024 * 1024
 """A larger layer belongs to an image, not to a component."""
 ARCHIVE_LAYERS_MAX: Final = 3
+DEPLOYMENTS_READ: Final = 500
+"""How many are read at a time: all contents of a large fleet would fill the memory."""
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _IMAGE: Final = re.compile(r"(?<![\w./:-])[a-z0-9][\w.:/-]*?[\w]:[\w][\w.-]{0,127}(?![\w/:])")
 
@@ -42,11 +45,14 @@ class Uses:
 async def find_uses(store: Store, registry: RegistryService) -> Uses:
     uses = Uses()
     async with store.read() as reader:
-        pins = {pin.deployment_id: pin.content for pin in await reader.pins()}
-        for deployment in await reader.deployments(DeploymentFilter()):
-            contents = [revision.content for revision in await reader.revisions(deployment.id)]
-            for content in (*contents, *((pins[deployment.id],) if deployment.id in pins else ())):
-                _note_file(uses, content, f"{deployment.site}/{deployment.name}")
+        users = {each.id: f"{each.site}/{each.name}" for each in await reader.deployments(DeploymentFilter())}
+        ids = sorted(users)
+        for start in range(0, len(ids), DEPLOYMENTS_READ):
+            for kept in await reader.revisions_of(ids[start : start + DEPLOYMENTS_READ]):
+                _note_file(uses, kept.content, users[kept.deployment_id])
+        for pin in await reader.pins():
+            if pin.deployment_id in users:
+                _note_file(uses, pin.content, users[pin.deployment_id])
     await _note_components(uses, registry)
     return uses
 

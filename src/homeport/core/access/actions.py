@@ -5,10 +5,12 @@ is reached. A request that is not in the table is refused, even when a route for
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
+
+from homeport.lazy_dataclass import dataclass
 
 
 class Level(StrEnum):
@@ -92,6 +94,9 @@ class _Branch:
 
 
 _REST: Final = ":path}"
+WALKED_MAX: Final = 1_024
+"""Paths that are remembered, most of which are asked for again and again."""
+WALKED_LENGTH_MAX: Final = 128
 _NO_PARAMS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -105,6 +110,8 @@ class ActionTable:
         self.rows: dict[tuple[str, str], Action] = {}
         self._literal: dict[tuple[str, str], Found] = {}
         """Rows without variables, which a walk would find first in any case."""
+        self._walked: dict[tuple[str, str], Found] = {}
+        """What was found for paths of others."""
         for part in parts:
             for (method, template), action in part.items():
                 self._add(method, template, action)
@@ -112,7 +119,14 @@ class ActionTable:
     def find(self, method: str, path: str) -> Found | None:
         """None for a request that is not in the table. HEAD is treated as GET."""
         asked = "GET" if method == "HEAD" else method
-        return self._literal.get((asked, path)) or self._walk(path, asked)
+        found = self._literal.get((asked, path)) or self._walked.get((asked, path))
+        if found is None:
+            found = self._walk(path, asked)
+            if found is not None and len(path) <= WALKED_LENGTH_MAX:
+                if len(self._walked) >= WALKED_MAX:
+                    self._walked.clear()
+                self._walked[asked, path] = found
+        return found
 
     def methods(self, path: str) -> list[str]:
         """The methods allowed at this path, for the `Allow` header of a 405."""
@@ -159,7 +173,7 @@ class ActionTable:
         template, action = row
         params = _params(template, segments)
         site = params.get("site", self._here) if action.scope is Scope.SITE else None
-        return Found(action, template, params, site)
+        return Found(action, template, MappingProxyType(params), site)
 
 
 def _row(branch: _Branch, segments: list[str], index: int, method: str) -> tuple[str, Action] | None:

@@ -7,8 +7,9 @@ failing in the user's place.
 
 import ipaddress
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Final
+
+from homeport.lazy_dataclass import dataclass
 
 FAILURES_MAX: Final = 10
 WINDOW_SECONDS: Final = 60.0

@@ -4,12 +4,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from homeport.core.model.access import AuditEntry, AuditResult, NewAudit
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 
 BEGINNING: Final = "0" * 64
 """The previous hash of the very first entry."""

@@ -3,11 +3,12 @@ counted."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from homeport.core.model.access import AuditResult, NewAudit
+from homeport.lazy_dataclass import dataclass
 
 TEXT_MAX: Final = 300
 FOLD_SECONDS: Final = 60.0
@@ -31,6 +32,8 @@ def cleaned(entry: NewAudit) -> NewAudit:
 
 
 def _text(given: str) -> str:
+    if len(given) <= TEXT_MAX and given.isprintable() and "hp" not in given:
+        return given
     given = _TOKEN.sub("[a token]", given)
     kept = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in given[:TEXT_MAX])
     return kept if len(given) <= TEXT_MAX else kept[: TEXT_MAX - 1] + "…"

@@ -1,6 +1,6 @@
 """Whether a machine that asks to join is admitted, kept pending for approval, or refused with a reason.
 
-The first rule that matches decides. A name belongs to the key it joined with: nobody can take it over, not even with
+The first rule that matches decides. A name belongs to the key it joined with: it cannot be taken over, not even with
 a valid token, until an administrator has removed the identity.
 """
 

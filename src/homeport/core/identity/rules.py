@@ -7,13 +7,13 @@ Whether an authenticated peer is also admitted is a matter of policy and not dec
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from homeport.core.identity import spiffe
 from homeport.core.model.identity import CertificateView, Peer
 from homeport.errors import InvalidInput, Refused
+from homeport.lazy_dataclass import dataclass
 
 SKEW_SECONDS: Final = 60.0
 """Tolerated clock skew: a minute is more than any time service leaves, and short compared with a lifetime."""

@@ -2,12 +2,12 @@
 throttle, model, pin. The first rule that it breaks is its answer. Pure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from homeport.core.inference import sessions
 from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
 from homeport.core.inference.sessions import Session
 from homeport.core.inference.task import CTX_CAP, MAX_TOKENS_CAP, PlacementMode, Refusal, Task, TaskCode
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +90,11 @@ def _model(task: Task, situation: Situation) -> Refusal | None:
     model = situation.model
     if model is None:
         return None
+    if not model.is_read:
+        text = "The catalog of models is still being read. Try again in a moment."
+        return Refusal(TaskCode.POOL_UNREADY, text, retry_after_ms=1000)
     if model.lifecycle is ModelLifecycle.RETIRED:
-        text = f'The model "{model.id[:100]}" is retired. Use another one, or set it to Active again.'
+        text = f'The model "{model.id[:100]}" is retired. Use another, or run  homeport models activate NAME .'
         return Refusal(TaskCode.MODEL_DEPRECATED, text, field="model_ref")
     if model.is_verified is False:
         text = f'The content of the model "{model.id[:100]}" does not have its digest. Fetch it again.'
@@ -106,8 +109,11 @@ def _pin(task: Task, situation: Situation) -> Refusal | None:
     wish = task.wish
     if wish.mode is not PlacementMode.PIN:
         return None
-    if not wish.pin_pool_id or wish.pin_pool_id not in situation.pool_ids:
-        return _invalid(f'There is no pool "{(wish.pin_pool_id or "")[:100]}".', "placement.pin_pool_id")
+    if not wish.pin_pool_id:
+        text = "placement.pin_pool_id is missing. Name the pool, or use another mode than pin."
+        return _invalid(text, "placement.pin_pool_id")
+    if wish.pin_pool_id not in situation.pool_ids:
+        return _invalid(f'There is no pool "{wish.pin_pool_id[:100]}".', "placement.pin_pool_id")
     return None
 
 

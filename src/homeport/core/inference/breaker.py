@@ -1,8 +1,10 @@
 """The circuit breaker of one replica: after repeated failures it gets no tasks for a while, then one on trial."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
+
+from homeport.lazy_dataclass import dataclass
 
 FAILURES_MAX: Final = 5
 OPEN_SECONDS: Final = 5.0

@@ -1,8 +1,9 @@
 """How often one key may submit: a rate with a burst, as one number for each key (the moment until which its
 submissions are paid for). Pure."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from homeport.lazy_dataclass import dataclass
 
 BURST_SECONDS: Final = 10.0
 """A key that was silent may submit what its rate allows in this time at once."""

@@ -6,15 +6,17 @@ with it (which replica of that pool?). Identical inputs give identical decisions
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from homeport.core.inference.deadlines import expected_tokens
 from homeport.core.inference.task import PlacementMode, Task, TaskCode
+from homeport.lazy_dataclass import dataclass
 
 CACHED_PREFIX_BONUS_MS: Final = 250.0
 """How much longer a task may wait for the replica that has its prefix cached. More would starve the others."""
 AFFINITY_BONUS_MS: Final = 100.0
+NOT_PREFERRED: Final = "no_preferred_feasible"
 
 
 class Misfit(StrEnum):
@@ -78,6 +80,8 @@ class Decision:
     def sentence(self) -> str:
         """For people: `homeport why TASK`."""
         left_out = ", ".join(f"{count} {misfit.value}" for misfit, count in self.misfits)
+        if self.chosen is None and self.reason == NOT_PREFERRED:
+            return f"none of the preferred pools can, and allow_fallback is off{f': {left_out}' if left_out else ''}"
         if self.chosen is None:
             return f"no replica of {self.considered} fits: {left_out or 'none is known'}"
         where = f"{self.chosen.pool_id}/{self.chosen.replica_id} of {self.considered} considered"
@@ -143,7 +147,7 @@ def place(
     if wish.mode is PlacementMode.PREFER and wish.prefer_pools:
         preferred = [each for each in feasible if each.pool_id in wish.prefer_pools]
         if not preferred and not wish.allow_fallback:
-            return Decision(None, considered, found, "no_preferred_feasible")
+            return Decision(None, considered, found, NOT_PREFERRED)
         fallback = not preferred and bool(feasible)
         feasible = preferred or feasible
     if not feasible:
@@ -164,13 +168,13 @@ def _of_another_model(task: Task, site: str, engine: str, sites: Sequence[str]) 
 
 
 def code_of(decision: Decision) -> TaskCode:
-    """What a task that fits nowhere is told."""
+    """The refusal of a task that fits nowhere."""
     kinds = {kind for kind, _ in decision.misfits}
     if Misfit.SLOTS in kinds:
         return TaskCode.REPLICA_EXHAUSTED
     if Misfit.UNREADY in kinds:
         return TaskCode.POOL_UNREADY
-    if Misfit.CTX in kinds:
+    if Misfit.CTX in kinds or Misfit.WORKLOAD in kinds:
         return TaskCode.INVALID_PARAMS
     if decision.pinned:
         return TaskCode.INVALID_PARAMS
@@ -180,7 +184,7 @@ def code_of(decision: Decision) -> TaskCode:
 def predicted_ms(task: Task, candidate: Candidate) -> float:
     """How long until the last token, as far as it is known: waiting, first token, decoding."""
     rate = candidate.tokens_per_second
-    decode = 0.0 if not rate else 1000.0 * (task.expected_tokens or min(task.max_tokens, 256)) / rate
+    decode = 0.0 if not rate else 1000.0 * expected_tokens(task) / rate
     ahead = max(candidate.queued - max(candidate.slots_free, 0) + 1, 0)
     wait = ahead * (decode or 100.0) / max(candidate.slots_total, 1)
     bonus = CACHED_PREFIX_BONUS_MS * candidate.has_prefix + AFFINITY_BONUS_MS * candidate.is_affine

@@ -8,11 +8,11 @@ first whenever a slot is free.
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
 from homeport.core.inference.task import Priority
+from homeport.lazy_dataclass import dataclass
 
 LOOK_AHEAD_MAX: Final = 16
 """How deep one key's tasks are searched for one that can run."""

@@ -2,10 +2,12 @@
 and usage by key."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
+
+from homeport.lazy_dataclass import dataclass
 
 TASKS_KEPT_MAX: Final = 20_000
 ARTIFACTS_KEPT_MAX: Final = 20_000

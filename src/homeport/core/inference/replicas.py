@@ -1,16 +1,16 @@
 """Which replicas of which machines can be used from here, how they are reached, and by which name. Pure.
 
 An address is connected to directly only on the machine and in the network namespace where it was said; an engine of
-another one is reached through the tunnel of whoever announced it. Two machines may both have a replica `r0` of one
-pool, when people wrote their files: the second is then named with its machine.
-"""
+another one is reached through the tunnel of the role that announced it. Two machines may both have a replica `r0` of
+one pool, when people wrote their files: the second is then named with its machine."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from homeport.core.inference.engines.handoff import Handoff
 from homeport.core.tunnel.targets import Endpoint
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,18 @@
 """When a replica of a pool is loaded, and when it is unloaded. Pure.
 
 A pool's replicas are installed on their nodes; how many of them hold their model in memory follows its use, between a
-minimum (zero too) and all of them. The rules are asked in their order, the first that applies decides, and one
-replica changes at a time: while one is loading, nothing else changes, so that the effect is seen first. Unloading
-needs that one replica less would have been half empty for the whole idle time, loading a queue that the loaded ones
-cannot work off soon: between the two nothing changes.
+minimum (zero too) and all of them; none does while the model is retired. The rules are asked in their order, the
+first that applies decides, and one replica changes at a time: while one is loading, nothing else changes, so that the
+effect is seen first. Unloading needs that one replica less would have been half empty for the whole idle time,
+loading a queue that the loaded ones cannot work off soon: between the two nothing changes.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from homeport.core.inference.engines.handoff import Loading
+from homeport.lazy_dataclass import dataclass
 
 QUEUE_SECONDS: Final = 5.0
 """A queue that takes longer than this to work off gets one more replica."""
@@ -32,6 +32,8 @@ class Action(StrEnum):
 class ScalePolicy:
     loaded_min: int
     idle_seconds: float
+    is_retired: bool = False
+    """Its model takes no tasks any more: what it has taken is finished, and then none is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class ReplicaState:
     slots: int = 1
     busy: int = 0
     failed_until: float = 0.0
-    """Loading it failed; it is not tried again before."""
+    """Loading or unloading it failed; it is not tried again before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,11 @@ class _Seen:
         return [each for each in self.those(Loading.UNLOADED) if each.failed_until <= self.now]
 
     @property
+    def free(self) -> list[ReplicaState]:
+        loaded = self.those(Loading.LOADED)
+        return [each for each in loaded if each.busy == 0 and each.failed_until <= self.now]
+
+    @property
     def queue_seconds(self) -> float:
         slots = sum(each.slots for each in self.those(Loading.LOADED))
         each = self.use.task_seconds if self.use.task_seconds is not None else TASK_SECONDS_GUESS
@@ -94,6 +101,12 @@ class _Seen:
 RULES: Final[Sequence[tuple[Action, str, Callable[[_Seen], bool]]]] = (
     (Action.KEEP,   "a replica is being loaded",
      lambda seen: bool(seen.those(Loading.LOADING))),
+    (Action.UNLOAD, "its model is retired",
+     lambda seen: seen.policy.is_retired and not seen.use.waiting and bool(seen.free)),
+    (Action.KEEP,   "its model is retired, and what it has taken is finished first",
+     lambda seen: seen.policy.is_retired and bool(seen.those(Loading.LOADED))),
+    (Action.KEEP,   "none is loaded, its model is retired",
+     lambda seen: seen.policy.is_retired),
     (Action.LOAD,   "fewer replicas are loaded than the minimum",
      lambda seen: len(seen.those(Loading.LOADED)) < seen.policy.loaded_min and bool(seen.loadable)),
     (Action.LOAD,   "a task waits and no replica is loaded",
@@ -103,7 +116,7 @@ RULES: Final[Sequence[tuple[Action, str, Callable[[_Seen], bool]]]] = (
     (Action.UNLOAD, "it was not needed for the idle time",
      lambda seen: len(seen.those(Loading.LOADED)) > seen.policy.loaded_min
      and seen.idle_at is not None and seen.idle_at <= seen.now
-     and any(each.busy == 0 for each in seen.those(Loading.LOADED))),
+     and bool(seen.free)),
     (Action.KEEP,   "the loaded replicas are enough, and needed",
      lambda seen: True),
 )
@@ -124,8 +137,7 @@ def scale(
     if action is Action.LOAD:
         return Scaling(action, why, min(seen.loadable, key=lambda each: each.id).id)
     if action is Action.UNLOAD:
-        free = [each for each in seen.those(Loading.LOADED) if each.busy == 0]
-        return Scaling(action, why, max(free, key=lambda each: each.id).id)
+        return Scaling(action, why, max(seen.free, key=lambda each: each.id).id)
     return Scaling(action, why, look_at=_next_look(seen))
 
 

@@ -1,9 +1,10 @@
 """Sessions: how long they live, how many turns they take, and their budgets. Metadata only: no text is kept."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from homeport.core.inference.task import Refusal, Task, TaskCode
+from homeport.lazy_dataclass import dataclass
 
 N = TypeVar("N", int, float)
 TTL_MS: Final = 600_000
@@ -67,11 +68,13 @@ class Session:
         )
 
     def to_data(self, now: float) -> dict[str, Any]:
+        known = {"ttl_ms_remaining": self.ttl_ms_remaining(now), "turns": self.turns, "kv_bytes": self.kv_bytes}
+        return {**known, **self.signals()}
+
+    def signals(self) -> dict[str, Any]:
+        """What a stream of metrics says of it."""
         left = self.budgets
         return {
-            "ttl_ms_remaining": self.ttl_ms_remaining(now),
-            "turns": self.turns,
-            "kv_bytes": self.kv_bytes,
             "kv_warmth": self.kv_warmth,
             "tokens_budget_remaining": left.tokens,
             "time_budget_remaining_ms": left.time_ms,
@@ -85,7 +88,7 @@ def _smaller(one: N | None, other: N | None) -> N | None:
 
 
 def refusal(session: Session, task: Task) -> Refusal | None:
-    """Turns, then budgets. An expired session is not refused: it begins anew."""
+    """Turns, then budgets. An expired session is not refused: it starts again."""
     if session.turns >= TURNS_MAX:
         return _invalid(
             f"The session has had its {TURNS_MAX} turns. Begin a new one, or delete this one.", "session_id"

@@ -1,8 +1,7 @@
 """Settings of the task plane."""
 
-from dataclasses import dataclass
-
 from homeport.core.inference.queue import FullPolicy
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class InferenceSettings:
     slow_client_seconds: float = 30.0
     """How long a client may not read while an engine's slot waits for it."""
     unread_seconds: float = 60.0
-    """How long a task may wait for somebody to open its stream, once its buffer is full."""
+    """How long a task may wait for a client to open its stream, once its buffer is full."""
     health_seconds: float = 2.0
     """How often each engine is asked whether it is healthy."""
     cancel_on_disconnect: bool = True

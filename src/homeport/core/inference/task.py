@@ -1,8 +1,10 @@
 """One inference task, the codes of its refusals, and what it wishes of placement."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
+
+from homeport.lazy_dataclass import dataclass
 
 CTX_CAP: Final = 32_768
 MAX_TOKENS_CAP: Final = 50_000

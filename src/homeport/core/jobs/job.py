@@ -1,13 +1,14 @@
 """A job: a command in a container image, or a command of the machine, that one node runs to completion."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
 from homeport.core.model.instance import Failure
 from homeport.core.values.selectors import ANYTHING, Selector
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Generation, JobId, JobState, NodeId, SiteName
 
 JOB: Final = "job"
@@ -29,8 +30,11 @@ class JobSpec:
 
     type: JobType
     command: tuple[str, ...] = ()
-    """The program and its arguments; for a container, empty means the image's own."""
+    """The program and its arguments. For a container, the arguments of its entrypoint where it has one; empty means
+    the image's own."""
     image: str = ""
+    entrypoint: str = ""
+    """Of a container: a program in place of the image's own entrypoint; it gets the command as its arguments."""
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     """Variables of the environment, each with the name of the site's secret that it gets."""

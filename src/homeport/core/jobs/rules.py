@@ -13,6 +13,7 @@ from homeport.vocabulary import NODE_ID_PATTERN
 
 JOB_ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 COMMAND_WORDS_MAX: Final = 1_000
+ENTRYPOINT_LENGTH_MAX: Final = 1_000
 COMMAND_BYTES_MAX: Final = 64 * 1024
 ENVIRONMENT_MAX: Final = 200
 ENVIRONMENT_BYTES_MAX: Final = 64 * 1024
@@ -66,10 +67,14 @@ def _program_problems(spec: JobSpec) -> Iterator[Problem]:
         case JobType.COMMAND:
             if spec.image:
                 yield Problem("image", "is for containers; a native command has none.")
+            if spec.entrypoint:
+                yield Problem("entrypoint", "is for containers; give the program as the first word of the command.")
             if not spec.command or not spec.command[0]:
                 yield Problem("command", "is empty: give the program to run.")
     if len(spec.command) > COMMAND_WORDS_MAX or sum(len(word.encode()) for word in spec.command) > COMMAND_BYTES_MAX:
         yield Problem("command", f"is longer than {COMMAND_WORDS_MAX} words or {COMMAND_BYTES_MAX // 1024} KiB.")
+    if len(spec.entrypoint) > ENTRYPOINT_LENGTH_MAX or "\0" in spec.entrypoint:
+        yield Problem("entrypoint", f"is not a program of at most {ENTRYPOINT_LENGTH_MAX} characters.")
     if any("\0" in word for word in spec.command):
         yield Problem("command", "has a character that cannot be passed on.")
     if spec.node is not None and not re.fullmatch(NODE_ID_PATTERN, spec.node):

@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from homeport.core.jobs.job import Job, JobSpec, JobType
@@ -12,13 +12,16 @@ from homeport.core.model.custom import Kind
 from homeport.core.model.demand import Demand, Requirement, Resources
 from homeport.core.model.engines import custom_kinds, main_engine
 from homeport.core.model.node import Capabilities, Node
+from homeport.core.model.protocol import PeerProtocol
 from homeport.core.node.permissions import Permission, announced
 from homeport.core.placement.choose import Placed, place
 from homeport.core.placement.roster import Roster, Slot
-from homeport.vocabulary import JobId, Liveness, NodeId
+from homeport.lazy_dataclass import dataclass
+from homeport.vocabulary import Feature, JobId, Liveness, NodeId
 
 SLOTS_MIN: Final = 4
 SLOTS_PER_CORE: Final = 2
+ENTRYPOINT: Final = "the entrypoint of a job"
 RUNS_IMAGES: Final = frozenset({"podman", "docker", "null"})
 
 
@@ -61,6 +64,7 @@ def demand_of(spec: JobSpec) -> Demand:
         selector=spec.selector,
         requirements=(_runs(spec.type),),
         resources=resources_of(spec),
+        features=((Feature.JOB_ENTRYPOINT, ENTRYPOINT),) if spec.entrypoint else (),
     )
 
 
@@ -81,6 +85,13 @@ def unplaceable(spec: JobSpec, nodes: Sequence[Node]) -> str | None:
     if placed.chosen or placed.silent or any(node.drain for node in nodes if node.id not in _unable(placed)):
         return None
     return f"No node can run this job: {placed.explain()}."
+
+
+def unsupported(spec: JobSpec, site: PeerProtocol) -> str | None:
+    """Why a site of an earlier release would run another job than this; None where it would not."""
+    if not spec.entrypoint or site.has(Feature.JOB_ENTRYPOINT):
+        return None
+    return f"The site runs an earlier release of Homeport, which does not know {ENTRYPOINT}: upgrade it first."
 
 
 def _unable(placed: Placed) -> frozenset[NodeId]:
@@ -176,7 +187,8 @@ def _zone(node: Node) -> str:
 
 
 def _key(spec: JobSpec) -> tuple[object, ...]:
-    return spec.type, spec.node, str(spec.selector), spec.cpu_cores, spec.memory_bytes, spec.gpus
+    has_entrypoint = bool(spec.entrypoint)
+    return spec.type, spec.node, str(spec.selector), spec.cpu_cores, spec.memory_bytes, spec.gpus, has_entrypoint
 
 
 def _runs(type_: JobType) -> Requirement:

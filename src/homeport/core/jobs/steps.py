@@ -1,7 +1,7 @@
 """The steps of a job: each takes the job and what happened, and returns the job after it. All states come from the
 table; a late or repeated report leaves the job as it is and returns None."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -10,6 +10,7 @@ from homeport.core.jobs.lifecycle import JOB_STATES
 from homeport.core.lifecycle.machine import Stale
 from homeport.core.model.instance import Failure
 from homeport.core.values.backoff import BackoffPolicy, chance_of
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Actor, Code, Generation, JobState, JobTrigger, NodeId
 
 RETRY: Final = BackoffPolicy(first_seconds=1.0, max_seconds=60.0)
@@ -17,6 +18,8 @@ PREPARE_SECONDS_MAX: Final = 3600.0
 """How long pulling an image may take: an hour allows a large one on a slow line."""
 OVERDUE_SECONDS: Final = 120.0
 """How long after its deadline the result of an attempt may arrive from a connected node."""
+LOST_ORDERS_MAX: Final = 10_000
+"""A node that claims to have had more orders than this since the site's newest one is not believed."""
 FINAL_CODES: Final[frozenset[str]] = frozenset(
     {Code.NOT_ALLOWED, Code.SECRET_MISSING, Code.INVALID_ORDER, Code.UNSUPPORTED_TYPE, Code.NO_ELIGIBLE_NODE}
 )
@@ -118,6 +121,32 @@ def cancel(job: Job, actor: Actor, now: datetime) -> Step:
 
 def next_generation(job: Job) -> Generation:
     return Generation(max(job.generation, job.cancel_generation) + 1)
+
+
+def is_lost(job: Job, number: Generation) -> bool:
+    """Whether a node holds an order with a number that the site has not given: its database is an older copy, for
+    only the site gives numbers."""
+    newest = max(job.generation, job.cancel_generation)
+    return newest < number <= newest + LOST_ORDERS_MAX
+
+
+def recognise(job: Job, node_id: NodeId, number: Generation, now: datetime) -> Step | Job:
+    """A node has a newer attempt than the site remembers: that is the newest one, and its result counts."""
+    if job.state is JobState.PENDING:
+        given = give(job, node_id, "it has the job already", now)
+        return replace(given, job=replace(given.job, generation=number))
+    reason = f"{node_id} has a newer attempt than the site remembers"
+    return replace(job, generation=number, assigned_at=now, version=job.version + 1, updated_at=now, reason=reason)
+
+
+def stopped_by_lost_order(job: Job, node_id: NodeId, number: Generation, now: datetime) -> Step | Job:
+    """A node was ordered to stop a job by an order that the site has lost. How far its attempt had come nobody knows,
+    so it counts as one; the next has a higher number."""
+    raised = replace(job, generation=number)
+    if job.state is JobState.PENDING:
+        return replace(raised, version=job.version + 1, updated_at=now)
+    why = f"Node {node_id} was ordered to stop the job by an order that the site has lost."
+    return give_up(raised, Failure(Code.INTERNAL, why), now)
 
 
 def overdue(job: Job, now: datetime) -> Failure | None:

@@ -6,12 +6,12 @@ configuration of a site). What a node cannot run is decided before, and not by a
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from homeport.core.jobs.job import JobSpec
 from homeport.core.model.node import Node
+from homeport.lazy_dataclass import dataclass
 
 LABEL_ZONE: Final = "zone"
 """Nodes with different values of this label fail independently, and `spread` uses that."""

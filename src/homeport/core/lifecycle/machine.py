@@ -5,12 +5,12 @@ offline is *stale*, recorded and without effect; anything else is illegal, raise
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from homeport.errors import IllegalTransition
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Actor
 
 S = TypeVar("S", bound=StrEnum)
@@ -46,6 +46,11 @@ class Machine(Generic[S, E]):
         assert len(by_pair) == len(self.rows), "two rows for one (state, event)"
         assert not self.stale & by_pair.keys(), "a pair is both a row and stale"
         self._by_pair: Mapping[tuple[S, E], Row[S, E]] = MappingProxyType(by_pair)
+
+    def after(self, event: E) -> S:
+        """The state after `event`, for who does not know the one before it."""
+        (state,) = {row.becomes for row in self.rows if row.on == event}
+        return state
 
     def step(self, state: S, event: E, actor: Actor) -> Stepped[S] | Stale[S]:
         """The state after `event` from `actor`; raises IllegalTransition where the table has no entry."""

@@ -4,17 +4,18 @@ The site records its own steps with this and central those that sites report, so
 table refuses does not affect the others: it becomes an event with the reason. Resynced snapshots are copied.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from homeport.core.lifecycle.deployment import fold
-from homeport.core.lifecycle.replay import apply_snapshot, replay
+from homeport.core.lifecycle.replay import apply_snapshot, begins_midway, replay, resume
 from homeport.core.model.event import Deployment, HistoryEntry, NewEvent
 from homeport.core.model.instance import Failure, Instance, Transition
 from homeport.core.model.report import InstanceSnapshot
 from homeport.errors import IllegalTransition
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, State
 
 Key = tuple[DeploymentId, NodeId]
@@ -39,8 +40,11 @@ def record(
     deployments: Mapping[DeploymentId, Deployment],
     steps: Sequence[ReportedStep],
     now: datetime,
+    *,
+    returned: Collection[DeploymentId] = (),
 ) -> Recorded:
-    """`instances` holds every instance of each deployment in the batch."""
+    """`instances` holds every instance of each deployment in the batch. Of the `returned` ones, which belonged to
+    another site for a while, the first step may be one in the middle."""
     after = dict(instances)
     history: list[HistoryEntry] = []
     events: list[NewEvent] = []
@@ -57,8 +61,9 @@ def record(
             refused.append((item, "there is no such deployment here"))
             continue
         else:
+            is_resumed = key not in after and item.deployment_id in returned and begins_midway(item)
             try:
-                after[key], entry = replay(after.get(key), item)
+                after[key], entry = resume(item) if is_resumed else replay(after.get(key), item)
             except IllegalTransition as error:
                 refused.append((item, str(error)))
                 events.append(_refusal(deployment, item, str(error)))

@@ -14,6 +14,7 @@ from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Failure, Instance, Transition, Unhealthy
 from homeport.core.model.order import Progress
 from homeport.core.model.report import InstanceSnapshot
+from homeport.errors import IllegalTransition
 from homeport.vocabulary import Actor, Digest, Generation, State
 from homeport.vocabulary import Trigger as H
 
@@ -41,6 +42,23 @@ def replay(instance: Instance | None, transition: Transition) -> tuple[Instance,
     if isinstance(verdict, Stale):
         return base, _entry(transition, base.state, base.state, verdict="stale")
     return _moved(base, verdict.state, transition), _entry(transition, base.state, verdict.state, verdict="stepped")
+
+
+def begins_midway(transition: Transition) -> bool:
+    """Whether others must have come before it."""
+    try:
+        DEPLOYMENT.step(DEPLOYMENT.start, transition.trigger, transition.actor)
+    except IllegalTransition:
+        return True
+    return False
+
+
+def resume(transition: Transition) -> tuple[Instance, HistoryEntry]:
+    """The instance after a transition whose predecessors were reported while the deployment was another site's, and
+    passed over. Whatever they were, it is known what a trigger leads to."""
+    base = _begin(transition)
+    state = DEPLOYMENT.after(transition.trigger)
+    return _moved(base, state, transition), _entry(transition, base.state, state, verdict="restated")
 
 
 def apply_snapshot(instance: Instance | None, snapshot: InstanceSnapshot) -> tuple[Instance, HistoryEntry] | None:
@@ -158,7 +176,10 @@ def _attempt(base: Instance, transition: Transition) -> int:
 
 
 def _rejected(base: Instance, transition: Transition) -> Digest | None:
-    """The revision that was rolled back from stays recorded until another revision is wanted."""
+    """The revision that was rolled back from stays recorded until another revision is wanted, or none: what comes
+    back after that is retried, whether its removal had ended or failed."""
+    if transition.trigger is H.UNWANTED:
+        return None
     if transition.trigger is H.ROLLED_BACK:
         return base.revision if base.revision != transition.revision else base.rejected_revision
     is_past = transition.trigger in _OTHER_REVISION and not _is_renewed(base, transition)

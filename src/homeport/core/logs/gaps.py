@@ -1,8 +1,7 @@
-"""Dropped lines. Where lines are dropped, one line for each source takes their place and says how many, so that
-nobody takes a log with a hole for a complete one."""
+"""Dropped lines. Where lines are dropped, one line for each source takes their place and says how many, so that a
+log with a gap is not taken for a complete one."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -13,14 +12,15 @@ SOURCES_MAX: Final = 200
 
 
 def count_of(line: LogLine) -> int:
-    """How many lines it stands for."""
+    """How many lines it replaces."""
     dropped = line.fields.get(GAP, "")
     return int(dropped) if dropped.isascii() and dropped.isdigit() and len(dropped) < 16 else 1
 
 
 def gap(source: str, at: datetime, count: int, why: str) -> LogLine:
-    lines = "1 line was" if count == 1 else f"{count} lines were"
-    return LogLine(at, source, Level.WARNING, f"{lines} dropped here: {why}.", {GAP: str(count)})
+    """A `count` of 0 where the number is unknown, or none."""
+    lines = f"{count} lines were dropped" if count > 1 else "1 line was dropped" if count else "Lines may be missing"
+    return LogLine(at, source, Level.WARNING, f"{lines} here: {why}.", {GAP: str(count)})
 
 
 def collapse(lines: Iterable[tuple[str, LogLine]], why: str) -> list[tuple[str, LogLine]]:
@@ -36,7 +36,7 @@ def collapse(lines: Iterable[tuple[str, LogLine]], why: str) -> list[tuple[str, 
     if others:
         counts[kept[-1]] += sum(counts[key] for key in others)
     return [
-        (node, replace(gap(source, last.at, counts[node, source], why), sequence=last.sequence))
+        (node, gap(source, last.at, counts[node, source], why)._replace(sequence=last.sequence))
         for node, source in kept
         for last in (lasts[node, source],)
     ]

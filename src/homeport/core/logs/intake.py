@@ -1,9 +1,9 @@
 """What a receiver does with a batch of another role's buffer: store its new lines, or ask for earlier ones."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from homeport.core.logs.line import Batch, LogLine
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

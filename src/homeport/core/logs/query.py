@@ -1,9 +1,32 @@
-"""Which lines somebody asks for."""
+"""Which lines are requested."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from homeport.core.logs.line import RANKS, LogLine, Origin, SourceKind, StoredLine
+from homeport.core.values.filters import TEXT, Part, Parts, contains, matches
+from homeport.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Among:
+    """A part of the filter language that is about deployments and labels, which lines do not carry: what it stood for
+    when the filter was read."""
+
+    deployments: frozenset[str]
+    """Their ids."""
+    places: frozenset[tuple[str, str]] = frozenset()
+    """A site with no node for all of it, or a site and a node."""
+    is_negated: bool = False
+
+    def holds(self, origin: Origin) -> bool:
+        is_about = (
+            (origin.kind == SourceKind.DEPLOYMENT and origin.subject in self.deployments)
+            or (origin.site, "") in self.places
+            or (origin.site, origin.node) in self.places
+        )
+        return is_about is not self.is_negated
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +46,9 @@ class LogFilter:
     """Before this time."""
     text: str | None = None
     """What the message or a field contains, in any case."""
+    parts: Parts = ()
+    """Of the filter language. Those about deployments and labels are `among` by the time lines are read."""
+    among: tuple[Among, ...] = ()
     sites: frozenset[str] | None = None
     """The only sites whose lines the caller may see, and not central's own."""
 
@@ -37,8 +63,10 @@ class LogFilter:
                 self.deployment is None
                 or (origin.kind == SourceKind.DEPLOYMENT and origin.subject == self.deployment)
             )
-            and self.component in (None, origin.component)
+            and (self.component is None or self.component in origin.component_names)
             and (self.job is None or (origin.kind == SourceKind.JOB and origin.subject == self.job))
+            and all(each.holds(origin) for each in self.among)
+            and all(_is_from(part, origin) for part in self.parts)
         )
 
     def fits(self, line: LogLine) -> bool:
@@ -49,10 +77,41 @@ class LogFilter:
             return False
         if self.until is not None and line.at >= self.until:
             return False
-        if self.text is None:
-            return True
-        wanted = self.text.casefold()
-        return wanted in line.text.casefold() or any(wanted in value.casefold() for value in line.fields.values())
+        if self.text is not None and not _says(self.text, line):
+            return False
+        return all(_fits(part, line) for part in self.parts)
 
     def shows(self, stored: StoredLine) -> bool:
         return self.wants(stored.origin) and self.fits(stored.line)
+
+
+_ORIGINS: Final[Mapping[str, Callable[[Origin], Sequence[str]]]] = {
+    "site": lambda origin: (origin.site,),
+    "node": lambda origin: (origin.node,),
+    "component": lambda origin: origin.component_names,
+    "job": lambda origin: (origin.subject if origin.kind == SourceKind.JOB else "",),
+}
+
+
+def _is_from(part: Part, origin: Origin) -> bool:
+    if part.word not in _ORIGINS:
+        return True
+    names = _ORIGINS[part.word](origin)
+    return part.holds(lambda value: any(matches(value, name) for name in names))
+
+
+def _fits(part: Part, line: LogLine) -> bool:
+    if part.word == TEXT:
+        return part.holds(lambda value: _says(value, line))
+    if part.word == "code":
+        return part.holds(lambda value: contains(value, line.text) or _has(value, line))
+    return True
+
+
+def _says(text: str, line: LogLine) -> bool:
+    wanted = text.casefold()
+    return wanted in line.text.casefold() or any(wanted in value.casefold() for value in line.fields.values())
+
+
+def _has(pattern: str, line: LogLine) -> bool:
+    return any(matches(pattern, value) for value in line.fields.values())

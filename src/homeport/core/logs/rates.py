@@ -1,12 +1,13 @@
 """How much a source may write: a token bucket for its lines and one for its bytes. What is above it is dropped, and a
 line in the log says how much, once a second."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from homeport.core.logs.gaps import gap
 from homeport.core.logs.line import LogLine
+from homeport.lazy_dataclass import dataclass
 
 TELL_SECONDS: Final = 1.0
 
@@ -28,7 +29,7 @@ class Rate:
     lines: float
     bytes: float
     dropped: int = 0
-    """Lines dropped that nobody was told of yet."""
+    """Dropped lines that were not reported yet."""
     told_at: float = 0.0
 
 

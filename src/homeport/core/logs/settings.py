@@ -1,9 +1,10 @@
 """How logs are kept, limited and sent on: the part of each role's settings that is about logs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 _BYTES_MIN = 1_000_000
 

@@ -43,9 +43,12 @@ _LEVEL_KEYS: Final = ("level", "severity", "lvl", "log.level", "loglevel", "leve
 _TIME_KEYS: Final = ("time", "timestamp", "ts", "@timestamp", "at", "asctime")
 _TEXT_KEYS: Final = ("message", "msg", "text", "event")
 _LEVEL_IN_TEXT: Final = re.compile(
-    r"^.{0,60}?(?:\blevel=\"?([A-Za-z]+)|[\[<(]\s*([A-Za-z]+)\s*[\])>]|\b(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|"
-    r"FATAL|CRITICAL|PANIC)\b)"
+    r"level=\"?([A-Za-z]+)|\[\s*([A-Za-z]+)\s*\]|<\s*([A-Za-z]+)\s*>|\(\s*([A-Za-z]+)\s*\)|TRACE\b|DEBUG\b|INFO\b"
+    r"|NOTICE\b|WARN\b|WARNING\b|ERROR\b|FATAL\b|CRITICAL\b|PANIC\b"
 )
+"""Every part begins with a letter of its own, so that the text between is skipped fast."""
+_LEVEL_BEGIN_MAX: Final = 60
+_LEVEL_END_MAX: Final = 120
 _YEARS: Final = (2000, 2100)
 _TIME_SCALES: Final = (1, 1_000, 1_000_000, 1_000_000_000)
 
@@ -98,14 +101,34 @@ def _is_clean(line: LogLine) -> bool:
         and len(line.source) <= SOURCE_LENGTH_MAX
         and line.text.isprintable()
         and line.source.isprintable()
-        and (not line.fields or dict(line.fields) == _bounded(line.fields))
+        and (not line.fields or _are_clean(line.fields))
     )
 
 
+def _are_clean(fields: Mapping[str, str]) -> bool:
+    size = 0
+    for name, value in fields.items():
+        size += len(value)
+        if len(name) > FIELD_NAME_LENGTH_MAX or len(value) > FIELD_LENGTH_MAX:
+            return False
+        if not (name.isprintable() and value.isprintable()):
+            return False
+    return len(fields) <= FIELDS_MAX and size <= FIELDS_LENGTH_MAX
+
+
 def level_in_text(text: str) -> Level:
-    match = _LEVEL_IN_TEXT.match(text[:120])
-    word = next((word for word in match.groups() if word), "") if match is not None else ""
-    return _LEVEL_WORDS.get(word.lower(), Level.INFO)
+    """The first word near the beginning that is a level, in brackets, after `level=` or in capitals."""
+    begin = 0
+    while (match := _LEVEL_IN_TEXT.search(text, begin, _LEVEL_END_MAX)) and match.start() <= _LEVEL_BEGIN_MAX:
+        begin = match.start() + 1
+        level = _LEVEL_WORDS.get(match[match.lastindex or 0].lower())
+        if level is not None and (text[begin - 1] in "[<(" or not _is_word(text[begin - 2 : begin - 1])):
+            return level
+    return Level.INFO
+
+
+def _is_word(letter: str) -> bool:
+    return letter.isalnum() or letter == "_"
 
 
 def _shown(match: re.Match[str]) -> str:

@@ -2,10 +2,10 @@
 whether what came is what was announced. Nothing of an update is used unless all of it is right."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from homeport.core.margo.manifest import MANIFEST_TYPE, Listed, Manifest, digest_of, parse
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, Digest
 
 SINGLES_MAX = 8
@@ -25,6 +25,7 @@ class Adopted:
     version: int = 0
     """0 before the first."""
     etag: str = ""
+    """As it was sent; where none was, what it should have been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,7 @@ def judge(body: bytes, etag: str, adopted: Adopted, *, media_type: str = MANIFES
     """The manifest of an answer. Raises UpdateRejected."""
     if media_type != MANIFEST_TYPE:
         raise UpdateRejected(f'The manifest came as "{media_type[:100]}", not as {MANIFEST_TYPE}.')
-    # Without quotes it is not an ETag, and some send it so; what it says is looked at all the same.
-    if etag and etag.removeprefix("W/").strip('"') != digest_of(body):
+    if etag and _tag(etag) != digest_of(body):
         raise UpdateRejected(f"The manifest does not match its ETag {etag[:100]}.")
     try:
         manifest = parse(body)
@@ -55,16 +55,27 @@ def judge(body: bytes, etag: str, adopted: Adopted, *, media_type: str = MANIFES
     return manifest
 
 
+def is_adopted(body: bytes, adopted: Adopted) -> bool:
+    """Whether these are the bytes that are adopted already. A manager that knows no conditions, or sends no ETag,
+    sends them again and again: nothing is new, and nothing is replayed."""
+    return _tag(adopted.etag) == digest_of(body)
+
+
 def missing(manifest: Manifest, have: Mapping[DeploymentId, Digest]) -> Fetch:
-    """`have` are the digests of the files that the client has."""
+    """`have` are the digests of the files that the client has. The first sync, and a large one, take the bundle."""
     changed = tuple(each for each in manifest.deployments if have.get(each.deployment_id) != each.digest)
-    if len(changed) > SINGLES_MAX and manifest.bundle is not None:
+    if manifest.bundle is not None and (not have or len(changed) > SINGLES_MAX):
         return Fetch(manifest.bundle)
     return Fetch(None, changed)
 
 
+def _tag(etag: str) -> str:
+    """Without quotes it is not an ETag, and some send it so; what it says is looked at all the same."""
+    return etag.removeprefix("W/").strip('"')
+
+
 def verified(content: bytes, digest: Digest, what: str) -> bytes:
-    """Raises UpdateRejected. Its size is no proof, and is not looked at."""
+    """Raises UpdateRejected. Its size proves nothing and is not checked."""
     found = digest_of(content)
     if found != digest:
         raise UpdateRejected(f"{what} has the digest {found}, and {digest} was announced.")

@@ -3,12 +3,12 @@
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from homeport.core.model.node import Capabilities, Node
 from homeport.core.placement.eligibility import bytes_of
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Liveness, SiteName
 
 ARCHITECTURES: Final = frozenset({"amd64", "arm64", "arm"})

@@ -8,17 +8,19 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from homeport.core.margo.text import UUID_PATTERN
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, Digest
 
 MANIFEST_TYPE: Final = "application/vnd.margo.manifest.v1+json"
 BUNDLE_TYPE: Final = "application/vnd.margo.bundle.v1+tar+gzip"
 YAML_TYPE: Final = "application/yaml"
 VERSION_MAX: Final = 2**64 - 1
+EXACT_MAX: Final = 2**53
+"""Up to here a number with a point is exactly one whole number."""
 MANIFEST_BYTES_MAX: Final = 8 * 1024 * 1024
 DEPLOYMENTS_MAX: Final = 20_000
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
@@ -33,6 +35,12 @@ class Listed:
     digest: Digest
     size_bytes: int | None = None
     """Advisory; never a proof of anything."""
+    announced_as: str = ""
+    """The id as a manager has written it, where it is not in small letters: its URL has it so."""
+
+    @property
+    def url(self) -> str:
+        return deployment_url(self.announced_as or self.deployment_id, self.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ def render(manifest: Manifest) -> bytes:
         {
             "deploymentId": each.deployment_id,
             "digest": each.digest,
-            "url": deployment_url(each.deployment_id, each.digest),
+            "url": each.url,
             **({} if each.size_bytes is None else {"sizeBytes": each.size_bytes}),
         }
         for each in sorted(manifest.deployments, key=lambda each: each.deployment_id)
@@ -91,7 +99,7 @@ def parse(body: bytes) -> Manifest:
         raise InvalidInput("The manifest is not JSON.") from error
     if not isinstance(data, dict):
         raise InvalidInput("The manifest is not an object.")
-    version = data.get("manifestVersion")
+    version = _whole(data.get("manifestVersion"))
     if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= VERSION_MAX:
         raise InvalidInput("manifestVersion is not a whole number from 1 to 2^64-1.")
     if "bundle" not in data or not isinstance(data.get("deployments"), list):
@@ -131,7 +139,13 @@ def _listed(data: Any) -> Listed:
     if not _UUID.fullmatch(deployment_id):
         raise InvalidInput(f"deploymentId {deployment_id[:80]!r} is not a UUID.")
     _check_url(data, deployment_url(deployment_id, digest))
-    return Listed(DeploymentId(deployment_id.lower()), digest, _size(data))
+    known_as = DeploymentId(deployment_id.lower())
+    return Listed(known_as, digest, _size(data), "" if known_as == deployment_id else deployment_id)
+
+
+def _whole(value: Any) -> Any:
+    """7.0 is the same number as 7, and JSON knows only one kind of them."""
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) <= EXACT_MAX else value
 
 
 def _read_bundle(data: Any) -> tuple[Digest | None, int | None]:

@@ -1,10 +1,11 @@
 """What a Workload Fleet Manager (WFM) keeps of its Margo clients: manifests, artifacts, devices, status reports."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, Digest, SiteName
 
 

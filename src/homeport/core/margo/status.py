@@ -1,10 +1,10 @@
-"""Status of deployments in Margo's words: which state of ours is which of theirs, and the overall state."""
+"""Status of deployments in Margo's words: which of our states is which of Margo's, and the overall state."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import State
 
 

@@ -1,12 +1,13 @@
 """Access rights of people, and the audit record of what they did."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from homeport.core.model.caller import Role
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import SiteName
 
 

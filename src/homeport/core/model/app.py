@@ -1,9 +1,10 @@
 """An app: one Margo application description at one version, as far as decisions need it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import ProfileType
 
 Value = str | int | float | bool | tuple[str | int | float | bool, ...]

@@ -1,7 +1,9 @@
 """What a registry stores under a tag: layers with media type and annotations."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The caller of a use-case. Every use-case that changes or shows something takes one."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import SiteName
 
 

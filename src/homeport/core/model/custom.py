@@ -2,11 +2,11 @@
 inference engine, of which the node makes one of these two."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from homeport.core.model.health import CheckRules
+from homeport.lazy_dataclass import dataclass
 
 
 class Kind(StrEnum):

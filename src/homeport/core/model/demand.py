@@ -4,12 +4,12 @@ Placement knows these, and not the kind of workload: a deployment, a job, an eng
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from homeport.core.model.node import Capabilities
 from homeport.core.values.selectors import ANYTHING, Selector
-from homeport.vocabulary import NodeId, PlacementMode, ProfileType
+from homeport.lazy_dataclass import dataclass
+from homeport.vocabulary import Feature, NodeId, PlacementMode, ProfileType
 
 Requirement = Callable[[Capabilities, Mapping[str, str]], str | None]
 """Called once for each class of equal nodes, with its capabilities and labels: why they cannot take the workload, as
@@ -50,6 +50,9 @@ class Demand:
     requirements: tuple[Requirement, ...] = ()
     """Further conditions on the node."""
     resources: Resources = NOTHING
+    features: tuple[tuple[Feature, str], ...] = ()
+    """What the software of the node must support, and what it is called: a node of an earlier release would leave it
+    out without a word."""
 
     @property
     def wanted(self) -> int:
@@ -71,6 +74,8 @@ class Commitment:
     """It is healthy and at the wanted revision."""
     has_given_up: bool = False
     """It failed, and neither waiting nor a resource that may appear by itself will change that."""
+    is_over: bool = False
+    """It failed and is not tried again by itself, whether a user can change that or not."""
     is_leaving: bool = False
     """It is being removed."""
     is_broken: bool = False

@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import datetime
 from typing import Any, Final
 
 from homeport.core.model.app import Value
 from homeport.core.values.selectors import ANYTHING, Selector
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import (
     Commit,
     DeploymentId,

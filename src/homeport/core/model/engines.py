@@ -4,10 +4,10 @@ A node with a cluster and an engine names both, as in `podman+kubernetes`: it ca
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from homeport.core.model.custom import Kind
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 """Events, history and the records that lists show."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final
 
 from homeport.core.model.instance import Failure
 from homeport.core.model.protocol import UNSAID, PeerProtocol
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import (
     Actor,
     Commit,

@@ -1,8 +1,9 @@
 """What a runtime observes about the health of a component: raw facts, evaluated by `core.node.health` alone."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

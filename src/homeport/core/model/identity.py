@@ -1,10 +1,10 @@
 """Machine identities: SPIFFE IDs, certificate contents, and decisions about join requests."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import SiteName
 
 

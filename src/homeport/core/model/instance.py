@@ -1,8 +1,9 @@
 """An instance: a deployment on one node, and its known state."""
 
-from dataclasses import dataclass
+from collections.abc import Collection
 from datetime import datetime
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Actor, DeploymentId, Digest, Generation, Incarnation, NodeId, State, Trigger
 
 
@@ -62,6 +63,10 @@ class Instance:
     @property
     def key(self) -> tuple[DeploymentId, NodeId]:
         return self.deployment_id, self.node_id
+
+    def runs(self, revisions: Collection[Digest]) -> bool:
+        """Whether one of these revisions runs here, or is being started or stopped."""
+        return self.state is not State.DELETED and (self.running_revision in revisions or self.revision in revisions)
 
     def is_failing(self, wanted: Digest) -> bool:
         """A failure is past where another revision than the failed one is wanted by now, and runs."""

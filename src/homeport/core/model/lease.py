@@ -1,6 +1,6 @@
 """The exclusive right to do some work."""
 
-from dataclasses import dataclass
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

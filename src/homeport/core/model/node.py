@@ -1,10 +1,11 @@
 """A node: one machine of a site, its capabilities, and its last heartbeat."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 
 from homeport.core.model.protocol import UNSAID, PeerProtocol
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Liveness, NodeId, ProfileType, SiteName
 
 

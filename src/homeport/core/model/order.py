@@ -1,11 +1,12 @@
 """A site's orders to a node, and the node's results."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from homeport.core.model.deployment import Release
 from homeport.core.model.instance import Failure, Unhealthy
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, Digest, Generation, OnUnhealthy, OrderKind, Step
 
 DEPLOYMENT: Final = "deployment"

@@ -6,9 +6,9 @@ version is of the first release (ADR 0046).
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Feature
 
 FIRST: Final = 1

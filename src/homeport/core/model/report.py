@@ -1,12 +1,12 @@
 """A site's reports to central. They travel through the site's outbox, in order, each once."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
 from homeport.core.model.deployment import Hold, Pin
 from homeport.core.model.instance import Instance, Transition
 from homeport.core.model.node import Node
 from homeport.core.model.order import Progress
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Commit, DeploymentId, NodeId, NoticeCode
 
 

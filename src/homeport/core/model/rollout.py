@@ -2,7 +2,7 @@
 `Intent` is that file, parsed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from homeport.core.model.deployment import (
     PolicyOverrides,
 )
 from homeport.core.values.selectors import ANYTHING, Selector
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Commit, RolloutCommand, RolloutId, RolloutSiteStatus, RolloutState, SiteName
 
 

@@ -1,8 +1,7 @@
 """The repair backoff of a component that keeps failing."""
 
-from dataclasses import dataclass
-
 from homeport.core.values.backoff import BackoffPolicy
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

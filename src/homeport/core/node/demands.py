@@ -7,11 +7,11 @@ a new key of the specification grants nothing by itself.
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from homeport.core.model.custom import CustomSpec
 from homeport.core.node.permissions import Demand, Permission, is_below
+from homeport.lazy_dataclass import dataclass
 
 RealPath = Callable[[str], str]
 """Resolves symbolic links: a container may have created one in a folder that it can write to."""

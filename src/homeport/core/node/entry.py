@@ -1,11 +1,12 @@
 """A node's record of one piece of work: the newest order, how it ended, and the last good release."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from homeport.core.model.deployment import Release
 from homeport.core.model.instance import Unhealthy
 from homeport.core.model.order import Held, Order, Progress, Result
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import OrderKind
 
 

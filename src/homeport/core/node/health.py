@@ -12,12 +12,13 @@ A restart begins a new run; nothing known about the previous run applies to it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Final
 
 from homeport.core.model.health import CheckResult, CheckRules, HealthSample, Run, RunState
 from homeport.core.model.instance import Failure
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Code
 
 STEADY_SECONDS: Final = 2.0
@@ -96,6 +97,13 @@ def judge(
     verdicts = [_verdict(sample, runs[sample.run], component) for sample in sorted(samples, key=lambda it: it.name)]
     worst = next((each for wanted in (False, None) for each in verdicts if each.healthy is wanted), None)
     return ComponentHealth(runs), worst or HealthVerdict(True)
+
+
+def progress_of(health: ComponentHealth, message: str) -> str:
+    """The progress message of an order that waits for its health checks. One that fails right after the start is not
+    an error yet."""
+    is_checked = any(run.last_result is not None and run.healthy is None for run in health.runs.values())
+    return f"not ready yet: {message}" if is_checked else message
 
 
 def poll_delay(polls: int) -> float:

@@ -6,9 +6,10 @@ of that lane carries the number dropped; a full lane that may not drop refuses n
 """
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar
+
+from homeport.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

@@ -1,9 +1,11 @@
-"""Which orders a node accepts. The generation alone decides: at a site it only grows."""
+"""Which orders a node accepts. The generation decides, for at a site it only grows. A site whose database was put
+back from an older copy gives a number out a second time; that is recognised by what it orders."""
 
 from enum import StrEnum
 
 from homeport.core.model.order import Order
 from homeport.core.node.entry import Entry
+from homeport.vocabulary import OrderKind
 
 
 class OrderVerdict(StrEnum):
@@ -21,4 +23,13 @@ def judge(order: Order, entry: Entry | None) -> OrderVerdict:
         return OrderVerdict.ACCEPT
     if order.generation < entry.order.generation:
         return OrderVerdict.OLDER
+    if _what(order) != _what(entry.order):
+        return OrderVerdict.ACCEPT
     return OrderVerdict.BUSY if entry.result is None else OrderVerdict.REPEAT
+
+
+def _what(order: Order) -> object:
+    """What an order asks for: a release, and the versions of the secrets that it gets."""
+    if order.kind is OrderKind.REMOVE or order.release is None:
+        return order.kind
+    return order.kind, order.release.revision, [dict(part.secrets) for part in order.release.components]

@@ -8,11 +8,11 @@ permission that the owner has given with `--allow`. See docs/adr/0027.
 
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 
 class Permission(StrEnum):

@@ -1,12 +1,12 @@
 """Settings of a node that can change while it runs: their valid values, and the effect of a change."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from homeport.core.model.node import Tunable
 from homeport.core.values.selectors import KEY_PATTERN, VALUE_PATTERN
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 HEARTBEAT_SECONDS_MIN: Final = 0.5

@@ -5,10 +5,11 @@ release stays unhealthy and causes a bounded number of messages, however often i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from homeport.core.node.backoff import Backoff, BackoffRules, after_repair
+from homeport.lazy_dataclass import dataclass
 
 WHY_LENGTH_MAX: Final = 500
 STARTS_KEPT: Final = 3

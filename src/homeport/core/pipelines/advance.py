@@ -7,7 +7,7 @@ continued by calling `advance` on what was stored.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from homeport.core.pipelines.model import (
     StepRun,
 )
 from homeport.core.values.backoff import BackoffPolicy
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Actor, RunState, RunTrigger, StepState, StepTrigger
 
 BACKOFF_SECONDS_MAX: Final = 600.0

@@ -4,10 +4,11 @@ A time that a change of clocks leaves out is taken at the first minute after it;
 As in every cron, a day matches if the day of the month or the day of the week matches, where both are restricted.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
+
+from homeport.lazy_dataclass import dataclass
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -20,7 +21,7 @@ _ALIASES: Final = {
 }
 _LENGTH_MAX: Final = 200
 _DAYS_MAX: Final = 366 * 8 + 3
-"""The longest search: 29 February, across a year that is no leap year."""
+"""The longest search: 29 February, across a year that is not a leap year."""
 
 
 class CronError(Exception):

@@ -1,11 +1,11 @@
 """What a schedule does when one of its times has come."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from homeport.core.pipelines.cron import next_time, parse_cron, parse_zone
 from homeport.core.pipelines.model import Missed, Overlap, Pipeline, Schedule
+from homeport.lazy_dataclass import dataclass
 
 GRACE: Final = timedelta(seconds=90)
 """A time that passed longer ago was missed: no central ran."""

@@ -10,7 +10,6 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from simpleeval import EvalWithCompoundTypes, InvalidExpression
@@ -27,6 +26,7 @@ from homeport.core.pipelines.functions import (
     short,
 )
 from homeport.core.pipelines.limits import EXPRESSION_DEPTH_MAX, EXPRESSION_LENGTH_MAX, TEMPLATE_EXPRESSIONS_MAX
+from homeport.lazy_dataclass import dataclass
 
 NAMES: Final = frozenset({"inputs", "steps", "run", "item", "index", "true", "false", "null"})
 _TEMPLATE: Final = re.compile(r"\$\{\{(.*?)\}\}", re.DOTALL)

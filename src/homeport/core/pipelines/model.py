@@ -1,13 +1,14 @@
 """A pipeline as its file says it, and a run of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from homeport.core.model.caller import Caller, CallerKind, Role
 from homeport.core.model.instance import Failure
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import RunId, RunState, SiteName, StepState
 
 

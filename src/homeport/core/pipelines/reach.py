@@ -1,6 +1,6 @@
 """Which addresses an HTTP step may call.
 
-Central stands in a network where much trusts whoever is inside: machines' own ports, cloud metadata, routers. So a
+Central is in a network where much trusts every peer inside: machines' own ports, cloud metadata, routers. So a
 step calls public addresses only, unless the operator has allowed a host, an address or a network.
 """
 

@@ -1,13 +1,13 @@
 """What central allows pipelines to do, and how long it keeps their runs."""
 
-from dataclasses import dataclass
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
     http_allow: tuple[str, ...] = ()
     """Host names, addresses and networks (10.0.0.0/8) that HTTP steps may call though they are private. Without them
-    only public addresses: central stands in a network where much trusts whoever is inside."""
+    only public addresses: central is in a network where much trusts every peer inside."""
     runs_max: int = 10_000
     """How many ended runs are kept."""
     runs_days: int = 90

@@ -47,7 +47,7 @@ def _problems(inputs: Mapping[str, Input], given: Mapping[str, Any]) -> Iterator
 
 
 def from_text(text: str, wanted: InputType) -> Any:
-    """The value that somebody has typed on a command line; the text itself where it is not of the type."""
+    """The value of a command line argument; the text itself where it is not of the type."""
     if wanted is InputType.STRING:
         return text
     try:

@@ -14,7 +14,6 @@ node lose what already runs there.
 
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from homeport.core.model.demand import Commitment, Demand, Resources
 from homeport.core.model.node import Capabilities, Node
 from homeport.core.placement.eligibility import Device, readable_bytes, refusal
 from homeport.core.placement.roster import Kind, Roster, Slot, device_of, names_a_device
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Liveness, NodeId, PlacementMode
 
 LOST_GRACE_SECONDS: Final = 300.0
@@ -150,6 +150,9 @@ def _against(demand: Demand, kind: Kind, device: Device) -> str | None:
         runs = " and ".join(type_.value for type_ in capabilities.profile_types) or "nothing"
         engine = capabilities.engine or "no container engine"
         return f"cannot run {demand.profile_type} apps: with {engine} it runs {runs}"
+    for feature, called in demand.features:
+        if not kind.protocol.has(feature):
+            return f"runs an earlier release of Homeport, which does not know {called}: upgrade it"
     reasons = (requirement(capabilities, kind.labels) for requirement in demand.requirements)
     return (
         next((why for why in reasons if why is not None), None)
@@ -233,16 +236,32 @@ def _on_some(
     waits = [slot for slot in lost if slot.id not in chosen]
     refusals = [*refusals, *_offline_text(waits), *_full(full, need)]
     refusals += _spare(roomy, (slot for slot in ready if slot.id in held), chosen, given_up, wanted)
-    coming = sum(node_id not in held or not held[node_id].is_settled for node_id in chosen)
     others = _running_elsewhere(held, chosen | given_up)
     return Placed(
         tuple(sorted(chosen)),
         tuple(refusals),
         silent=tuple(sorted(slot.id for slot in waits if slot.id not in held or slot.id in given_up)),
-        lingering=others[wanted - len(chosen) :][:coming],
+        lingering=_lingering(others[wanted - len(chosen) :], chosen, held, {slot.id for slot in ready}),
         stranded=others[: wanted - len(chosen)],
         unknown=unknown,
         missing=max(0, wanted - len(chosen) - len(waits)),
+    )
+
+
+def _lingering(
+    others: Sequence[NodeId], chosen: Set[NodeId], held: Mapping[NodeId, Commitment], ready: Set[NodeId]
+) -> tuple[NodeId, ...]:
+    """One for each of the chosen that is not healthy. When one of those has failed for good, and so has another on an
+    eligible node, nothing is left to wait for: the better of the two was chosen."""
+    unsettled = [held.get(node_id) for node_id in chosen if node_id not in held or not held[node_id].is_settled]
+    over = [item for item in unsettled if item is not None and item.is_over]
+    can_break = not any(item.is_broken for item in over)
+    return tuple(
+        node_id
+        for number, node_id in enumerate(others[: len(unsettled)])
+        if number < len(unsettled) - len(over)
+        or node_id not in ready
+        or not (held[node_id].is_over and (held[node_id].is_broken or can_break))
     )
 
 
@@ -255,8 +274,10 @@ def is_written_off(node: Node, now: datetime | None) -> bool:
 
 def _rank(slot: Slot, item: Commitment) -> tuple[bool, int, int, NodeId]:
     """Which of too many stay: those that are connected, that run, and that were placed last; what was moved away from
-    a lost node does not move back with it."""
-    step = 0 if item.is_up else 1 if item.runs else 2
+    a lost node does not move back with it. One that is being updated counts as one that is up: else its own update
+    would move the choice to the next, and that would be updated too."""
+    is_alive = item.is_up or (item.runs and not item.is_over)
+    step = 0 if item.is_settled else 1 if is_alive else 2 + item.is_broken if item.runs else 4
     return slot.node.liveness is Liveness.LOST, step, -item.since, slot.id
 
 

@@ -6,14 +6,16 @@ are shared by time, and Margo never adds them up either.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Final
 
 from homeport.core.model.demand import Resources
 from homeport.core.model.engines import is_oci, main_engine
 from homeport.core.model.node import Capabilities, Node
+from homeport.core.model.protocol import PeerProtocol
 from homeport.core.placement.eligibility import Device
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import NodeId
 
 LABEL_ENGINE: Final = "homeport.engine"
@@ -48,10 +50,11 @@ class Slot:
 
 @dataclass
 class Kind:
-    """A class of equal nodes: the same machine, engine and labels."""
+    """A class of equal nodes: the same machine, engine, labels and release."""
 
     capabilities: Capabilities
     labels: Mapping[str, str]
+    protocol: PeerProtocol
     slots: list[Slot] = field(default_factory=list)
 
     @cached_property
@@ -64,15 +67,15 @@ class Roster:
     """Built once for each plan; placing an instance takes its room, so that the next one sees it."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        kinds: dict[tuple[Capabilities, frozenset[tuple[str, str]]], Kind] = {}
+        kinds: dict[tuple[Capabilities, frozenset[tuple[str, str]], PeerProtocol], Kind] = {}
         self.slots: dict[NodeId, Slot] = {}
         for node in sorted(nodes, key=lambda node: node.id):
             able = node.info.capabilities
             slot = Slot(node.id, node, able.memory_bytes, able.disk_bytes, len(able.gpus))
             # Free disk space changes by the minute and does not make another class.
             alike = replace(able, disk_free_bytes=0)
-            key = alike, frozenset(node.labels.items())
-            kinds.setdefault(key, Kind(alike, node.labels)).slots.append(slot)
+            key = alike, frozenset(node.labels.items()), node.info.protocol
+            kinds.setdefault(key, Kind(alike, node.labels, node.info.protocol)).slots.append(slot)
             self.slots[node.id] = slot
         self.kinds = tuple(kinds.values())
 

@@ -5,7 +5,6 @@ deployment breaks one, that deployment is set aside with the reason, and the oth
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -16,6 +15,7 @@ from homeport.core.model.instance import Instance, Transition
 from homeport.core.reconcile.holds import HELD, active
 from homeport.core.reconcile.plan import Move, Planner, View, in_order
 from homeport.errors import IllegalTransition, InvariantViolated
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import UNPLACED, Actor, Code, DeploymentId, Generation, NodeId, OrderKind, PlacementMode
 from homeport.vocabulary import State as S
 from homeport.vocabulary import Trigger as H

@@ -19,7 +19,9 @@ from homeport.core.placement.eligibility import bytes_of
 from homeport.core.placement.roster import Roster
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType, State
 
-AWAITED: Final[frozenset[str]] = frozenset({Code.NODE_OFFLINE, Code.NO_ELIGIBLE_NODE, Code.SECRET_MISSING})
+AWAITED_NODE: Final[frozenset[str]] = frozenset({Code.NODE_OFFLINE, Code.NO_ELIGIBLE_NODE})
+"""Failures that end when the node is there."""
+AWAITED: Final[frozenset[str]] = AWAITED_NODE | {Code.SECRET_MISSING}
 """Failures that end when the missing thing becomes available."""
 HARMLESS: Final[frozenset[str]] = frozenset(
     {
@@ -87,18 +89,23 @@ def commitment_of(instance: Instance, desired: Desired) -> Commitment:
         runs=instance.running_revision is not None,
         # Healthy at the wanted revision: the file's, or the one it rolled back to.
         is_settled=is_up and desired.revision in (instance.revision, instance.rejected_revision),
-        has_given_up=instance.state is State.FAILED and _has_given_up(instance),
+        has_given_up=_has_ended(instance, AWAITED),
+        is_over=_has_ended(instance, AWAITED_NODE),
         is_leaving=_is_leaving(instance),
         is_broken=instance.state is State.FAILED and _is_broken(instance),
     )
 
 
-def _has_given_up(item: Instance) -> bool:
-    return item.next_at is None and (item.failure is None or item.failure.code not in AWAITED)
+def _has_ended(item: Instance, awaited: frozenset[str]) -> bool:
+    """Whether it failed for good, and not for want of these."""
+    is_awaited = item.failure is not None and item.failure.code in awaited
+    return item.state is State.FAILED and item.next_at is None and not is_awaited
 
 
 def _is_broken(item: Instance) -> bool:
-    return item.failure is not None and item.failure.code not in AWAITED | HARMLESS
+    """A rollback that fails was to repair something, whatever it failed for."""
+    harmless = HARMLESS if item.rejected_revision is None else frozenset[str]()
+    return item.failure is not None and item.failure.code not in AWAITED | harmless
 
 
 def _is_leaving(item: Instance) -> bool:

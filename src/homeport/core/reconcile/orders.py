@@ -1,6 +1,6 @@
 """The current order of an instance. It is derived from its state, never stored, so a lost one can be sent again."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from homeport.core.lifecycle.deployment import IN_FLIGHT
@@ -10,6 +10,7 @@ from homeport.core.model.order import Held, Order, Rejection, Result
 from homeport.core.node.output import ended
 from homeport.core.reconcile.deadline import left_seconds
 from homeport.core.reconcile.recovery import Recovery, after_failure
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Actor, Code, OrderKind
 from homeport.vocabulary import State as S
 from homeport.vocabulary import Trigger as H

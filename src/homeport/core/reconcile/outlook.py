@@ -1,7 +1,7 @@
 """What a site would do next, for the operator: what is planned, on hold, waiting, under way, or unchanged."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -10,6 +10,7 @@ from homeport.core.model.instance import Instance
 from homeport.core.reconcile.check import checked_plan
 from homeport.core.reconcile.holds import active, hold_on, hold_text
 from homeport.core.reconcile.plan import Move, View
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import UNPLACED, DeploymentId, NodeId, State, Trigger
 
 Action = Literal["add", "update", "remove", "wait", "no-op"]

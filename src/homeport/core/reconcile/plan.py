@@ -5,7 +5,7 @@ some also carry an order for the node. A site that has converged has no moves.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -20,6 +20,7 @@ from homeport.core.reconcile.holds import Target, without_held
 from homeport.core.reconcile.instances import Instances, Key
 from homeport.core.reconcile.recovery import Recovery, after_failure, is_due
 from homeport.core.secrets import missing, versions_for
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import (
     UNPLACED,
     Code,

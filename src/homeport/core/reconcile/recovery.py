@@ -5,7 +5,6 @@ retry costs nothing. One that replaced its predecessor and is not healthy has ta
 allows it the predecessor is restored at once, and the release is not retried.
 """
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -15,6 +14,7 @@ from homeport.core.model.instance import Failure, Instance
 from homeport.core.reconcile.demand import AWAITED, HARMLESS
 from homeport.core.values.backoff import BackoffPolicy, chance_of
 from homeport.core.values.durations import duration_text
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Code
 
 BACKOFF_SECONDS_MAX: Final = 300.0

@@ -7,12 +7,12 @@ Where none can, as when central itself is disconnected, it waits.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from homeport.core.model.rollout import Intent, Member, Rollout
 from homeport.core.rollout.waves import in_order, next_waves
 from homeport.core.values.durations import duration_text
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import RolloutSiteStatus, SiteName
 
 NAMED_MAX = 5

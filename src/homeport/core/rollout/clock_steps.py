@@ -1,8 +1,9 @@
 """Since when central's wall-clock times are comparable: since it started, or since its clock was set."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from homeport.lazy_dataclass import dataclass
 
 STEP_SECONDS_MIN: Final = 10.0
 """A clock that differs by less from the monotonic one is being corrected (slewed), not set."""

@@ -2,7 +2,7 @@
 contact."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from homeport.core.model.deployment import DEFAULT_POLICY, Hold, Policy
@@ -12,6 +12,7 @@ from homeport.core.model.rollout import Intent, Member, Rollout
 from homeport.core.reconcile.holds import hold_text
 from homeport.core.reconcile.recovery import BACKOFF_SECONDS_MAX, NOT_RETRYABLE, WAITS
 from homeport.core.values.backoff import BackoffPolicy
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import UNPLACED, Code, NodeId, RolloutSiteStatus, SiteName, State
 
 RETRY_MARGIN_SECONDS: Final = 30.0

@@ -2,10 +2,11 @@
 run or was not there to see it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Liveness, NodeId
 
 INTERVALS_MAX: Final = 1_000

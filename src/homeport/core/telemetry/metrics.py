@@ -3,9 +3,10 @@ served without a unit."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from homeport.lazy_dataclass import dataclass
 
 NAME_PATTERN: Final = re.compile(r"[a-z][a-z0-9_]{0,63}")
 LABELS_MAX: Final = 8

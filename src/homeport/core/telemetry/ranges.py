@@ -1,11 +1,11 @@
 """Which points answer a question: the range of time, the step, and the resolution to read."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from homeport.core.telemetry.windows import FULL, RESOLUTIONS, Resolution
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 STEPS_MAX: Final = 2_000
 STEPS_WANTED: Final = 240

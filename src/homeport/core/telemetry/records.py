@@ -1,8 +1,8 @@
 """Stored measurements: packed windows of one node."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import NodeId, SiteName
 
 

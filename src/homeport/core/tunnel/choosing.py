@@ -1,9 +1,9 @@
 """Which node of a deployment, and which of its containers, a person means. Refusals name what there is to choose."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from homeport.errors import Conflict, NotFound
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import NodeId
 
 
@@ -35,7 +35,7 @@ def choose_node(name: str, instances: Sequence[RunsOn], asked: str = "") -> Node
     known = sorted(each.node_id for each in instances if each.node_id)
     if asked:
         if asked not in known:
-            raise NotFound(f"{name} does not run on node {asked}.", hint=_there_is(known))
+            raise NotFound(f"{name} does not run on node {asked}.", hint=_available(known))
         return NodeId(asked)
     running = [each for each in instances if each.node_id and each.is_running]
     if not running:
@@ -51,16 +51,16 @@ def choose_container(containers: Sequence[RunningContainer], *, asked: str = "",
     names = sorted({each.service or each.component for each in containers})
     found = [each for each in containers if not asked or each.is_called(asked)]
     if not found:
-        raise NotFound(f'It has no component "{asked}" on that node.', hint=_there_is(names))
+        raise NotFound(f'It has no component "{asked}" on that node.', hint=_available(names))
     with_port = [each for each in found if port in each.ports]
     if port and not with_port and len(found) > 1:
         ports = sorted({each for container in found for each in container.ports})
         raise NotFound(
             f"None of its containers exposes port {port}.",
-            hint=f"{_there_is([str(each) for each in ports])} Or choose with --component.",
+            hint=f"{_available([str(each) for each in ports])} Or choose with --component.",
         )
     return sorted(with_port or found, key=lambda each: (each.component, each.name))[0]
 
 
-def _there_is(names: Collection[str]) -> str:
-    return f"There is  {', '.join(names)} ." if names else "There is none."
+def _available(names: Collection[str]) -> str:
+    return f"Available:  {', '.join(names)} ." if names else "There is none."

@@ -1,6 +1,6 @@
 """What has passed through a tunnel, for metrics."""
 
-from dataclasses import dataclass
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

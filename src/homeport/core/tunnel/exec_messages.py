@@ -4,12 +4,12 @@ Each is a channel, a length and as many bytes. Roles between the command line an
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 from typing import Final
 
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 
 MESSAGE_BYTES_MAX: Final = 64 * 1024
 _HEADER: Final = Struct("!BI")

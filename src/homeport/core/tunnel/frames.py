@@ -4,10 +4,11 @@ A reader passes over kinds it does not know, so that a later release can add som
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
 from typing import Final
+
+from homeport.lazy_dataclass import dataclass
 
 
 class FrameKind(IntEnum):

@@ -6,7 +6,7 @@ and no other, and what waits for readers is bounded. A peer that sends beyond it
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from homeport.core.tunnel.frames import (
@@ -20,6 +20,7 @@ from homeport.core.tunnel.frames import (
     TunnelProtocolError,
     encode_frame,
 )
+from homeport.lazy_dataclass import dataclass
 
 STREAMS_MAX: Final = 512
 WINDOW_BYTES_MAX: Final = 1024 * 1024
@@ -105,7 +106,7 @@ class _Stream:
     credit: int = 0
     """How many bytes we may send."""
     unreturned: int = 0
-    """Consumed bytes that the other end has not been told about."""
+    """Consumed bytes that were not announced to the other end yet."""
     is_accepted: bool = False
     has_ended: bool = False
     is_ended_by_peer: bool = False
@@ -164,8 +165,8 @@ class Mux:
         return count
 
     def consumed(self, number: int, count: int) -> None:
-        """The reader has taken so many bytes: the other end may send as many again. It is told at half a window,
-        since a frame for each read would double the frames."""
+        """The reader has taken so many bytes: the other end may send as many again. This is announced at half a
+        window, since a frame for each read would double the frames."""
         stream = self._streams.get(number)
         if stream is None or stream.is_ended_by_peer:
             return

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, NodeId
 
 ARGUMENTS_MAX: Final = 256
@@ -86,7 +86,14 @@ class EngineTarget:
     """Whether it shall be."""
 
 
-Target = Endpoint | ExecTarget | ForwardTarget | EngineTarget
+@dataclass(frozen=True, slots=True)
+class VolumesTarget:
+    """The data volumes of a node: accepted, then a JSON document, then the end."""
+
+    node_id: NodeId
+
+
+Target = Endpoint | ExecTarget | ForwardTarget | EngineTarget | VolumesTarget
 
 
 class OfferedEndpoints:

@@ -4,9 +4,10 @@ Pure: the caller counts its failures and passes the randomness. Where a delay mu
 computed, `chance_of` derives it from a name.
 """
 
-from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
+
+from homeport.lazy_dataclass import dataclass
 
 _DOUBLINGS_MAX: Final = 30
 """Keeps the power small; every policy has reached its maximum long before."""

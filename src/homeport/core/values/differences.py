@@ -1,8 +1,9 @@
 """What differs between two plain values (mappings, lists, scalars), path by path."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from homeport.lazy_dataclass import dataclass
 
 ABSENT: Final = None
 """A missing value; a file that says null means the same."""

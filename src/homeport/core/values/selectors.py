@@ -5,11 +5,11 @@ A requirement on a label that is absent holds only for `!=`, `notin` and `!`, as
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 _KEY: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?"
 _VALUE: Final = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"

@@ -5,9 +5,8 @@ valid and added together, or nothing is.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -15,12 +14,14 @@ import anyio.to_thread
 
 from homeport.catalog.description import Description, parse_description
 from homeport.core.model.caller import Caller, CallerKind, Role
-from homeport.core.model.event import NewEvent
+from homeport.core.model.event import Deployment, NewEvent
 from homeport.core.redaction import redact
 from homeport.core.values.addresses import git_host, is_private
 from homeport.core.values.versions import newest_first
 from homeport.errors import Conflict, InvalidInput, NotAuthorized, NotFound, Problem, TooLarge
-from homeport.fleet.shared.suggestion import did_you_mean
+from homeport.fleet.shared.answers.suggestion import did_you_mean
+from homeport.fleet.shared.revisions import choose_revision
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import (
     AppRecord,
@@ -34,12 +35,13 @@ from homeport.ports import (
     Transaction,
     TreeFile,
 )
-from homeport.vocabulary import AppId, Commit, EventKind
+from homeport.vocabulary import AppId, Commit, Digest, EventKind
 
 DESCRIPTION_FILE: Final = "margo.yaml"
 DESCRIPTION_BYTES_MAX: Final = 1024 * 1024
 APPS_MAX: Final = 10_000
 """Maximum per registry: limits what one request may make us read."""
+USERS_SHOWN_MAX: Final = 5
 _FOLDER_NAME: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,199}$")
 
 log = get_log("homeport.fleet.central.apps")
@@ -165,29 +167,22 @@ def _choose(name: str, named: Sequence[AppRecord], query: AppQuery) -> AppRecord
     exact = next((app for app in ordered if app.version == query.version), None)
     if exact is None:
         has = ", ".join(app.version for app in ordered[:10])
-        raise NotFound(f'There is no version "{query.version}" of app "{name}".', hint=f"There is {has}.")
+        raise NotFound(f'There is no version "{query.version}" of app "{name}".', hint=f"Available versions: {has}.")
     return exact
 
 
 async def remove_app(app_id: AppId, caller: Caller, *, store: Store, clock: Clock) -> AppRecord:
-    """Raises Conflict while a deployment in Git uses this version: it could not be deployed anywhere else any
-    more."""
+    """Raises Conflict while a deployment needs this version: Git asks for it, a node runs it, or a rollback would
+    bring it back."""
+    async with store.read() as reader:
+        app = await find_app(reader, app_id=app_id, query=AppQuery())
+        _refuse_used(app, await _returning_to(reader, app))
 
     async def write(tx: Transaction) -> AppRecord:
         app = await find_app(tx, app_id=app_id, query=AppQuery())
-        users = [
-            f"{deployment.name}@{deployment.site}"
-            for deployment in await tx.deployments(DeploymentFilter())
-            if deployment.wanted
-            and (deployment.app_name, deployment.app_version) == (app.app_name, app.version)
-            and deployment.app_category in ("", app.category)
-        ]
-        if users:
-            more = f" and {len(users) - 5} more" if len(users) > 5 else ""
-            raise Conflict(
-                f"{app.app_name} {app.version} is used by {', '.join(sorted(users)[:5])}{more}.",
-                hint="Delete these deployments first, or move them to another version.",
-            )
+        _refuse_used(
+            app, {_shown(row): "" for row in await _deployments_of(tx, app) if row.app_version == app.version}
+        )
         await tx.remove_app(app.id)
         await tx.append_events([_event(app, EventKind.APP_REMOVED, f"removed by {caller.name}", clock.now())])
         return app
@@ -195,6 +190,53 @@ async def remove_app(app_id: AppId, caller: Caller, *, store: Store, clock: Cloc
     removed = await store.write(write)
     log.info("app removed", app=removed.app_name, version=removed.version, by=caller.name)
     return removed
+
+
+def _refuse_used(app: AppRecord, users: Mapping[str, str]) -> None:
+    if users:
+        shown = [f"{name}{why}" for name, why in sorted(users.items())[:USERS_SHOWN_MAX]]
+        more = f" and {len(users) - len(shown)} more" if len(users) > len(shown) else ""
+        raise Conflict(
+            f"{app.app_name} {app.version} is used by {', '.join(shown)}{more}.",
+            hint="Delete these deployments first, or move them to another version.",
+        )
+
+
+async def _deployments_of(reader: Reader, app: AppRecord) -> list[Deployment]:
+    return [
+        row
+        for row in await reader.deployments(DeploymentFilter())
+        if row.wanted and row.app_name == app.app_name and row.app_category in ("", app.category)
+    ]
+
+
+async def _returning_to(reader: Reader, app: AppRecord) -> dict[str, str]:
+    """Deployments that Git wants at another version, and that run this one or would go back to it."""
+    found: dict[str, str] = {}
+    rows = [row for row in await _deployments_of(reader, app) if row.app_version != app.version]
+    versions = await reader.versions_kept([row.id for row in rows])
+    own = {revision for revision, version in versions.items() if version == app.version}
+    if not own:
+        return found
+    running = {each.deployment_id for each in await reader.instances([row.id for row in rows]) if each.runs(own)}
+    for row in rows:
+        if row.id in running:
+            found[_shown(row)] = ", which still runs it"
+        elif await _goes_back_to(reader, row, own):
+            found[_shown(row)] = ", which would go back to it"
+    return found
+
+
+async def _goes_back_to(reader: Reader, row: Deployment, own: Collection[Digest]) -> bool:
+    kept, history = await reader.revisions(row.id), await reader.history(row.id)
+    try:
+        return choose_revision(kept, history, None, current=row.revision, name=row.name).revision in own
+    except Conflict:
+        return False
+
+
+def _shown(row: Deployment) -> str:
+    return f"{row.name}@{row.site}"
 
 
 async def write_apps(tx: Transaction, records: Sequence[AppRecord], parsed: dict[AppId, Description]) -> AppsAdded:

@@ -5,7 +5,7 @@ give one name to two deployments.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from anyio.to_thread import run_sync
@@ -25,6 +25,7 @@ from homeport.fleet.central.resolve import DeployRequest, Resolved, Target, reso
 from homeport.fleet.central.sites.messages import SiteMessages
 from homeport.fleet.shared.overview import find_deployment
 from homeport.fleet.shared.snapshot import FILE_SIZE_MAX, is_marked, site_folder
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Change, Decide, DeploymentFilter, GitSource, Ids, InThread, Proposal, Store, TreeFile
 from homeport.vocabulary import Commit, DeploymentId, Digest, RolloutId, SiteName

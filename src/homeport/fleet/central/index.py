@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -35,6 +35,7 @@ from homeport.fleet.shared.snapshot import (
     read_snapshot,
     site_folder,
 )
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import (
     Clock,
@@ -53,6 +54,7 @@ INDEXED: Final = "indexed_commit"
 ROOT: Final = "deployments"
 DISPUTING: Final = "disputing_sites"
 """Sites whose folders contain a deployment that another site also has."""
+FORMER_SITES_MAX: Final = 10
 FOLDERS_MAX: Final = 50
 """With more changed folders than this, reading everything once is cheaper than reading each."""
 _SITE_NAME: Final = re.compile(SITE_NAME_PATTERN)
@@ -276,7 +278,7 @@ def _rewritten(commit: Commit | None, indexed: Commit) -> HistoryRewritten:
 
 
 class NotInHistory(TransientError):
-    """A site follows a commit that does not lead to what is shown here. Somebody has rewritten the branch before
+    """A site follows a commit that does not lead to what is shown here. The branch was rewritten before
     central first saw it, and may bring the commit back."""
 
 
@@ -398,10 +400,13 @@ class _Update:
     async def _moved(
         self, tx: Transaction, before: Deployment, desired: Desired, events: list[NewEvent]
     ) -> Deployment:
-        """A file that moved from one site's folder to another's: the deployment starts again there. The previous site
-        still removes what runs, and nothing more is asked of it."""
+        """A file that moved from one site's folder to another's: the deployment starts again there, with nothing to
+        go back to, since older content names the previous site. That site still removes what runs, and nothing more
+        is asked of it."""
         await tx.drop_instances([item.key for item in await tx.instances([desired.id])])
-        await tx.set_value(moved_from(desired.id), before.site)
+        await tx.drop_revisions([desired.id])
+        former = [before.site, *(site for site in await former_sites(tx, desired.id) if site != before.site)]
+        await tx.set_value(moved_from(desired.id), " ".join(former[:FORMER_SITES_MAX]))
         message = (
             f"{desired.name} moved from {before.site} to {desired.site}, commit {self.commit[:8]} by {self.author}"
         )
@@ -485,8 +490,13 @@ async def _wanted_by_site(reader: Reader, sites: Sequence[SiteName]) -> dict[Sit
 
 
 def moved_from(deployment_id: DeploymentId) -> str:
-    """The key that stores a deployment's previous site after its file was moved to another."""
+    """The key that stores the sites that a deployment's file was moved away from, the last one first."""
     return f"moved_from:{deployment_id}"
+
+
+async def former_sites(tx: Transaction, deployment_id: DeploymentId) -> list[SiteName]:
+    """A site that was offline may still report on a deployment after its file was moved twice."""
+    return [SiteName(name) for name in (await tx.value(moved_from(deployment_id)) or "").split()]
 
 
 def _sites_of(paths: Sequence[str]) -> list[SiteName]:

@@ -1,7 +1,7 @@
 """Determines the values of every deployment that a request updates, from the current files in Git."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from homeport.catalog.deployment import deployment_path, moved, parse_deployment
 from homeport.catalog.description import app_of
@@ -14,6 +14,7 @@ from homeport.errors import InvalidInput, PermanentError, Problem
 from homeport.fleet.central.resolve import Resolved, present_by_site
 from homeport.fleet.central.secrets import check_secrets
 from homeport.fleet.shared.snapshot import FILE_SIZE_MAX, site_folder
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import GitSource, InThread, Reader
 from homeport.vocabulary import Commit, DeploymentId, SiteName, State
 

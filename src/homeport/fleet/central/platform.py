@@ -1,7 +1,7 @@
 """What central offers to its use-cases and to every capability: storage, Git, sites, other replicas, time."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +20,7 @@ from homeport.fleet.central.sites.queries import SiteQueries
 from homeport.fleet.central.sites.tunnels import SiteTunnels
 from homeport.fleet.shared.leases import FencedStore
 from homeport.fleet.shared.overview import Reachability
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import (
     BuiltInRegistry,
     Bus,
@@ -71,7 +72,7 @@ class CentralPlatform:
     model_keys: tuple[Path, ...] = ()
     """Public keys; with any, models need a signature by one of them."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Of the process, for what libraries and other tools are told by it."""
+    """Of the process, for libraries and other tools that are configured by it."""
 
     def fenced(self, lease: Lease) -> Self:
         """The same, with a store that accepts writes only while the lease is held."""

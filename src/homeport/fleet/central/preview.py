@@ -5,7 +5,7 @@ has not reported yet may still decide otherwise.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Literal
 
@@ -26,6 +26,7 @@ from homeport.fleet.central.deploy import GitWriter, Written, check_deletable, w
 from homeport.fleet.central.merging import SITES_LOOKED_AT_MAX, MergedRequest, merge_targets, present_files
 from homeport.fleet.central.resolve import DeployRequest, resolve
 from homeport.fleet.shared.overview import find_deployment
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import DeploymentFilter, Reader
 from homeport.vocabulary import (
     UNPLACED,

@@ -6,7 +6,7 @@ decided in the transaction that writes it: two people who deploy at once get one
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio.to_thread
@@ -25,6 +25,7 @@ from homeport.fleet.central.apps import (
     check_query,
     write_apps,
 )
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import AppRecord, Clock, Ids, Reader, Store, Transaction
 

@@ -4,7 +4,7 @@ written, so that a refused request has changed nothing.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 
 from homeport.catalog.deployment import deployment_path, moved, parse_deployment, render_deployment
@@ -19,7 +19,8 @@ from homeport.core.update_values import MergedValues, RequestedValues
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem
 from homeport.fleet.central.apps import AppQuery, find_app
 from homeport.fleet.central.index import known_sites
-from homeport.fleet.shared.suggestion import did_you_mean
+from homeport.fleet.shared.answers.suggestion import did_you_mean
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import AppRecord, DeploymentFilter, Reader
 from homeport.vocabulary import DeploymentId, NodeId, RolloutId, SiteName
 

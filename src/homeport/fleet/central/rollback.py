@@ -5,7 +5,6 @@ cannot be written the request is stored as a pin, the site is asked to roll back
 Git later; a revision that was pushed in between wins.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from homeport.catalog.deployment import deployment_path, parse_deployment
@@ -19,6 +18,7 @@ from homeport.fleet.central.deploy import GitWriter
 from homeport.fleet.central.index import HistoryRewritten
 from homeport.fleet.shared.overview import find_deployment
 from homeport.fleet.shared.revisions import choose_revision
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Change, Clock, Proposal, RollBack, Transaction
 from homeport.vocabulary import Commit, EventKind

@@ -23,8 +23,8 @@ from homeport.core.secrets import (
 )
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem
 from homeport.fleet.central.sites.messages import SiteMessages
+from homeport.fleet.shared.answers.suggestion import did_you_mean
 from homeport.fleet.shared.overview import find_site
-from homeport.fleet.shared.suggestion import did_you_mean
 from homeport.identity.rekeying import Rekeyed, rekey
 from homeport.log import get_log
 from homeport.ports import Clock, DeploymentFilter, Reader, SecretsChanged, Store, Transaction, Vault

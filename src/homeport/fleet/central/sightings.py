@@ -2,10 +2,11 @@
 be set. After a restart counting starts again."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from homeport.core.model.instance import Instance
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, Generation, Incarnation, NodeId, State
 
 KNOWN_MAX: Final = 100_000

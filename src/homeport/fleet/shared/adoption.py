@@ -1,7 +1,7 @@
 """The effect of adopting a snapshot on a site's deployments: rows to write and events."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from homeport.core.events import deleted_event, site_problem_event, synced_event, unwanted_event, wanted_event
@@ -10,6 +10,7 @@ from homeport.core.model.deployment import Desired
 from homeport.core.model.event import Deployment, NewEvent
 from homeport.core.model.report import FileProblem
 from homeport.fleet.shared.snapshot import Snapshot
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Commit, DeploymentId, NodeId, SiteName, State
 
 States = Mapping[DeploymentId, Sequence[tuple[NodeId, State]]]

@@ -1,9 +1,10 @@
 """Retry delays: growing, bounded, and jittered so that many clients spread out."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from homeport.core.values.backoff import BackoffPolicy
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)

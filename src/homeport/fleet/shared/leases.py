@@ -7,13 +7,13 @@ lease inside its transaction.
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import anyio
 
 from homeport.core.model.lease import Lease
 from homeport.errors import LeaseLost, TransientError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Leases, Reader, Store, Transaction
 

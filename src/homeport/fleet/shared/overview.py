@@ -4,7 +4,7 @@ about each. Central and site answer from their own store, with the same code.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
@@ -16,7 +16,8 @@ from homeport.core.model.node import Node
 from homeport.core.reconcile.holds import active, by_site, hold_on, hold_text
 from homeport.core.reconcile.plan import short
 from homeport.errors import Conflict, NotFound
-from homeport.fleet.shared.suggestion import did_you_mean
+from homeport.fleet.shared.answers.suggestion import did_you_mean
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import (
     DEPLOYMENTS,
     HOLDS,

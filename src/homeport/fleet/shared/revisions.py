@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -13,6 +12,7 @@ from homeport.core.reconcile.plan import short
 from homeport.core.values.differences import Difference, differences
 from homeport.errors import Conflict, NotFound
 from homeport.fleet.shared.snapshot import Snapshot
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, Digest, Trigger
 
 _ROLLOUT: Final = "x-homeport-extensions.rollout"

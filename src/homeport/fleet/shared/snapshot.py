@@ -7,7 +7,7 @@ does anything else with a deployment's id in its name: it was renamed, not remov
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, Protocol
 
 from homeport.catalog.deployment import marker_path, parse_deployment
@@ -15,6 +15,7 @@ from homeport.catalog.marker import check_marker
 from homeport.core.model.deployment import Desired, digest_of_bytes
 from homeport.core.model.report import FileProblem
 from homeport.errors import InvalidInput, PermanentError, TooLarge
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import TreeFile
 from homeport.vocabulary import Commit, DeploymentId, Digest, SiteName
 

@@ -7,7 +7,7 @@ Nothing here waits for a node. Affected deployments are marked, and planned by t
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 import anyio
@@ -56,6 +56,7 @@ from homeport.fleet.site.recorder import Recorder, drop_deployments
 from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.reports.resync import OUTBOX_BYTES_MAX, Encode
 from homeport.fleet.site.state import (
+    ABOVE,
     BY_HAND,
     DATA_GOES,
     ROLLED_BACK,
@@ -65,6 +66,7 @@ from homeport.fleet.site.state import (
 )
 from homeport.fleet.site.traces import SiteTraces
 from homeport.fleet.site.work import SiteWork, connect_others, take_others
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Ahead, Clock, DesiredFile, NodeNews, Notice, Owned, Store, Transaction, Unreadable
 from homeport.vocabulary import (
@@ -498,7 +500,8 @@ class Conductor:
             memory = self.memory
             memory.generation = Generation(max(memory.generation, ahead.generation))
             memory.incarnation = Incarnation(max(memory.incarnation, ahead.incarnation))
-            await self.queue.start_epoch(epoch, {ROLLED_BACK: dump_rolled_back(ahead.rolled_back)})
+            above = json.dumps([ahead.generation, ahead.incarnation])
+            await self.queue.start_epoch(epoch, {ROLLED_BACK: dump_rolled_back(ahead.rolled_back), ABOVE: above})
             memory.rolled_back = {item.key: item for item in ahead.rolled_back}
             for node_id in sorted(memory.welcomed) if memory.knows_what_is_wanted else ():
                 for instance in await restore_rollbacks(node_id, memory, self.older, self.queue, self._clock.now()):

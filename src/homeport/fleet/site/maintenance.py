@@ -5,7 +5,7 @@ plans for. It works without central; requests from central use the same commands
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from homeport.catalog.deployment import parse_deployment
@@ -21,6 +21,7 @@ from homeport.errors import NotFound
 from homeport.fleet.shared.maintenance import check_drainable, check_drained, check_hold, find_hold, hold_event
 from homeport.fleet.shared.revisions import choose_revision
 from homeport.fleet.site.state import SiteState
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Store
 from homeport.vocabulary import DeploymentId, EventKind, NodeId, SiteName
 

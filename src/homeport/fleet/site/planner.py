@@ -6,7 +6,7 @@ was marked in the meantime is dropped from it and planned again.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from homeport.core.reconcile.instances import Instances
 from homeport.core.reconcile.plan import View
 from homeport.errors import PermanentError, TransientError
 from homeport.fleet.site.state import SiteState
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock
 from homeport.vocabulary import DeploymentId

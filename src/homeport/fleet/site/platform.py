@@ -1,7 +1,7 @@
 """What a site offers to every capability: storage, time, its nodes and their streams, central."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from homeport.core.inference.settings import InferenceSettings
@@ -12,6 +12,7 @@ from homeport.core.model.order import Order
 from homeport.core.secrets import SecretValue
 from homeport.core.tunnel.targets import OfferedEndpoints
 from homeport.fleet.shared.tunnels import OpenTunnels
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import (
     CentralLink,
     Clock,

@@ -4,7 +4,7 @@ only after the store has made a change durable.
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Final
 
@@ -18,6 +18,7 @@ from homeport.core.reconcile.plan import View
 from homeport.errors import PermanentError
 from homeport.fleet.shared.snapshot import Snapshot
 from homeport.fleet.site.orders.timers import SPENT, OrderTimers, load_spent
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import DeploymentFilter, Reader
 from homeport.vocabulary import Commit, DeploymentId, Digest, Generation, Incarnation, NodeId, SiteName, State
@@ -30,6 +31,9 @@ BY_HAND: Final = "went_back_by_hand"
 UNREADABLE: Final = "unreadable_files"
 ROLLED_BACK: Final = "rolled_back"
 DATA_GOES: Final = "deleted_with_data"
+ABOVE: Final = "numbers_at_central"
+"""The highest numbers that central has seen of an earlier database of this site. They are kept beside the site's own
+counters, whose absence says that the database is new."""
 
 
 @dataclass(slots=True)
@@ -157,14 +161,16 @@ class SiteState:
 
 async def load_state(reader: Reader, site: SiteName, now: datetime, monotonic: float) -> SiteState:
     """Loads the state from the store. Nodes count as just heard from: a restart of the site is not their failure."""
-    # A lost database must not assign the same numbers again, so both counters start at the current time.
+    # A lost database must not assign the same numbers again, so both counters start at the current time. A clock that
+    # is behind would: what central has seen counts as well, also after a restart.
     since_epoch = int(now.timestamp() * 1000)
+    above = json.loads(await reader.value(ABOVE) or "[0, 0]")
     generation = await reader.value("generation")
     memory = SiteState(
         site,
         is_new=generation is None,
-        generation=Generation(int(generation or since_epoch)),
-        incarnation=Incarnation(int(await reader.value("incarnation") or since_epoch)),
+        generation=Generation(max(int(generation or since_epoch), above[0])),
+        incarnation=Incarnation(max(int(await reader.value("incarnation") or since_epoch), above[1])),
     )
     applied = await reader.value("applied_commit")
     memory.applied = None if applied is None else Commit(applied)
@@ -203,13 +209,12 @@ async def _load_past(reader: Reader, memory: SiteState) -> dict[tuple[Deployment
     named |= {(pin.deployment_id, pin.revision) for pin in memory.pins.values()}
     present = {(key, desired.revision) for key, desired in memory.files.items()}
     past: dict[tuple[DeploymentId, Digest], Desired] = {}
-    for deployment_id in sorted({key for key, _ in named - present}):
-        for kept in await reader.revisions(deployment_id):
-            if (deployment_id, kept.revision) in named:
-                path = deployment_path(memory.site, deployment_id)
-                desired = _parsed(kept.content, path, memory.site)
-                if desired is not None:
-                    past[deployment_id, kept.revision] = desired
+    for kept in await reader.revisions_of(sorted({key for key, _ in named - present})):
+        key = (kept.deployment_id, kept.revision)
+        if key in named:
+            desired = _parsed(kept.content, deployment_path(memory.site, kept.deployment_id), memory.site)
+            if desired is not None:
+                past[key] = desired
     return past
 
 

@@ -7,7 +7,7 @@ process that arrives. Without a tracer here a context is passed on unchanged.
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -17,6 +17,7 @@ from homeport.core.model.order import Order
 from homeport.core.reconcile.instances import Key
 from homeport.core.reconcile.plan import Move
 from homeport.core.tracing import Span, SpanKind, TraceContext, parse_context
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Clock, Tracer, Transaction
 from homeport.vocabulary import Commit, DeploymentId, Generation, NodeId, OrderKind, SiteName, State, Trigger
 

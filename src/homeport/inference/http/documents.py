@@ -41,7 +41,8 @@ OPENAI_ERROR: Final = _object(
     {
         "error": _object(
             {"message": _STRING, "type": _STRING},
-            {"param": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]}},
+            # An engine's own error is passed on as it is, and some engines number theirs.
+            {"param": {"type": ["string", "null"]}, "code": {"type": ["string", "integer", "null"]}},
         )
     }
 )
@@ -124,17 +125,22 @@ def _operation(
     *,
     body: type[BaseModel] | dict[str, Any] | None = None,
     params: tuple[str, ...] = (),
-    errors: tuple[int, ...] = (400, 401, 403, 404, 429, 500, 503),
     error: str = "TaskError",
+    headers: Mapping[str, Any] | None = None,
+    can_stream: bool = False,
 ) -> dict[str, Any]:
+    """`headers` are further ones of a success; with `can_stream` it may also be an event stream."""
     responses: dict[str, Any] = {}
     for status, schema in answers.items():
-        kind = "text/event-stream" if schema == "events" else "application/json"
-        content = {} if schema is None else {kind: {"schema": _STRING if schema == "events" else schema}}
-        responses[str(status)] = {"description": summary, **({"content": content} if content else {}), "headers": _ID}
-    for status in errors:
-        shown = {"application/json": {"schema": {"$ref": f"#/components/schemas/{error}"}}}
-        responses[str(status)] = {"description": "It was refused.", "content": shown, "headers": _ID}
+        content = {} if schema in (None, "events") else {"application/json": {"schema": schema}}
+        if schema == "events" or can_stream:
+            content["text/event-stream"] = {"schema": _STRING}
+        shown = {"content": content} if content else {}
+        responses[str(status)] = {"description": summary, **shown, "headers": {**_ID, **(headers or {})}}
+    for status in _ERRORS:
+        shown = {"content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{error}"}}}}
+        more = _AGAIN if status == 429 else {}
+        responses[str(status)] = {"description": "It was refused.", **shown, "headers": {**_ID, **more}}
     found: dict[str, Any] = {
         "operationId": operation_id,
         "summary": summary,
@@ -150,17 +156,31 @@ def _operation(
     return found
 
 
+_ERRORS: Final = (400, 401, 403, 404, 409, 413, 421, 429, 500, 502, 503, 504)
 _ID: Final = {"X-Correlation-Id": {"schema": _STRING}}
+_AGAIN: Final = {"Retry-After": {"schema": _INTEGER}, "X-Backoff-Ms": {"schema": _INTEGER}}
+_BUDGETS: Final = {
+    name: {"schema": _STRING}
+    for name in ("X-Budget-Tokens-Remaining", "X-Budget-Time-Remaining-Ms", "X-Budget-Cost-Remaining")
+}
 _OPENAI: Final = "OpenAiError"
 _LIST: Final = _object({"object": _STRING, "data": {"type": "array", "items": {"type": "object"}}})
 _ONE: Final = ("id",)
 
 OPERATIONS: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
     ("POST", "/v2/tasks"): _operation(
-        "submit_task", "Submit a task", {202: {"$ref": "#/components/schemas/Admission"}}, body=TaskBody
+        "submit_task",
+        "Submit a task",
+        {202: {"$ref": "#/components/schemas/Admission"}},
+        body=TaskBody,
+        headers=_BUDGETS,
     ),
     ("GET", "/v2/tasks/{id}/events"): _operation(
-        "follow_task", "Follow a task: started, token, metrics, end or error", {200: "events"}, params=_ONE
+        "follow_task",
+        "Follow a task: started, token, metrics, end or error",
+        {200: "events"},
+        params=_ONE,
+        headers=_BUDGETS,
     ),
     ("GET", "/v2/tasks/{id}/why"): _operation("why_task", "Why it ran where it ran", {200: ANYTHING}, params=_ONE),
     ("POST", "/v2/tasks/{id}/cancel"): _operation("cancel_task", "Cancel a task", {204: None}, params=_ONE),
@@ -187,7 +207,6 @@ OPERATIONS: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
         {202: ANYTHING},
         body=ReloadBody,
         params=_ONE,
-        errors=(400, 401, 403, 404, 409, 500, 503),
     ),
     ("POST", "/v2/pools/{id}/purge"): _operation(
         "purge_pool",
@@ -195,7 +214,6 @@ OPERATIONS: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
         {202: ANYTHING},
         body=PurgeBody,
         params=_ONE,
-        errors=(400, 401, 403, 404, 409, 500, 503),
     ),
     ("POST", "/v2/workers/register"): _operation(
         "register_worker", "Bind a development engine", {200: REGISTERED}, body=RegisterBody
@@ -217,5 +235,6 @@ OPERATIONS: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
         body={"type": "object", "required": ["model"], "properties": {"model": _STRING}},
         params=("path",),
         error=_OPENAI,
+        can_stream=True,
     ),
 }

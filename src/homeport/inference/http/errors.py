@@ -4,10 +4,11 @@ import math
 from collections.abc import Mapping
 from typing import Any, Final
 
+from homeport.core.inference.engines.answers import error_of, sentence_of
 from homeport.core.inference.task import Refusal, TaskCode
 from homeport.inference.http.exchange import Exchange
 
-_AUTH_CODES: Final = {401: "40102 BAD_TOKEN", 403: "40301 NOT_AUTHORIZED"}
+_AUTH_CODES: Final = {401: "40102 BAD_TOKEN", 403: "40302 NOT_AUTHORIZED"}
 _CODES: Final = {
     404: TaskCode.NOT_FOUND,
     409: TaskCode.CONFLICT,
@@ -50,6 +51,20 @@ def openai_error(refusal: Refusal) -> dict[str, Any]:
     return _openai(openai_status(refusal), refusal.message, code, refusal.field)
 
 
+def openai_from_engine(status: int, content: bytes) -> dict[str, Any]:
+    """What an engine refused, in its own words and in OpenAI's shape: llama.cpp has a number as its code, others have
+    no object at all."""
+    said = error_of(content)
+    kind, code, param = said.get("type"), said.get("code"), said.get("param")
+    message = said["message"] or sentence_of(status, content)
+    found = _openai(status, message, TaskCode.INVALID_PARAMS.value.lower(), param if isinstance(param, str) else None)
+    if isinstance(kind, str):
+        found["type"] = kind
+    if isinstance(code, str):
+        found["code"] = code
+    return {**said, **found}
+
+
 def from_problem(problem: Mapping[str, Any]) -> Mapping[str, Any]:
     """The contract's envelope of a problem document; for authentication its own codes."""
     status = int(problem.get("status", 500))
@@ -61,7 +76,9 @@ def from_problem(problem: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"code": code, "message": message, "hint": problem.get("hint") or ""}
     kind = _CODES.get(status, TaskCode.INTERNAL if status >= 500 else TaskCode.INVALID_PARAMS)
     seconds = problem.get("retryAfterSeconds")
-    return Refusal(kind, message, retry_after_ms=None if seconds is None else 1000 * int(seconds)).to_data()
+    retry_ms = None if seconds is None else 1000 * int(seconds)
+    label = str(problem.get("code")) if status == 429 else None
+    return Refusal(kind, message, retry_after_ms=retry_ms, policy_label=label).to_data()
 
 
 def openai_from_problem(problem: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,19 +1,22 @@
 """One request of the task plane, without a framework: its body, its caller, its answer, and whether its client is
 still there."""
 
-import asyncio
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import parse_qs
 
-import anyio
 from starlette.types import Receive, Scope, Send
 
 from homeport.core.inference.task import Refusal, TaskCode, TaskRefused
 from homeport.core.model.caller import Caller, CallerKind, Role
 from homeport.inference.plane import Submitter
 from homeport.serving.middleware.guards import headers_of
+from homeport.serving.server.connections import ON_LOST, WhenLost
+from homeport.serving.server.draining import REQUEST, RequestUnderWay
+
+GONE: Final = "gone"
+"""Why a request ends: its client has gone."""
 
 
 class Exchange:
@@ -40,6 +43,10 @@ class Exchange:
     def headers(self) -> Mapping[str, str]:
         return headers_of(self.scope)
 
+    @property
+    def correlation_id(self) -> str:
+        return str(self.scope["state"].get("correlation_id", ""))
+
     async def body(self) -> bytes:
         """Raises TaskRefused where the client has gone before it was whole."""
         message = await self._receive()
@@ -55,10 +62,7 @@ class Exchange:
 
     @property
     def submitter(self) -> Submitter:
-        caller: Caller = self.scope["state"]["caller"]
-        key = caller.key or caller.name
-        is_trusted = caller.kind in {CallerKind.LOCAL, CallerKind.TOKEN} and caller.role is not Role.VIEWER
-        return Submitter(key, caller.sites, sees_all=is_trusted and not caller.sites)
+        return submitter_of(self.scope["state"]["caller"])
 
     # --- the answer -------------------------------------------------------------------------------------------
 
@@ -88,48 +92,35 @@ class Exchange:
     async def finish(self) -> None:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def while_connected(self, on_gone: Callable[[], None], *, after_seconds: float = 0.0) -> "_WhileConnected":
-        """Cancels the body when the client goes away. Enter it when the request's body was read. With `after_seconds`
-        it is watched from then on, for requests that mostly have been answered by then."""
-        return _WhileConnected(self._receive, on_gone, after_seconds)
+    def while_connected(self, on_gone: Callable[[], None]) -> "_WhileConnected":
+        """When the client goes away, calls the function and cancels the request. Enter it when its body was read."""
+        extensions = self.scope["extensions"]
+        return _WhileConnected(extensions[ON_LOST], extensions[REQUEST], on_gone)
+
+
+def submitter_of(caller: Caller) -> Submitter:
+    key = caller.key or caller.name
+    is_trusted = caller.kind in {CallerKind.LOCAL, CallerKind.TOKEN} and caller.role is not Role.VIEWER
+    return Submitter(key, caller.sites, sees_all=is_trusted and not caller.sites)
 
 
 class _WhileConnected:
-    """One plain task, ended in any case: a task group for each request would cost more than the request."""
+    """The connection itself says when it is lost: a task that waits for it would cost more than the request."""
 
-    __slots__ = ("_after_seconds", "_on_gone", "_receive", "_scope", "_timer", "_watcher")
+    __slots__ = ("_on_gone", "_request", "_when_lost")
 
-    def __init__(self, receive: Receive, on_gone: Callable[[], None], after_seconds: float) -> None:
-        self._receive = receive
+    def __init__(self, when_lost: WhenLost, request: RequestUnderWay, on_gone: Callable[[], None]) -> None:
+        self._when_lost = when_lost
+        self._request = request
         self._on_gone = on_gone
-        self._after_seconds = after_seconds
-        self._timer: asyncio.TimerHandle | None = None
-        self._scope = anyio.CancelScope()
-        self._watcher: asyncio.Task[None] | None = None
 
-    def __enter__(self) -> anyio.CancelScope:
-        self._scope.__enter__()
-        if self._after_seconds:
-            self._timer = asyncio.get_running_loop().call_later(self._after_seconds, self._begin)
-        else:
-            self._begin()
-        return self._scope
+    def __enter__(self) -> RequestUnderWay:
+        self._when_lost(self._gone)
+        return self._request
 
-    def __exit__(self, *error: Any) -> bool:
-        if self._timer is not None:
-            self._timer.cancel()
-        watcher = self._watcher
-        if watcher is not None:
-            watcher.cancel()
-            if watcher.done() and not watcher.cancelled():
-                watcher.exception()
-        return self._scope.__exit__(*error)
+    def __exit__(self, *error: object) -> None:
+        self._when_lost(None)
 
-    def _begin(self) -> None:
-        self._watcher = asyncio.ensure_future(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+    def _gone(self) -> None:
         self._on_gone()
-        self._scope.cancel()
+        self._request.end(GONE)

@@ -11,31 +11,35 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.types import Receive, Scope, Send
 
+from homeport.core.inference.engines.answers import code_of_status, sentence_of
 from homeport.core.inference.task import MAX_TOKENS_CAP, Priority, Refusal, Task, TaskCode, TaskRefused, Workload
-from homeport.inference.http.errors import openai_error, refuse_openai
+from homeport.inference.http.errors import openai_error, openai_from_engine, refuse_openai
 from homeport.inference.http.exchange import Exchange
-from homeport.inference.http.usage import StreamMeter, usage_of
+from homeport.inference.http.usage import StreamMeter, estimate_of, usage_of
 from homeport.inference.plane import Submitter, TaskPlane
 from homeport.inference.pools.replica import Replica
 from homeport.inference.tasks.bodies import PREFIX_CHARACTERS
 from homeport.inference.tasks.scheduler import Ticket
+from homeport.lazy_dataclass import dataclass
 from homeport.ports.engine import EngineFailed, Finished, Generation, OpenExchange
 from homeport.serving.request_ids import new_uuid
+from homeport.serving.server.draining import RequestUnderWay
 
 SSE: Final = "text/event-stream"
-WATCHED_AFTER_SECONDS: Final = 0.05
-"""Watching a connection costs a task, which most short answers never need."""
 DEFAULT_MAX_TOKENS: Final = 256
 """For engines that have no `/v1` of their own and need a number."""
 _FORM_MODEL: Final = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,512})\r\n')
 _PATH: Final = re.compile(r"/v1(?:/[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}){1,8}", re.ASCII)
 """What is passed on to an engine: nothing that leads out of its `/v1`, or that it would read as a query."""
 _FORWARDED: Final = ("accept", "content-type")
+_SEE_MODELS: Final = "GET /v1/models lists what there is."
+_SHOWN: Final = frozenset({400, 404, 413})
+"""Statuses of an engine's refusals that its clients see; others, such as 422, become 400."""
 _WITH_USAGE: Final = b',"stream_options":{"include_usage":true}}'
 
 
@@ -70,11 +74,12 @@ class Gateway:
         plane, submitter = self._plane, exchange.submitter
         task = _task(asked, exchange.headers.get("x-priority", ""), plane.settings.wall_seconds)
         ticket = self._admit(task, submitter)
+        ticket.correlation_id = exchange.correlation_id
         plane.narrator.admitted(ticket, asked.path)
-        outcome = Outcome(plane, ticket)
+        outcome = Outcome(plane, ticket, lambda: estimate_of(asked.data))
         try:
-            with exchange.while_connected(outcome.gone, after_seconds=WATCHED_AFTER_SECONDS) as scope:
-                watch = _SlowClient(scope.cancel, plane.settings.slow_client_seconds)
+            with exchange.while_connected(outcome.gone) as request:
+                watch = _SlowClient(request, plane.settings.slow_client_seconds)
                 try:
                     await self._attempts(exchange, asked, ticket, outcome, watch)
                 finally:
@@ -89,10 +94,15 @@ class Gateway:
         try:
             return self._plane.scheduler.admit(task, caller=submitter.key, sites=submitter.sites)
         except TaskRefused as refused:
-            if refused.refusal.code is TaskCode.POOL_UNAVAILABLE:
-                text = f'There is no model "{task.model_ref[:100]}" here. GET /v1/models lists what there is.'
+            if refused.refusal.code is TaskCode.POOL_UNAVAILABLE and not self._is_served(task.model_ref, submitter):
+                text = f'There is no model "{task.model_ref[:100]}" here. {_SEE_MODELS}'
                 raise TaskRefused(replace(refused.refusal, message=text, field="model")) from None
             raise
+
+    def _is_served(self, model: str, submitter: Submitter) -> bool:
+        """By a replica that the caller may use, ready or not."""
+        replicas = self._plane.registry.serving(model).replicas
+        return any(not submitter.sites or each.site in submitter.sites for each in replicas)
 
     async def _attempts(
         self, exchange: Exchange, asked: Asked, ticket: Ticket, outcome: "Outcome", watch: "_SlowClient"
@@ -106,13 +116,13 @@ class Gateway:
                 else:
                     await self._translate(exchange, asked, replica, outcome, watch)
             except EngineFailed as error:
-                outcome.failed(replica, error)
+                self._plane.registry.failed(replica, error)
                 if exchange.is_started:
                     outcome.error = _refusal(error)
                     await _break_off(exchange, outcome.error)
                     return
                 self._plane.scheduler.release(ticket)
-                if attempt == 2 or not error.is_fault or not self._plane.scheduler.again(ticket, replica):
+                if attempt == 2 or not error.may_go_elsewhere or not self._plane.scheduler.again(ticket, replica):
                     raise TaskRefused(_refusal(error)) from error
             else:
                 return
@@ -124,24 +134,34 @@ class Gateway:
     ) -> None:
         answer = await replica.engine.open("POST", asked.path, _for_engine(asked, replica), asked.headers)
         try:
-            if answer.status >= 500:
-                raise EngineFailed(f"The engine answered {answer.status}.", status=answer.status)
             kind = answer.headers.get("content-type", "application/json")
             if kind.startswith(SSE) and answer.status < 400:
                 await self._stream(exchange, asked, answer, outcome, watch)
                 return
             content = await _whole(answer)
-            if answer.status < 400:
-                outcome.finished(*usage_of(content))
+            if answer.status >= 400:
+                await self._refuse(exchange, answer.status, content, outcome)
+                return
+            outcome.finished(*usage_of(content))
             outcome.free()
             await exchange.answer(answer.status, content, kind)
         finally:
             answer.close()
 
+    async def _refuse(self, exchange: Exchange, status: int, content: bytes, outcome: "Outcome") -> None:
+        """The engine refused the request itself, or failed: that is raised."""
+        code, text = code_of_status(status), sentence_of(status, content)
+        if code is not TaskCode.INVALID_PARAMS:
+            raise EngineFailed(text, code, status=status)
+        outcome.error = Refusal(code, text)
+        outcome.free()
+        await exchange.json(status if status in _SHOWN else 400, {"error": openai_from_engine(status, content)})
+
     async def _stream(
         self, exchange: Exchange, asked: Asked, answer: OpenExchange, outcome: "Outcome", watch: "_SlowClient"
     ) -> None:
         meter = StreamMeter(shows_usage=asked.shows_usage)
+        outcome.so_far = lambda: (meter.tokens_in, meter.tokens_out)
         async with aclosing(answer.chunks()) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 shown = meter.feed(chunk)
@@ -176,6 +196,7 @@ class Gateway:
             seed=asked.data.get("seed") if isinstance(asked.data.get("seed"), int) else None,
         )
         said: list[str] = []
+        outcome.so_far = lambda: (None, len(said))
         done: Finished | None = None
         message = _Message(asked.model, is_chat=is_chat)
         async with aclosing(replica.engine.generate(request)) as events:  # type: ignore[type-var]
@@ -193,9 +214,8 @@ class Gateway:
                     watch.sending = True
                     await exchange.write(b"".join(message.chunk(text) for text in event.texts))
                     watch.sending = False
-        tokens_in = 0 if done is None or done.tokens_in is None else done.tokens_in
         tokens_out = len(said) if done is None or done.tokens_out is None else done.tokens_out
-        outcome.finished(tokens_in, tokens_out)
+        tokens_in = outcome.finished(None if done is None else done.tokens_in, tokens_out)
         reason = "stop" if done is None else done.finish_reason
         if not asked.is_stream:
             outcome.free()
@@ -211,7 +231,9 @@ class Gateway:
 class Outcome:
     """Counts what one request has used, and gives its slot back exactly once."""
 
-    def __init__(self, plane: TaskPlane, ticket: Ticket) -> None:
+    def __init__(self, plane: TaskPlane, ticket: Ticket, estimate: Callable[[], int]) -> None:
+        """`estimate` says how many tokens the engine was given, where it has not said so itself."""
+        self._estimate = estimate
         self._plane = plane
         self._ticket = ticket
         self._replica: Replica | None = None
@@ -220,6 +242,9 @@ class Outcome:
         self._is_gone = False
         self._has_ended = False
         self._tokens = (0, 0)
+        self._decode_ms = 0
+        self.so_far: Callable[[], tuple[int | None, int]] = lambda: (None, 0)
+        """Tokens in and out of an answer under way; None where the engine has not said it."""
         self.error: Refusal | None = None
 
     def begin(self, replica: Replica) -> None:
@@ -235,24 +260,25 @@ class Outcome:
             )
             self._plane.narrator.started(self._ticket)
 
-    def finished(self, tokens_in: int, tokens_out: int) -> None:
+    def finished(self, tokens_in: int | None, tokens_out: int) -> int:
+        """Returns how many tokens went in."""
         plane, replica, now = self._plane, self._replica, self._plane.clock.monotonic()
         assert replica is not None
         self._has_ended = True
-        self._tokens = (tokens_in, tokens_out)
         first = self._first or now
+        decode_ms = 1000 * (now - first)
+        self._decode_ms = int(decode_ms)
         replica.breaker = replica.breaker.succeeded()
         replica.measured(first_token_ms=1000 * (first - self._began), seconds=now - self._began, tokens=tokens_out)
-        task = self._ticket.task
-        plane.metrics.finished(
-            replica, task.priority, tokens_in=tokens_in, tokens_out=tokens_out, decode_ms=1000 * (now - first)
-        )
-        plane.journal.used(self._ticket.caller, task.model_ref, tokens_in=tokens_in, tokens_out=tokens_out)
+        plane.metrics.finished(replica, self._ticket.task.priority, decode_ms=decode_ms)
+        self._use(self._estimate() if tokens_in is None else tokens_in, tokens_out)
+        return self._tokens[0]
 
-    def failed(self, replica: Replica, error: EngineFailed) -> None:
-        if error.is_fault:
-            replica.breaker = replica.breaker.failed(self._plane.clock.monotonic())
-            replica.last_error = str(error)
+    def _use(self, tokens_in: int, tokens_out: int) -> None:
+        plane, ticket = self._plane, self._ticket
+        self._tokens = (tokens_in, tokens_out)
+        plane.metrics.used(ticket, tokens_in=tokens_in, tokens_out=tokens_out)
+        plane.journal.used(ticket.caller, ticket.task.model_ref, tokens_in=tokens_in, tokens_out=tokens_out)
 
     def free(self) -> None:
         """The engine has answered: a client that reads slowly does not keep its slot."""
@@ -263,29 +289,39 @@ class Outcome:
 
     def settle(self) -> None:
         canceled = ""
-        if not self._has_ended and self.error is None:
-            canceled = "disconnect" if self._is_gone else "interrupted"
+        if not self._has_ended:
+            if self.error is None:
+                canceled = "disconnect" if self._is_gone else "interrupted"
+            if self._replica is not None:
+                self._replica.breaker = self._replica.breaker.abandoned()
+                self._use_so_far(is_canceled=bool(canceled))
         self._plane.narrator.ended(
             self._ticket,
-            None if self._replica is None else self._replica.key,
             tokens_in=self._tokens[0],
             tokens_out=self._tokens[1],
+            decode_ms=self._decode_ms,
             canceled=canceled,
             error=self.error,
         )
         if self._is_gone and not self._has_ended:
             self._plane.metrics.canceled(self._replica, "disconnect")
-        if self._replica is not None and not self._has_ended:
-            self._replica.breaker = self._replica.breaker.abandoned()
         self._plane.scheduler.release(self._ticket)
+
+    def _use_so_far(self, *, is_canceled: bool) -> None:
+        """Who hangs up has used what the engine was given, and what it generated until then; so has an answer that
+        broke off. What failed or was refused before its first token has used nothing."""
+        tokens_in, tokens_out = self.so_far()
+        if tokens_in is None:
+            tokens_in = self._estimate() if is_canceled or tokens_out else 0
+        self._use(tokens_in, tokens_out)
 
 
 class _SlowClient:
     """Ends a request whose client has not read for too long, with one timer for the whole request."""
 
-    def __init__(self, end: Callable[[], None], seconds: float) -> None:
+    def __init__(self, request: RequestUnderWay, seconds: float) -> None:
         self.sending = False
-        self._end = end
+        self._request = request
         self._seconds = seconds
         self._was_sending = False
         self._timer: asyncio.TimerHandle | None = None
@@ -296,7 +332,7 @@ class _SlowClient:
 
     def _look(self) -> None:
         if self.sending and self._was_sending:
-            self._end()
+            self._request.end("slow client")
             return
         self._was_sending = self.sending
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
@@ -335,16 +371,20 @@ def _read(exchange: Exchange, body: bytes) -> Asked:
     path = str(exchange.scope["path"])
     if _PATH.fullmatch(path) is None:
         raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, f"{path[:100]} is not an endpoint of a model."))
-    if "json" not in headers.get("content-type", "json"):
+    if headers.get("content-type", "").startswith("multipart/"):
         found = _FORM_MODEL.search(body)
-        model = found.group(1).decode("utf-8", "replace") if found is not None else ""
+        if found is None:
+            raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, f"The form must have a field model. {_SEE_MODELS}"))
+        model = found.group(1).decode("utf-8", "replace")
         return Asked(path, body, None, model, is_stream=False, shows_usage=True, headers=headers)
+    # Whatever it is called: curl calls every body a form unless it is told otherwise.
+    headers["content-type"] = "application/json"
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
         raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, "The body is not JSON.")) from None
     if not isinstance(data, dict) or not isinstance(data.get("model"), str) or not 0 < len(data["model"]) <= 512:
-        text = "The body must be an object with a model. GET /v1/models lists what there is."
+        text = f"The body must be an object with a model. {_SEE_MODELS}"
         raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, text))
     options = data.get("stream_options")
     shows_usage = isinstance(options, dict) and bool(options.get("include_usage"))

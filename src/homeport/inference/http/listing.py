@@ -78,7 +78,7 @@ async def follow_queue(plane: TaskPlane, exchange: Exchange) -> None:
                 with anyio.move_on_after(plane.settings.slow_client_seconds) as writing:
                     await exchange.write(frame)
                 if writing.cancelled_caught:
-                    connected.cancel()
+                    connected.end("slow client")
                 frame = ALIVE
                 with anyio.move_on_after(ALIVE_SECONDS):
                     version, frame = await changes.after(version), CHANGED

@@ -251,7 +251,7 @@ def _capability(plane: TaskPlane, pool_id: str) -> dict[str, Any]:
         "ctx_max": first.handoff.ctx_max or first.props.ctx_max or CTX_CAP,
         "max_tokens_out": MAX_TOKENS_CAP,
         "concurrency": sum(each.slots_total for each in replicas),
-        "supported_workloads": sorted(first.candidate(0.0, queued=0, prefix=None, affine=None).workloads),
+        "supported_workloads": sorted(frozenset().union(*(each.handoff.workloads for each in replicas))),
         "rate_limits": {
             "waiting_per_key": plane.settings.key_waiting_max,
             "running_per_key": plane.settings.key_running_max or None,

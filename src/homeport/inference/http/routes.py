@@ -6,6 +6,7 @@ disk write for each request; who used how much is accounted for, and refusals of
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
@@ -27,7 +28,7 @@ _SESSION: Final = Action("sessions.change", Level.VIEWER, Scope.SEEN, Audit.ASYN
 _POOL_READ: Final = Action("pools.read", Level.VIEWER, Scope.SEEN, Audit.NONE)
 _POOL: Final = Action("pools.change", Level.OPERATOR, Scope.FLEET, Audit.WAIT)
 _WORKER: Final = Action("workers.register", Level.OPERATOR, Scope.FLEET, Audit.WAIT)
-_CHAT: Final = Action("openai.call", Level.VIEWER, Scope.SEEN, Audit.NONE)
+CHAT: Final = Action("openai.call", Level.VIEWER, Scope.SEEN, Audit.NONE)
 _META: Final = Action("inference.read", Level.KNOWN, Scope.SEEN, Audit.NONE)
 
 # fmt: off
@@ -56,9 +57,9 @@ ACTIONS: Final[Actions] = {
     ("POST", "/v2/artifacts"): _ARTIFACT,
     ("GET", "/v2/artifacts"): _READ,
     ("GET", "/v2/artifacts/{id}"): _READ,
-    ("GET", "/v1/models"): _CHAT,
-    ("GET", "/v1/models/{model:path}"): _CHAT,
-    ("POST", "/v1/{path:path}"): _CHAT,
+    ("GET", "/v1/models"): CHAT,
+    ("GET", "/v1/models/{model:path}"): CHAT,
+    ("POST", "/v1/{path:path}"): CHAT,
 }
 _HANDLERS: Final[Mapping[tuple[str, str], Any]] = {
     ("POST", "/v2/tasks"): task_routes.submit,
@@ -100,4 +101,6 @@ def inference_routes(plane: TaskPlane) -> Routes:
         "/v1/{path:path}", Gateway(plane), methods=["POST"], operation=OPERATIONS["POST", "/v1/{path:path}"]
     )
     router.routes.append(gateway)
-    return Routes(router, ACTIONS, {"/v2/": from_problem, "/v1/": openai_from_problem})
+    shapes = {"/v2/": from_problem, "/v1/": openai_from_problem}
+    shortcuts = {("POST", "/v2/tasks"): partial(task_routes.submit_shortly, plane)}
+    return Routes(router, ACTIONS, shapes, shortcuts)

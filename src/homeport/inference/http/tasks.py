@@ -13,15 +13,19 @@ from homeport.core.inference.records import TaskState
 from homeport.core.inference.sessions import Budgets
 from homeport.core.inference.task import Refusal, TaskCode, TaskRefused
 from homeport.errors import InvalidInput, NotFound, PermanentError, TransientError
-from homeport.inference.http.errors import refuse_task
-from homeport.inference.http.exchange import Exchange
+from homeport.inference.http.errors import refuse_task, task_headers
+from homeport.inference.http.exchange import Exchange, submitter_of
 from homeport.inference.plane import UNLIMITED, Submitter, TaskPlane
 from homeport.inference.tasks.bodies import is_uuid, read_task
 from homeport.inference.tasks.running import Run
+from homeport.inference.tasks.stream import KEEPALIVE, KEEPALIVE_SECONDS
+from homeport.serving.middleware.shortcuts import Finish, ShortRequest
 
 _AMOUNT: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
 _CODES: Final = ((NotFound, TaskCode.NOT_FOUND), (InvalidInput, TaskCode.INVALID_PARAMS))
 _BUDGETS: Final = ("x-budget-tokens", "x-budget-time-ms", "x-budget-cost")
+RECOVERED_SOON_SECONDS: Final = 1.0
+"""So long a client hears nothing of a task from before a restart: mostly it is back by then."""
 SSE_HEADERS: Final = {
     "content-type": "text/event-stream",
     "cache-control": "no-cache",
@@ -44,8 +48,7 @@ def raw(handle: Any, plane: TaskPlane) -> ASGIApp:
         except TransientError as error:
             if exchange.is_started:
                 raise
-            retry_ms = int(1000 * error.retry_after_seconds)
-            await refuse_task(exchange, Refusal(TaskCode.POOL_UNAVAILABLE, str(error), retry_after_ms=retry_ms))
+            await refuse_task(exchange, _try_again(error))
         except PermanentError as error:
             if exchange.is_started:
                 raise
@@ -59,22 +62,55 @@ async def submit(plane: TaskPlane, exchange: Exchange) -> None:
     body = await exchange.body()
     task = read_task(body)
     submitter = exchange.submitter
-    answer = await plane.submit(task, body, submitter, _budgets(exchange))
+    budgets = _budgets(exchange.headers)
+    answer = await plane.submit(task, body, submitter, budgets, correlation_id=exchange.correlation_id)
     headers = budget_headers(plane, submitter, task.session_id)
     await exchange.answer(202, answer.encode(), "application/json", headers)
 
 
-def _budgets(exchange: Exchange) -> Budgets:
+def submit_shortly(plane: TaskPlane, request: ShortRequest, finish: Finish) -> None:
+    """`submit` without a task: thousands of admissions in a second come here."""
+
+    def refuse(refusal: Refusal) -> None:
+        finish(refusal.status, json.dumps(refusal.to_data()).encode(), _lines(task_headers(refusal)))
+
+    def done(answer: str | TaskRefused | TransientError) -> None:
+        if isinstance(answer, TaskRefused):
+            refuse(answer.refusal)
+        elif isinstance(answer, TransientError):
+            refuse(_try_again(answer))
+        else:
+            finish(202, answer.encode(), _lines(budget_headers(plane, submitter, task.session_id)))
+
+    submitter = submitter_of(request.caller)
+    try:
+        task = read_task(request.body)
+        budgets = _budgets(request.headers)
+        plane.submit_soon(task, request.body, submitter, budgets, done, correlation_id=request.correlation_id)
+    except TaskRefused as refused:
+        refuse(refused.refusal)
+
+
+def _lines(headers: Mapping[str, str]) -> bytes:
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()]).encode("latin-1")
+
+
+def _try_again(error: TransientError) -> Refusal:
+    retry_ms = int(1000 * error.retry_after_seconds)
+    return Refusal(TaskCode.POOL_UNAVAILABLE, str(error), retry_after_ms=retry_ms)
+
+
+def _budgets(headers: Mapping[str, str]) -> Budgets:
     """What the session may still spend, where the client says so. Raises TaskRefused for what is not a number."""
-    if not any(name in exchange.headers for name in _BUDGETS):
+    if not any(name in headers for name in _BUDGETS):
         return UNLIMITED
-    cost = _budget(exchange, "x-budget-cost")
-    tokens, time_ms = (_budget(exchange, name) for name in ("x-budget-tokens", "x-budget-time-ms"))
+    cost = _budget(headers, "x-budget-cost")
+    tokens, time_ms = (_budget(headers, name) for name in ("x-budget-tokens", "x-budget-time-ms"))
     return Budgets(None if tokens is None else int(tokens), None if time_ms is None else int(time_ms), cost)
 
 
-def _budget(exchange: Exchange, name: str) -> float | None:
-    text = exchange.headers.get(name, "")
+def _budget(headers: Mapping[str, str], name: str) -> float | None:
+    text = headers.get(name, "")
     if not text:
         return None
     if _AMOUNT.fullmatch(text) is None:
@@ -98,13 +134,32 @@ async def events(plane: TaskPlane, exchange: Exchange) -> None:
         run = plane.find(task_id, submitter)
     except TaskRefused:
         stored, _ = await plane.find_ended(task_id, submitter)
-        recovered = None if stored.state is TaskState.ENDED else await plane.wait_recovered(task_id)
+        recovered = None if stored.state is TaskState.ENDED else await _recovered(plane, exchange, task_id)
         if recovered is None:
             await _replay(plane, exchange, task_id, submitter)
             return
         run = recovered
     headers = budget_headers(plane, submitter, run.task.session_id)
     await _follow(plane, exchange, run, {**SSE_HEADERS, **headers}, verbose=verbose)
+
+
+async def _recovered(plane: TaskPlane, exchange: Exchange, task_id: str) -> Run | None:
+    """A task from before a restart, which waits until its pool is back. That may take longer than a client waits for
+    the first byte, so that it is told meanwhile."""
+
+    async def tell() -> None:
+        await anyio.sleep(RECOVERED_SOON_SECONDS)
+        await exchange.start(200, SSE_HEADERS)
+        while True:
+            await exchange.write(KEEPALIVE)
+            await anyio.sleep(KEEPALIVE_SECONDS)
+
+    with exchange.while_connected(lambda: None):
+        async with anyio.create_task_group() as telling:
+            telling.start_soon(tell)
+            run = await plane.wait_recovered(task_id)
+            telling.cancel_scope.cancel()
+    return run
 
 
 async def _follow(
@@ -118,7 +173,8 @@ async def _follow(
 
     try:
         with exchange.while_connected(gone):
-            await exchange.start(200, headers)
+            if not exchange.is_started:
+                await exchange.start(200, headers)
             async with aclosing(run.stream.frames(verbose=verbose)) as frames:  # type: ignore[type-var]
                 async for chunk in frames:
                     with anyio.fail_after(plane.settings.slow_client_seconds):
@@ -136,8 +192,9 @@ async def _follow(
 async def _replay(plane: TaskPlane, exchange: Exchange, task_id: str, submitter: Submitter) -> None:
     """A task that ended a while ago: its transcript."""
     stored, artifact = await plane.find_ended(task_id, submitter)
+    session_id = ""
     if artifact is not None:
-        said = artifact.document["content"]["events"]
+        said, session_id = (artifact.document["content"][name] for name in ("events", "session_id"))
         frames = [_frame(each["type"], each["data"]) for each in said]
     else:
         outcome = json.loads(stored.outcome or "{}")
@@ -147,7 +204,8 @@ async def _replay(plane: TaskPlane, exchange: Exchange, task_id: str, submitter:
             error = lost.to_data()
         end = {"tokens_out": outcome.get("tokens_out", 0), "decode_time_ms": 0, "decode_ms": 0}
         frames = [_frame("error", error) if error else _frame("end", end)]
-    await exchange.start(200, SSE_HEADERS)
+    if not exchange.is_started:
+        await exchange.start(200, {**SSE_HEADERS, **budget_headers(plane, submitter, session_id)})
     await exchange.write(b"".join(frames))
     await exchange.finish()
 

@@ -1,11 +1,18 @@
 """Reads how many tokens an OpenAI-style answer used, without decoding what is passed through."""
 
 import json
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
+from homeport.core.inference.task import estimate_tokens
 from homeport.ports.engine import EngineFailed, count_of
 
 EVENT_BYTES_MAX: Final = 4 * 1024 * 1024
+_GIVEN: Final = ("messages", "prompt", "input", "query", "documents", "tools")
+_TEXTS: Final = ("role", "content", "text", "arguments", "function", "tool_calls", "name", "description")
+"""Of a message, its parts and tools; images and audio are not texts."""
+DEPTH_MAX: Final = 8
+N = TypeVar("N", int, None)
 _DONE: Final = b"data: [DONE]"
 
 
@@ -20,13 +27,14 @@ class StreamMeter:
         self.is_done = False
 
     @property
-    def tokens_in(self) -> int:
-        return _count(self._usage, "prompt_tokens", 0)
+    def tokens_in(self) -> int | None:
+        """None where the engine has not said it, as before the end of a stream."""
+        return _count(self._usage, "prompt_tokens", None)
 
     @property
     def tokens_out(self) -> int:
-        """As the engine says; else events are counted, of which each is about a token."""
-        return _count(self._usage, "completion_tokens", max(self._events - 2, 0))
+        """As the engine says; else events are counted, of which each but the last two is about a token."""
+        return _count(self._usage, "completion_tokens", max(self._events - 2 * self.is_done, 0))
 
     def feed(self, chunk: bytes) -> bytes:
         if b"\r" in chunk:
@@ -66,16 +74,34 @@ class StreamMeter:
         return not found.get("choices")
 
 
-def usage_of(content: bytes) -> tuple[int, int]:
-    """Tokens in and out of a whole answer; 0 where it does not say."""
+def usage_of(content: bytes) -> tuple[int | None, int]:
+    """Tokens in and out of a whole answer; None and 0 where it does not say."""
     try:
         usage = json.loads(content).get("usage")
     except (ValueError, AttributeError, RecursionError):
-        return 0, 0
+        return None, 0
     found = usage if isinstance(usage, dict) else None
-    return _count(found, "prompt_tokens", 0), _count(found, "completion_tokens", 0)
+    return _count(found, "prompt_tokens", None), _count(found, "completion_tokens", 0)
 
 
-def _count(usage: dict[str, Any] | None, name: str, otherwise: int) -> int:
+def estimate_of(data: Mapping[str, Any] | None) -> int:
+    """About how many tokens a request gives to an engine: the texts of messages, prompt, input, query and documents.
+    0 for what is not JSON."""
+    return 0 if data is None else sum(_estimated(data[name]) for name in _GIVEN if name in data)
+
+
+def _estimated(value: Any, depth: int = 0) -> int:
+    if isinstance(value, str):
+        return estimate_tokens(value)
+    if depth > DEPTH_MAX:
+        return 0
+    if isinstance(value, list):
+        return sum(1 if isinstance(each, int) else _estimated(each, depth + 1) for each in value)
+    if isinstance(value, dict):
+        return sum(_estimated(value[name], depth + 1) for name in _TEXTS if name in value)
+    return 0
+
+
+def _count(usage: dict[str, Any] | None, name: str, otherwise: N) -> int | N:
     value = None if usage is None else count_of(usage.get(name))
     return otherwise if value is None else value

@@ -45,6 +45,7 @@ async def reload_pool(plane: "TaskPlane", pool_id: str, model_ref: str) -> None:
     if pool_id in plane.scheduler.reloading:
         raise TaskRefused(Refusal(TaskCode.CONFLICT, "The pool is being reloaded already.", pool_id=pool_id))
     plane.scheduler.reloading.add(pool_id)
+    began = plane.clock.monotonic()
     try:
         for replica in replicas:
             await _reload(plane, replica, model_ref)
@@ -57,33 +58,55 @@ async def reload_pool(plane: "TaskPlane", pool_id: str, model_ref: str) -> None:
         for replica in plane.registry.replicas(pool_id):
             replica.draining = plane.registry.is_draining(pool_id)
         plane.scheduler.wake()
+        plane.metrics.reload_ms.labels(pool_id).observe(1000 * (plane.clock.monotonic() - began))
     plane.metrics.reloads.labels(pool_id).inc()
 
 
 async def purge_pool(plane: "TaskPlane", pool_id: str, body: PurgeBody) -> None:
+    """Removes the engines of the pool, models of the catalog, or both. Raises TaskRefused with all as it was."""
     engines = plane.ports.engines
     if engines is None:
         text = "The engines of this pool were started elsewhere, so that nothing of them can be removed from here."
         raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, text, pool_id=pool_id))
-    plane.registry.drain(pool_id, is_on=True)
-    plane.scheduler.reroute(pool_id)
     replicas = list(plane.registry.replicas(pool_id))
+    refusal = _unpurgeable(pool_id, replicas, body)
+    if refusal is not None:
+        raise TaskRefused(refusal)
+    if body.purge_engine:
+        was_draining = plane.registry.is_draining(pool_id)
+        plane.registry.drain(pool_id, is_on=True)
+        plane.scheduler.reroute(pool_id)
+        try:
+            await _stop_all(plane, pool_id, replicas, body)
+        except BaseException:
+            plane.registry.drain(pool_id, is_on=was_draining)
+            raise
+        plane.registry.forget_drain_when_gone(pool_id)
+    await engines.remove_models(body.purge_models)
+
+
+def _unpurgeable(pool_id: str, replicas: list[Replica], body: PurgeBody) -> Refusal | None:
+    if body.delete_cache_dirs:
+        text = "delete_cache_dirs is not possible from here: nodes keep the files that they fetched. Leave it out."
+        return Refusal(TaskCode.INVALID_PARAMS, text, pool_id=pool_id, field="delete_cache_dirs")
+    served = {name for each in replicas for name in each.models} & {*body.purge_models}
+    if served and not (body.purge_engine or body.force):
+        text = f"The pool serves {', '.join(sorted(served))[:200]}. Use purge_engine too, or force."
+        return Refusal(TaskCode.CONFLICT, text, pool_id=pool_id, field="purge_models")
+    return None
+
+
+async def _stop_all(plane: "TaskPlane", pool_id: str, replicas: list[Replica], body: PurgeBody) -> None:
+    engines = plane.ports.engines
+    assert engines is not None
     busy = not await _idle(replicas, RELOAD_DRAIN_SECONDS) if body.drain_first else any(r.leases for r in replicas)
     if busy and not body.force:
-        plane.registry.drain(pool_id, is_on=False)
         text = "Tasks are still running in this pool. Wait for them, or use force."
         raise TaskRefused(Refusal(TaskCode.CONFLICT, text, pool_id=pool_id))
     for replica in replicas:
         try:
             await engines.stop(replica.handoff)
-            await engines.purge(
-                replica.handoff,
-                engine=body.purge_engine,
-                models=body.purge_models,
-                delete_cache_folders=body.delete_cache_dirs,
-            )
         except PermanentError as error:
-            plane.registry.drain(pool_id, is_on=False)
             raise TaskRefused(Refusal(TaskCode.CONFLICT, f"The pool serves on: {error}", pool_id=pool_id)) from error
 
 
@@ -105,14 +128,16 @@ async def _reload(plane: "TaskPlane", replica: Replica, model_ref: str) -> None:
 
 
 async def _stop_when_idle(plane: "TaskPlane", pool_id: str, seconds: float) -> None:
-    replicas = list(plane.registry.replicas(pool_id))
+    replicas, began = list(plane.registry.replicas(pool_id)), plane.clock.monotonic()
     is_idle = await _idle(replicas, seconds)
     if not plane.registry.is_draining(pool_id):
         return
     if not is_idle:
         plane.cancel_pool(pool_id, "drain")
     is_stopped = is_idle or await _idle(replicas, CANCEL_SECONDS)
-    log.info("pool idle after drain", pool_id=pool_id, in_time=is_idle, action="drain")
+    took_ms = int(1000 * (plane.clock.monotonic() - began))
+    plane.metrics.drain_ms.labels(pool_id).observe(took_ms)
+    log.info("pool idle after drain", pool_id=pool_id, in_time=is_idle, drain_duration_ms=took_ms, action="drain")
     if is_stopped or plane.ports.engines is None:
         return
     for replica in replicas:

@@ -1,18 +1,19 @@
 """All pools and their replicas: who is bound, healthy, draining, and how many leases each has.
 
-In memory only: whoever announces replicas (`bind`) announces them again after a restart. A replica becomes ready
+In memory only: a role that announces replicas (`bind`) announces them again after a restart. A replica becomes ready
 when its engine has answered the first health check, not before.
 """
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from homeport.core.inference.engines.handoff import Handoff
 from homeport.core.inference.placement import Others
 from homeport.inference.pools.replica import Replica
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import OpenStream
 from homeport.ports.engine import EngineFailed, Health, InferenceEngine, Props
@@ -29,6 +30,8 @@ class ServingReplicas:
     replicas: tuple[Replica, ...] = ()
     """Those that serve one model, and those that do not say which they serve."""
     others: Others = field(default_factory=dict)
+    ctx_max: int | None = None
+    """The largest context of those that say it."""
 
 
 NONE_SERVING: Final = ServingReplicas()
@@ -50,9 +53,12 @@ class PoolRegistry:
         self._by_model: dict[str, ServingReplicas] = {}
         self._of_any_model = NONE_SERVING
         self._draining: set[str] = set()
+        self._ending: set[str] = set()
+        """Pools whose engines are being removed: one of the same name that comes later is not drained."""
         self._monotonic = monotonic
         self._on_changed: list[Callable[[], None]] = []
         self._on_load_failed: list[Callable[[Replica], None]] = []
+        self._on_doubt: list[Callable[[Replica], None]] = []
         self.scaled: frozenset[str] = frozenset()
         """Pools with replicas that are loaded by their use."""
         self.leaving: list[Replica] = []
@@ -103,10 +109,17 @@ class PoolRegistry:
         if replica is not None:
             log.info("replica unbound", pool_id=pool_id, replica_id=replica_id, actor="registry", action="unbind")
             self._leave(replica)
+            if pool_id in self._ending and not any(key[0] == pool_id for key in self._replicas):
+                self._ending.discard(pool_id)
+                self._draining.discard(pool_id)
             self._regroup()
 
     def on_load_failed(self, listener: Callable[[Replica], None]) -> None:
         self._on_load_failed.append(listener)
+
+    def on_doubt(self, listener: Callable[[Replica], None]) -> None:
+        """Called when a replica should be checked at once."""
+        self._on_doubt.append(listener)
 
     def on_changed(self, listener: Callable[[], None]) -> None:
         self._on_changed.append(listener)
@@ -166,6 +179,24 @@ class PoolRegistry:
             replica.draining = is_on
         self._changed()
 
+    def forget_drain_when_gone(self, pool_id: str) -> None:
+        if pool_id in self._by_pool:
+            self._ending.add(pool_id)
+        else:
+            self._draining.discard(pool_id)
+
+    def failed(self, replica: Replica, error: EngineFailed) -> None:
+        """A task failed there. What waits is not sent after it into an engine that is gone."""
+        if not error.is_fault:
+            replica.breaker = replica.breaker.abandoned()
+            return
+        replica.breaker = replica.breaker.failed(self._monotonic())
+        replica.last_error = str(error)
+        if error.is_lost and replica.is_bound and not replica.is_doubted:
+            replica.is_doubted = True
+            for listener in self._on_doubt:
+                listener(replica)
+
     async def check(self, replica: Replica, now: float) -> None:
         """Asks the engine how it is. Called for each replica side by side, so that a dead one delays no other."""
         handoff = replica.handoff
@@ -181,7 +212,8 @@ class PoolRegistry:
             self._heard(replica, health, props, now)
 
     def _heard(self, replica: Replica, health: Health, props: Props, now: float) -> None:
-        before = (replica.live, replica.ready)
+        before, was_doubted = (replica.live, replica.ready), replica.is_doubted
+        replica.is_doubted = False
         if props is not replica.props:
             replica.learn(props)
             self._index()
@@ -194,6 +226,7 @@ class PoolRegistry:
             write(
                 "replica health changed", pool_id=pool_id, replica_id=replica_id, ready=health.ready, why=health.error
             )
+        if was_doubted or before != (replica.live, replica.ready):
             self._changed()
 
     def _leave(self, replica: Replica) -> None:
@@ -224,9 +257,9 @@ class PoolRegistry:
 
 
 def _serving(replicas: Sequence[Replica], everything: Counter[tuple[str, str]]) -> "ServingReplicas":
-    return ServingReplicas(
-        tuple(replicas), everything - Counter((each.site, each.handoff.engine.value) for each in replicas)
-    )
+    others = everything - Counter((each.site, each.handoff.engine.value) for each in replicas)
+    sizes = (each.handoff.ctx_max or each.props.ctx_max or 0 for each in replicas)
+    return ServingReplicas(tuple(replicas), others, max(sizes, default=0) or None)
 
 
 async def close_idle(replicas: list[Replica]) -> None:

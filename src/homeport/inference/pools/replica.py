@@ -1,13 +1,14 @@
 """One replica: its engine, its leases, and what was measured of it."""
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from homeport.core.inference.breaker import CLOSED, Breaker
 from homeport.core.inference.engines.gpus import needed_bytes
-from homeport.core.inference.engines.handoff import Engine, Handoff, Loading
+from homeport.core.inference.engines.handoff import Handoff, Loading
 from homeport.core.inference.placement import Candidate
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import OpenStream
 from homeport.ports.engine import InferenceEngine, Props
 
@@ -18,8 +19,10 @@ _WEIGHT: Final = 0.2
 LOAD_RETRY_SECONDS: Final = 30.0
 """After it could not be loaded, tasks for it are refused for so long instead of waiting."""
 LOAD_MS_GUESS: Final = 3_000.0
-COMPLETING: Final = frozenset({"completion"})
-EVERYTHING: Final = frozenset({"completion", "embedding", "rerank"})
+TOKENS_PER_SECOND_MAX: Final = 10_000.0
+"""No engine decodes one answer faster: what looks like it came in one piece."""
+Labels = tuple[str, str, str, str]
+"""Engine, engine version, pool and replica, as metrics and log lines name it."""
 
 
 @dataclass(eq=False, slots=True)
@@ -42,9 +45,12 @@ class Replica:
     prefixes: OrderedDict[int, None] = field(default_factory=OrderedDict)
     models: frozenset[str] = frozenset()
     """Under which names it is asked for."""
+    labels: Labels = ("", "", "", "")
     is_bound: bool = True
     is_checked: bool = False
     """Since it was bound or loaded."""
+    is_doubted: bool = False
+    """Its connection broke off: it gets no task until it has answered a health check again."""
     failed_at: float | None = None
     """When it was heard that it could not be loaded."""
     used_at: float = 0.0
@@ -70,9 +76,10 @@ class Replica:
         self.props = props
         model = self.handoff.model
         self.models = frozenset({model.id, *props.models} - {""})
+        self.labels = (self.handoff.engine.value, self.engine_version, *self.handoff.key)
 
     def is_coming(self, now: float) -> bool:
-        """It is loaded when somebody asks for it, or is on its way: tasks may wait for it."""
+        """It is loaded on request, or is on its way: tasks may wait for it."""
         if not self.handoff.idle_seconds or self.draining:
             return False
         if self.handoff.loading is Loading.LOADED:
@@ -82,6 +89,7 @@ class Replica:
     def change(self, handoff: Handoff, now: float) -> bool:
         """Takes in that the same engine was loaded or unloaded. Returns whether loading it has just failed."""
         before, self.handoff = self.handoff, handoff
+        self.labels = (handoff.engine.value, self.engine_version, *handoff.key)
         if handoff.loading is not before.loading:
             self.live = self.ready = self.is_checked = False
             self.last_error = "" if handoff.loading is Loading.LOADED else f"the model is {handoff.loading.value}"
@@ -93,6 +101,13 @@ class Replica:
         return False
 
     def takes_tasks(self, now: float) -> bool:
+        return self._may_take(now) and not self.is_doubted
+
+    def is_awaited(self, now: float) -> bool:
+        """It gets no task just now, and probably will in a moment: tasks may wait for it."""
+        return self.is_doubted and self._may_take(now)
+
+    def _may_take(self, now: float) -> bool:
         return self.live and self.ready and not self.draining and self.breaker.lets_through(now)
 
     def candidate(self, now: float, *, queued: int, prefix: int | None, affine: tuple[str, str] | None) -> Candidate:
@@ -111,7 +126,7 @@ class Replica:
             vram_free_bytes=self.vram_free_bytes,
             vram_needed_bytes=needed_bytes(handoff),
             device_mask=handoff.device_mask,
-            workloads=COMPLETING if handoff.engine is Engine.TRITON else EVERYTHING,
+            workloads=handoff.workloads,
             tokens_per_second=self.tokens_per_second,
             first_token_ms=self.first_token_ms,
             queued=queued,
@@ -134,9 +149,18 @@ class Replica:
     def measured(self, *, first_token_ms: float, seconds: float, tokens: int) -> None:
         self.first_token_ms = _average(self.first_token_ms, first_token_ms)
         self.task_seconds = _average(self.task_seconds, seconds)
-        decoding = seconds - first_token_ms / 1000
-        if tokens > 1 and decoding > 0:
-            self.tokens_per_second = _average(self.tokens_per_second, (tokens - 1) / decoding)
+        rate = _tokens_per_second(tokens, seconds=seconds, decoding=seconds - first_token_ms / 1000)
+        if rate is not None:
+            self.tokens_per_second = _average(self.tokens_per_second, rate)
+
+
+def _tokens_per_second(tokens: int, *, seconds: float, decoding: float) -> float | None:
+    """An engine that is not asked to stream sends all tokens together: then only the whole time says something."""
+    if tokens <= 1 or seconds <= 0:
+        return None
+    if decoding < tokens / TOKENS_PER_SECOND_MAX:
+        return tokens / seconds
+    return (tokens - 1) / decoding
 
 
 def _average(before: float | None, new: float) -> float:

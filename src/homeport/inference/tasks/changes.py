@@ -1,4 +1,4 @@
-"""Whether the queue or a pool has changed: one look for all who follow it, and none while nobody does."""
+"""Whether the queue or a pool has changed: one look for all who follow it, and none without followers."""
 
 import asyncio
 from collections.abc import Callable

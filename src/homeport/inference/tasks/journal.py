@@ -6,9 +6,10 @@ after a crash it is known which tasks may be run again. Endings, artifacts and u
 
 import asyncio
 import math
-from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import anyio
@@ -24,6 +25,7 @@ from homeport.core.inference.records import (
 from homeport.errors import HomeportError, TransientError
 from homeport.failpoints import Point, passing
 from homeport.inference.tasks.ownership import TaskOwnership
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock, Store, Transaction
 
@@ -40,7 +42,11 @@ RETRY_BYTES_MAX: Final = 64 * 1024**2
 ENDING_SECONDS: Final = 0.02
 """How long an ending waits for company: a write of its own for each would keep those waiting who need one."""
 USAGE_SECONDS: Final = 1.0
-"""How long usage waits, which nobody waits for; a crash loses so much of it."""
+"""How long usage is buffered, as no caller waits for it; a crash loses so much of it."""
+
+
+Settled = Callable[[TransientError | None], None]
+"""Called when a batch is durable, or with the reason why it is not. Must not block."""
 
 
 @dataclass(slots=True)
@@ -53,20 +59,17 @@ class _Batch:
     artifacts: list[StoredArtifact] = field(default_factory=list)
     """Posted; their callers wait."""
     behind: list[StoredArtifact] = field(default_factory=list)
-    """Of tasks that have ended; nobody waits."""
+    """Of tasks that have ended; no caller waits."""
     usage: dict[tuple[str, str, str], Usage] = field(default_factory=dict)
-    waiting: "list[asyncio.Future[None]]" = field(default_factory=list)
+    waiting: list[Settled] = field(default_factory=list)
     """One for each caller: one that is cancelled does not cancel the others' wait."""
 
     def settle(self, error: TransientError | None = None) -> None:
         for each in self.waiting:
-            if each.done():
-                continue
-            if error is None:
-                each.set_result(None)
-            else:
-                each.set_exception(error)
-                each.exception()  # it may never be awaited
+            try:
+                each(error)
+            except Exception:  # the others are told all the same
+                log.exception("caller of the task journal failed")
 
     def __len__(self) -> int:
         return sum(map(len, (self.new, self.tasks, self.started, self.artifacts, self.behind, self.usage)))
@@ -82,7 +85,7 @@ class TaskJournal:
         self._due = math.inf
         """When what was noted has to be written, on the loop's clock."""
         self._hurry = asyncio.Event()
-        """Somebody waits, or something is due earlier than it was."""
+        """A caller waits, or something is due earlier than it was."""
         self._writes = 0
         self._artifact_bytes = 0
         """Written since the last look at what is too much."""
@@ -96,6 +99,13 @@ class TaskJournal:
         batch.new[task.id] = task
         await self._durable()
         return batch.earlier.get(task.id)
+
+    def add_soon(self, task: StoredTask, done: Callable[[StoredTask | None, TransientError | None], None]) -> None:
+        """The same without a task that waits: calls `done` with what `add` would return or raise."""
+        batch = self._batch
+        batch.new[task.id] = task
+        batch.waiting.append(lambda error: done(batch.earlier.get(task.id), error))
+        self._want(0.0)
 
     def start(self, task_id: str) -> Awaitable[None]:
         """Marks the task as started; what is returned is done when that is durable."""
@@ -180,10 +190,9 @@ class TaskJournal:
 
     async def _apply(self, transaction: Transaction, batch: _Batch) -> None:
         if batch.new:
-            batch.earlier = {task.id: task for task in await transaction.tasks(list(batch.new))}
-        new = [task for task in batch.new.values() if task.id not in batch.earlier]
-        # No id is in both: a task begins when its admission is durable, in an earlier batch than its end.
-        await transaction.put_tasks([*new, *batch.tasks.values()])
+            batch.earlier = {task.id: task for task in await transaction.add_tasks(list(batch.new.values()))}
+        # None of them is among the new: a task begins when its admission is durable, before the batch with its end.
+        await transaction.put_tasks(list(batch.tasks.values()))
         if batch.started:
             await transaction.start_tasks(batch.started)
         await transaction.put_artifacts([*batch.artifacts, *batch.behind])
@@ -216,8 +225,8 @@ class TaskJournal:
             self._want(RETRY_SECONDS)
 
     def _durable(self) -> "asyncio.Future[None]":
-        made = asyncio.get_running_loop().create_future()
-        self._batch.waiting.append(made)
+        made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._batch.waiting.append(partial(_resolve, made))
         self._want(0.0)
         return made
 
@@ -227,6 +236,16 @@ class TaskJournal:
             moment = self._clock.now().astimezone(UTC)
             self._day, self._day_until = moment.date().isoformat(), now + _until_next_minute(moment)
         return self._day
+
+
+def _resolve(future: "asyncio.Future[None]", error: TransientError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
+        future.exception()  # it may never be awaited
 
 
 def _until_next_minute(moment: datetime) -> float:

@@ -6,6 +6,7 @@ from beginning to end or not at all: `REQUESTS_PER_SECOND` are, those beyond are
 (ADR 0081). Requests that fail have the same number again for themselves.
 """
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 log = get_log("homeport.inference")
 
 REQUESTS_PER_SECOND: Final = 10
+LOCAL: Final = "local"
+"""The key of the user who started the role."""
+_TOKEN_ID: Final = re.compile(r"[0-9a-f]{8,32}")
 
 
 class Allowance:
@@ -62,12 +66,11 @@ class Narrator:
             route=route,
             queue_position=ticket.position,
             predicted_start_ms=ticket.predicted_start_ms,
-            pool_id=ticket.pool_id,
-            **_ids(ticket),
+            **_about(ticket),
         )
 
     def placed(self, ticket: "Ticket") -> None:
-        if ticket.is_narrated and ticket.replica is not None:
+        if ticket.is_narrated:
             log.info(
                 "task placed",
                 actor="tasks",
@@ -75,8 +78,7 @@ class Narrator:
                 human="A replica is asked to run a task.",
                 why="" if ticket.decision is None else ticket.decision.sentence,
                 waited_ms=self._since(ticket),
-                **_where(ticket.replica.key),
-                **_ids(ticket),
+                **_about(ticket),
             )
 
     def started(self, ticket: "Ticket") -> None:
@@ -87,16 +89,16 @@ class Narrator:
                 action="start",
                 human="The first token of a task is there.",
                 first_token_ms=self._since(ticket),
-                **_ids(ticket),
+                **_about(ticket),
             )
 
     def ended(
         self,
         ticket: "Ticket",
-        replica_key: tuple[str, str] | None,
         *,
         tokens_in: int = 0,
         tokens_out: int = 0,
+        decode_ms: int = 0,
         canceled: str = "",
         error: Refusal | None = None,
     ) -> None:
@@ -110,24 +112,40 @@ class Narrator:
             human=_how_it_ended(canceled, error),
             tokens_in=tokens_in,
             tokens_out=tokens_out,
+            decode_time_ms=decode_ms,
             canceled=bool(canceled),
             code=None if error is None else error.code.value,
             took_ms=self._since(ticket),
-            **_where(replica_key),
-            **_ids(ticket),
+            **_about(ticket),
         )
 
     def _since(self, ticket: "Ticket") -> int:
         return int(1000 * (self._monotonic() - ticket.since))
 
 
-def _ids(ticket: "Ticket") -> dict[str, str]:
+def _about(ticket: "Ticket") -> dict[str, str]:
+    """Which task, whose, and where: the fields that every line has."""
     task = ticket.task
-    return {"job_id": task.task_id, **({"session_id": task.session_id} if task.session_id else {})}
+    engine, version, pool_id, replica_id = ticket.where or ("", "", ticket.pool_id, "")
+    found = {
+        "target": f"{pool_id}/{replica_id}" if replica_id else pool_id,
+        "job_id": task.task_id,
+        "session_id": task.session_id,
+        "identity": identity_of(ticket.caller),
+        "x_correlation_id": ticket.correlation_id,
+        "engine": engine,
+        "engine_version": version,
+        "pool_id": pool_id,
+        "replica_id": replica_id,
+    }
+    return {name: value for name, value in found.items() if value}
 
 
-def _where(replica_key: tuple[str, str] | None) -> dict[str, str]:
-    return {} if replica_key is None else {"pool_id": replica_key[0], "replica_id": replica_key[1]}
+def identity_of(caller: str) -> str:
+    """As log lines name a caller: by the beginning of a token's id, which is not part of its secret."""
+    if caller == LOCAL:
+        return "localhost"
+    return f"token:{caller[:6]}" if _TOKEN_ID.fullmatch(caller) else caller
 
 
 def _how_it_ended(canceled: str, error: Refusal | None) -> str:

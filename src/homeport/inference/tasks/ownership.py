@@ -1,8 +1,8 @@
 """Whose tasks are whose, where several centrals share a database (ADR 0075).
 
 Each central holds a lease with an id of its own, and its tasks carry the id. Tasks of an owner whose lease can be
-taken are those of a process that is gone: whoever takes it adopts them, inside a transaction that checks the lease.
-"""
+taken are those of a process that is gone: the process that takes it adopts them, inside a transaction that checks the
+lease."""
 
 import json
 import secrets

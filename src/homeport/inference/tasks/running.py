@@ -1,14 +1,16 @@
 """Runs one admitted task of `/v2`: waits for its slot, streams from the engine, retries once before the first token,
 and says how it ended."""
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
+from typing import Any, Final
 
 import anyio
 
+from homeport.core.inference.deadlines import decode_ms_left, on_time_probability
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused, Workload
 from homeport.errors import TransientError
@@ -19,10 +21,14 @@ from homeport.inference.tasks.narration import Narrator
 from homeport.inference.tasks.scheduler import Scheduler, Ticket
 from homeport.inference.tasks.sessions import Sessions
 from homeport.inference.tasks.stream import TaskStream
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports.engine import EngineFailed, Finished, Generation, Tokens
 
 log = get_log("homeport.inference")
+
+METRICS_SECONDS: Final = 1.0
+"""Between two frames of metrics in a stream; the first follows the first token."""
 
 
 @dataclass(eq=False, slots=True)
@@ -55,6 +61,19 @@ class Run:
             self.cancel_reason = reason
             self.stream.silence()
             self.scope.cancel()
+            self.ticket.moved()
+
+    def begin_when_moved(self, begin: Callable[[], None], seconds: float) -> None:
+        """Of a task that waits in its queue: calls `begin` when it has a slot, was dropped or cancelled, and after so
+        many seconds. Thousands may wait, and none of them needs more than a timer until then."""
+        ticket = self.ticket
+        timer = asyncio.get_running_loop().call_later(seconds, ticket.moved)
+
+        def moved() -> None:
+            timer.cancel()
+            begin()
+
+        ticket.on_moved = moved
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +93,7 @@ class Runner:
         """
         is_stopping = False
         try:
-            with run.scope, anyio.fail_after(self._seconds(run.task)):
+            with run.scope, anyio.fail_after(self.seconds_left(run)):
                 await self._attempts(run)
         except TaskRefused as refused:
             run.error = refused.refusal
@@ -102,16 +121,21 @@ class Runner:
     async def _attempts(self, run: Run) -> None:
         while True:
             replica = await run.ticket.wait()
+            if self.seconds_left(run) <= 0:
+                raise TaskRefused(_LATE)
             run.replica_key, run.engine = replica.key, (replica.handoff.engine.value, replica.engine_version)
             self.narrator.placed(run.ticket)
             try:
                 await self._attempt(run, replica)
             except EngineFailed as error:
-                self._blame(replica, error)
+                self.scheduler.registry.failed(replica, error)
                 refusal = _refusal(error, replica)
                 self.scheduler.release(run.ticket)
                 # Nothing has reached the client yet, so that another replica may answer in its place.
-                can_retry = run.first_token_at is None and not run.retried and error.is_fault
+                is_unseen = run.first_token_at is None
+                if is_unseen:
+                    run.tokens_in = 0
+                can_retry = is_unseen and not run.retried and error.may_go_elsewhere
                 if not can_retry or not self.scheduler.again(run.ticket, replica):
                     raise TaskRefused(refusal) from error
                 run.retried = True
@@ -127,6 +151,8 @@ class Runner:
             run.stream.started(_started(run, replica))
         # Overlaps with the engine's work on the prompt; waited for before the first token is shown.
         durable = self.journal.start(task.task_id)
+        # Until the engine has counted it; what is cancelled or breaks off has used it, too.
+        run.tokens_in = task.prompt_tokens_estimate
         if task.workload is Workload.COMPLETION:
             await self._complete(run, replica, began, durable)
         else:
@@ -134,7 +160,6 @@ class Runner:
             await durable
             run.first_token_at = self.monotonic()
             await run.stream.put_tokens(vectors)
-            run.tokens_in = task.prompt_tokens_estimate
         self._measure(run, replica, began)
 
     async def _complete(self, run: Run, replica: Replica, began: float, durable: Awaitable[None]) -> None:
@@ -149,12 +174,17 @@ class Runner:
         async with aclosing(replica.engine.generate(request)) as events:  # type: ignore[type-var]
             # One scope whose deadline moves: entering one for each event costs twice as much.
             with anyio.CancelScope() as idle:
+                metrics_at = 0.0
                 while True:
-                    idle.deadline = anyio.current_time() + self.settings.idle_seconds
+                    now = anyio.current_time()
+                    if run.first_token_at is not None and now >= metrics_at:
+                        metrics_at = now + METRICS_SECONDS
+                        self._report(run, self._on_time(run, replica, began))
+                    idle.deadline = now + self.settings.idle_seconds
                     event = await anext(events)
                     idle.deadline = math.inf
                     if isinstance(event, Finished):
-                        run.tokens_in = event.tokens_in or task.prompt_tokens_estimate
+                        run.tokens_in = event.tokens_in or run.tokens_in
                         run.tokens_out = event.tokens_out if event.tokens_out is not None else run.stream.tokens
                         return
                     if run.first_token_at is None:
@@ -197,20 +227,7 @@ class Runner:
             replica.measured(
                 first_token_ms=1000 * (first - began), seconds=now - began, tokens=run.tokens_out or run.stream.tokens
             )
-        self.metrics.finished(
-            replica,
-            run.task.priority,
-            tokens_in=run.tokens_in,
-            tokens_out=run.tokens_out,
-            decode_ms=1000 * (now - first),
-        )
-
-    def _blame(self, replica: Replica, error: EngineFailed) -> None:
-        if error.is_fault:
-            replica.breaker = replica.breaker.failed(self.monotonic())
-            replica.last_error = str(error)
-        else:
-            replica.breaker = replica.breaker.abandoned()
+        self.metrics.finished(replica, run.task.priority, decode_ms=1000 * (now - first))
 
     def _of_session(self, run: Run, change: Callable[[Any], Any]) -> None:
         self.sessions.change(run.ticket.caller, run.task.session_id, change)
@@ -221,23 +238,52 @@ class Runner:
         decode_ms = 0 if run.first_token_at is None else int(1000 * (now - run.first_token_at))
         tokens = run.tokens_out or run.stream.tokens
         run.tokens_out, run.decode_ms = tokens, decode_ms
+        self.metrics.used(run.ticket, tokens_in=run.tokens_in, tokens_out=tokens)
         self.sessions.spend(run.ticket.caller, run.task.session_id, tokens, decode_ms)
-        session = self.sessions.find(run.ticket.caller, run.task.session_id)
         if run.error is not None and not run.cancel_reason:
             run.stream.error(run.error.to_data())
             return
-        if session is not None:
-            run.stream.metrics(_metrics(session.to_data(now), self.scheduler.depth(run.ticket.pool_id)))
+        if run.stream.tokens:
+            self._report(run, 1.0)
         end: dict[str, Any] = {"tokens_out": tokens, "decode_time_ms": decode_ms, "decode_ms": decode_ms}
         run.stream.end({**end, "canceled": True} if run.cancel_reason else end)
 
+    def _report(self, run: Run, on_time: float) -> None:
+        """A frame of metrics, which is dropped where the reader is behind. None follows a cancel."""
+        if run.cancel_reason:
+            return
+        session = self.sessions.find(run.ticket.caller, run.task.session_id)
+        data = {
+            "queue_depth": self.scheduler.depth(run.ticket.pool_id),
+            "on_time_probability": on_time,
+            "kv_migrated": False,
+            **({} if session is None else session.signals()),
+        }
+        if not run.stream.metrics(data):
+            self.metrics.dropped.inc()
+
+    def _on_time(self, run: Run, replica: Replica, began: float) -> float:
+        now, first = self.monotonic(), run.first_token_at or began
+        needed_ms = decode_ms_left(
+            run.task,
+            run.stream.tokens,
+            decoded_ms=1000 * (now - first),
+            first_token_ms=1000 * (first - began),
+            rate=replica.tokens_per_second,
+        )
+        return on_time_probability(left_ms=1000 * self.seconds_left(run), needed_ms=needed_ms)
+
     def _timeout(self, run: Run) -> Refusal:
         if run.ticket.replica is None:
-            return Refusal(TaskCode.DEADLINE_UNMET, "No slot became free before the deadline.")
+            return _LATE
         return Refusal(TaskCode.DECODE_TIMEOUT, "The task did not end before its deadline.")
 
-    def _seconds(self, task: Task) -> float:
-        return min(task.deadline_ms / 1000, self.settings.wall_seconds)
+    def seconds_left(self, run: Run) -> float:
+        seconds = min(run.task.deadline_ms / 1000, self.settings.wall_seconds)
+        return max(0.0, run.ticket.since + seconds - self.monotonic())
+
+
+_LATE: Final = Refusal(TaskCode.DEADLINE_UNMET, "No slot became free before the deadline.")
 
 
 def _silent() -> EngineFailed:
@@ -257,11 +303,6 @@ def _started(run: Run, replica: Replica) -> dict[str, Any]:
         "seed": task.seed,
     }
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _metrics(session: dict[str, Any], depth: int) -> dict[str, Any]:
-    names = ("kv_warmth", "tokens_budget_remaining", "time_budget_remaining_ms", "cost_budget_remaining")
-    return {"queue_depth": depth, "kv_migrated": False, **{name: session[name] for name in names}}
 
 
 def _refusal(error: EngineFailed, replica: Replica) -> Refusal:

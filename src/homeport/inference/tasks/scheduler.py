@@ -1,13 +1,13 @@
 """Gives waiting tasks the slots of replicas. The queue and placement decide; this carries it out.
 
 Everything here is synchronous and runs between two awaits, so that counts of leases are never seen half changed. A
-ticket is a task's place: it waits in a queue, then holds a lease, and whoever has it gives it back.
+ticket is a task's place: it waits in a queue, then holds a lease, and its holder returns it.
 """
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import field, replace
 
 from homeport.core.inference import admission
 from homeport.core.inference.admission import Situation
@@ -20,8 +20,9 @@ from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import PlacementMode, Priority, Refusal, Task, TaskCode, TaskRefused
 from homeport.inference.metrics import InferenceMetrics
 from homeport.inference.pools.registry import PoolRegistry
-from homeport.inference.pools.replica import LOAD_MS_GUESS, Replica
+from homeport.inference.pools.replica import LOAD_MS_GUESS, Labels, Replica
 from homeport.inference.tasks.shared_limits import SharedLimits
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import InferencePorts
 
 RETRY_MS = 1_000
@@ -60,29 +61,47 @@ class Ticket:
     predicted_start_ms: int = 0
     affine: tuple[str, str] | None = None
     replica: Replica | None = None
+    where: Labels | None = None
+    """Of the replica that it got last; stays when it gives the lease back."""
     decision: Decision | None = None
+    correlation_id: str = ""
     excluded: set[tuple[str, str]] = field(default_factory=set)
     """Replicas that failed it already."""
     granted: "asyncio.Future[None] | None" = None
+    refusal: Refusal | None = None
+    """Why it was dropped from the queue."""
+    on_moved: Callable[[], None] | None = None
+    """Called once, when it has a lease or was dropped, for what does not wait in a task of its own."""
     is_loading: bool = False
     """When it was admitted, no replica of its pool was loaded."""
     is_narrated: bool = False
 
     async def wait(self) -> Replica:
         """Until it has a lease. Raises TaskRefused when it was dropped from the queue."""
-        if self.replica is None:
-            if self.granted is None:
-                self.granted = asyncio.get_running_loop().create_future()
+        if self.is_waiting:
+            self.granted = asyncio.get_running_loop().create_future()
             await self.granted
+        if self.refusal is not None:
+            raise TaskRefused(self.refusal)
         assert self.replica is not None
         return self.replica
 
+    @property
+    def is_waiting(self) -> bool:
+        return self.replica is None and self.refusal is None
+
     def refuse(self, refusal: Refusal) -> None:
-        if self.granted is None:
-            self.granted = asyncio.get_running_loop().create_future()
-        if not self.granted.done():
-            self.granted.set_exception(TaskRefused(refusal))
-            self.granted.exception()  # it may never be awaited
+        if self.is_waiting:
+            self.refusal = refusal
+            self.moved()
+
+    def moved(self) -> None:
+        """Wakes who waits for it."""
+        if self.granted is not None and not self.granted.done():
+            self.granted.set_result(None)
+        call, self.on_moved = self.on_moved, None
+        if call is not None:
+            call()
 
 
 class Scheduler:
@@ -112,13 +131,14 @@ class Scheduler:
         self.shared: SharedLimits | None = None
         """Where several centrals serve the same keys."""
         self._on_demand: list[Callable[[], None]] = []
+        metrics.queues = self._measured_queues
         registry.on_changed(self.wake)
         registry.on_load_failed(self._refuse_unloaded)
 
     # --- admission --------------------------------------------------------------------------------------------
 
     def admit(self, task: Task, *, caller: str, sites: tuple[str, ...], session: Session | None = None) -> Ticket:
-        """Raises TaskRefused. The ticket has a lease already where a slot is free and nobody waits."""
+        """Raises TaskRefused. The ticket has a lease already where a slot is free and the queue is empty."""
         now = self._monotonic()
         try:
             ticket = self._admitted(task, caller, sites, session, now)
@@ -136,11 +156,13 @@ class Scheduler:
         chosen = decision.chosen
         pool_id = "" if chosen is None else chosen.pool_id
         queue = self._queues.get(pool_id)
-        predicted = self._predicted(pool_id, 0 if queue is None else len(queue), now)
+        waiting = 0 if queue is None else len(queue)
+        has_slot = chosen is not None and chosen.ready and chosen.slots_free > waiting
+        predicted = 0 if has_slot else self._predicted(pool_id, waiting, now)
         models = self._ports.models
         situation = Situation(
             session=session,
-            ctx_limit=self._ctx_limit(task.model_ref),
+            ctx_limit=self.registry.serving(task.model_ref).ctx_max,
             pool_ids=self.registry.pool_ids(),
             waiting_of_key=0 if queue is None else queue.count_of(caller),
             key_waiting_max=self._settings.key_waiting_max,
@@ -156,7 +178,7 @@ class Scheduler:
         if self._rate.per_minute:
             self._pay(caller, now)
         ticket = Ticket(task, caller, sites, pool_id, now, affine=affine, decision=decision)
-        if (queue is None or not len(queue)) and self._grant(ticket, now):
+        if not waiting and self._grant(ticket, now):
             return ticket
         self._enqueue(ticket, now)
         if self._settings.key_running_max:
@@ -186,6 +208,9 @@ class Scheduler:
         if not offered.accepted:
             wait_ms = max(RETRY_MS, min(self._predicted(ticket.pool_id, len(queue), now), 60_000))
             text = f"{len(queue)} tasks wait for this pool already. Try again later."
+            if not queue.capacity:
+                code = TaskCode.REPLICA_EXHAUSTED
+                text = "Every slot of this pool is in use, and no task may wait for one here. Try again later."
             raise TaskRefused(
                 Refusal(code, text, pool_id=ticket.pool_id, retry_after_ms=wait_ms, policy_label=policy)
             )
@@ -197,7 +222,6 @@ class Scheduler:
         self._use(ticket.pool_id)
         ticket.position = offered.position
         ticket.predicted_start_ms = self._predicted(ticket.pool_id, offered.position, now)
-        self._count_waiting(ticket.pool_id, queue)
 
     # --- slots ------------------------------------------------------------------------------------------------
 
@@ -239,8 +263,8 @@ class Scheduler:
             self._dispatch(replica.handoff.pool_id)
             return
         queue = self._queues.get(ticket.pool_id)
-        if queue is not None and queue.cancel(ticket.task.task_id):
-            self._count_waiting(ticket.pool_id, queue)
+        if queue is not None:
+            queue.cancel(ticket.task.task_id)
 
     def wake(self) -> None:
         """Something about replicas has changed."""
@@ -248,7 +272,7 @@ class Scheduler:
             self._dispatch(pool_id)
 
     def reroute(self, pool_id: str) -> None:
-        """The pool is drained: what waits there goes elsewhere, or is told so."""
+        """The pool is drained: what waits there goes elsewhere, or is refused."""
         queue, now = self.queue(pool_id), self._monotonic()
         for entry in queue:
             ticket = entry.content
@@ -262,7 +286,6 @@ class Scheduler:
                 self._enqueue(ticket, ticket.since)
             except TaskRefused as refused:
                 ticket.refuse(refused.refusal)
-        self._count_waiting(pool_id, queue)
         self.wake()
 
     # --- loading by use -----------------------------------------------------------------------------------------
@@ -291,7 +314,8 @@ class Scheduler:
                 listener()
 
     def _refuse_unloaded(self, failed: Replica) -> None:
-        """Loading has failed: what waits for the pool is told why, unless another replica of it may still come."""
+        """Loading has failed: what waits for the pool fails with the reason, unless another replica of it may still
+        come."""
         pool_id, now = failed.handoff.pool_id, self._monotonic()
         if any(each.takes_tasks(now) or each.is_coming(now) for each in self.registry.replicas(pool_id)):
             return
@@ -324,19 +348,15 @@ class Scheduler:
         if queue is None or not len(queue):
             return
         now = self._monotonic()
-        before = len(queue)
         while len(queue) and self._has_slot(pool_id, now):
             entry = queue.take(lambda ticket: self._grant(ticket, now), now)
             if entry is None:
                 break
-            granted = entry.content.granted
-            if granted is not None and not granted.done():
-                granted.set_result(None)
-        if len(queue) != before:
-            self._count_waiting(pool_id, queue)
+            entry.content.moved()
 
-    def _count_waiting(self, pool_id: str, queue: PoolQueue[Ticket]) -> None:
-        self._metrics.depth(pool_id, queue, next(iter(self.registry.replicas(pool_id)), None))
+    def _measured_queues(self) -> Iterator[tuple[str, PoolQueue[Ticket], Replica | None]]:
+        for pool_id, queue in self._queues.items():
+            yield pool_id, queue, next(iter(self.registry.replicas(pool_id)), None)
 
     def _has_slot(self, pool_id: str, now: float) -> bool:
         return any(each.slots_free and each.takes_tasks(now) for each in self.registry.replicas(pool_id))
@@ -368,7 +388,7 @@ class Scheduler:
             self._use(ticket.pool_id)
         replica.breaker = replica.breaker.started(now)
         replica.cached(ticket.task.prefix)
-        ticket.replica = replica
+        ticket.replica, ticket.where = replica, replica.labels
         self._metrics.started(ticket)
         waited_ms = int((now - ticket.since) * 1000)
         task = ticket.task
@@ -429,7 +449,7 @@ class Scheduler:
     ) -> Candidate:
         pool_id = replica.handoff.pool_id
         candidate = replica.candidate(now, queued=self.depth(pool_id), prefix=task.prefix, affine=affine)
-        if not needs_slot and pool_id in self.reloading:
+        if not needs_slot and (pool_id in self.reloading or replica.is_awaited(now)):
             return replace(candidate, ready=True)
         if not needs_slot and not candidate.ready and replica.is_coming(now):
             return replace(candidate, ready=True, load_ms=LOAD_MS_GUESS)
@@ -444,13 +464,10 @@ class Scheduler:
             text += f" It could not be loaded: {next(filter(None, problems))}"
         if any(kind is Misfit.VRAM for kind, _ in decision.misfits):
             text += " It is larger than the free memory of its GPU, and may fit when another model was unloaded."
+        if any(kind is Misfit.WORKLOAD for kind, _ in decision.misfits):
+            text += f" Its engine was not started for {task.workload.value}: see the options of its engine."
         retry_ms = RETRY_MS if code is not TaskCode.INVALID_PARAMS else None
         return Refusal(code, text, engine=task.engine, pool_id=task.wish.pin_pool_id, retry_after_ms=retry_ms)
-
-    def _ctx_limit(self, model_ref: str) -> int | None:
-        sizes = [each.handoff.ctx_max or each.props.ctx_max for each in self.registry.serving(model_ref).replicas]
-        known = [size for size in sizes if size]
-        return max(known) if known else None
 
     def _predicted(self, pool_id: str, position: int, now: float) -> int:
         replicas = [each for each in self.registry.replicas(pool_id) if each.takes_tasks(now)]

@@ -17,7 +17,7 @@ class Sessions:
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()
-        """By caller and id, so that nobody sees or uses up another's; least recently used first."""
+        """By caller and id, so that no caller sees or uses up another's; least recently used first."""
         self.shared: SharedLimits | None = None
         """Where several centrals serve the same sessions."""
 
@@ -26,7 +26,7 @@ class Sessions:
         return self._sessions.get((caller, session_id))
 
     def current(self, caller: str, session_id: str, budgets: Budgets = _UNLIMITED) -> Session:
-        """Created on first use, and anew where it has expired. Budgets only ever get smaller."""
+        """Created on first use, and again where it has expired. Budgets only ever get smaller."""
         found = self.find(caller, session_id) or Session(session_id, self._monotonic())
         return found if budgets == _UNLIMITED else replace(found, budgets=found.budgets.at_most(budgets))
 

@@ -8,12 +8,13 @@ lost counts for the central that sent it alone.
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import anyio
 
 from homeport.core.inference.sessions import Budgets
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Bus
 
 TOPIC: Final = "inference.limits"

@@ -1,4 +1,4 @@
-"""The events of one task, from whoever runs it to whoever reads: `started, token*, metrics*, end|error`.
+"""The events of one task, from its runner to its readers: `started, token*, metrics*, end|error`.
 
 What was said is kept, up to a limit, as the task's transcript; a reader is a position in it. The runner waits for a
 reader that is behind, so memory stays bounded and no token is dropped; metrics are, when a reader is behind.
@@ -32,7 +32,7 @@ class TaskStream:
         self._dropped = 0
         """Events at the beginning that are no longer kept."""
         self._read = 0
-        """The position up to which somebody has read."""
+        """The position up to which it was read."""
         self.has_reader = False
         self._characters = 0
         self.tokens = 0

@@ -1,14 +1,14 @@
 """`Jobs` at central: keeps what was submitted until its site has taken it, and what sites report.
 
-A site decides about its jobs. Central only copies; it writes a job once, when it is submitted, and notes that
-somebody wants it cancelled.
+A site decides about its jobs. Central only copies; it writes a job once, when it is submitted, and notes a
+request to cancel it.
 """
 
 import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio
@@ -16,7 +16,7 @@ import anyio
 from homeport.core.jobs import steps
 from homeport.core.jobs.job import ENDED, OPEN, Job, JobFile
 from homeport.core.jobs.rules import check_job_id, check_spec
-from homeport.core.jobs.schedule import unplaceable
+from homeport.core.jobs.schedule import unplaceable, unsupported
 from homeport.core.model.caller import Caller
 from homeport.core.model.node import Node
 from homeport.errors import (
@@ -36,6 +36,7 @@ from homeport.jobs.events import job_event
 from homeport.jobs.finding import find_job, kept_output, same_job
 from homeport.jobs.metrics import JobMetrics
 from homeport.jobs.ports import OUTPUT, WAIT_SECONDS_MAX, WAKE, JobRequest, OutputPart
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import JOBS, Cut, JobFilter, SeenReader, Transaction
 from homeport.vocabulary import Actor, JobId, JobState, SiteName
@@ -189,18 +190,19 @@ class CentralJobs:
         """The one that was named, or the least busy of those that can run it."""
         async with seen_by(caller, self._central.store).read() as reader:
             nodes = _by_site(await reader.nodes(request.site))
-            if request.site is not None:
-                if await reader.site(request.site) is None:
-                    raise NotFound(f'There is no site "{request.site}".', hint="List them:  homeport sites list")
-                candidates = [request.site]
-            else:
-                candidates = sorted(nodes) or [site.name for site in await reader.sites()]
-            await _check_secrets(reader, request)
+            named = None if request.site is None else await reader.site(request.site)
+            if request.site is not None and named is None:
+                raise NotFound(f'There is no site "{request.site}".', hint="List them:  homeport sites list")
+            sites = {site.name: site for site in (await reader.sites() if named is None else [named])}
+            candidates = sorted(sites.keys() & nodes.keys()) or list(sites)
+            missing = await _missing_secrets(reader, request, candidates)
             counts = await reader.counts(JOBS, JobFilter(states=OPEN), by=("site",))
         reasons: list[str] = []
         able: list[SiteName] = []
         for site in candidates:
-            why = unplaceable(request.spec, nodes.get(site, []))
+            why = unsupported(request.spec, sites[site].protocol) or unplaceable(request.spec, nodes.get(site, []))
+            if why is None and site in missing:
+                why = f'It has no secret "{missing[site]}".'
             if why is None:
                 able.append(site)
             else:
@@ -373,13 +375,19 @@ def _by_site(nodes: Sequence[Node]) -> dict[SiteName, list[Node]]:
     return found
 
 
-async def _check_secrets(reader: SeenReader, request: JobRequest) -> None:
-    """Raises InvalidInput for a secret that the named site does not have."""
-    if request.site is None or not request.spec.secrets:
-        return
-    known = {secret.name for secret in await reader.secrets(request.site)}
+async def _missing_secrets(
+    reader: SeenReader, request: JobRequest, candidates: Sequence[SiteName]
+) -> dict[SiteName, str]:
+    """The first secret that each site lacks. Raises InvalidInput for one that none of them has."""
+    if not request.spec.secrets:
+        return {}
+    known: dict[str, set[SiteName]] = {}
+    for secret in await reader.secrets(request.site):
+        known.setdefault(secret.name, set()).add(secret.site)
     for variable, name in request.spec.secrets.items():
-        if name not in known:
-            message = f'site {request.site} has no secret "{name}".'
-            hint = f"Set it first:  homeport secrets set {request.site} {name}"
+        if known.get(name, set()).isdisjoint(candidates):
+            where = "no site has the" if request.site is None else f"site {request.site} has no"
+            message = f'{where} secret "{name}".'
+            hint = f"Set it first:  homeport secrets set {request.site or 'SITE'} {name}"
             raise InvalidInput(problems=[Problem(f"secrets.{variable}", message)], hint=hint)
+    return {site: name for site in candidates for name in request.spec.secrets.values() if site not in known[name]}

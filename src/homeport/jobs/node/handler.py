@@ -20,9 +20,9 @@ from homeport.core.model.instance import Failure
 from homeport.core.model.order import Order, Progress, Result
 from homeport.core.node.entry import Entry
 from homeport.core.secrets import masked, secret_environment, secret_values
-from homeport.errors import EngineUnavailable, HomeportError, InvalidInput, WorkFailed
+from homeport.errors import EngineUnavailable, HomeportError, InvalidInput, TransientError, WorkFailed
 from homeport.failpoints import Point, passing
-from homeport.jobs.node.output import Output
+from homeport.jobs.node.output import Output, position_of
 from homeport.log import get_log
 from homeport.ports import JobRunner, RunRequest, RunStatus
 from homeport.vocabulary import Code, OrderKind, Step
@@ -112,20 +112,24 @@ class JobHandler:
             status = await runner.look(request.id)
         started = (status.started_at if status else None) or self._platform.clock.now()
         self._tell(order, Step.STARTING, "started", at=started)
-        output = Output(
-            f"{JOB}/{order.deployment_id}",
-            order.generation,
-            secret_values(order.release),
-            self._platform.clock,
-            self._platform.logs,
-        )
+        output = await self._output(order)
         status, is_late = await self._wait(runner, request, spec, output, started)
         outcome = await self._outcome(runner, request.id, spec, output.end(), status)
         outcome = replace(outcome, started_at=started)
         passing(Point.JOB_AFTER_END)
-        clean_up = partial(self._remove, runner, request.id)
+        clean_up = partial(self._clean_up, runner, order)
         failure = _failure(spec, status, is_late=is_late)
         return Done(self._result(order, failure, outcome), clean_up=clean_up)
+
+    async def _output(self, order: Order) -> Output:
+        source, logs = f"{JOB}/{order.deployment_id}", self._platform.logs
+        try:
+            sent = int(await logs.position(position_of(source, order.generation)) or 0)
+        except TransientError as error:
+            log.warning("log read failed", error=str(error))
+            sent = 0
+        secrets = secret_values(order.release)
+        return Output(source, order.generation, secrets, self._platform.clock, logs, sent=sent)
 
     async def _wait(
         self, runner: JobRunner, request: RunRequest, spec: JobSpec, output: Output, started: datetime
@@ -205,6 +209,15 @@ class JobHandler:
                     await self._remove(runner, run_id)
         return JobOutcome(finished_at=self._platform.clock.now())
 
+    async def _clean_up(self, runner: JobRunner, order: Order) -> None:
+        await self._remove(runner, run_id_of(order.deployment_id, order.generation))
+        try:
+            await self._platform.logs.forget_positions(
+                [position_of(f"{JOB}/{order.deployment_id}", order.generation)]
+            )
+        except HomeportError as error:
+            log.warning("log write failed", error=str(error))
+
     async def _remove(self, runner: JobRunner, run_id: str) -> None:
         """What cannot be removed now is removed by a later sweep."""
         try:
@@ -278,6 +291,7 @@ def _request(order: Order, spec: JobSpec) -> RunRequest:
         id=run_id_of(order.deployment_id, order.generation),
         command=spec.command,
         image=spec.image,
+        entrypoint=spec.entrypoint,
         environment=dict(spec.environment),
         secrets={name: value for part in parts for name, value in secret_environment(part).items()},
         cpu_cores=spec.cpu_cores,

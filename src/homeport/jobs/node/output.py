@@ -1,30 +1,30 @@
 """The output of an attempt: its end is kept with the result, and all of it goes to the log as lines.
 
-Output may have to be read again from its beginning: the engine was restarted, or has left out a part while it was
-followed. Lines that went to the log before are recognised and not sent again; those that were left out are.
+Output may have to be read again from its beginning: the engine or the node was restarted. How far the lines went to
+the log is durable with them, so that none goes there again.
 """
 
 import codecs
-import zlib
-from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Final
 
 from homeport.core.jobs.job import JobOutput
 from homeport.core.jobs.rules import OUTPUT_BYTES_MAX
 from homeport.core.secrets import masked
-from homeport.ports import Clock, LogLine, Logs
+from homeport.ports import Clock, LogBuffer, LogLine, Logs
 
 LINE_CHARACTERS_MAX: Final = 8 * 1024
 """A longer line is cut into several: a program may print a megabyte without a line break."""
 LINES_MAX: Final = 200
-REMEMBERED_MAX: Final = 500_000
-"""How many lines of an attempt are recognised one by one, with 4 bytes each; later ones by their position alone."""
 FIELD_OFFSET: Final = "offset"
 """The position of a line in the whole output, in bytes of UTF-8: a reader notices what is missing."""
 FIELD_ATTEMPT: Final = "generation"
 FIELD_CUT: Final = "cut"
 """On a line without a line break at its end: it goes on in the next one, or the output ended there."""
+
+BOOKKEEPING: Final = frozenset({FIELD_OFFSET, FIELD_ATTEMPT, FIELD_CUT})
+"""Fields of the lines of jobs that say nothing to a person."""
 
 
 class Output:
@@ -34,8 +34,11 @@ class Output:
         generation: int,
         secrets: Iterable[str],
         clock: Clock,
-        logs: Callable[[Logs], None],
+        logs: LogBuffer,
+        *,
+        sent: int = 0,
     ) -> None:
+        """`sent` is the position up to which lines went to the log before."""
         self._source = source
         self._generation = generation
         self._secrets = tuple(secrets)
@@ -47,12 +50,7 @@ class Output:
         """The end of the output, and before it what is cut off when there is enough of it to be worth the copy."""
         self._tail_length = 0
         self._total = 0
-        self._sent = 0
-        """The position up to which lines were sent."""
-        self._remembered = array("I")
-        """Checksums of the lines that were sent, in their order in the output."""
-        self._seen = 0
-        """How many of them were read, this time."""
+        self._sent = sent
 
     def feed(self, chunk: bytes) -> None:
         """Binary output becomes replacement characters."""
@@ -65,50 +63,37 @@ class Output:
     def restart(self) -> None:
         """The output is read again from its beginning."""
         self._decoder.reset()
-        self._line, self._tail, self._tail_length, self._total, self._seen = "", [], 0, 0, 0
+        self._line, self._tail, self._tail_length, self._total = "", [], 0, 0
 
     def _take(self, text: str, *, is_end: bool) -> None:
         lines: list[LogLine] = []
-        start = 0
+        start, now = 0, self._clock.now()
         while start < len(text):
             end = text.find("\n", start, start + LINE_CHARACTERS_MAX)
             if end < 0 and len(text) - start < LINE_CHARACTERS_MAX and not is_end:
                 break
             stop = end + 1 if end >= 0 else min(len(text), start + LINE_CHARACTERS_MAX)
-            line = self._logged(text[start:stop])
+            line = self._logged(text[start:stop], now)
             if line is not None:
                 lines.append(line)
             start = stop
         self._line = text[start:]
         for start in range(0, len(lines), LINES_MAX):
-            self._logs(Logs(tuple(lines[start : start + LINES_MAX])))
+            some = lines[start : start + LINES_MAX]
+            self._logs.put_logs(Logs(tuple(some)), {position_of(self._source, self._generation): str(self._sent)})
 
-    def _logged(self, line: str) -> LogLine | None:
+    def _logged(self, line: str, now: datetime) -> LogLine | None:
         """None for a line that went to the log before. Secrets are masked by line, as one line is printed at once."""
-        shown = masked(line, self._secrets)
+        shown = masked(line, self._secrets) if self._secrets else line
         fields = {FIELD_OFFSET: str(self._total), FIELD_ATTEMPT: str(self._generation)}
         if not shown.endswith("\n"):
             fields[FIELD_CUT] = "yes"
-        content = shown.encode()
-        is_new = self._is_new(zlib.crc32(content))
-        self._total += len(content)
-        self._sent = max(self._sent, self._total)
+        self._total += len(shown.encode())
         self._keep(shown)
-        if not is_new:
+        if self._total <= self._sent:
             return None
-        return LogLine(self._clock.now(), self._source, "info", shown.removesuffix("\n"), fields)
-
-    def _is_new(self, checksum: int) -> bool:
-        """Whole lines are left out, so those that were sent are found in the whole output, in their order."""
-        is_again = self._seen < len(self._remembered)
-        if is_again and self._remembered[self._seen] == checksum:
-            self._seen += 1
-            return False
-        if len(self._remembered) >= REMEMBERED_MAX:
-            return is_again or self._total >= self._sent
-        self._remembered.insert(self._seen, checksum)
-        self._seen += 1
-        return True
+        self._sent = self._total
+        return LogLine(now, self._source, "info", shown.removesuffix("\n"), fields)
 
     def _keep(self, shown: str) -> None:
         self._tail.append(shown)
@@ -117,6 +102,11 @@ class Output:
             # A character has one byte at least.
             kept = "".join(self._tail)[-OUTPUT_BYTES_MAX:]
             self._tail, self._tail_length = [kept], len(kept)
+
+
+def position_of(source: str, generation: int) -> str:
+    """The name of the output of an attempt in the node's log buffer."""
+    return f"{source}.{generation}"
 
 
 def _end_of(text: str) -> str:

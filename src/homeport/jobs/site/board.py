@@ -8,7 +8,7 @@ nothing, so a node that comes back late cannot add a second result.
 import json
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import anyio
@@ -37,6 +37,7 @@ from homeport.jobs.finding import same_job
 from homeport.jobs.metrics import JobMetrics
 from homeport.jobs.site.live import LiveOutput
 from homeport.jobs.site.record import WAITING_MAX, Changes, Recorder
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import JOBS, WHOLE, JobFilter
 from homeport.vocabulary import (
@@ -63,6 +64,8 @@ GIVEN_MAX: Final = 200
 ARRIVALS_MAX: Final = 200
 SWEEP_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 1.0
+STOP_AGAIN_SECONDS: Final = 30.0
+"""After a node could not stop a job, since its engine does not answer, say. Its attempt's time is the bound."""
 HELD: Final = frozenset({JobState.ASSIGNED, JobState.RUNNING})
 """A node has it."""
 
@@ -97,6 +100,9 @@ class JobBoard:
         live.owner_of = self._owner_of
         self._arrivals: list[_Arrival] = []
         self._waiting: Mapping[JobId, str] = {}
+        self._unstopped: dict[JobId, float] = {}
+        """Cancelled jobs that their node could not stop, and when that is ordered again, on the monotonic clock. A
+        node that reconnects is told at once, so nothing of this has to be durable."""
         self._load = Load()
         self._lock = anyio.Lock()
         self._is_loaded = False
@@ -243,21 +249,47 @@ class JobBoard:
         """Sends what the node lacks, and stops what it should not have."""
         async with self._turn():
             there = {JobId(item.deployment_id): item for item in held}
+            await self._recognise(node_id, there)
             mine = [
                 job for job in self._open.values() if job.node_id == node_id and job.state is not JobState.PENDING
             ]
+            forgotten = Changes()
             for job in mine:
                 item = there.pop(job.id, None)
                 if job.cancelled_by is not None:
                     self._send_stop(job)
+                elif item is None and job.state is JobState.RUNNING:
+                    # Sent again, its command would run twice, and only its author knows whether it may.
+                    failure = Failure(Code.NODE_CRASHED, f"Node {node_id} has lost its record of the running job.")
+                    forgotten.steps.append(steps.give_up(job, failure, self._platform.clock.now()))
                 elif item is None or item.generation < job.generation:
                     await self._send(job)
+            if forgotten:
+                await self._commit(forgotten)
             for job_id, item in there.items():
                 if item.done:
                     continue  # Its result follows, and is acknowledged without effect.
                 job_now = self._open.get(job_id)
                 number = max(item.generation + 1, 0 if job_now is None else job_now.generation)
                 self._platform.send(node_id, _stop_order(job_id, Generation(number), "it is not wanted here"))
+
+    async def _recognise(self, node_id: NodeId, held: Mapping[JobId, Held]) -> None:
+        """After a restore from an older copy of the database: what the node has heard since is believed."""
+        now, changes = self._platform.clock.now(), Changes()
+        for job_id, item in held.items():
+            job = self._open.get(job_id)
+            is_here = job is not None and (job.state is JobState.PENDING or job.node_id == node_id)
+            if job is None or not is_here or job.cancelled_by is not None or not steps.is_lost(job, item.generation):
+                continue
+            known = steps.recognise if item.kind is OrderKind.APPLY else steps.stopped_by_lost_order
+            made = known(job, node_id, item.generation, now)
+            if isinstance(made, steps.Step):
+                changes.steps.append(made)
+            else:
+                changes.quiet.append(made)
+            log.warning("job taken over", job=job_id, node=node_id, order=item.kind.value, generation=item.generation)
+        if changes:
+            await self._commit(changes)
 
     async def take(self, news: Sequence[tuple[NodeId, Progress | Result]]) -> None:
         """Makes reports of nodes durable. Late ones, of attempts that were given up, change nothing."""
@@ -282,8 +314,11 @@ class JobBoard:
             is_start = item.step is Step.STARTING and item.generation == job.generation
             return steps.start(job, item.at, now) if is_start else None
         if item.kind is OrderKind.REMOVE:
-            is_ours = job.cancelled_by is not None and item.generation == job.cancel_generation and item.succeeded
-            return steps.cancel(job, Actor.NODE, now) if is_ours else None
+            # A higher number is that of an order to stop it that an older copy of the database has lost.
+            is_ours = job.cancelled_by is not None and item.generation >= job.cancel_generation
+            if is_ours and not item.succeeded:
+                self._unstopped[job.id] = self._platform.clock.monotonic() + STOP_AGAIN_SECONDS
+            return steps.cancel(job, Actor.NODE, now) if is_ours and item.succeeded else None
         if item.generation != job.generation:
             return None
         try:
@@ -311,6 +346,7 @@ class JobBoard:
     async def dispatch(self) -> None:
         """One round: gives up what is lost, then gives pending jobs to nodes."""
         async with self._turn():
+            self._stop_again()
             lost = self._lost()
             if lost:
                 await self._commit(lost)
@@ -331,6 +367,14 @@ class JobBoard:
                 self._platform.send(node_id, order)
             if len(made.given) >= GIVEN_MAX:
                 self._bell.set()
+
+    def _stop_again(self) -> None:
+        moment = self._platform.clock.monotonic()
+        for job_id in [job_id for job_id, due in self._unstopped.items() if due <= moment]:
+            del self._unstopped[job_id]
+            job = self._open.get(job_id)
+            if job is not None and job.cancelled_by is not None and job.state in HELD:
+                self._send_stop(job)
 
     def _lost(self) -> Changes:
         """Attempts on nodes that are gone, or that report nothing in time."""

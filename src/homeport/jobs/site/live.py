@@ -3,13 +3,14 @@ the output is kept with the job; the log has all of it."""
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import anyio
 
 from homeport.core.jobs.job import JOB
 from homeport.jobs.node.output import FIELD_ATTEMPT, FIELD_CUT, FIELD_OFFSET
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import LogLine, Logs, Telemetry
 from homeport.vocabulary import JobId, NodeId
 
@@ -50,10 +51,15 @@ class LiveOutput:
         """A node is believed about the jobs that it runs, and about no other."""
         if not isinstance(message, Logs):
             return
+        owned: dict[str, JobId | None] = {}
         for line in message.lines:
-            kind, _, job_id = line.source.partition("/")
-            if kind == JOB and job_id and self.owner_of(JobId(job_id)) == node_id:
-                self._add(JobId(job_id), line)
+            source = line.source
+            if source not in owned:
+                kind, _, job_id = source.partition("/")
+                is_owned = kind == JOB and job_id and self.owner_of(JobId(job_id)) == node_id
+                owned[source] = JobId(job_id) if is_owned else None
+            if (job := owned[source]) is not None:
+                self._add(job, line)
         self.wake()
 
     def wake(self) -> None:
@@ -79,7 +85,7 @@ class LiveOutput:
 
     def _add(self, job_id: JobId, line: LogLine) -> None:
         offset, generation = line.fields.get(FIELD_OFFSET, ""), line.fields.get(FIELD_ATTEMPT, "")
-        if not all(each.isascii() and each.isdigit() and len(each) < DIGITS_MAX for each in (offset, generation)):
+        if not (_is_number(offset) and _is_number(generation)):
             return
         buffer = self._buffers.get(job_id)
         if buffer is None or buffer.generation < int(generation):
@@ -94,3 +100,7 @@ class LiveOutput:
         buffer.size += len(text)
         while buffer.size > BYTES_MAX and len(buffer.lines) > 1:
             buffer.size -= len(buffer.lines.popleft()[1])
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < DIGITS_MAX

@@ -3,13 +3,14 @@ in one transaction."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from homeport.core.jobs.job import ENDED, Job, JobFile, JobOutcome
 from homeport.core.jobs.steps import Step
 from homeport.fleet.site.platform import SitePlatform
 from homeport.jobs.events import job_event
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import JobReport, Transaction
 from homeport.vocabulary import JobId
 from homeport.wire.jobs import files_to_json, job_to_json

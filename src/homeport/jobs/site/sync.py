@@ -109,7 +109,7 @@ class JobSync:
         return found[:taken]
 
     async def _own_epoch(self) -> str:
-        """Identifies this database: positions begin anew in another one."""
+        """Identifies this database: positions start again in another one."""
         if not self._epoch:
             async with self._platform.store.read() as reader:
                 known = await reader.value(EPOCH)

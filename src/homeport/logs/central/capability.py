@@ -6,10 +6,9 @@ from typing import Final
 
 import anyio
 
-from homeport.adapters.logs.postgresql import PostgresLogs
 from homeport.adapters.logs.sqlite import LogFile, SqliteLogs
 from homeport.capability.central import CentralCapability, CentralPart, Loop, Replicas
-from homeport.capability.late import late_service
+from homeport.capability.late import late_service, load_late
 from homeport.core.logs.intake import Arrival
 from homeport.core.logs.line import Origin, SourceKind
 from homeport.fleet.central.platform import CentralPlatform
@@ -55,7 +54,10 @@ class CentralLogs:
 
 def _store(central: CentralPlatform, data: Path) -> LogStore:
     if central.database_url:
-        return PostgresLogs(central.database_url, central.bus)
+        store: LogStore = load_late("homeport.adapters.logs.postgresql", "PostgresLogs")(
+            central.database_url, central.bus
+        )
+        return store
     return SqliteLogs(LogFile(data / FILE), in_thread=central.in_thread)
 
 

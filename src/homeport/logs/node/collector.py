@@ -4,17 +4,19 @@ A container is followed from its start on, and again after a restart of the node
 place in its output is made durable together with the lines.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
 
+from homeport.core.logs.gaps import gap
 from homeport.core.logs.line import LogLine, deployment_source
 from homeport.core.logs.text import parse_line
 from homeport.errors import HomeportError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.logs.node.spool import LogSpool
 from homeport.ports import Clock, Container, FollowsOutput, Observation, Output, Runtime, Workload
@@ -53,18 +55,19 @@ class Collector:
         self._woken.set()
 
     def observed(self, workload: Workload, seen: Observation) -> None:
-        several = len(seen.containers) > 1
+        alike = Counter(container.service for container in seen.containers)
         for container in seen.containers:
             if container.id in self._followed:
                 self._followed[container.id].seen_at = self._clock.monotonic()
             elif container.id and self._ended.get(container.id) != _run_of(container):
-                self._wanted.append((workload, container, several))
+                self._wanted.append((workload, container, alike[container.service] > 1))
                 self._woken.set()
 
     async def run(self) -> None:
         if not isinstance(self._runtime, FollowsOutput):
             return
-        self._places = self._spool.positions()
+        # Outputs of jobs have theirs under the name of their source.
+        self._places = {key: place for key, place in self._spool.positions().items() if "/" not in key}
         async with anyio.create_task_group() as tasks:
             while True:
                 await self._woken.wait()
@@ -133,7 +136,7 @@ class _Reading:
     container: Container
     resume: str
     several: bool
-    """Whether the component has more than one container: then lines name theirs."""
+    """Whether there are more containers of the same name: then lines say which one wrote them."""
 
     async def all(self, spool: LogSpool, clock: Clock) -> None:
         """Until the container has ended, and was not restarted by its engine."""
@@ -154,20 +157,19 @@ class _Reading:
         return is_any
 
     def _lines(self, outputs: Sequence[Output], now: Callable[[], datetime]) -> list[LogLine]:
-        source = deployment_source(self.workload.deployment_id, self.workload.spec.name)
+        source = deployment_source(self.workload.deployment_id, self.workload.spec.name, self.container.service)
         secrets = tuple(self.workload.spec.secret_values.values())
         name = {"container": self.container.name} if self.several else {}
-        return [
-            parse_line(
-                output.text,
-                source=source,
-                at=output.at or now(),
-                secrets=secrets,
-                fields={**name, "stream": "stderr"} if output.is_error else name,
-                size=output.size,
-            )
-            for output in outputs
-        ]
+        errors = {**name, "stream": "stderr"}
+        lines: list[LogLine] = []
+        for output in outputs:
+            at = output.at or now()
+            if output.lost:
+                lines.append(gap(source, at, 0, output.lost))
+            fields = errors if output.is_error else name
+            line = parse_line(output.text, source=source, at=at, secrets=secrets, fields=fields, size=output.size)
+            lines.append(line)
+        return lines
 
 
 def _run_of(container: Container) -> str:

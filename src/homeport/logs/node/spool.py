@@ -7,7 +7,7 @@ ahead of the site's acknowledgement, and again from there on a new stream.
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import anyio
@@ -18,6 +18,7 @@ from homeport.core.logs.line import LogLine, Origin
 from homeport.core.logs.rates import Rate, RateRules, admit, begin, tell
 from homeport.core.logs.text import clean
 from homeport.errors import TransientError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock, InThread, Logs, LogsStored
 
@@ -27,7 +28,7 @@ WAITING_MAX: Final = 20_000
 """Lines in memory while the disk is busy; more are dropped, and counted."""
 BATCH_LINES_MAX: Final = 500
 BATCH_BYTES_MAX: Final = 512 * 1024
-IN_FLIGHT_MAX: Final = 8
+IN_FLIGHT_MAX: Final = 16
 """Batches sent ahead of the site's acknowledgement."""
 FLUSH_SECONDS: Final = 0.1
 """Lines of this time are written with one sync of the disk."""
@@ -82,13 +83,13 @@ class LogSpool:
         self.dropped = 0
         """Lines that were dropped here since the start, for lack of room or because a source writes too many."""
 
-    def put_logs(self, logs: Logs) -> None:
+    def put_logs(self, logs: Logs, positions: Mapping[str, str] | None = None) -> None:
         """For whatever runs on the node; never blocks."""
         by_source: dict[str, list[LogLine]] = {}
         for line in logs.lines:
             by_source.setdefault(line.source, []).append(clean(line))
         for lines in by_source.values():
-            self.put(lines)
+            self.put(lines, positions)
 
     def put(self, lines: Sequence[LogLine], positions: Mapping[str, str] | None = None) -> None:
         """Lines of one source. `positions` are where the output of containers goes on after them."""
@@ -113,10 +114,14 @@ class LogSpool:
         """Where the output of each container goes on."""
         return {**self._file.positions(), **self._positions}
 
-    async def forget_positions(self, containers: Sequence[str]) -> None:
-        for container in containers:
-            self._positions.pop(container, None)
-        await self._in_thread(self._file.forget_positions, containers)
+    async def position(self, of: str) -> str:
+        known = self._positions.get(of)
+        return await self._in_thread(self._file.position, of) if known is None else known
+
+    async def forget_positions(self, of: Sequence[str]) -> None:
+        for each in of:
+            self._positions.pop(each, None)
+        await self._in_thread(self._file.forget_positions, of)
 
     # --- the link ----------------------------------------------------------------------------------------------
 
@@ -225,7 +230,8 @@ class LogSpool:
 
     def _append(self, lines: Sequence[LogLine], positions: Mapping[str, str]) -> int:
         if lines or positions:
-            self._file.append(((Origin("", "", line.source), line) for line in lines), positions)
+            origins = {source: Origin("", "", source) for source in {line.source for line in lines}}
+            self._file.append(((origins[line.source], line) for line in lines), positions)
         return self._file.bounds()[1]
 
     def _put_back(self, lines: list[LogLine], positions: Mapping[str, str]) -> None:
@@ -281,7 +287,9 @@ def _bounded(lines: Sequence[LogLine]) -> list[LogLine]:
     kept: list[LogLine] = []
     size = 0
     for line in lines:
-        size += len(line.text) + 100 + sum(len(name) + len(value) for name, value in line.fields.items())
+        size += len(line.text) + 100
+        if line.fields:
+            size += sum(len(name) + len(value) for name, value in line.fields.items())
         if kept and size > BATCH_BYTES_MAX:
             break
         kept.append(line)

@@ -25,7 +25,7 @@ PAUSE_SECONDS: Final = 0.5
 
 class Output(Protocol):
     name: str
-    """Of this receiver: a changed address begins anew."""
+    """Of this receiver: a changed address starts again."""
 
     async def send(self, lines: Sequence[StoredLine]) -> None:
         """Raises TransientError to try again, PermanentError for lines that are never accepted."""

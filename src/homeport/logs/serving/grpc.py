@@ -4,7 +4,6 @@ For people and their programs, who see the lines of the sites that their tokens 
 is a machine's, and machines read no logs.
 """
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
 from homeport.core.logs.query import LogFilter
@@ -18,7 +17,7 @@ from homeport.wire.orchion.v1 import orchestrator_pb2 as orchion
 from homeport.wire.v1 import logs_pb2 as pb
 
 if TYPE_CHECKING:
-    from homeport.adapters.link.grpc_calls import GrpcCalls
+    from homeport.adapters.link.grpc_calls import GrpcCalls, SendMessage
     from homeport.adapters.link.grpc_site import Service
 
 TAIL_MAX: Final = 1_000
@@ -40,7 +39,7 @@ class _Streams:
     def __init__(self, reading: LogReading) -> None:
         self._reading = reading
 
-    async def ours(self, request: Any, caller: Caller) -> AsyncIterator[Any]:
+    async def ours(self, request: Any, caller: Caller, send: "SendMessage") -> None:
         if request.tail > TAIL_MAX:
             raise InvalidInput(problems=[Problem("tail", f"may be {TAIL_MAX} at most")])
         query = await self._reading.as_seen(filter_of(request), caller)
@@ -48,15 +47,15 @@ class _Streams:
         cursor = min(int(request.after), newest) if request.after else newest
         if request.tail and not request.after:
             for stored in await self._reading.last(query, request.tail, before=newest + 1):
-                yield pb.StreamLogsResponse(entry=entry_of(stored))
+                await send(pb.StreamLogsResponse(entry=entry_of(stored)))
         missed = 0
         async for news in follow(self._reading.tail, query, cursor, until=newest if request.no_follow else None):
             missed += news.missed
             for stored in news.lines:
-                yield pb.StreamLogsResponse(entry=entry_of(stored), missed=missed)
+                await send(pb.StreamLogsResponse(entry=entry_of(stored), missed=missed))
                 missed = 0
 
-    async def orchion(self, request: Any, caller: Caller) -> AsyncIterator[Any]:
+    async def orchion(self, request: Any, caller: Caller, send: "SendMessage") -> None:
         query = await self._reading.as_seen(LogFilter(), caller)
         async for news in follow(self._reading.tail, query, await self._reading.tail.newest()):
             for stored in news.lines:
@@ -69,4 +68,4 @@ class _Streams:
                     message=line.text,
                     fields=line.fields,
                 )
-                yield orchion.StreamLogsResponse(entry=entry)
+                await send(orchion.StreamLogsResponse(entry=entry))

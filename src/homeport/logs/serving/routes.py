@@ -2,19 +2,21 @@
 at a site."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import Depends, Header, Query, Request, Response
 
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.logs.line import Level as LogLevel
-from homeport.core.logs.line import SourceKind, StoredLine
+from homeport.core.logs.line import Origin, SourceKind, StoredLine
 from homeport.core.logs.query import LogFilter
 from homeport.core.values.durations import seconds_of
+from homeport.core.values.filters import LENGTH_MAX, LOG_WORDS, parse_filter
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 from homeport.logs.serving.reading import LogReading
 from homeport.logs.serving.tail import News, follow
 from homeport.ports import Listing
@@ -81,6 +83,16 @@ def _wanted(  # noqa: PLR0917 - one for each filter
         str | None,
         Query(min_length=1, max_length=300, description="What the message or a field contains, in any case."),
     ] = None,
+    filtering: Annotated[
+        str | None,
+        Query(
+            alias="filter",
+            max_length=LENGTH_MAX,
+            description="The filter language: words that lines contain, and `site:gdansk-*`, `node:`, `app:`, "
+            "`state:` (of the deployment now), `label:region=north`, `code:`, `deployment:`, `component:`, `job:`; "
+            "`-` before a part negates it.",
+        ),
+    ] = None,
 ) -> LogFilter:
     return LogFilter(
         site=site,
@@ -93,6 +105,7 @@ def _wanted(  # noqa: PLR0917 - one for each filter
         since=_moment("since", since),
         until=_moment("until", until),
         text=text,
+        parts=parse_filter(filtering or "", LOG_WORDS, is_strict=False),
     )
 
 
@@ -153,19 +166,26 @@ def alias_log_routes(reading: LogReading) -> Routes:
 
 
 def line_body(stored: StoredLine) -> dict[str, Any]:
-    line, origin = stored.line, stored.origin
+    line = stored.line
     return {
         "id": stored.id,
         "at": line.at.isoformat(timespec="milliseconds"),
         "level": line.level,
+        **_origin_body(stored.origin),
+        "text": line.text,
+        "fields": dict(line.fields),
+    }
+
+
+@lru_cache(maxsize=1_000)
+def _origin_body(origin: Origin) -> Mapping[str, str]:
+    return {
         "site": origin.site,
         "node": origin.node,
         "source": origin.source,
         "deployment": origin.subject if origin.kind == SourceKind.DEPLOYMENT else "",
         "component": origin.component,
         "job": origin.subject if origin.kind == SourceKind.JOB else "",
-        "text": line.text,
-        "fields": dict(line.fields),
     }
 
 

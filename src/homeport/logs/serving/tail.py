@@ -6,13 +6,14 @@ nothing. One that is further behind than the cache reads from the store until it
 
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import anyio
 
 from homeport.core.logs.line import StoredLine
 from homeport.core.logs.query import LogFilter
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import LogStore
 
 READ_MAX: Final = 2_000

@@ -1,7 +1,6 @@
 """The logs capability of a site: it stores what its nodes send and what it says itself, answers questions from that,
 also with central gone, and sends everything on to central."""
 
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -79,7 +78,7 @@ def _of_node(line: LogLine) -> LogLine:
     """A node speaks for itself and for what runs on it, never as its site or as central."""
     found = clean(line)
     is_its_own = found.source == SourceKind.NODE or found.source.startswith(_RUNS_ON_NODES)
-    return found if is_its_own else replace(found, source=SourceKind.NODE)
+    return found if is_its_own else found._replace(source=SourceKind.NODE)
 
 
 LOGS: Final = SiteCapability("logs", _part)

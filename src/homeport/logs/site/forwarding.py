@@ -21,7 +21,8 @@ log = get_log("homeport.logs")
 TOPIC: Final = "logs"
 CENTRAL: Final = "central"
 """The name of this consumer of the log file."""
-LINES_MAX: Final = 4_000
+LINES_MAX: Final = 10_000
+"""In one request, and of each there is one at a time: a line waits for two commits, here and at central."""
 BYTES_MAX: Final = 2_000_000
 PAUSE_SECONDS: Final = 0.1
 OLD_CENTRAL_SECONDS: Final = 60.0
@@ -101,8 +102,10 @@ class Forwarder:
 
 def _bounded(lines: Sequence[StoredLine]) -> Sequence[StoredLine]:
     size = 0
-    for count, stored in enumerate(lines):
-        size += len(stored.line.text) + sum(map(len, stored.line.fields.values())) + 50
+    for count, (_, _, line) in enumerate(lines):
+        size += len(line.text) + 50
+        if line.fields:
+            size += sum(map(len, line.fields.values()))
         if size > BYTES_MAX and count:
             return lines[:count]
     return lines

@@ -8,7 +8,7 @@ and its version and ETag are stored, when the site has taken over that commit.
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,15 +19,16 @@ from homeport.catalog.deployment import deployment_path, marker_path
 from homeport.catalog.documents import load
 from homeport.catalog.marker import render_marker
 from homeport.core.margo.bundle import unpack
-from homeport.core.margo.client import Adopted, UpdateRejected, judge, missing, verified
+from homeport.core.margo.client import Adopted, UpdateRejected, is_adopted, judge, missing, verified
 from homeport.core.margo.device import Share, capabilities_of
-from homeport.core.margo.manifest import MANIFEST_TYPE, Manifest, bundle_url, canonical, deployment_url, digest_of
+from homeport.core.margo.manifest import MANIFEST_TYPE, Manifest, bundle_url, canonical, digest_of, etag_of
 from homeport.core.margo.polling import Schedule
 from homeport.core.margo.status import GatewayCode, MargoError
 from homeport.errors import HomeportError, InvalidInput, PermanentError, TransientError
 from homeport.fleet.shared.backoff import Backoff
 from homeport.fleet.shared.snapshot import FILE_SIZE_MAX, deployment_of, site_folder
 from homeport.fleet.site.conductor import Conductor
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.margo.client.reports import StatusReporter
 from homeport.margo.client.state import ClientMemory
@@ -60,7 +61,7 @@ async def open_margo_client(
     share: Share,
     on_contact: Callable[[str | None], None],
 ) -> AsyncIterator["MargoClient"]:
-    """`git` is a repository of the site's own, for nobody else to write to."""
+    """`git` is a repository of the site's own, which only the site writes to."""
     async with open_transport(url, tls=tls, verify=verify) as transport:
         yield MargoClient(site, store, clock, git, conductor, transport, schedule, share, on_contact)
 
@@ -79,6 +80,8 @@ class MargoClient:
     local_time: Callable[[datetime], datetime] = lambda now: now.astimezone()
     memory: ClientMemory = field(init=False)
     reporter: StatusReporter = field(init=False)
+    _is_announced: bool = False
+    """Whether capabilities were reported since the start: the first call of all, also where nothing has changed."""
 
     def __post_init__(self) -> None:
         self.memory = ClientMemory(self.store)
@@ -114,7 +117,7 @@ class MargoClient:
             message = "margo update rejected" if isinstance(error, UpdateRejected) else "fleet manager not followed"
             log.warning(message, why=str(error), security=isinstance(error, UpdateRejected))
         if isinstance(error, TransientError):
-            return wait_seconds(error, backoff.next_seconds())
+            return wait_seconds(error, backoff.next_seconds(), chance=backoff.chance.random())
         return self.schedule.poll_seconds
 
     async def _until_open(self) -> None:
@@ -127,20 +130,20 @@ class MargoClient:
         adopted = self.memory.kept.adopted
         headers = {"Accept": MANIFEST_TYPE, **({"If-None-Match": adopted.etag} if adopted.etag else {})}
         reply = await self.transport.get("/api/v1/deployments", headers)
-        if reply.status == 304:
-            return
-        try:
-            manifest = judge(reply.body, reply.etag, adopted, media_type=reply.media_type)
-            await self._adopt(manifest, reply.etag)
-        except UpdateRejected as error:
-            await self.conductor.source_failed(f"An update of the fleet manager was rejected: {error}")
-            raise
+        if reply.status != 304 and not is_adopted(reply.body, adopted):
+            try:
+                manifest = judge(reply.body, reply.etag, adopted, media_type=reply.media_type)
+                await self._adopt(manifest, reply.etag or etag_of(digest_of(reply.body)))
+            except UpdateRejected as error:
+                await self.conductor.source_failed(f"An update of the fleet manager was rejected: {error}")
+                raise
+        await self.reporter.report_refusals()
 
     async def _report_capabilities(self) -> None:
         nodes = self.conductor.memory.nodes.values()
         body = capabilities_of(self.site, nodes, version=__version__, share=self.share)
         digest, known = digest_of(canonical(body)), self.memory.kept.capabilities
-        if digest == known:
+        if digest == known and self._is_announced:
             return
         try:
             await self.transport.send("PUT", f"/api/v1/capabilities/{self.site}", body)
@@ -151,9 +154,12 @@ class MargoClient:
         except WfmRefused as error:
             if not known:
                 raise
+            self._is_announced = True
             log.warning("capabilities refused by the fleet manager", why=str(error))
         else:
-            await self.memory.save(capabilities=digest)
+            self._is_announced = True
+            if digest != known:
+                await self.memory.save(capabilities=digest)
 
     async def _adopt(self, manifest: Manifest, etag: str) -> None:
         have = await self._files()
@@ -162,9 +168,8 @@ class MargoClient:
         async with self.memory.adopting:
             commit = await self._commit(taken, manifest)
             await self._until_taken_over(commit)
-            await self.memory.save(adopted=Adopted(manifest.version, etag), commit=commit)
-        for key, content in contents.items():
-            await self._refuse(key, content)
+            refusals = {key: found for key, content in contents.items() if (found := self._refusal(key, content))}
+            await self.memory.save(adopted=Adopted(manifest.version, etag), commit=commit, refusals=refusals)
         log.info("manifest adopted", version=manifest.version, deployments=len(contents), commit=commit[:8])
 
     async def _files(self) -> dict[DeploymentId, bytes]:
@@ -186,8 +191,7 @@ class MargoClient:
                 raise UpdateRejected(str(error)) from error
         found = {each.deployment_id: have.get(each.deployment_id, b"") for each in manifest.deployments}
         for each in wanted.singles:
-            url = deployment_url(each.deployment_id, each.digest)
-            reply = await self.transport.get(url, size_max=FILE_SIZE_MAX)
+            reply = await self.transport.get(each.url, size_max=FILE_SIZE_MAX)
             found[each.deployment_id] = verified(reply.body, each.digest, f"Deployment {each.deployment_id}")
         return found
 
@@ -215,14 +219,13 @@ class MargoClient:
         except TimeoutError as error:
             raise TransientError("The site has not taken over the manifest yet.") from error
 
-    async def _refuse(self, key: DeploymentId, content: bytes) -> None:
-        """Reports what this site cannot take; the rest of the manifest is adopted."""
+    def _refusal(self, key: DeploymentId, content: bytes) -> Mapping[str, Any] | None:
+        """Why this site cannot take it; the rest of the manifest is adopted."""
         error = _gateway_error(self.site, content)
         if error is None and key in self.conductor.memory.unreadable:
             problem = self.conductor.memory.source_problem or "the deployment is not valid"
             error = MargoError(INVALID, str(_metadata(content).get("name") or key), problem)
-        if error is not None:
-            await self.reporter.refuse(key, error, _component_names(content))
+        return None if error is None else {**asdict(error), "components": _component_names(content)}
 
 
 def _gateway_error(site: SiteName, content: bytes) -> MargoError | None:

@@ -2,7 +2,7 @@
 happened while it could not be reached. The site's event log is the queue."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import anyio
@@ -20,6 +20,7 @@ from homeport.core.model.event import Event
 from homeport.errors import TransientError
 from homeport.fleet.shared.backoff import Backoff
 from homeport.fleet.site.conductor import Conductor
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.margo.client.state import ClientMemory
 from homeport.margo.client.transport import WfmRefused, WfmTransport, wait_seconds
@@ -61,12 +62,17 @@ class StatusReporter:
                 backoff.reset()
             except TransientError as error:
                 log.warning("status not reported, will retry", why=str(error))
-                await anyio.sleep(wait_seconds(error, backoff.next_seconds()))
+                await anyio.sleep(wait_seconds(error, backoff.next_seconds(), chance=backoff.chance.random()))
 
-    async def refuse(self, deployment_id: DeploymentId, error: MargoError, names: Sequence[str]) -> None:
-        """A deployment that this site cannot take at all. Raises TransientError."""
-        components = tuple(ComponentStatus(name, MargoState.FAILED) for name in names)
-        await self._send(deployment_id, MargoState.FAILED, components, error)
+    async def report_refusals(self) -> None:
+        """What this site cannot take at all. Raises TransientError; what is left then is reported the next time, also
+        after a restart: the manifest is adopted, and nothing else would bring it up again."""
+        while refusals := self.memory.kept.refusals:
+            key, refusal = next(iter(refusals.items()))
+            components = tuple(ComponentStatus(name, MargoState.FAILED) for name in refusal["components"])
+            error = MargoError(refusal["code"], refusal["source"], refusal["message"])
+            await self._send(DeploymentId(key), MargoState.FAILED, components, error)
+            await self.memory.save(refusals={other: each for other, each in refusals.items() if other != key})
 
     async def _report_after(self, cursor: int) -> None:
         async with self.store.read() as reader:

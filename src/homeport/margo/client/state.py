@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final
 
 import anyio
 
 from homeport.core.margo.client import Adopted
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Store
 
 KEY: Final = "margo_client"
@@ -28,6 +29,8 @@ class Kept:
     """The last event whose state was reported."""
     components: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The component names of each deployment, for reports about its removal."""
+    refusals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What of the adopted manifest this site cannot take at all, and has not reported yet."""
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ class ClientMemory:
                 data["capabilities"],
                 data["cursor"],
                 {key: tuple(names) for key, names in data["components"].items()},
+                data.get("refusals", {}),  # not there in what an older release has written
             )
 
     async def save(self, **changes: Any) -> None:
@@ -62,6 +66,7 @@ class ClientMemory:
                     "capabilities": kept.capabilities,
                     "cursor": kept.cursor,
                     "components": {key: list(names) for key, names in kept.components.items()},
+                    "refusals": dict(kept.refusals),
                 }
             )
             await self.store.write(lambda tx: tx.set_value(KEY, text))

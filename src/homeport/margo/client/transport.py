@@ -4,7 +4,6 @@ import json
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -16,10 +15,11 @@ from homeport.adapters.link.central_http import VerifyingConnector
 from homeport.adapters.lost_connection import LOST
 from homeport.core.margo.manifest import MANIFEST_BYTES_MAX
 from homeport.errors import InvalidInput, PeerUnavailable, PermanentError, Problem, TransientError
+from homeport.lazy_dataclass import dataclass
 
 CALL_SECONDS_MAX: Final = 60.0
 RETRY_AFTER_SECONDS_MAX: Final = 7 * 86_400.0
-"""Whoever asks for more has made a mistake, and would never see this client again."""
+"""A server that asks for more has made a mistake, and would never see this client again."""
 PROBLEM_BYTES_MAX: Final = 64 * 1024
 
 
@@ -124,11 +124,13 @@ def failure_of(status: int, retry_after: str, content: bytes) -> WfmUnavailable 
     return WfmRefused(message, status=status, problem_type=str(problem.get("type") or "")[:200])
 
 
-def wait_seconds(error: TransientError, usual: float) -> float:
-    """How long to wait before the next attempt: never less than was asked for. `usual` grows with each failure."""
-    if isinstance(error, WfmUnavailable) and error.is_fixed and error.retry_after_seconds:
-        return error.retry_after_seconds
-    return max(usual, error.retry_after_seconds)
+def wait_seconds(error: TransientError, usual: float, *, chance: float) -> float:
+    """How long to wait before the next attempt: never less than was asked for, and up to half as long again, because
+    others were given the same time. `usual` grows with each failure; `chance` is from 0 to 1."""
+    asked = error.retry_after_seconds * (1.0 + chance / 2.0)
+    if isinstance(error, WfmUnavailable) and error.is_fixed and asked:
+        return asked
+    return max(usual, asked)
 
 
 def _seconds(value: Any, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float:

@@ -5,9 +5,10 @@ else a request claims is not read. Every answer that is not a success is a probl
 """
 
 import json
+import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.types import Receive, Scope, Send
@@ -24,6 +25,7 @@ from homeport.core.model.identity import IdentityKind, Peer
 from homeport.errors import HomeportError, InvalidInput, Problem, TransientError
 from homeport.identity.accepted_clients import AcceptedClients
 from homeport.identity.audit import Auditor
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.margo.wfm.contacts import Contacts
 from homeport.margo.wfm.devices import GatewayUnknown, put_device, remove_device
@@ -60,6 +62,9 @@ ACTIONS: Final[Actions] = {
     ("PUT", DEVICE): _action("margo.device-report", Audit.ASYNC),
     ("DELETE", DEVICE): _action("margo.device-remove", Audit.ASYNC),
 }
+
+_CHANCE: Final = random.Random()
+"""Spreads clients that are asked to retry: up to twice the usual time."""
 
 log = get_log("homeport.margo")
 
@@ -155,13 +160,15 @@ class Wfm:
         prepared = self._manifests.ready(site)
         if prepared is None:
             return None
-        condition = None
+        condition, hosts = None, 0
         for name, value in headers:
             if name == b"if-none-match":
                 condition = value
+            elif name == b"host":
+                hosts += 1
             elif name == b"accept" and value != MANIFEST_BYTES:
                 return None
-        if condition is not None and condition != prepared.etag:
+        if hosts != 1 or (condition is not None and condition != prepared.etag):
             return None
         self._contacts.seen(site)
         status, rest = (200, prepared.whole) if condition is None else (304, prepared.unchanged)
@@ -175,6 +182,7 @@ class Wfm:
         try:
             site = await self._admit(peer, scope)
             self._contacts.seen(site)
+            _check_host(scope)
             if scope["path"] == self._manifest_path and scope["method"] in {"GET", "HEAD"}:
                 # The hot path: no table, no header mapping.
                 template = MANIFEST
@@ -224,10 +232,12 @@ class Wfm:
     def _found(self, scope: Scope) -> tuple[str, Mapping[str, str]]:
         path = scope["path"]
         inner = path.removeprefix(self._base) if path.startswith(f"{self._base}/") else ""
-        found = self._table.find(scope["method"], inner)
-        if found is not None:
+        # A path of the contract that is spelt out comes before one with a variable, whatever the method.
+        is_status = inner.endswith("/status") and self._table.find("POST", inner) is not None
+        found = self._table.find("POST" if is_status else scope["method"], inner)
+        if found is not None and (not is_status or scope["method"] == "POST"):
             return found.template, found.params
-        if allowed := self._table.methods(inner):
+        if allowed := ["POST"] if is_status else self._table.methods(inner):
             more = ["HEAD"] if "GET" in allowed else []
             raise Declined(405, f"{scope['method']} is not possible here.", allowed=[*allowed, *more])
         raise Declined(404, "There is nothing at this path.")
@@ -328,6 +338,13 @@ def _manifest_answer(prepared: Prepared, headers: Sequence[tuple[bytes, bytes]])
     return Answer(304, prepared.headers_unchanged) if unchanged else Answer(200, prepared.headers, prepared.body)
 
 
+def _check_host(scope: Scope) -> None:
+    """HTTP/1.1 demands the field, once."""
+    count = sum(name == b"host" for name, _ in scope["headers"])
+    if count > 1 or (count == 0 and scope["http_version"] == "1.1"):
+        raise Declined("invalid-request", f"The request has {count or 'no'} Host headers; it needs exactly one.")
+
+
 def _joined(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     """A field that comes in several lines is one list."""
     found: dict[bytes, bytes] = {}
@@ -347,6 +364,8 @@ def _immutable(asked: Asked, found: ManifestArtifact, media_type: str) -> Answer
 
 async def _json(asked: Asked) -> Mapping[str, Any]:
     """The body of a request, bounded. Raises Declined."""
+    if asked.headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        raise Declined(415, "The body is compressed. Send it as it is, without Content-Encoding.")
     length = asked.headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length) > BODY_BYTES_MAX:
         raise Declined(413, f"The body is larger than the {BODY_BYTES_MAX // 1024} KiB that are accepted here.")
@@ -377,19 +396,26 @@ def _empty(status: int) -> Answer:
 
 def _problem(declined: Declined, scope: Scope) -> Answer:
     path = scope.get("raw_path") or scope["path"].encode()
+    retry_after = RETRY_AFTER_SECONDS + _CHANCE.randrange(RETRY_AFTER_SECONDS + 1)
     body = problem(
         declined.name,
         declined.detail,
         # As it was sent, percent-encoded: this is a URI.
         instance=path.partition(b"?")[0].decode("ascii", "ignore")[:500],
         errors=[{"field": each.field, "message": each.message} for each in declined.errors],
+        retry_after_seconds=retry_after,
     )
     content = json.dumps(body, separators=(",", ":")).encode()
-    headers = [(b"content-type", PROBLEM_JSON), (b"content-length", str(len(content)).encode())]
+    headers = [
+        (b"content-type", PROBLEM_JSON),
+        (b"content-length", str(len(content)).encode()),
+        # A cache may keep a 404 by itself, and what is missing now may come.
+        (b"cache-control", b"no-store"),
+    ]
     if declined.allowed:
         headers.append((b"allow", ", ".join(declined.allowed).encode()))
     if body["retryable"]:
-        headers.append((b"retry-after", str(RETRY_AFTER_SECONDS).encode()))
+        headers.append((b"retry-after", str(retry_after).encode()))
     if any(name == b"expect" for name, _ in scope.get("headers", ())):
         # Whether the body comes is for the client to decide, so what follows may not be a request.
         headers.append((b"connection", b"close"))

@@ -4,7 +4,7 @@ A client polls as its owner has configured it, so it counts as in reach for a wh
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import anyio
@@ -13,6 +13,7 @@ from homeport.core.model.caller import INTERNAL
 from homeport.errors import PermanentError, TransientError
 from homeport.fleet.central.deploy import GitWriter, mark_site, mark_sites
 from homeport.fleet.central.index import known_sites
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock, Store
 from homeport.vocabulary import SiteName

@@ -5,7 +5,7 @@ something of theirs has changed: the event log tells which. Those that ask while
 together next.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
@@ -13,6 +13,7 @@ import anyio
 
 from homeport.core.margo.records import ManifestArtifact
 from homeport.errors import HomeportError, TransientError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.margo.wfm.rendering import Prepared, Renderer
 from homeport.ports import Clock, InThread, Store
@@ -48,7 +49,8 @@ class Manifests:
         self._renderer = Renderer(store, clock, in_thread)
         self._prepared: dict[SiteName, Prepared] = {}
         self._tickets: dict[SiteName, _Ticket] = {}
-        self._turn = anyio.Lock()
+        self._rendered: anyio.Event | None = None
+        """Set at the end of the batch that is under way; None while there is none."""
         self._rendering: set[SiteName] = set()
         """Of the batch under way, those whose desired state has not changed since it began."""
 
@@ -61,9 +63,12 @@ class Manifests:
         if (ready := self._prepared.get(site)) is not None:
             return ready
         ticket = self._tickets.setdefault(site, _Ticket())
-        async with self._turn:
-            while ticket.found is None:
+        while ticket.found is None:
+            if self._rendered is None:
                 await self._render_batch()
+            else:
+                # All are woken together: in a queue, one would be let through in each step of the event loop.
+                await self._rendered.wait()
         if isinstance(ticket.found, HomeportError):
             # An error object of its own: raising one modifies it, and others wait for the same.
             raise TransientError(str(ticket.found)) from ticket.found
@@ -86,8 +91,10 @@ class Manifests:
         self._forget()
         while True:
             try:
-                await self._store.wait_for_event(cursor)
-                cursor = await self._follow_from(cursor)
+                newest = await self._store.wait_for_event(cursor)
+                # What is rendered from now on includes these events, so without anything prepared they say nothing.
+                has_any = self._prepared or self._rendering
+                cursor = await self._follow_from(cursor) if has_any else newest
             except TransientError as error:
                 log.warning("manifest changes not read, will retry", why=str(error))
                 await anyio.sleep(RETRY_SECONDS)
@@ -110,7 +117,14 @@ class Manifests:
 
     async def _render_batch(self) -> None:
         """What has changed meanwhile stays in the queue, and so does everything if this is cancelled."""
-        batch = dict(islice(self._tickets.items(), BATCH_MAX))
+        self._rendered = done = anyio.Event()
+        try:
+            await self._render(dict(islice(self._tickets.items(), BATCH_MAX)))
+        finally:
+            self._rendered = None
+            done.set()
+
+    async def _render(self, batch: Mapping[SiteName, _Ticket]) -> None:
         self._rendering = set(batch)
         try:
             rendered = await self._renderer.render(list(batch))

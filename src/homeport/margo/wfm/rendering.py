@@ -5,7 +5,6 @@ back. What cannot be rendered fails for its own client alone.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -24,6 +23,7 @@ from homeport.core.margo.manifest import (
 from homeport.core.margo.records import ManifestArtifact, ManifestRecord
 from homeport.core.model.event import Deployment
 from homeport.errors import HomeportError, InvalidInput, TransientError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock, DeploymentFilter, InThread, Reader, Store, Transaction
 from homeport.vocabulary import DeploymentId, Digest, SiteName

@@ -5,7 +5,6 @@ does not move the state a second time.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.report import InstanceSnapshot
 from homeport.errors import InvalidInput, Problem
 from homeport.fleet.central.reports.batch import Batch
+from homeport.lazy_dataclass import dataclass
 from homeport.margo.validation import STATUS, violations
 from homeport.ports import Clock, Store, Transaction
 from homeport.vocabulary import DeploymentId, Digest, Generation, Incarnation, NodeId, SiteName, State

@@ -72,7 +72,7 @@ class ModelBody(Body):
     sbom: Mapping[str, Any] | None
     trust_policy: TrustPolicyBody
     verification: str
-    """passed, failed, unchecked, or empty where nobody has asked."""
+    """passed, failed, unchecked, or empty before the first check."""
     last_verified_ms: int
     warning: str | None = None
     pull: PullBody | None = None

@@ -26,6 +26,7 @@ FOLDER: Final = "models"
 def _part(central: CentralPlatform) -> CentralPart:
     replicas = FleetReplicas(central)
     demand = FleetDemand(central, replicas.bound)
+    replicas.on_change = demand.look
 
     async def tell(central: CentralPlatform) -> None:
         await demand.run()
@@ -41,13 +42,20 @@ def _part(central: CentralPlatform) -> CentralPart:
         auth_files=default_auth_files(central.environment, Path.home()), access_folder=central.access_folder
     )
     trust = ModelTrust(registry, [read_model_key(path) for path in central.model_keys])
-    central.inference.models = Catalog(index, trust)
-    central.inference.engines = DeployedEngines(central, index, trust)
+    catalog = Catalog(central.store, central.bus, central.clock, trust, index)
+    catalog.on_change(demand.look)
+    central.inference.models = catalog
+    central.inference.engines = DeployedEngines(central, catalog, trust)
     options = SourceOptions.from_environment(central.environment)
-    pulls = Pulls(ModelFetcher(index, registry, options, now_ms=lambda: int(time.time() * 1000)))
+    pulls = Pulls(ModelFetcher(index, registry, options, now_ms=lambda: int(time.time() * 1000)), catalog)
+
+    async def read(central: CentralPlatform) -> None:
+        await catalog.run()
+
     return CentralPart(
-        routes=(catalog_routes(index, pulls, trust, central.inference.verified),),
-        loops=(*loops, Loop("model-pulls", pulls.run)),
+        routes=(catalog_routes(catalog, pulls, trust, central.inference.verified),),
+        before_serving=(catalog.load,),
+        loops=(*loops, Loop("model catalog", read), Loop("model-pulls", pulls.run)),
         from_sites={TOPIC: replicas.take},
     )
 

@@ -1,15 +1,17 @@
-"""Tells sites how much central uses those of their pools that are loaded by their use: the site decides.
+"""Tells sites how much central uses those of their pools that are loaded by their use, and which of their pools serve
+a retired model: the site decides.
 
 At each change, and again while there is any use, so that a site forgets a central that is gone.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import anyio
 
-from homeport.core.inference.engines.handoff import Loading
+from homeport.core.inference.engines.handoff import Handoff, Loading
+from homeport.core.inference.models.lifecycle import ModelLifecycle
 from homeport.core.inference.replicas import Reached
 from homeport.errors import HomeportError
 from homeport.fleet.central.platform import CentralPlatform
@@ -34,9 +36,9 @@ class FleetDemand:
         self._changed = anyio.Event()
         self._told: dict[SiteName, Use] = {}
         if central.inference.demand is not None:
-            central.inference.demand.on_demand(self._look)
+            central.inference.demand.on_demand(self.look)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         self._changed.set()
 
     async def run(self) -> None:
@@ -52,35 +54,48 @@ class FleetDemand:
             self._changed = anyio.Event()
 
     def _uses(self) -> dict[SiteName, Use]:
-        """By site, of the pools that are used now."""
+        """By site, of the pools of which it must know something now."""
         demand = self._central.inference.demand
         found: dict[SiteName, Use] = {}
         if demand is None:
             return {}
-        for pool_id, sites in self._scaled().items():
+        for pool_id, sites in self._by_pool().items():
             busy, waiting = demand.busy_of(pool_id), demand.use_of(pool_id).waiting
-            may_load = [site for site in sites if any(each is not Loading.LOADED for each in sites[site].values())]
+            may_load = [site for site in sites if any(map(_is_unloaded, sites[site].values()))]
             asked = (may_load or sorted(sites))[0]
             for site, replicas in sites.items():
                 mine = {name: busy.get(f"{site}/{name}"[:128], 0) for name in replicas}
-                use = {"waiting": waiting if site == asked else 0, "busy": mine}
-                if use["waiting"] or any(mine.values()):
+                is_retired = self._is_retired(replicas.values())
+                is_off = any(_is_unloaded(each) and not each.idle_seconds for each in replicas.values())
+                use: dict[str, Any] = {"waiting": waiting if site == asked else 0, "busy": mine}
+                if is_retired is not None:
+                    use["retired"] = is_retired
+                is_scaled = any(each.idle_seconds for each in replicas.values())
+                if is_retired or is_off or (is_scaled and (use["waiting"] or any(mine.values()))):
                     found.setdefault(site, {})[pool_id] = use
         return found
 
-    def _scaled(self) -> dict[str, dict[SiteName, dict[str, Loading]]]:
-        """Pools that are loaded by their use, with the replicas of each site under the names they have there."""
-        found: dict[str, dict[SiteName, dict[str, Loading]]] = {}
+    def _by_pool(self) -> dict[str, dict[SiteName, dict[str, Handoff]]]:
+        """The replicas of each site under the names they have there."""
+        found: dict[str, dict[SiteName, dict[str, Handoff]]] = {}
         for site in sorted(self._bound):
             for each in self._bound[site].values():
-                handoff = each.handoff
-                if handoff.idle_seconds:
-                    name = handoff.replica_id.removeprefix(f"{site}/")
-                    found.setdefault(handoff.pool_id, {}).setdefault(site, {})[name] = handoff.loading
+                name = each.handoff.replica_id.removeprefix(f"{site}/")
+                found.setdefault(each.handoff.pool_id, {}).setdefault(site, {})[name] = each.handoff
         return found
 
+    def _is_retired(self, handoffs: Iterable[Handoff]) -> bool | None:
+        """Whether one of their models is; None where the catalog was not read yet."""
+        models = self._central.inference.models
+        found = [] if models is None else [models.find(each.model.id) for each in handoffs]
+        known = [each for each in found if each is not None]
+        if any(not each.is_read for each in known):
+            return None
+        return any(each.lifecycle is ModelLifecycle.RETIRED for each in known)
+
     async def _tell(self, site: SiteName, use: Use) -> None:
-        said = use or {pool_id: {"waiting": 0, "busy": {}} for pool_id in self._told.get(site, {})}
+        ended = {pool_id: {"waiting": 0, "busy": {}, "retired": False} for pool_id in self._told.get(site, {})}
+        said = {**ended, **use}
         try:
             await self._central.questions.ask(site, DEMAND, {"by": self._by, "pools": said})
         except HomeportError as error:
@@ -90,3 +105,7 @@ class FleetDemand:
             self._told[site] = use
         else:
             self._told.pop(site, None)
+
+
+def _is_unloaded(handoff: Handoff) -> bool:
+    return handoff.loading is not Loading.LOADED

@@ -2,11 +2,11 @@
 stopping is a removal, and a model that does not start is rolled back by its site before the caller hears of it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 import anyio
-from anyio.to_thread import run_sync
 
 from homeport.core.inference.engines.handoff import Handoff, HandoffModel
 from homeport.core.inference.engines.settling import Settling, settling
@@ -22,9 +22,8 @@ from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.central.resolve import DeployRequest, Target
 from homeport.fleet.shared.overview import find_deployment
 from homeport.log import get_log
+from homeport.models.central.catalog import Catalog
 from homeport.models.central.trust import ModelTrust
-from homeport.models.store.fetching import remove_files
-from homeport.models.store.index import ModelIndex
 
 log = get_log("homeport.models")
 
@@ -36,14 +35,14 @@ MODEL_PARAMETERS: Final = ("model", "digest", "model_id")
 class DeployedEngines:
     """Implements `ports.EngineControl`."""
 
-    def __init__(self, central: CentralPlatform, index: ModelIndex, trust: ModelTrust) -> None:
+    def __init__(self, central: CentralPlatform, catalog: Catalog, trust: ModelTrust) -> None:
         self._central = central
-        self._index = index
+        self._catalog = catalog
         self._trust = trust
 
     async def reload(self, current: Handoff, model_ref: str) -> Handoff:
         row = await self._deployment(current)
-        wanted = await run_sync(self._parameters, model_ref)
+        wanted = await self._parameters(model_ref)
         before = {key: str(row.parameters.get(key) or "") for key in MODEL_PARAMETERS}
         await self._deploy(row, wanted)
         try:
@@ -59,14 +58,11 @@ class DeployedEngines:
         row = await self._deployment(current)
         await delete(row.id, INTERNAL, self._central.git_writer)
 
-    async def purge(
-        self, current: Handoff, *, engine: bool, models: tuple[str, ...], delete_cache_folders: bool
-    ) -> None:
-        """The catalog's part. Nodes keep the files they fetched, by digest, for whoever serves them next."""
+    async def remove_models(self, models: tuple[str, ...]) -> None:
+        """Nodes keep the files they fetched, by digest, for the engine that serves them next."""
         for model_id in models:
-            entry = await run_sync(self._index.get, model_id)
-            await run_sync(remove_files, self._index, entry)
-            await run_sync(self._index.remove, model_id)
+            with suppress(NotFound):
+                await self._catalog.remove(model_id)
 
     async def _deployment(self, current: Handoff) -> Deployment:
         """Raises Conflict for an engine that no deployment started."""
@@ -83,9 +79,9 @@ class DeployedEngines:
             raise Conflict(f"{current.pool_id} at {site} is not an engine with a model as its parameter.")
         return found
 
-    def _parameters(self, model_ref: str) -> dict[str, str]:
+    async def _parameters(self, model_ref: str) -> dict[str, str]:
         """A model of the catalog by its id, or any reference. Raises UntrustedArtifact."""
-        entry = self._index.entries().get(model_ref) or self._index.find(model_ref)
+        entry = await self._catalog.find_entry(model_ref)
         self._trust.judge(entry, model_ref)
         if entry is not None and entry.source:
             return {"model": entry.source, "digest": entry.digest, "model_id": entry.id}

@@ -6,7 +6,6 @@ asked for again.
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -18,7 +17,9 @@ from homeport.core.model.caller import Caller, CallerKind, Role
 from homeport.core.values.addresses import is_private
 from homeport.errors import Conflict, HomeportError, InvalidInput, NotAuthorized
 from homeport.fleet.central.platform import CentralPlatform
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
+from homeport.models.central.catalog import Catalog
 from homeport.models.store.fetching import ModelFetcher
 
 log = get_log("homeport.models")
@@ -64,8 +65,9 @@ class Pull:
 
 
 class Pulls:
-    def __init__(self, fetcher: ModelFetcher) -> None:
+    def __init__(self, fetcher: ModelFetcher, catalog: Catalog) -> None:
         self._fetcher = fetcher
+        self._catalog = catalog
         self._pulls: dict[str, Pull] = {}
         self._waiting: deque[ModelEntry] = deque()
         self._asked = anyio.Event()
@@ -105,7 +107,10 @@ class Pulls:
         pull = self._pulls.setdefault(entry.id, Pull(PullState.WAITING))
         pull.state = PullState.PULLING
         try:
-            await self._fetcher.fetch(entry.source, digest=entry.digest, model_id=entry.id, on_bytes=pull.note)
+            found = await self._fetcher.fetch(
+                entry.source, digest=entry.digest, model_id=entry.id, on_bytes=pull.note
+            )
+            await self._catalog.pulled(entry.id, found)
             pull.state = PullState.DONE
             log.info("model pulled", model=entry.id)
         except HomeportError as error:

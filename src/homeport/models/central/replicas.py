@@ -3,8 +3,9 @@ other machines are reached through the tunnel of their site."""
 
 import hashlib
 import json
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import anyio
@@ -16,6 +17,7 @@ from homeport.core.tunnel.targets import Endpoint
 from homeport.errors import HomeportError, InvalidInput
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.central.sites.tunnels import SiteTunnels
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.models.network import network_id
 from homeport.ports import Message, OpenStream, TunnelStream
@@ -46,20 +48,22 @@ class FleetReplicas:
         self.bound: dict[SiteName, dict[tuple[str, str], Reached]] = {}
         self._problems: dict[SiteName, tuple[str, ...]] = {}
         self._known: dict[SiteName, str] = {}
-        """A digest of what each site told last."""
+        """A digest of the last report of each site."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called after each report. Must not block."""
         self._to_ask: set[SiteName] = set()
         self._has_to_ask = anyio.Event()
         central.bus.subscribe(TOPIC, self._hint)
 
     def _hint(self, message: Message) -> None:
-        """Another central was told something by a site."""
+        """Another central got a report of a site."""
         site = SiteName(str(message.get("site")))
         if message.get("digest") != self._known.get(site):
             self._to_ask.add(site)
             self._has_to_ask.set()
 
     async def run(self) -> None:
-        """Asks sites for what they told another central."""
+        """Asks sites for what they reported to another central."""
         while True:
             await self._has_to_ask.wait()
             self._has_to_ask = anyio.Event()
@@ -90,6 +94,7 @@ class FleetReplicas:
             for key in sorted(fresh):
                 pools.bind(fresh[key].handoff, self._opens(site, fresh[key]))
         self.bound[site] = fresh
+        self.on_change()
         return b"{}"
 
     def _opens(self, site: SiteName, replica: Reached) -> OpenStream | None:

@@ -3,14 +3,13 @@
 Errors have the envelope of `/v2` (code, message), not that of `/api/v1`.
 """
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import wraps
 from typing import Annotated, Any, Final, ParamSpec
 
 from anyio.to_thread import run_sync
-from fastapi import Header, Path, Response
+from fastapi import Header, Path, Query, Response
 from fastapi.responses import JSONResponse
 
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
@@ -23,7 +22,6 @@ from homeport.core.inference.models.entries import (
 )
 from homeport.core.inference.models.lifecycle import ModelLifecycle
 from homeport.errors import (
-    Conflict,
     HomeportError,
     InvalidInput,
     NotAuthorized,
@@ -34,16 +32,17 @@ from homeport.errors import (
     TransientError,
 )
 from homeport.models.central.bodies import ModelBody, ModelsBody, NewModel, PullBody, StateBody, TrustPolicyBody
+from homeport.models.central.catalog import Catalog
 from homeport.models.central.pulls import Pulls, check_reach
 from homeport.models.central.trust import ModelTrust
-from homeport.models.store.fetching import entry_path, remove_files, verify_entry
-from homeport.models.store.index import ModelIndex
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
 from homeport.serving.routing import Router
 
-MODELS_MAX: Final = 10_000
 ModelId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]*$")]
+Contains = Annotated[
+    str, Query(max_length=200, description="Only those whose name contains this, whatever the case.")
+]
 P = ParamSpec("P")
 
 _READ: Final = Action("models.read", Level.VIEWER, Scope.NONE, Audit.NONE)
@@ -70,21 +69,22 @@ _REASONS: Final = {
 
 
 def catalog_routes(
-    index: ModelIndex, pulls: Pulls, trust: ModelTrust, on_verified: OnVerified = lambda result, reason: None
+    catalog: Catalog, pulls: Pulls, trust: ModelTrust, on_verified: OnVerified = lambda result, reason: None
 ) -> Routes:
     router = Router(tags=["catalog"])
-    _entries(router, index, pulls, trust)
-    _states(router, index, on_verified)
-    _pulling(router, index, pulls, trust)
+    _entries(router, catalog, pulls, trust)
+    _states(router, catalog, on_verified)
+    _pulling(router, catalog, pulls, trust)
     return Routes(router, ACTIONS)
 
 
-def _entries(router: Router, index: ModelIndex, pulls: Pulls, trust: ModelTrust) -> None:
+def _entries(router: Router, catalog: Catalog, pulls: Pulls, trust: ModelTrust) -> None:
     @router.get("/v2/catalog/models", summary="List the models of the catalog", response_model=ModelsBody)
     @_enveloped
-    async def list_models() -> Response:
-        entries = await run_sync(index.entries)
-        return _json(200, ModelsBody(models=[_pulled(entries[name], pulls) for name in sorted(entries)]))
+    async def list_models(contains: Contains = "") -> Response:
+        entries = await catalog.entries()
+        names = sorted(name for name in entries if contains.lower() in name.lower())
+        return _json(200, ModelsBody(models=[_pulled(entries[name], pulls) for name in names]))
 
     @router.post(
         "/v2/catalog/models",
@@ -100,7 +100,7 @@ def _entries(router: Router, index: ModelIndex, pulls: Pulls, trust: ModelTrust)
         """With `X-Trust-Policy: strict`, a model without a signature that this server verified is refused
         (UNTRUSTED_ARTIFACT); that also holds for pulling it and for its tasks later."""
         entry = await trust.judged(_entry(body, x_trust_policy))
-        entry = await run_sync(_put, index, entry)
+        entry = await catalog.put(entry)
         warning = None if entry.digest else "Nothing can verify this model: it has no digest."
         return _json(201, model_body(entry, warning))
 
@@ -109,7 +109,7 @@ def _entries(router: Router, index: ModelIndex, pulls: Pulls, trust: ModelTrust)
     )
     @_enveloped
     async def show_model(model_id: ModelId) -> Response:
-        return _json(200, _pulled(await run_sync(index.get, model_id), pulls))
+        return _json(200, _pulled(await catalog.get(model_id), pulls))
 
     @router.delete(
         "/v2/catalog/models/{model_id}",
@@ -120,13 +120,11 @@ def _entries(router: Router, index: ModelIndex, pulls: Pulls, trust: ModelTrust)
     @_enveloped
     async def remove_model(model_id: ModelId) -> Response:
         """A person's own file, which the catalog only refers to, stays."""
-        entry = await run_sync(index.get, model_id)
-        await run_sync(remove_files, index, entry)
-        await run_sync(index.remove, model_id)
+        await catalog.remove(model_id)
         return Response(status_code=204)
 
 
-def _states(router: Router, index: ModelIndex, on_verified: OnVerified) -> None:
+def _states(router: Router, catalog: Catalog, on_verified: OnVerified) -> None:
     @router.post(
         "/v2/catalog/models/{model_id}/verify",
         summary="Compare a model's file with its digest",
@@ -137,12 +135,13 @@ def _states(router: Router, index: ModelIndex, on_verified: OnVerified) -> None:
     @_enveloped
     async def verify_model(caller: CallerOf, model_id: ModelId) -> Response:
         """A mismatch blocks new tasks. Files that only nodes have are verified by the nodes when they fetch them."""
-        entry = await run_sync(index.get, model_id)
-        if await run_sync(entry_path, index, entry) is None:
+        entry = await catalog.get(model_id)
+        path = await run_sync(catalog.path_of, entry)
+        if path is None:
             return _json(202, model_body(entry, "Its files are not at central: nodes verify what they fetch."))
-        if not entry.local_path:
+        if not catalog.is_own(path):
             check_reach(entry, caller)
-        entry, result = await run_sync(lambda: verify_entry(index, entry, at_ms=_now_ms()))
+        entry, result = await catalog.verify(entry, path)
         on_verified(result.value, _REASONS[result])
         warning = "It has no digest to compare with." if result is Verification.UNCHECKED else None
         return _json(202, model_body(entry, warning))
@@ -156,16 +155,17 @@ def _states(router: Router, index: ModelIndex, on_verified: OnVerified) -> None:
     )
     @_enveloped
     async def set_model_state(model_id: ModelId, body: StateBody) -> Response:
-        """New tasks for a retired model are refused."""
+        """New tasks for a retired model are refused; its engines finish what they have, and are unloaded until it is
+        active again."""
         if body.state not in set(ModelLifecycle):
             known = " or ".join(ModelLifecycle)
             raise InvalidInput(problems=[Problem("state", f"must be {known}")])
         state = ModelLifecycle(body.state)
-        changed = await run_sync(index.change, model_id, lambda entry: replace(entry, state=state))
+        changed = await catalog.change(model_id, lambda entry: replace(entry, state=state))
         return _json(202, model_body(changed))
 
 
-def _pulling(router: Router, index: ModelIndex, pulls: Pulls, trust: ModelTrust) -> None:
+def _pulling(router: Router, catalog: Catalog, pulls: Pulls, trust: ModelTrust) -> None:
     @router.post(
         "/v2/catalog/models/{model_id}/pull",
         summary="Fetch a model to central's disk and verify it",
@@ -176,7 +176,7 @@ def _pulling(router: Router, index: ModelIndex, pulls: Pulls, trust: ModelTrust)
     @_enveloped
     async def pull_model(caller: CallerOf, model_id: ModelId) -> Response:
         """Answers at once; `pull` of the model says how far it is. One that broke off goes on where it was."""
-        entry = await trust.judged(await run_sync(index.get, model_id))
+        entry = await trust.judged(await catalog.get(model_id))
         pulls.start(entry, caller)
         return _json(202, _pulled(entry, pulls))
 
@@ -248,27 +248,11 @@ def _policy(body: NewModel, header: str | None) -> TrustPolicy:
     )
 
 
-def _put(index: ModelIndex, entry: ModelEntry) -> ModelEntry:
-    """The state and the files of a known model stay as they are."""
-    entries = index.entries()
-    known = entries.get(entry.id)
-    if known is None and len(entries) >= MODELS_MAX:
-        raise Conflict(f"The catalog has {MODELS_MAX} models.", hint="Remove some that are not needed.")
-    if known is not None:
-        entry = replace(entry, state=known.state)
-        if known.source == entry.source:
-            entry = replace(entry, local_path=known.local_path)
-    index.put(entry)
-    line = {"ts_ms": _now_ms(), "model_id": entry.id, "path": entry.local_path, "size_bytes": entry.size_bytes}
-    index.note({**line, "cfg": {"model_ref": entry.source, "digest": entry.digest}})
-    return entry
-
-
 _STATUS: Final[tuple[tuple[type[HomeportError], int, str], ...]] = (
     (UntrustedArtifact, 400, UntrustedArtifact.code),
     (InvalidInput, 400, "INVALID_PARAMS"),
     (NotFound, 404, "NOT_FOUND"),
-    (NotAuthorized, 403, "40301 NOT_AUTHORIZED"),
+    (NotAuthorized, 403, "40302 NOT_AUTHORIZED"),
     (PermanentError, 409, "CONFLICT"),
     (StorageFull, 507, "STORAGE_FULL"),
     (TransientError, 503, "UNAVAILABLE"),
@@ -294,7 +278,3 @@ def _enveloped(handler: Callable[P, Awaitable[Response]]) -> Callable[P, Awaitab
 
 def _json(status: int, body: ModelBody | ModelsBody) -> Response:
     return Response(body.model_dump_json(), status, media_type="application/json")
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -2,7 +2,7 @@
 has keys for models, one of these has signed. What a caller says of a signature is not believed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from homeport.core.inference.models.entries import (
 from homeport.core.inference.models.references import Scheme, parse_reference
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.errors import DigestMismatch, NotFound
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 ALGORITHM: Final = "ecdsa-sha256"

@@ -1,5 +1,5 @@
-"""The handoff files of a node: `<data>/engines/*.json`, one per replica. Written by whoever starts an engine, read by
-the watcher, which alone tells the site: a provisioner never calls the API.
+"""The handoff files of a node: `<data>/engines/*.json`, one per replica. Written by the program that starts an
+engine, read by the watcher, which alone tells the site: a provisioner never calls the API.
 
 People and other programs may put files here as well. One that cannot be read is said once, and again when it has
 changed; what it said before stays in force, and the others are not touched.

@@ -48,7 +48,9 @@ def _options() -> "Namespace":
     parser.add_argument("--batch-size", type=int, default=0)
     parser.add_argument("--chat-template", default="")
     parser.add_argument("--mmproj", default="")
-    parser.add_argument("--embeddings", action="store_true")
+    parser.add_argument("--embeddings", "--embedding", action="store_true")
+    parser.add_argument("--reranking", "--rerank", action="store_true")
+    parser.add_argument("--pooling", choices=["none", "mean", "cls", "last", "rank"], default="")
     parser.add_argument("--no-cont-batching", action="store_true")
     parser.add_argument("--metrics", action="store_true")
     parser.add_argument("--slots", action="store_true")
@@ -68,7 +70,10 @@ def _parameters(xllamacpp: Any, options: "Namespace") -> Any:
     parameters.endpoint_metrics = options.metrics
     parameters.endpoint_slots = options.slots
     parameters.endpoint_props = True
-    parameters.embedding = options.embeddings
+    parameters.embedding = options.embeddings or options.reranking
+    pooling = "rank" if options.reranking else options.pooling
+    if pooling:
+        parameters.pooling_type = getattr(xllamacpp.llama_pooling_type, f"LLAMA_POOLING_TYPE_{pooling.upper()}")
     parameters.cont_batching = not options.no_cont_batching
     parameters.ui = False
     parameters.warmup = False

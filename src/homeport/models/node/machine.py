@@ -14,7 +14,9 @@ from homeport.core.inference.engines.spec import EngineSpec, Mode
 from homeport.models.node import llamacpp_server
 
 PROBE_SECONDS: Final = 20.0
-CDI_FILES: Final = (Path("/etc/cdi/nvidia.yaml"), Path("/etc/cdi/nvidia.json"), Path("/var/run/cdi/nvidia.yaml"))
+CDI_FOLDERS: Final = (Path("/etc/cdi"), Path("/var/run/cdi"))
+CDI_KIND: Final = b"nvidia.com/gpu"
+CDI_HEAD_BYTES: Final = 64 * 1024
 SERVER: Final = (sys.executable, str(llamacpp_server.__file__))
 """The package's server as a command."""
 _QUERY: Final = ("--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits")
@@ -38,7 +40,7 @@ def probe_machine(spec: EngineSpec, environment: Mapping[str, str], container_en
         packages=packages,
         package_offloads=spec.mode is Mode.PACKAGE and bool(gpus and packages) and _package_offloads(),
         container_engine=container_engine,
-        has_cdi=any(file.exists() for file in CDI_FILES),
+        has_cdi=any(_is_cdi(file) for folder in CDI_FOLDERS for file in folder.glob("*")),
     )
 
 
@@ -83,4 +85,15 @@ def _package_offloads() -> bool:
         done = subprocess.run([*SERVER, "--probe"], capture_output=True, timeout=PROBE_SECONDS, check=False)
         return bool(json.loads(done.stdout)["devices"])
     except (OSError, subprocess.TimeoutExpired, ValueError, LookupError, TypeError):
+        return False
+
+
+def _is_cdi(file: Path) -> bool:
+    """Whether a file describes GPUs to container engines, whatever its name is. The kind is at its beginning."""
+    if file.suffix not in (".yaml", ".json"):
+        return False
+    try:
+        with file.open("rb") as opened:
+            return CDI_KIND in opened.read(CDI_HEAD_BYTES)
+    except OSError:
         return False

@@ -1,13 +1,12 @@
 """Brings an engine onto this machine: probe, preflight, program, model. What is done already is not done again.
 
-It ends in a command or container for a runtime to start; it starts nothing itself, and tells nobody but its caller.
+It ends in a command or container for a runtime to start; it starts nothing itself, and reports to its caller only.
 """
 
 import hashlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +19,11 @@ from homeport.core.inference.engines.preflight import BINARIES, preflight
 from homeport.core.inference.engines.provisioning import engine_version, plan_engine, source_steps
 from homeport.core.inference.engines.spec import BY_NAME, EngineSpec, Mode
 from homeport.errors import HomeportError, InvalidInput, TransientError, WorkFailed
+from homeport.lazy_dataclass import dataclass
 from homeport.models.node.machine import SERVER, probe_machine
 from homeport.models.node.programs import is_archive, only_folder, program_in, unpacked
 from homeport.models.store.fetching import LocalModel, ModelFetcher
+from homeport.models.store.gguf import refuse_damaged
 from homeport.models.store.index import write_atomically
 from homeport.ports import OnProgress
 from homeport.vocabulary import Code, Step
@@ -86,9 +87,16 @@ class Provisioner:
     async def _model(self, name: str, spec: EngineSpec, user: str, on_progress: OnProgress) -> LocalModel | None:
         if spec.mode is Mode.EXTERNAL or spec.engine in BY_NAME:
             return None
-        return await self._fetched(
+        model = await self._fetched(
             name, spec.model, spec.digest, on_progress, model_id=spec.served_model_id, user=user
         )
+        try:
+            await run_sync(refuse_damaged, model.path)
+        except (InvalidInput, OSError) as error:
+            # Not tried again: the file stays as it is.
+            hint = f" {error.hint}" if isinstance(error, InvalidInput) and error.hint else ""
+            raise WorkFailed(Code.PREFLIGHT_FAILED, f"{error}{hint}", source=name) from error
+        return model
 
     async def _fetched(
         self,

@@ -10,7 +10,7 @@ import json
 import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -29,6 +29,7 @@ from homeport.core.model.custom import Kind
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.health import HealthSample, Run, RunState
 from homeport.errors import InvalidInput, NotFound, WorkFailed
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.models.node.handoffs import write_handoff
 from homeport.models.node.ollama import pull_model
@@ -301,7 +302,7 @@ class EngineRuntime:
         )
 
     def _port(self, workload: Workload, spec: EngineSpec, old: EngineState | None) -> int:
-        """The port it had, so that nobody has to learn another; else the first free one from the preferred."""
+        """The port it had, so that clients need not learn another; else the first free one from the preferred."""
         others = {state.port for key, state in self._all() if key != (workload.deployment_id, workload.spec.name)}
         if old is not None and old.port and old.port not in others and spec.port in (0, old.port):
             return old.port
@@ -360,7 +361,7 @@ class EngineRuntime:
     def _withdraw(self, name: str) -> None:
         (self._handoffs / name).unlink(missing_ok=True)
 
-    # --- loading and unloading by use ---------------------------------------------------------------------------
+    # --- loading and unloading: by use, and while a model is retired ---------------------------------------------
 
     async def load(self, pool_id: str) -> None:
         """Starts the engine that was unloaded, and returns when it serves. Raises NotFound, and WorkFailed where it
@@ -402,9 +403,9 @@ class EngineRuntime:
     def _of_pool(self, pool_id: str) -> tuple[Workload, EngineState]:
         for (deployment_id, component), workload in self._workloads.items():
             state = self._state(deployment_id, component)
-            if state is not None and state.pool_id == pool_id and state.idle_seconds and state.section:
+            if state is not None and state.pool_id == pool_id and state.section:
                 return workload, state
-        raise NotFound(f"Node {self._node_id} has no engine of pool {pool_id} that is loaded by its use.")
+        raise NotFound(f"Node {self._node_id} has no engine of pool {pool_id} that it could load or unload.")
 
     async def _start(self, workload: Workload, state: EngineState) -> None:
         runtime, plain, name = self._runtime_of(state), _as_plain(workload, state), workload.spec.name

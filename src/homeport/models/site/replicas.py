@@ -1,4 +1,4 @@
-"""The replicas of a site's nodes: bound here as nodes announce them, and told to central.
+"""The replicas of a site's nodes: bound here as nodes announce them, and reported to central.
 
 Every announcement is the node's whole list, so a lost one costs nothing. A node that is away keeps its replicas: its
 engines may well go on. One that is lost or removed has none. Engines of other machines are reached through the tunnel
@@ -8,7 +8,7 @@ of their node. Central is told the whole list too, at every change and at interv
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio
@@ -19,6 +19,7 @@ from homeport.core.tunnel.targets import Endpoint
 from homeport.errors import HomeportError, PeerIncompatible
 from homeport.fleet.shared.tunnels import OpenTunnels
 from homeport.fleet.site.platform import SitePlatform
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.models.network import network_id
 from homeport.ports import OpenStream, Replicas, TunnelStream
@@ -123,7 +124,7 @@ class SiteReplicas:
         return TELL_SECONDS
 
     async def asked(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
-        """By a central that was not told."""
+        """By a central that does not know of it."""
         return self._list()
 
     def _list(self) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Loads and unloads the engines of a site's nodes by their use (`core.inference.scaling` decides).
+"""Loads and unloads the engines of a site's nodes by their use, and unloads those of retired models
+(`core.inference.scaling` decides).
 
 Looks when tasks come, wait or end, when replicas change, when central says how much it uses them, and when an idle
 time has passed; never otherwise. Central's word is counted for as long as it is fresh, so that one that is gone keeps
@@ -6,7 +7,7 @@ nothing loaded.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import anyio
@@ -26,6 +27,7 @@ from homeport.core.inference.scaling import (
 from homeport.core.tunnel.targets import EngineTarget
 from homeport.errors import HomeportError, InvalidInput
 from homeport.fleet.site.platform import SitePlatform
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.vocabulary import NodeId
 from homeport.wire.tunnel import encode_target
@@ -54,7 +56,7 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """What a replica was told to be, until its node says so itself."""
+    """The requested state of a replica, until its node says so itself."""
 
     loading: Loading
     until: float
@@ -74,7 +76,11 @@ class _Pool:
 class SiteScaling:
     def __init__(self, site: SitePlatform) -> None:
         self._site = site
+        self._all: Sequence[Reached] = ()
         self._replicas: dict[str, list[Reached]] = {}
+        """By pool, of those whose loading is decided here."""
+        self._retired: dict[str, bool] = {}
+        """Whether the model of a pool is retired, as central said last; nothing where it was not heard yet."""
         self._pools: dict[str, _Pool] = {}
         self._changed = anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -86,9 +92,12 @@ class SiteScaling:
 
     def settle(self, replicas: Sequence[Reached]) -> None:
         """All replicas of the site, at each change."""
+        self._all = replicas
+        known = {each.handoff.pool_id for each in replicas}
+        self._retired = {pool_id: value for pool_id, value in self._retired.items() if pool_id in known}
         found: dict[str, list[Reached]] = {}
         for each in replicas:
-            if each.handoff.idle_seconds:
+            if self._is_scaled(each.handoff):
                 found.setdefault(each.handoff.pool_id, []).append(each)
         self._replicas = found
         now = self._site.clock.monotonic()
@@ -101,12 +110,27 @@ class SiteScaling:
                     del expected[handoff.replica_id]
         self.look()
 
+    def _is_scaled(self, handoff: Handoff) -> bool:
+        """Without an idle time an engine is always loaded, but for the time its model is retired: one that is not is
+        left alone until central has said whether it is."""
+        is_retired = self._retired.get(handoff.pool_id)
+        is_off = is_retired is True or (is_retired is False and handoff.loading is not Loading.LOADED)
+        return bool(handoff.idle_seconds) or (is_off and not handoff.is_external)
+
     async def told(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """Central's use of this site's pools."""
         by, pools = content.get("by"), content.get("pools")
         if not isinstance(by, str) or not isinstance(pools, Mapping) or len(pools) > POOLS_MAX:
             raise InvalidInput("The use of pools cannot be read.")
         now = self._site.clock.monotonic()
+        heard = {
+            each.handoff.pool_id: use.get("retired") is True
+            for each in self._all
+            if isinstance(use := pools.get(each.handoff.pool_id), Mapping) and "retired" in use
+        }
+        if not heard.items() <= self._retired.items():
+            self._retired |= heard
+            self.settle(self._all)
         for pool_id, use in pools.items():
             pool = self._pools.get(pool_id)
             if pool is not None and isinstance(use, Mapping):
@@ -178,9 +202,9 @@ class SiteScaling:
             for each in handoffs
         ]
         pool.quiet_since = quiet(states, use, since=pool.quiet_since, now=now)
-        policy = ScalePolicy(
-            max(each.loaded_min for each in handoffs), float(max(each.idle_seconds for each in handoffs))
-        )
+        idle_seconds = max(each.idle_seconds for each in handoffs)
+        loaded_min = max(each.loaded_min for each in handoffs) if idle_seconds else len(handoffs)
+        policy = ScalePolicy(loaded_min, float(idle_seconds), is_retired=self._retired.get(pool_id, False))
         return scale(policy, states, use, quiet_since=pool.quiet_since, now=now)
 
     async def _change(self, pool_id: str, decided: Scaling) -> None:

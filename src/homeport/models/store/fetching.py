@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +28,7 @@ from homeport.adapters.registry.large_files import (
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.registry.reference import parse_reference as parse_repository
 from homeport.adapters.registry.web_files import ArrivingFile, SourceOptions, open_file
-from homeport.core.inference.models.entries import ModelEntry, Verification, verdict
+from homeport.core.inference.models.entries import ModelEntry, Verification
 from homeport.core.inference.models.references import (
     DIGEST,
     ModelReference,
@@ -39,6 +39,7 @@ from homeport.core.inference.models.references import (
 )
 from homeport.core.values.addresses import host_of, is_loopback
 from homeport.errors import DigestMismatch, FetchDirectly, InvalidInput, NotFound, PeerUnavailable, Refused
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.models.store.index import ModelIndex, write_atomically
 from homeport.ports import FileSource
@@ -285,15 +286,6 @@ class ModelFetcher:
         path = self._index.folder / "partial" / key.replace(":", "-") / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
-
-
-def verify_entry(index: ModelIndex, entry: ModelEntry, *, at_ms: int) -> tuple[ModelEntry, Verification]:
-    """Hashes the files again; the entry then says how that went."""
-    path = entry_path(index, entry)
-    found = digest_of_file(path) if path is not None and path.is_file() else None
-    result = verdict(entry.digest, found)
-    changed = index.change(entry.id, lambda each: replace(each, verification=result.value, last_verified_ms=at_ms))
-    return changed, result
 
 
 def entry_path(index: ModelIndex, entry: ModelEntry) -> Path | None:

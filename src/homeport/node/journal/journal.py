@@ -8,7 +8,8 @@ commit, so that reading needs no I/O. A node has little work; this is small.
 
 import sqlite3
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from homeport.core.model.order import DEPLOYMENT, Assignment, Order, Progress, R
 from homeport.core.node.entry import Entry, accepted, ended, told_health
 from homeport.errors import WorkFailed
 from homeport.failpoints import Point, passing
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.node.journal import rows
 from homeport.ports import InThread, Vault
@@ -90,6 +92,11 @@ class Journal:
     def outbox(self) -> Mapping[int, Result | Progress]:
         """Results and notes that the site has not acknowledged yet, by sequence, in order."""
         return self._pages.outbox
+
+    def news_after(self, sequence: int) -> list[tuple[int, Result | Progress]]:
+        """Costs only what it returns: sequences ascend, and before them is what waits for its acknowledgement."""
+        newest_first = takewhile(lambda each: each[0] > sequence, reversed(self._pages.outbox.items()))
+        return list(newest_first)[::-1]
 
     async def accept(self, orders: Sequence[Order]) -> None:
         """Records orders that were found to be newer than the known ones."""

@@ -284,9 +284,7 @@ class Connection:
         messages += [News(0, news) for news in self._outlet.take()]
         for message in messages:
             lanes.put(Lane.ORDERS, message)
-        outbox = self._journal.outbox
-        numbered = [(sequence, news) for sequence, news in outbox.items() if sequence > sent]
-        for sequence, news in numbered[: lanes.room(Lane.ORDERS)]:
+        for sequence, news in self._journal.news_after(sent)[: lanes.room(Lane.ORDERS)]:
             lanes.put(Lane.ORDERS, News(sequence, news))
             sent = sequence
         return sent

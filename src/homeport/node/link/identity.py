@@ -6,7 +6,7 @@ the node by its key.
 
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from homeport.adapters.identity.renewal import Nudge, follow_bundle, join, keep,
 from homeport.adapters.identity.tls import Credentials
 from homeport.core.identity import spiffe
 from homeport.errors import Refused
+from homeport.lazy_dataclass import dataclass
 from homeport.node.settings import NodeSettings, resolve_node_id
 from homeport.vocabulary import NodeId, SiteName
 

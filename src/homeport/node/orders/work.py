@@ -11,7 +11,6 @@ import re
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from homeport.core.node.watch import Announcement
 from homeport.core.secrets import masked, missing_values
 from homeport.errors import TransientError, WorkFailed
 from homeport.failpoints import Point, passing
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.node.link.news import Outlet
 from homeport.node.orders.tracing import OrderSpans, Told
@@ -294,7 +294,7 @@ class Work:
                 self.tell(generation, workload.deployment_id, Step.HEALTHY, name, took)
                 return
             last[0] = masked(verdict.message, workload.spec.secret_values.values())
-            self.tell(generation, workload.deployment_id, Step.CHECKING, name, last[0])
+            self.tell(generation, workload.deployment_id, Step.CHECKING, name, health.progress_of(seen, last[0]))
             await anyio.sleep(health.poll_delay(polls))
 
     async def _with_output(self, message: str, workload: Workload) -> str:

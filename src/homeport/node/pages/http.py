@@ -5,7 +5,6 @@ node must stay small. Size, time and number of connections are bounded.
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import anyio
 import h11
@@ -15,6 +14,7 @@ from homeport.adapters.disk import WriteProbe
 from homeport.adapters.prometheus_text import CONTENT_TYPE, Registry, page
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import Conflict, system_reason
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.node.pages.status import Status
 

@@ -1,8 +1,9 @@
 """The node's current status, for /healthz, /readyz and its metrics."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from homeport.core.model.node import Tunable
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import NodeId
 
 

@@ -4,9 +4,9 @@ Drift is an observation; repair is an order.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from homeport.core.model.deployment import ComponentSpec, Release
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Observation
 
 

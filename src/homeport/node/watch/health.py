@@ -6,7 +6,7 @@ does not respond delays nothing else.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Final
 
@@ -18,6 +18,7 @@ from homeport.core.model.health import CheckRules, HealthSample, RunState
 from homeport.core.node.health import ComponentHealth, Now, is_due, judge
 from homeport.core.node.watch import STARTS_KEPT, Seen, keeps_restarting
 from homeport.errors import HomeportError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.node.orders.work import Work
 from homeport.ports import Clock, Observation, Runtime

@@ -6,7 +6,6 @@ Where that does not help, the site is notified that the deployment does not run,
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -16,6 +15,7 @@ from homeport.core.node.entry import Entry
 from homeport.core.node.watch import Seen, Watch, WatchRules, look
 from homeport.core.secrets import masked, secret_values
 from homeport.errors import HomeportError
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.node.journal.journal import Journal
 from homeport.node.orders.executor import Executor

@@ -58,6 +58,7 @@ def _spec(work: Work) -> JobSpec:
         type=JobType.CONTAINER if image else JobType.COMMAND,
         command=tuple(_word(each) for each in action.get("command") or ()),
         image=image,
+        entrypoint=_text(action, "entrypoint"),
         environment={name: _word(value) for name, value in (action.get("environment") or {}).items()},
         secrets=dict(action.get("secrets") or {}),
         node=NodeId(_text(action, "node")) if action.get("node") else None,

@@ -2,11 +2,11 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from homeport.core.pipelines.advance import Outcome
 from homeport.core.pipelines.model import ItemRun, Pipeline, Run, Step
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import SiteName
 
 _SPACE: Final = uuid.UUID("5a3c1f0e-7f0b-4d7c-9c8e-2f1f6a2b9d51")

@@ -137,6 +137,17 @@ class NodesBody(PageBody):
     nodes: Sequence[NodeBody]
 
 
+class VolumeBody(Body):
+    volume: str = Field(description="As the container engine calls it.")
+    owner: str = Field(description="The name of its deployment and of the component, joined by a dash.")
+    name: str = Field(description="As the app calls it.")
+    used: bool = Field(description="Whether a container has it. False: a deleted deployment left it.")
+
+
+class VolumesBody(Body):
+    volumes: Sequence[VolumeBody]
+
+
 class SiteCountsBody(Body):
     count: int
     reachable: int

@@ -89,7 +89,7 @@ class _AuditedResponse:
 
     async def leave(self) -> None:
         """A change that was begun and never answered is recorded as such, as far as there is time."""
-        if self._has_decided or self._scope["method"] not in CHANGING:
+        if self._has_decided or not self._is_change():
             return
         with anyio.move_on_after(INTERRUPTED_SECONDS, shield=True):
             try:
@@ -105,11 +105,16 @@ class _AuditedResponse:
             return Audit.NONE
         if status in REFUSED or status == 400:
             return Audit.WAIT
-        is_change = self._scope["method"] in CHANGING
+        if state.get(PLAN):
+            return Audit.NONE
         rule = self._found.action.audit if self._found is not None else Audit.NONE
         if rule in {Audit.NONE, Audit.OWN}:
-            return Audit.WAIT if is_change and status >= 300 else Audit.NONE
-        return Audit.ASYNC if state.get(PLAN) else rule
+            return Audit.WAIT if self._is_change() and status >= 300 else Audit.NONE
+        return rule
+
+    def _is_change(self) -> bool:
+        """A plan changes nothing, whatever its method."""
+        return self._scope["method"] in CHANGING and not self._scope.get("state", {}).get(PLAN)
 
     async def _record_soon(self, start: Message) -> None:
         try:
@@ -122,7 +127,7 @@ class _AuditedResponse:
         answer = _json_answer(start, body)
         status = int(start["status"])
         result = _result(status, answer)
-        if status == 400 and result is AuditResult.FAILED and self._scope["method"] not in CHANGING:
+        if status == 400 and result is AuditResult.FAILED and not self._is_change():
             return True
         detail = _request_id(start)
         if result is AuditResult.DONE:

@@ -7,11 +7,12 @@ user is authenticated by a key that only the user who started the role can read,
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qsl
 
 import anyio
@@ -32,9 +33,12 @@ from homeport.serving.middleware import session_cookie
 from homeport.serving.middleware.authorization import TOKEN_HINT, look_up, unauthenticated
 from homeport.serving.middleware.guards import headers_of
 from homeport.serving.problems import MalformedRequest, problem_of, problem_response
-from homeport.serving.server.connections import PEER
+from homeport.serving.server.connections import ABORT, PEER
+from homeport.serving.server.draining import REQUEST, RequestUnderWay
 from homeport.vocabulary import SiteName
 
+REVOKED: Final = "revoked"
+"""Why a request ends: its caller is no longer authorized."""
 _TOKEN_NAMES: Final = frozenset({"token", "access_token", "api_key", "apikey", "api-key", "x-api-key"})
 _TOKEN_TEXT: Final = re.compile(
     rf"\b(?:(?:{API_PREFIX}|{JOIN_PREFIX})_[0-9a-f]{{8,32}}_[0-9a-f]{{16,}}|hp[lm]_[0-9a-f]{{16,}})"
@@ -44,7 +48,10 @@ OPEN_MAX: Final = 1_050
 """How many requests, event streams above all, one token, one machine or the local user may have open at once: a
 thousand followers, and room for further requests."""
 
-_SERVED: Final[ContextVar[anyio.CancelScope]] = ContextVar("served")
+CUT_SECONDS: Final = 1.0
+"""How long a client may take to read the end of a response that was cut."""
+
+_SERVED: Final[ContextVar[RequestUnderWay]] = ContextVar("served")
 """The request that is being served in this context."""
 
 
@@ -68,7 +75,7 @@ class Authenticator:
         self._local = local
         self._throttle = throttle or Throttle()
         self._on_unknown_peer = on_unknown_peer
-        self._open: dict[str, set[anyio.CancelScope]] = {}
+        self._open: dict[str, set[RequestUnderWay]] = {}
         self._opened = anyio.Event()
 
     async def authenticate(self, headers: Mapping[str, str], address: str, peer: Peer | None) -> Caller:
@@ -83,10 +90,21 @@ class Authenticator:
             return self._machine(peer, address)
         return anonymous(address)
 
-    async def _holder(self, text: str, address: str) -> Caller:
+    def recognize(self, headers: Mapping[str, str], address: str) -> Caller | None:
+        """A caller who was authenticated a moment ago, or has a local key; None where it takes more to decide."""
+        text = _presented(headers)
+        if not text:
+            return None
+        return self._local_holder(text, address) or self.tokens.recognize(text, address=address)
+
+    def _local_holder(self, text: str, address: str) -> Caller | None:
         kind = self._local.kind_of(text) if self._local is not None and is_loopback(address) else None
-        if kind is not None:
-            return local_caller(kind, address)
+        return None if kind is None else local_caller(kind, address)
+
+    async def _holder(self, text: str, address: str) -> Caller:
+        local = self._local_holder(text, address)
+        if local is not None:
+            return local
         try:
             return await self.tokens.check(text, address=address)
         except WrongToken as wrong:
@@ -130,11 +148,17 @@ class Authenticator:
         """Ends every open request of a token (by its id) or a machine (by its SPIFFE ID), at once. Only the current
         request still gets its response: a user who revokes their own token learns that it succeeded."""
         asking = _SERVED.get(None)
-        for scope in self._open.get(key, ()):
-            if scope is not asking:
-                scope.cancel()
+        for request in tuple(self._open.get(key, ())):
+            if request is not asking:
+                request.end(REVOKED)
 
-    def track_request(self, caller: Caller) -> "_Tracked":
+    @contextmanager
+    def track_request(self, caller: Caller) -> Iterator[anyio.CancelScope]:
+        """The same for what is not served over HTTP, in a scope of its own."""
+        with anyio.CancelScope() as scope, self.tracked(caller, RequestUnderWay(scope)):
+            yield scope
+
+    def tracked(self, caller: Caller, request: RequestUnderWay) -> "_Tracked":
         """Tracks a request of the caller while it is served. Raises TooManyAttempts beyond `OPEN_MAX`."""
         mine = self._open.get(caller.key, ())
         if len(mine) >= OPEN_MAX and caller.kind is not CallerKind.ANONYMOUS:
@@ -145,34 +169,33 @@ class Authenticator:
             )
         if caller.key:
             self._opened.set()
-        return _Tracked(self._open, caller)
+        return _Tracked(self._open, caller, request)
 
 
 class _Tracked:
     """One open request. Every request enters one, so that it is a class and not a generator."""
 
-    __slots__ = ("_key", "_open", "_scope", "_served")
+    __slots__ = ("_key", "_open", "_request", "_served")
 
-    def __init__(self, open_requests: dict[str, set[anyio.CancelScope]], caller: Caller) -> None:
+    def __init__(
+        self, open_requests: dict[str, set[RequestUnderWay]], caller: Caller, request: RequestUnderWay
+    ) -> None:
         self._open = open_requests
         self._key = None if caller.kind is CallerKind.ANONYMOUS else caller.key
-        self._scope = anyio.CancelScope()
+        self._request = request
 
-    def __enter__(self) -> anyio.CancelScope:
-        scope = self._scope.__enter__()
+    def __enter__(self) -> None:
         if self._key is not None:
-            self._open.setdefault(self._key, set()).add(scope)
-            self._served = _SERVED.set(scope)
-        return scope
+            self._open.setdefault(self._key, set()).add(self._request)
+            self._served = _SERVED.set(self._request)
 
-    def __exit__(self, *error: Any) -> bool:
+    def __exit__(self, *error: object) -> None:
         if self._key is not None:
             _SERVED.reset(self._served)
             mine = self._open[self._key]
-            mine.discard(self._scope)
+            mine.discard(self._request)
             if not mine:
                 del self._open[self._key]
-        return self._scope.__exit__(*error)
 
 
 class Authentication:
@@ -222,31 +245,66 @@ class Authentication:
         return found is not None and found.action.least is Level.OPEN
 
     async def _serve(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
-
-        async def noting(message: Message) -> None:
-            nonlocal started
-            started = started or message["type"] == "http.response.start"
-            await send(message)
-
+        response = _Response(send, can_end=bool(caller.key))
+        request: RequestUnderWay = scope["extensions"][REQUEST]
         try:
-            with self._authenticator.track_request(caller) as scope_of_request:
-                await self._app(scope, receive, noting)
+            with self._authenticator.tracked(caller, request):
+                await self._app(scope, receive, response)
         except TooManyAttempts as error:
             await problem_response(problem_of(error))(scope, receive, send)
-            return
-        if scope_of_request.cancelled_caught:
-            await _cut(started, scope, receive, send)
+        except anyio.get_cancelled_exc_class():
+            if request.reason == REVOKED and not response.is_complete:
+                with anyio.CancelScope(shield=True):
+                    await _cut(response, scope, receive, send)
+            raise
 
 
-async def _cut(started: bool, scope: Scope, receive: Receive, send: Send) -> None:
+class _Response:
+    """Forwards a response, and knows how far it has come. It can be cut between the parts of its body, and while a
+    client is slow to read them; its head with the first part, where its entry of the audit trail is written, and its
+    end are sent as a whole."""
+
+    __slots__ = ("_can_end", "_has_body", "_send", "has_length", "is_complete", "is_started")
+
+    def __init__(self, send: Send, *, can_end: bool) -> None:
+        self._send = send
+        self._can_end = can_end
+        self._has_body = False
+        self.is_started = False
+        self.has_length = False
+        self.is_complete = False
+
+    async def __call__(self, message: Message) -> None:
+        kind = message["type"]
+        is_body, has_more = kind == "http.response.body", bool(message.get("more_body"))
+        if kind == "http.response.start":
+            self.is_started = True
+            self.has_length = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
+        if not self._can_end or (has_more and self._has_body):
+            await self._send(message)
+        else:
+            with anyio.CancelScope(shield=True):
+                await self._send(message)
+        self._has_body = self._has_body or is_body
+        self.is_complete = is_body and not has_more
+
+
+async def _cut(response: _Response, scope: Scope, receive: Receive, send: Send) -> None:
     """The caller's authorization ended during the response."""
-    if started:
-        with anyio.move_on_after(1):
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+    if not response.is_started:
+        error = Unauthenticated("The access token was revoked.", hint=TOKEN_HINT)
+        await problem_response(problem_of(error))(scope, receive, send)
         return
-    error = Unauthenticated("The access token was revoked.", hint=TOKEN_HINT)
-    await problem_response(problem_of(error))(scope, receive, send)
+    abort = scope.get("extensions", {}).get(ABORT)
+    with anyio.move_on_after(CUT_SECONDS) as waiting:
+        if not response.has_length:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+    # The client was promised more, or it does not read: only the end of the connection is left.
+    if abort is not None and (response.has_length or waiting.cancelled_caught):
+        abort()
+        while (await receive())["type"] != "http.disconnect":
+            pass
 
 
 @lru_cache(maxsize=1024)

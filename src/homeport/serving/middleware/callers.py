@@ -36,7 +36,7 @@ def _plan_only(
 
 
 PlanOnly = Annotated[bool, Depends(_plan_only)]
-"""Whether only a plan is requested; also recorded in the audit trail."""
+"""Whether only a plan is requested; the audit trail then holds refusals only."""
 
 
 def _remove_data(

@@ -6,7 +6,7 @@ the framework included.
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,7 +32,7 @@ class ErrorShapes:
         if scope["type"] == "http":
             for prefix, shape in self._shapes:
                 if scope["path"].startswith(prefix):
-                    correlation = _correlation(scope)
+                    correlation = correlation_of(scope["headers"])
                     scope.setdefault("state", {})["correlation_id"] = correlation.decode()
                     await self._app(scope, receive, _Shaped(send, shape, correlation))
                     return
@@ -65,15 +65,25 @@ class _Shaped:
         await self._send(message)
 
     async def _translate(self, start: Message) -> Message:
-        body = json.dumps(self._shape(json.loads(self._body))).encode()
+        shaped = self._shape(json.loads(self._body))
+        body = json.dumps(shaped).encode()
         kept = [(name, value) for name, value in start["headers"] if name not in {b"content-type", b"content-length"}]
         headers = [*kept, (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if start["status"] == 429:
+            retry_ms = shaped.get("retry_after_ms") or _milliseconds(start)
+            headers.append((b"x-backoff-ms", str(retry_ms).encode()))
         await self._send({**start, "headers": headers})
         return {"type": "http.response.body", "body": body, "more_body": False}
 
 
-def _correlation(scope: Scope) -> bytes:
-    for name, value in scope["headers"]:
+def _milliseconds(start: Message) -> int:
+    given = next((value for name, value in start["headers"] if name == b"retry-after"), b"1")
+    return 1000 * int(given)
+
+
+def correlation_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """The client's own, where it is one; else a new one."""
+    for name, value in headers:
         if name == _RAW_CORRELATION_ID and _GIVEN.fullmatch(value):
             return bytes(value)
     return new_uuid().encode()

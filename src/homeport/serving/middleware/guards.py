@@ -7,8 +7,9 @@ prevents cross-site requests and DNS rebinding.
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import field
+from functools import lru_cache
+from typing import Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -17,11 +18,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import Refused
+from homeport.lazy_dataclass import dataclass
 from homeport.log import bound, get_log
 from homeport.serving.problems import REQUEST_ID, problem_response, refusal, unexpected_problem
 from homeport.serving.request_ids import new_request_id
 
 BODY_BYTES_MAX: Final = 1024 * 1024
+KNOWN_MAX: Final = 512
+"""Paths and host names whose answer is remembered."""
+KNOWN_LENGTH_MAX: Final = 256
 _REQUEST_ID: Final = re.compile(r"^[A-Za-z0-9._-]{1,64}$")
 
 log = get_log("homeport.serving")
@@ -54,6 +59,35 @@ class GuardSettings:
     cors_origins: tuple[str, ...] = ()
     """Other origins whose pages may call the API; `*` lets every page read. Empty: none."""
 
+    def limit_of(self, path: str) -> int:
+        """How large the body of a request may be."""
+        larger = self.body_bytes_max_by_path
+        return next((size for end, size in larger.items() if path.endswith(end)), self.body_bytes_max)
+
+
+class OwnNames:
+    """Whether a Host header names this role."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self._allowed = allowed
+        # Asked for every request, and mostly about the same.
+        self._known = lru_cache(KNOWN_MAX)(self._is_ours)
+
+    def __call__(self, host: str, server: tuple[str, int | None] | None, scheme: str | None) -> bool:
+        is_ours = self._known if len(host) <= KNOWN_LENGTH_MAX else self._is_ours
+        return is_ours(host, server, scheme)
+
+    def _is_ours(self, host: str, server: tuple[str, int | None] | None, scheme: str | None) -> bool:
+        default_port = 443 if scheme == "https" else 80
+        name, port = split_host(host)
+        if host.lower() in self._allowed or name in self._allowed:
+            return True
+        ours = server[1] if server and server[1] is not None else None
+        if server and not is_loopback(str(server[0])):
+            # Reached from outside, where every caller needs credentials; a host name proves nothing there.
+            return True
+        return is_loopback(name) and (ours is None or (port or default_port) == ours)
+
 
 def refuse_open_bind(host: str, *, option: str = "--http", port: int = 8080, data: str = "DIR") -> None:
     """Raises Refused for an address that others can reach: authentication is not configured yet."""
@@ -75,13 +109,15 @@ class Guard:
         self._app = app
         self._settings = settings or GuardSettings()
         self._on_answer = on_answer
+        self._body_bytes_max = lru_cache(KNOWN_MAX)(self._settings.limit_of)
+        self._is_own_name = OwnNames(self._settings.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = headers_of(scope)
-        answer = _Answer(send, _request_id(headers), self._cors(scope, headers))
+        answer = _Answer(send, request_id_of(headers), self._cors(scope, headers))
         started = time.perf_counter()
         with bound(request_id=answer.request_id):
             try:
@@ -92,7 +128,9 @@ class Guard:
                     self._on_answer(str(scope["method"]), _route_name(scope), answer.status, seconds)
 
     async def _serve(self, scope: Scope, headers: Mapping[str, str], receive: Receive, answer: "_Answer") -> None:
-        limit = self._body_bytes_max(str(scope["path"]))
+        path = str(scope["path"])
+        limit_of = self._body_bytes_max if len(path) <= KNOWN_LENGTH_MAX else self._settings.limit_of
+        limit = limit_of(path)
         refused = self._refusal(scope, headers, limit, is_shared=bool(answer.cors))
         if refused is not None:
             await refused(scope, receive, answer)
@@ -132,7 +170,7 @@ class Guard:
             return refusal(
                 400, "The request has two Host headers, or a path that cannot be.", code="malformed-request"
             )
-        if not self._may_be_called(host, scope):
+        if not self._is_own_name(host, scope.get("server"), scope.get("scheme")):
             return refusal(
                 421,
                 f'This is not "{host[:200]}".',
@@ -151,22 +189,6 @@ class Guard:
         if length.isdigit() and int(length) > limit:
             return refusal(413, _too_large(limit), code="too-large")
         return None
-
-    def _may_be_called(self, host: str, scope: Scope) -> bool:
-        server: Sequence[Any] | None = scope.get("server")
-        default_port = 443 if scope.get("scheme") == "https" else 80
-        name, port = split_host(host)
-        if host.lower() in self._settings.allowed_hosts or name in self._settings.allowed_hosts:
-            return True
-        ours = server[1] if server and server[1] is not None else None
-        if server and not is_loopback(str(server[0])):
-            # Reached from outside, where every caller needs credentials; a host name proves nothing there.
-            return True
-        return is_loopback(name) and (ours is None or (port or default_port) == ours)
-
-    def _body_bytes_max(self, path: str) -> int:
-        larger = self._settings.body_bytes_max_by_path
-        return next((size for end, size in larger.items() if path.endswith(end)), self._settings.body_bytes_max)
 
 
 class _Answer:
@@ -226,7 +248,8 @@ def headers_of(scope: Scope) -> Mapping[str, str]:
     return found
 
 
-def _request_id(headers: Mapping[str, str]) -> str:
+def request_id_of(headers: Mapping[str, str]) -> str:
+    """The client's own, where it is one; else a new one."""
     given = headers.get(REQUEST_ID, "")
     return given if given and _REQUEST_ID.match(given) else new_request_id()
 

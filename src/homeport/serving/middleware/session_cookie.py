@@ -10,7 +10,6 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
@@ -19,6 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from homeport.errors import Unauthenticated
+from homeport.lazy_dataclass import dataclass
 
 COOKIE: Final = "homeport_session"
 KEY_HEADER: Final = "x-homeport-session"

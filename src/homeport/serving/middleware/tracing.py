@@ -1,6 +1,5 @@
 """The first span of a deploy: its HTTP request. A client's own `traceparent` is continued."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -10,6 +9,7 @@ from homeport.core.access.actions import ActionTable, Audit, Found
 from homeport.core.model.instance import Failure
 from homeport.core.tracing import TRACEPARENT, Span, SpanKind, TraceContext, parse_context
 from homeport.fleet.central.tracing import ROLE, current_trace
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Clock, Tracer
 from homeport.serving.middleware.audit import CHANGING
 from homeport.serving.middleware.authorization import look_up

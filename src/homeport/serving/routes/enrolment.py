@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -21,6 +21,7 @@ from homeport.core.model.identity import IdentityKind, IdentityRecord, IdentityS
 from homeport.errors import Conflict, InvalidInput, NotFound, Refused, TooManyAttempts
 from homeport.identity.enrolment import Registrar
 from homeport.identity.register import Application, Grant
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import IDENTITIES, IdentityFilter
 from homeport.serving.bodies.body import Body, Message, NodeIdText, PageBody
 from homeport.serving.capability import Routes

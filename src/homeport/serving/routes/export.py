@@ -5,7 +5,7 @@ Page by page, each from a short read: a slow client holds no database snapshot, 
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass  # FastAPI reads its signature
 from datetime import datetime
 from typing import Annotated, Any, Final
 

@@ -16,8 +16,8 @@ from prometheus_client.registry import Collector
 
 from homeport import __version__
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
+from homeport.fleet.shared.answers.status import count_fleet
 from homeport.fleet.shared.overview import Reachability
-from homeport.fleet.shared.status import count_fleet
 from homeport.fleet.site.reports.resync import DROPPED, QUEUED_AT
 from homeport.ports import Clock, Reader, Store
 from homeport.serving.bodies.health import HealthBody, ReadyBody

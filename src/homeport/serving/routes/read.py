@@ -3,7 +3,7 @@ commands work against either.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field, replace
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import Depends, Header, Path, Query, Request, Response
@@ -13,8 +13,11 @@ from homeport import __version__
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.model.caller import Caller
 from homeport.core.model.event import HistoryLine, Subject
+from homeport.core.values.filters import DEPLOYMENT_WORDS, LENGTH_MAX, WORDS, parse_filter
 from homeport.core.values.selectors import parse_selector
 from homeport.errors import InvalidInput, Problem
+from homeport.fleet.shared.answers.status import fleet_status
+from homeport.fleet.shared.answers.why import why
 from homeport.fleet.shared.overview import (
     DeploymentView,
     NodeView,
@@ -28,8 +31,7 @@ from homeport.fleet.shared.overview import (
     view_sites,
 )
 from homeport.fleet.shared.scope import ReadOnly, seen_by
-from homeport.fleet.shared.status import fleet_status
-from homeport.fleet.shared.why import why
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import (
     DEPLOYMENTS,
     NODES,
@@ -91,6 +93,16 @@ DeploymentRef = Annotated[
 Name = Annotated[str | None, Query(max_length=200)]
 Contains = Annotated[
     str | None, Query(max_length=200, description="Only those whose name contains this, whatever the case.")
+]
+FilterText = Annotated[
+    str | None,
+    Query(
+        alias="filter",
+        max_length=LENGTH_MAX,
+        description="The filter language: words of the name, and `site:gdansk-*`, `node:`, `app:`, `state:`, "
+        "`label:region=north`, `code:`; `-` before a part negates it.",
+        examples=["site:gdansk-* -state:INSTALLED"],
+    ),
 ]
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", description="Resume after this event.")]
 After = Annotated[
@@ -305,14 +317,17 @@ def _places(router: Router, reading: Reading) -> None:
     async def list_sites(
         caller: CallerOf,
         page: Annotated[Asked, Depends(asked(SITES, SiteBody))],
+        *,
         selector: LabelSelector = None,
         reachable: Annotated[bool | None, Query(description="Only those in reach, or only the others.")] = None,
         contains: Contains = None,
+        filtering: FilterText = None,
     ) -> Response:
         now = reading.clock.now()
         window = reading.reachability.window(now)
         chosen = parse_selector(selector or "")
-        where = SiteFilter(selector=chosen, in_reach=reachable, contains=contains, window=window)
+        parts = parse_filter(filtering or "", WORDS)
+        where = SiteFilter(selector=chosen, in_reach=reachable, contains=contains, parts=parts, window=window)
         async with reading.of(caller).read() as reader:
             found = await reader.page(SITES, where, page.cut)
             if page.shows("nodes", "nodes_live", "deployments", "holds"):
@@ -334,11 +349,19 @@ def _nodes(router: Router, reading: Reading) -> None:
     async def list_nodes(
         caller: CallerOf,
         page: NodesPage,
+        *,
         site: Name = None,
         liveness: Annotated[Liveness | None, Query()] = None,
         contains: Contains = None,
+        filtering: FilterText = None,
     ) -> Response:
-        views, after = await _node_views(reading, caller, page.cut, site=site, liveness=liveness, contains=contains)
+        where = NodeFilter(
+            site=None if site is None else SiteName(site),
+            liveness=liveness,
+            contains=contains,
+            parts=parse_filter(filtering or "", WORDS),
+        )
+        views, after = await _node_views(reading, caller, page.cut, where)
         return page.answer("nodes", [node_body(view) for view in views], after)
 
     @router.get(
@@ -350,7 +373,8 @@ def _nodes(router: Router, reading: Reading) -> None:
     )
     async def list_nodes_bare(caller: CallerOf, request: Request, page: OrchionPage, site: Name = None) -> Response:
         """The next page is in the `Link` header, where there is one."""
-        views, after = await _node_views(reading, caller, page.cut, site=site)
+        where = NodeFilter(site=None if site is None else SiteName(site))
+        views, after = await _node_views(reading, caller, page.cut, where)
         bodies = [orchion_node_body(view) for view in views]
         cursor = page.cursor(after)
         following = str(request.url.include_query_params(cursor=cursor).replace(scheme="", netloc=""))
@@ -390,6 +414,7 @@ def _deployment_filter(
     site: Name = None,
     name: Name = None,
     contains: Contains = None,
+    filtering: FilterText = None,
     app_name: Name = None,
     state: Annotated[str | None, Query(json_schema_extra={"enum": [each.value for each in State]})] = None,
     rollout_id: Name = None,
@@ -404,6 +429,7 @@ def _deployment_filter(
         site=None if site is None else SiteName(site),
         name=name,
         contains=contains,
+        parts=parse_filter(filtering or "", DEPLOYMENT_WORDS),
         app_name=app_name,
         state=None if state is None else _state(state),
         rollout_id=rollout_id,
@@ -422,23 +448,11 @@ def _state(text: str) -> State:
 
 
 async def _node_views(
-    reading: Reading,
-    caller: Caller,
-    cut: Cut,
-    *,
-    site: str | None,
-    liveness: Liveness | None = None,
-    contains: str | None = None,
+    reading: Reading, caller: Caller, cut: Cut, where: NodeFilter
 ) -> tuple[Sequence[NodeView], Key | None]:
     now = reading.clock.now()
-    where = NodeFilter(
-        site=None if site is None else SiteName(site),
-        liveness=liveness,
-        contains=contains,
-        window=reading.reachability.window(now),
-    )
     async with reading.of(caller).read() as reader:
-        found = await reader.page(NODES, where, cut)
-        if not found.items and site is not None:
-            await find_site(reader, site)
+        found = await reader.page(NODES, replace(where, window=reading.reachability.window(now)), cut)
+        if not found.items and where.site is not None:
+            await find_site(reader, where.site)
         return await view_nodes(reader, found.items, reading.reachability, now), found.next

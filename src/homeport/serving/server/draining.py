@@ -5,16 +5,22 @@ way have until the grace period ends. Requests cancelled then get a response tha
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from homeport.serving.problems import problem_response, unavailable
+from homeport.serving.server.connections import Answer, Arrival, Shortcut, TakeBody
 
 RETRY_SECONDS: Final = 5.0
 STOPPING: Final = "homeport.stopping"
 """Under `scope["extensions"]`: the `Stopping` of the role, for requests that last."""
+REQUEST: Final = "homeport.request"
+"""Under `scope["extensions"]`: the `RequestUnderWay`."""
+INTERRUPTED: Final = "interrupted"
+"""The reason when the role stops."""
 CUT_SECONDS: Final = 1.0
 """How long a cancelled request may take to clean up, including its audit entry."""
 
@@ -39,14 +45,33 @@ class Stopping:
         await self._event.wait()
 
 
+class RequestUnderWay:
+    """One request, and why it is ended before its time. There is one scope for all reasons: entering one costs more
+    than most other things that are done for a request."""
+
+    __slots__ = ("_scope", "reason")
+
+    def __init__(self, scope: anyio.CancelScope) -> None:
+        self._scope = scope
+        self.reason = ""
+
+    def end(self, reason: str) -> None:
+        """The first reason counts."""
+        if not self.reason:
+            self.reason = reason
+            self._scope.cancel()
+
+
 class Draining:
     def __init__(self, app: ASGIApp, stopping: Stopping, refuse: Refuse | None = None) -> None:
         """`refuse` is for an interface whose contract has a form of its own for this."""
         self._app = app
         self._refuse = refuse or _refuse
         self._stopping = stopping
-        self._under_way: set[anyio.CancelScope] = set()
-        self._ended = anyio.Event()
+        self._under_way: set[RequestUnderWay] = set()
+        self._taken = 0
+        """Requests under way that are answered without a task."""
+        self._ended: anyio.Event | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -56,37 +81,59 @@ class Draining:
             why = "This Homeport is stopping and takes no more requests."
             await self._refuse(scope, receive, send, why, "stopping")
             return
-        scope.setdefault("extensions", {})[STOPPING] = self._stopping
-        has_begun = False
+        cut, has_begun = anyio.CancelScope(), False
+        request = RequestUnderWay(cut)
+        scope.setdefault("extensions", {}).update({STOPPING: self._stopping, REQUEST: request})
 
         async def sending(message: Message) -> None:
             nonlocal has_begun
             has_begun = True
             await send(message)
 
-        with anyio.CancelScope() as cut:
-            self._under_way.add(cut)
+        with cut:
+            self._under_way.add(request)
             try:
                 await self._app(scope, receive, sending)
             finally:
-                self._under_way.discard(cut)
-                self._ended.set()
-        if cut.cancelled_caught and not has_begun:
+                self._under_way.discard(request)
+                if self._ended is not None:
+                    self._ended.set()
+        if cut.cancelled_caught and request.reason == INTERRUPTED and not has_begun:
             why = "This Homeport had to stop before the request was finished; it may have been carried out."
-            await self._refuse(scope, receive, send, why, "interrupted")
+            await self._refuse(scope, receive, send, why, INTERRUPTED)
+
+    def counting(self, shortcut: Shortcut) -> Shortcut:
+        """The shortcut, as one that takes nothing any more when the role stops; what it has taken is waited for."""
+
+        def begin(arrival: Arrival) -> TakeBody | None:
+            take = None if self._stopping.is_set() else shortcut(arrival)
+            return None if take is None else partial(self._take, take)
+
+        return begin
+
+    def _take(self, take: TakeBody, body: bytes, answer: Answer) -> None:
+        self._taken += 1
+
+        def counted(status: int, rest: bytes) -> None:
+            self._taken -= 1
+            answer(status, rest)
+            if self._ended is not None:
+                self._ended.set()
+
+        take(body, counted)
 
     async def drain(self, seconds: float) -> None:
         """Returns when no request is under way; after `seconds` the rest is cancelled. Shielded from cancellation."""
         self._stopping.set()
         with anyio.move_on_after(seconds, shield=True):
             await self._until_idle()
-        for cut in tuple(self._under_way):
-            cut.cancel()
+        for request in tuple(self._under_way):
+            request.end(INTERRUPTED)
         with anyio.move_on_after(CUT_SECONDS, shield=True):
             await self._until_idle()
 
     async def _until_idle(self) -> None:
-        while self._under_way:
+        while self._under_way or self._taken:
             self._ended = anyio.Event()
             await self._ended.wait()
 

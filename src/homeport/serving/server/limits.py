@@ -1,8 +1,9 @@
 """Limits of one connection, and of all together, of a role's web server."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,19 @@ from homeport.adapters.system import room_for_connections
 from homeport.adapters.tls_buffers import use_small_tls_buffers
 from homeport.errors import Refused, system_reason
 from homeport.serving.middleware.guards import refuse_open_bind
-from homeport.serving.server.connections import OnRefused, ProblemOf, Prompt, Verify, connection_class, own_problem
+from homeport.serving.server.connections import (
+    Connection,
+    OnRefused,
+    ProblemOf,
+    Prompt,
+    Shortcut,
+    Verify,
+    connection_class,
+    own_problem,
+)
 from homeport.serving.server.draining import Draining, Refuse, Stopping
 from homeport.serving.server.limits import Limits
+from homeport.serving.server.listening import Admission, Listener
 
 __all__ = ["Drain", "Stopping", "bind", "http_server"]
 
@@ -34,6 +44,15 @@ DRAIN_SECONDS: Final = 2.5
 STOP_SECONDS: Final = 1.5
 HANDSHAKE_SECONDS: Final = 10.0
 TICK_SECONDS: Final = 1.0
+ACCEPTED_AT_ONCE: Final = 16
+"""How many connections are accepted in one step of the event loop, before those that are open have their turn. A
+handshake with a client's certificate takes about a millisecond: of thousands that come at once, each is finished soon
+after it has begun, and who is connected already waits for milliseconds."""
+WAITING_MAX: Final = 512
+"""How many connections may wait in the system to be accepted: a second of handshakes, and on a machine that is busy
+otherwise a quarter of a minute, less than any client waits for. They are accepted in their order, so with more of
+them each would be accepted when its client is about to give up, and the handshake was in vain. Later ones are tried
+again by TCP itself: after a second, three, seven."""
 
 
 def bind(host: str, port: int, *, option: str = "--http", is_guarded: bool = False) -> socket.socket:
@@ -43,12 +62,13 @@ def bind(host: str, port: int, *, option: str = "--http", is_guarded: bool = Fal
         refuse_open_bind(host, option=option, port=port)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.create_server(address[:2], family=family, backlog=1024)
+        created = socket.create_server(address[:2], family=family, backlog=WAITING_MAX)
     except OSError as error:
         raise Refused(
             f"Cannot listen on {host}:{port}: {system_reason(error)}.",
             hint=f"Stop what uses the port, or choose another with  {option} {host}:PORT",
         ) from error
+    bound = Listener(fileno=created.detach())
     # Connections inherit it. Without it, the end of a response waits 40 ms for the client's acknowledgement.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     bound.setblocking(False)
@@ -66,6 +86,7 @@ async def http_server(
     limits: Limits,
     on_refused: OnRefused | None = None,
     prompt: Prompt | None = None,
+    shortcut: Shortcut | None = None,
     problem: ProblemOf = own_problem,
     refuse: Refuse | None = None,
 ) -> AsyncIterator[Drain]:
@@ -73,40 +94,26 @@ async def http_server(
     the grace period. A role that must stop something else first calls the yielded drain earlier.
 
     With `tls` it serves https. `verify` authenticates a client with a certificate, for `scope["extensions"]`. What
-    `prompt` has an answer for does not reach the application; `refuse` answers what comes while the role stops, and
-    `problem` says in what form a connection is refused below the application.
+    `prompt` has an answer for, or `shortcut` takes, does not reach the application; `refuse` answers what comes while
+    the role stops, and `problem` says in what form a connection is refused below the application.
     """
     if tls is not None:
         use_small_tls_buffers()
-    room = min(limits.connections_max, room_for_connections())
+    admission = Admission(replace(limits, connections_max=min(limits.connections_max, room_for_connections())))
     draining = Draining(app, stopping, refuse)
 
     async def drain() -> None:
         await draining.drain(DRAIN_SECONDS)
 
-    config = uvicorn.Config(
-        draining,
-        loop="none",
-        http=connection_class(
-            replace(limits, connections_max=room),
-            verify,
-            on_refused,
-            prompt and (lambda *request: None if stopping.is_set() else prompt(*request)),
-            problem,
-        ),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        # A header must not decide where a request comes from.
-        proxy_headers=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=1,
+    connections = connection_class(
+        limits,
+        verify,
+        on_refused,
+        prompt=prompt and (lambda *request: None if stopping.is_set() else prompt(*request)),
+        shortcut=shortcut and draining.counting(shortcut),
+        problem=problem,
     )
-    config.load()
-    config.ssl = tls
-    server = _Server(config)
+    server = _Server(_configured(draining, connections, tls), admission)
     done = anyio.Event()
 
     async def serve() -> None:
@@ -128,9 +135,30 @@ async def http_server(
             tasks.cancel_scope.cancel()
 
 
+def _configured(app: ASGIApp, connections: type[Connection], tls: ssl.SSLContext | None) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        loop="none",
+        http=connections,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        # A header must not decide where a request comes from.
+        proxy_headers=False,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=1,
+    )
+    config.load()
+    config.ssl = tls
+    return config
+
+
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, admission: Admission) -> None:
         super().__init__(config)
+        self._admission = admission
         self.listening = anyio.Event()
         self._leaving = anyio.Event()
         self._woken = anyio.Event()
@@ -169,10 +197,15 @@ class _Server(uvicorn.Server):
 
         self.servers = [
             await loop.create_server(
-                connection, sock=listener, ssl=config.ssl, ssl_handshake_timeout=limit, backlog=config.backlog
+                connection, sock=listener, ssl=config.ssl, ssl_handshake_timeout=limit, backlog=ACCEPTED_AT_ONCE
             )
             for listener in sockets or ()
         ]
+        for listener in sockets or ():
+            if isinstance(listener, Listener):
+                listener.has_tls, listener.admission = config.ssl is not None, self._admission
+            # asyncio takes one number for how many wait and for how many it accepts at once.
+            listener.listen(WAITING_MAX)
         self.started = True
         self.listening.set()
 

@@ -25,7 +25,7 @@ from homeport.vocabulary import DeploymentId, EventKind, SubjectKind
 
 PING_SECONDS: Final = 10.0
 SEND_SECONDS_MAX: Final = 30.0
-"""How long a client may not read before it is disconnected; it can resume where it was."""
+"""How long a client may not read before it is disconnected, at the next ping; it can resume where it was."""
 SLICE_BYTES: Final = 64 * 1024
 """What a connection is given at once: all that is kept for one client that does not read. A batch itself is shared
 by those who follow the same."""
@@ -36,8 +36,11 @@ Frames = AsyncIterator[bytes]
 log = get_log("homeport.serving")
 
 
+_encode: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
+
 def frame(data: Mapping[str, Any] | str, *, event: str, event_id: int | None = None) -> bytes:
-    text = data if isinstance(data, str) else json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    text = data if isinstance(data, str) else _encode(data)
     head = f"id: {event_id}\n" if event_id is not None else ""
     return f"{head}event: {event}\ndata: {text}\n\n".encode()
 
@@ -70,18 +73,10 @@ class EventStream(Response):
         self._stopping = stopping
         self._ping_seconds = ping_seconds
         self._ping = ping
+        self._writing_since: float | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        lock = anyio.Lock()
-
-        async def write(chunk: bytes) -> None:
-            async with lock:
-                for start in range(0, len(chunk), SLICE_BYTES):
-                    part = chunk[start : start + SLICE_BYTES]
-                    with anyio.fail_after(SEND_SECONDS_MAX):
-                        await send({"type": "http.response.body", "body": part, "more_body": True})
-
         async with anyio.create_task_group() as tasks:
 
             async def ending(work: Callable[[], Awaitable[None]]) -> None:
@@ -94,15 +89,31 @@ class EventStream(Response):
 
             tasks.start_soon(ending, lambda: _until_gone(receive))
             tasks.start_soon(ending, self._stopping.wait)
-            tasks.start_soon(ending, lambda: _send_pings(write, self._ping_seconds, self._ping))
-            tasks.start_soon(ending, lambda: self._send_frames(write))
+            tasks.start_soon(ending, lambda: self._send_pings(send))
+            tasks.start_soon(ending, lambda: self._send_frames(send))
         with anyio.move_on_after(1):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send_frames(self, write: Callable[[bytes], Awaitable[None]]) -> None:
-        await write(b": homeport\n\n")
+    async def _send_frames(self, send: Send) -> None:
+        await self._write(send, b": homeport\n\n")
         async for chunk in self._frames:
-            await write(chunk)
+            await self._write(send, chunk)
+
+    async def _write(self, send: Send, chunk: bytes) -> None:
+        self._writing_since = anyio.current_time()
+        for start in range(0, len(chunk), SLICE_BYTES):
+            await send({"type": "http.response.body", "body": chunk[start : start + SLICE_BYTES], "more_body": True})
+        self._writing_since = None
+
+    async def _send_pings(self, send: Send) -> None:
+        """Between frames, never inside one. Also looks for a client that does not read, so that a write, of which a
+        thousand followers need a thousand, takes no timer of its own."""
+        while True:
+            await anyio.sleep(self._ping_seconds)
+            if self._writing_since is None:
+                await send({"type": "http.response.body", "body": self._ping(), "more_body": True})
+            elif anyio.current_time() - self._writing_since > SEND_SECONDS_MAX:
+                raise TimeoutError("the client does not read")
 
 
 async def fleet_events(tail: Tail, *, after: int | None, about: About = EVERYTHING) -> Frames:
@@ -119,7 +130,8 @@ async def fleet_events(tail: Tail, *, after: int | None, about: About = EVERYTHI
         frames, cursor = await tail.after(cursor, about)
         if frames:
             yield frames
-        await tail.store.wait_for_event(cursor)
+        # Who asks for single subjects waits for them, mostly for a moment; the others watch.
+        await (tail.store.wait_for_event if about.subjects else tail.wait)(cursor)
 
 
 async def _deployments_about(store: ReadOnly, about: About) -> AsyncIterator[Sequence[Deployment]]:
@@ -222,9 +234,3 @@ def _snapshot_end(count: int, cursor: int) -> bytes:
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _send_pings(write: Callable[[bytes], Awaitable[None]], seconds: float, ping: Callable[[], bytes]) -> None:
-    while True:
-        await anyio.sleep(seconds)
-        await write(ping())

@@ -4,7 +4,6 @@ heartbeat intervals that began or ended."""
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from homeport.core.telemetry.heartbeats import Interval
 from homeport.core.telemetry.records import TelemetryRow
 from homeport.core.telemetry.windows import MINUTE, TEN_MINUTES
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 from homeport.telemetry.shared.latest import Latest, decode_latest, encode_latest
 from homeport.vocabulary import Liveness, SiteName
 from homeport.wire.values import document, moment, node_id, number

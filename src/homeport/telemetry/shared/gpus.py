@@ -9,6 +9,8 @@ from homeport.telemetry.shared.latest import Latest
 USED: Final = "gpu_memory_used_bytes"
 TOTAL: Final = "gpu_memory_total_bytes"
 BUSY: Final = "gpu_percent"
+TEMPERATURE: Final = "gpu_temperature_celsius"
+POWER: Final = "gpu_power_watts"
 
 
 def gpus_of(latest: Iterable[Latest], nodes: Collection[tuple[str, str]]) -> Mapping[tuple[str, str], GpusOfNode]:
@@ -18,10 +20,16 @@ def gpus_of(latest: Iterable[Latest], nodes: Collection[tuple[str, str]]) -> Map
 
 
 def _gpus(latest: Latest) -> dict[str, GpuUse]:
-    used, busy, total = (_by_device(latest, name) for name in (USED, BUSY, TOTAL))
+    used, busy, total, warm, power = (_by_device(latest, name) for name in (USED, BUSY, TOTAL, TEMPERATURE, POWER))
     return {
-        device: GpuUse(None if device not in busy else busy[device] / 100, used.get(device), total.get(device))
-        for device in sorted(used.keys() | busy.keys())
+        device: GpuUse(
+            utilization=None if device not in busy else busy[device] / 100,
+            memory_used_bytes=used.get(device),
+            memory_total_bytes=total.get(device),
+            temperature_celsius=warm.get(device),
+            power_watts=power.get(device),
+        )
+        for device in sorted(used.keys() | busy.keys() | warm.keys() | power.keys())
     }
 
 

@@ -1,7 +1,6 @@
 """The newest measurements of each node, in memory."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -9,6 +8,7 @@ from typing import Any, Final
 from homeport.core.telemetry.metrics import LABEL_LENGTH_MAX, LABELS_MAX, NAME_PATTERN
 from homeport.core.telemetry.windows import SERIES_MAX, Labels, Series, series_of
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Sample
 from homeport.vocabulary import NodeId, SiteName
 from homeport.wire.values import moment, node_id, number

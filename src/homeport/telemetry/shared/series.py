@@ -3,7 +3,6 @@ also sends to central."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from homeport.core.telemetry.metrics import unit_of
 from homeport.core.telemetry.ranges import TimeRange, time_range
 from homeport.core.telemetry.windows import RESOLUTIONS, Series, Window, reduce, unpack
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Reader
 from homeport.vocabulary import NodeId, SiteName

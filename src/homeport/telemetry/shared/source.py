@@ -1,11 +1,11 @@
 """Where the routes get their answers: a site from itself, central from its sites and from what they sent."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 from homeport.core.telemetry.heartbeats import Interval
+from homeport.lazy_dataclass import dataclass
 from homeport.telemetry.shared.latest import Latest
 from homeport.telemetry.shared.series import Question
 from homeport.vocabulary import NodeId, SiteName

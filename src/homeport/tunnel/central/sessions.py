@@ -5,7 +5,7 @@ Each session is in the audit trail when it begins, before anything is started, a
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -25,6 +25,7 @@ from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.shared.overview import find_deployment, view_deployments
 from homeport.fleet.shared.scope import seen_by
 from homeport.identity.audit import Auditor
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import IncomingStream, TunnelStream
 from homeport.serving.middleware.audit import AUDITOR

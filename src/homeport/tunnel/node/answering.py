@@ -11,13 +11,13 @@ from homeport.capability.node import NodePlatform
 from homeport.core.node.permissions import Permission
 from homeport.core.tunnel.choosing import RunningContainer, choose_container
 from homeport.core.tunnel.exec_messages import Channel, MessageReader, encode_message
-from homeport.core.tunnel.targets import Endpoint, EngineTarget, ExecTarget, ForwardTarget
+from homeport.core.tunnel.targets import Endpoint, EngineTarget, ExecTarget, ForwardTarget, VolumesTarget
 from homeport.errors import Refused
 from homeport.log import get_log
 from homeport.ports import ExecSession, IncomingStream, LoadsEngines, OpensContainers, container_access
 from homeport.tunnel.relaying import first_error
 from homeport.tunnel.sockets import connect_and_relay
-from homeport.wire.tunnel import decode_size, decode_target
+from homeport.wire.tunnel import decode_size, decode_target, encode_volumes
 
 log = get_log("homeport.tunnel")
 
@@ -36,6 +36,8 @@ class NodeStreams:
                 await self._connect(stream, target)
             case EngineTarget() as target:
                 await self._change_engine(stream, target)
+            case VolumesTarget():
+                await self._list_volumes(stream)
 
     async def _execute(self, stream: IncomingStream, target: ExecTarget) -> None:
         if Permission.EXEC not in self._node.permissions.allowed:
@@ -73,6 +75,13 @@ class NodeStreams:
         await stream.accept({})
         await (runtime.load if target.is_loaded else runtime.unload)(target.pool_id)
         await stream.end()
+
+    async def _list_volumes(self, stream: IncomingStream) -> None:
+        volumes = await self._runtime().data_volumes()
+        await stream.accept({})
+        await stream.write(encode_volumes(volumes))
+        await stream.end()
+        await stream.read()  # Until the other end has ended too: else what was written may be cut off.
 
     def _runtime(self) -> OpensContainers:
         found = container_access(self._node.runtime)

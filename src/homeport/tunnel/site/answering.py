@@ -1,7 +1,7 @@
 """What a site does with a stream that central opens: on to a node, or to an endpoint that the site offers, by
 itself or through the tunnel of a node."""
 
-from homeport.core.tunnel.targets import Endpoint, EngineTarget, ExecTarget, ForwardTarget, Target
+from homeport.core.tunnel.targets import Endpoint, EngineTarget, ExecTarget, ForwardTarget, Target, VolumesTarget
 from homeport.errors import NotFound, PeerUnavailable, Refused
 from homeport.fleet.site.platform import SitePlatform
 from homeport.ports import IncomingStream
@@ -19,7 +19,7 @@ class SiteStreams:
         match target:
             case Endpoint():
                 await self._to_endpoint(stream, target)
-            case ExecTarget() | ForwardTarget():
+            case ExecTarget() | ForwardTarget() | VolumesTarget():
                 await self._to_node(stream, target)
             case EngineTarget():
                 raise Refused("A site decides itself which of its engines are loaded.")

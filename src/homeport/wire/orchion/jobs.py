@@ -7,7 +7,6 @@ them.
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -15,6 +14,7 @@ from google.protobuf.message import DecodeError
 from homeport.core.inference.records import TaskState
 from homeport.core.jobs.job import Job
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import TaskAnswer, TaskSeen
 from homeport.vocabulary import JobState
 from homeport.wire.orchion.v1 import orchestrator_pb2 as pb

@@ -2,10 +2,12 @@
 
 from typing import Any, Final
 
+from homeport.core.inference.engines.gpus import GpusOfNode
 from homeport.core.model.node import Capabilities, Node, NodeInfo
 from homeport.core.node.registration import check_capabilities, check_registration, require_fields
+from homeport.ports import Sample
 from homeport.vocabulary import NodeId
-from homeport.wire.orchion.texts import Texts, capabilities_of, texts_of
+from homeport.wire.orchion.texts import Measured, Texts, capabilities_of, measured_of, samples_of, texts_of
 from homeport.wire.orchion.v1 import orchestrator_pb2 as pb
 
 SOFTWARE: Final = "orchion"
@@ -36,8 +38,18 @@ def capabilities_from_proto(message: PbMessage) -> Capabilities:
     return found
 
 
-def node_to_proto(node: Node) -> PbMessage:
-    texts = texts_of(node.info.capabilities)
+def samples_from_proto(message: PbMessage) -> tuple[Sample, ...]:
+    """What an agent has measured of its GPU."""
+    power = message.gpu_power_usage or message.power_usage
+    return samples_of(
+        Measured(message.gpu_vram_used, message.gpu_vram_available, message.gpu_temperature, power),
+        total=message.gpu_vram_total,
+    )
+
+
+def node_to_proto(node: Node, gpus: GpusOfNode) -> PbMessage:
+    """With what was measured lately of its GPUs."""
+    texts, measured = texts_of(node.info.capabilities), measured_of(gpus)
     return pb.Node(
         id=node.id,
         hostname=node.info.hostname,
@@ -47,6 +59,11 @@ def node_to_proto(node: Node) -> PbMessage:
             os=texts.os,
             gpu_type=texts.gpu_type,
             gpu_vram_total=texts.gpu_vram_total,
+            gpu_vram_available=measured.vram_available,
+            power_usage=measured.power,
+            gpu_vram_used=measured.vram_used,
+            gpu_temperature=measured.temperature,
+            gpu_power_usage=measured.power,
         ),
         last_seen_unix=int(node.last_seen.timestamp()),
         agent_address=node.info.agent_address,

@@ -5,10 +5,12 @@ counts as unknown, which is 0.
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from homeport.core.inference.engines.gpus import GpusOfNode, free_bytes
 from homeport.core.model.node import Capabilities, Gpu
+from homeport.lazy_dataclass import dataclass
+from homeport.ports import Sample
 
 NO_GPU: Final = "No GPU detected"
 NUMBER_MAX: Final = 2**50
@@ -32,6 +34,44 @@ class Texts:
     os: str
     gpu_type: str
     gpu_vram_total: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Those that do, of all GPUs of a machine together; the temperature is that of the warmest. Empty where nothing
+    was measured."""
+
+    vram_used: str = ""
+    vram_available: str = ""
+    temperature: str = ""
+    power: str = ""
+
+
+def measured_of(gpus: GpusOfNode) -> Measured:
+    used = [each.memory_used_bytes for each in gpus.values() if each.memory_used_bytes is not None]
+    warm = [each.temperature_celsius for each in gpus.values() if each.temperature_celsius is not None]
+    power = [each.power_watts for each in gpus.values() if each.power_watts is not None]
+    free = free_bytes(gpus)
+    return Measured(
+        vram_used=gigabytes(sum(used)) if used else "",
+        vram_available="" if free is None else gigabytes(free),
+        temperature=f"{max(warm):.0f} C" if warm else "",
+        power=f"{sum(power):.1f} W" if power else "",
+    )
+
+
+def samples_of(texts: Measured, *, total: str) -> tuple[Sample, ...]:
+    """As a node's own measurements of its first GPU; of what an agent does not say there is none."""
+    used: float | None = bytes_in(texts.vram_used) if _has_number(texts.vram_used) else None
+    if used is None and _has_number(texts.vram_available) and _has_number(total):
+        used = max(0, bytes_in(total) - bytes_in(texts.vram_available))
+    values = (
+        ("gpu_memory_used_bytes", used),
+        ("gpu_memory_total_bytes", bytes_in(total) if used is not None and _has_number(total) else None),
+        ("gpu_temperature_celsius", number_in(texts.temperature) if _has_number(texts.temperature) else None),
+        ("gpu_power_watts", number_in(texts.power) if _has_number(texts.power) else None),
+    )
+    return tuple(Sample(name, float(value), {"gpu": "0"}) for name, value in values if value is not None)
 
 
 def texts_of(found: Capabilities) -> Texts:
@@ -73,6 +113,10 @@ def bytes_in(text: str) -> int:
     if match is None:
         return 0
     return min(int(float(match[1]) * _UNITS.get(match[2][:1].lower(), 1)), NUMBER_MAX)
+
+
+def _has_number(text: str) -> bool:
+    return _NUMBER.search(text[:TEXT_LENGTH_MAX]) is not None
 
 
 def _gpus(model: str, memory_bytes: int) -> tuple[Gpu, ...]:

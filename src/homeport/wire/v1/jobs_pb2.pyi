@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class JobSpec(_message.Message):
-    __slots__ = ("type", "command", "image", "environment", "secrets", "node", "selector", "cpu_cores", "memory_bytes", "gpus", "timeout_seconds", "retries", "artifacts")
+    __slots__ = ("type", "command", "image", "environment", "secrets", "node", "selector", "cpu_cores", "memory_bytes", "gpus", "timeout_seconds", "retries", "artifacts", "entrypoint")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class JobSpec(_message.Message):
     TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     RETRIES_FIELD_NUMBER: _ClassVar[int]
     ARTIFACTS_FIELD_NUMBER: _ClassVar[int]
+    ENTRYPOINT_FIELD_NUMBER: _ClassVar[int]
     type: str
     command: _containers.RepeatedScalarFieldContainer[str]
     image: str
@@ -48,7 +49,8 @@ class JobSpec(_message.Message):
     timeout_seconds: float
     retries: int
     artifacts: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, type: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., secrets: _Optional[_Mapping[str, str]] = ..., node: _Optional[str] = ..., selector: _Optional[str] = ..., cpu_cores: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., gpus: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., retries: _Optional[int] = ..., artifacts: _Optional[_Iterable[str]] = ...) -> None: ...
+    entrypoint: str
+    def __init__(self, type: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., secrets: _Optional[_Mapping[str, str]] = ..., node: _Optional[str] = ..., selector: _Optional[str] = ..., cpu_cores: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., gpus: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., retries: _Optional[int] = ..., artifacts: _Optional[_Iterable[str]] = ..., entrypoint: _Optional[str] = ...) -> None: ...
 
 class JobFailure(_message.Message):
     __slots__ = ("code", "message")

@@ -8,7 +8,7 @@ import pytest
 
 from homeport.adapters.hardware.gpu.amd import parse_rocm_smi
 from homeport.adapters.hardware.gpu.intel import parse_intel_gpu_top, parse_lspci
-from homeport.adapters.hardware.gpu.machine import read_gpus
+from homeport.adapters.hardware.gpu.machine import numbered, read_gpus
 from homeport.adapters.hardware.gpu.nvidia import parse_nvidia_smi, read_nvidia
 from homeport.adapters.hardware.gpu.reading import GpuReading, run_tool
 
@@ -129,6 +129,14 @@ def test_the_tools_are_found_on_the_path_and_one_that_fails_is_passed_over(
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert [gpu.manufacturer for gpu in read_gpus()] == ["AMD", "AMD", "Intel"]
+
+
+def test_gpus_of_several_makers_in_one_machine_have_different_numbers() -> None:
+    """Each maker counts from 0. Under one number, the graphics of a processor would hide the card beside it."""
+    nvidia, amd, intel = parse_nvidia_smi(NVIDIA_SMI), parse_rocm_smi(ROCM_SMI), parse_lspci(LSPCI)
+    assert [gpu.index for gpu in numbered(nvidia, amd, intel)] == ["0", "1", "amd-0", "amd-1", "intel-0"]
+    assert [gpu.index for gpu in numbered([], amd, intel)] == ["0", "1", "intel-0"]
+    assert [gpu.index for gpu in numbered([], [], intel)] == ["0"]
 
 
 def test_a_machine_without_tools_has_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,7 +62,7 @@ def test_the_first_error_is_told_and_not_its_consequences() -> None:
         (
             'pinging container registry r:5000: Get "https://r:5000/v2/": dial tcp 127.0.0.1:5000: connect: '
             "connection refused",
-            "its registry does not answer at 127.0.0.1:5000",
+            "its registry does not answer at 127.0.0.1:5000. Start it, or correct the name",
         ),
         (
             'Get "https://registry.example/v2/": dial tcp: lookup registry.example on 10.0.0.1:53: no such host',

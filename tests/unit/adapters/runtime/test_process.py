@@ -19,6 +19,7 @@ from homeport.errors import WorkFailed
 from homeport.ports import Container, Workload
 from homeport.vocabulary import Code, DeploymentId, ProfileType
 from tests.support.health import settle
+from tests.support.listening import outliving
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -143,16 +144,15 @@ async def test_a_tcp_check_waits_for_the_port(runtime: ProcessRuntime, tmp_path:
 
 async def test_an_http_check_says_what_was_answered(runtime: ProcessRuntime, tmp_path: Path) -> None:
     async def refuse(connection: anyio.abc.SocketStream) -> None:
-        async with connection:
-            await connection.receive()
-            await connection.send(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n")
+        await connection.receive()
+        await connection.send(b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n")
 
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
     health = {"http": f"http://127.0.0.1:{port}/healthz", "interval_seconds": 0, "retries": 1}
     workload = shell(tmp_path, "exec sleep 600", health=health)
     async with listener, anyio.create_task_group() as group:
-        group.start_soon(listener.serve, refuse)
+        group.start_soon(listener.serve, outliving(refuse))
         await runtime.apply(workload, ignore)
         verdict = await settle(runtime, workload)
         group.cancel_scope.cancel()

@@ -11,6 +11,7 @@ import pytest
 from homeport.adapters.http_client import Address, ExchangeFailed, UnixAddress, ask, stream
 from homeport.adapters.runtime.docker_api.client import EngineApi, Refusal
 from homeport.errors import EngineUnavailable
+from tests.support.listening import outliving
 
 pytestmark = pytest.mark.anyio
 
@@ -20,15 +21,14 @@ async def answering(path: Path, *pieces: bytes, then_wait: bool = False) -> Asyn
     """A server that says the same to everybody."""
 
     async def serve(connection: anyio.abc.SocketStream) -> None:
-        async with connection:
-            await connection.receive()
-            for piece in pieces:
-                await connection.send(piece)
-            if then_wait:
-                await anyio.sleep(60)
+        await connection.receive()
+        for piece in pieces:
+            await connection.send(piece)
+        if then_wait:
+            await anyio.sleep(60)
 
     async with await anyio.create_unix_listener(path) as listener, anyio.create_task_group() as group:
-        group.start_soon(listener.serve, serve)
+        group.start_soon(listener.serve, outliving(serve))
         yield UnixAddress(path)
         group.cancel_scope.cancel()
 

@@ -59,6 +59,13 @@ def test_each_reason_not_to_fit(task: Task, where: Candidate, why: Misfit) -> No
     assert why.value in decision.sentence
 
 
+def test_what_can_never_be_is_the_callers_mistake_and_what_may_come_is_not() -> None:
+    never = place(replace(TASK, workload=Workload.RERANK), [candidate()])
+    assert code_of(never) is TaskCode.INVALID_PARAMS
+    other = place(replace(TASK, model_ref="other"), [candidate()])
+    assert code_of(other) is TaskCode.POOL_UNAVAILABLE
+
+
 def test_a_limited_caller_gets_replicas_of_its_sites_only() -> None:
     decision = place(TASK, [candidate(site="a"), candidate("q", site="b")], sites=("b",))
     assert decision.chosen is not None

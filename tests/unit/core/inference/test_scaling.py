@@ -20,7 +20,7 @@ NOW, IDLE = 1000.0, 60.0
 L, G, U = Loading.LOADED, Loading.LOADING, Loading.UNLOADED
 UNUSED_POOL = PoolUse()
 WHY = [why for _, why, _ in RULES]
-LOADING, MINIMUM, FIRST, QUEUE, UNUSED, ENOUGH = WHY
+LOADING, RETIRED, FINISHES, OFF, MINIMUM, FIRST, QUEUE, UNUSED, ENOUGH = WHY
 
 
 def replicas(*states: Loading, busy: int = 0, slots: int = 1) -> list[ReplicaState]:
@@ -28,9 +28,14 @@ def replicas(*states: Loading, busy: int = 0, slots: int = 1) -> list[ReplicaSta
 
 
 def decided(
-    *states: Loading, use: PoolUse = UNUSED_POOL, minimum: int = 0, quiet_since: float | None = None, busy: int = 0
+    *states: Loading,
+    use: PoolUse = UNUSED_POOL,
+    minimum: int = 0,
+    quiet_since: float | None = None,
+    busy: int = 0,
+    is_retired: bool = False,
 ) -> Scaling:
-    policy = ScalePolicy(minimum, IDLE)
+    policy = ScalePolicy(minimum, IDLE, is_retired=is_retired)
     return scale(policy, replicas(*states, busy=busy), use, quiet_since=quiet_since, now=NOW)
 
 
@@ -48,6 +53,11 @@ CASES = [
     (decided(L, U, quiet_since=NOW - IDLE), Action.UNLOAD, "r0", UNUSED),
     (decided(L, U, quiet_since=NOW - IDLE, minimum=1), Action.KEEP, "", ENOUGH),
     (decided(L, L, quiet_since=NOW - IDLE, busy=1), Action.KEEP, "", ENOUGH),
+    (decided(L, L, is_retired=True, minimum=2), Action.UNLOAD, "r1", RETIRED),
+    (decided(L, G, is_retired=True), Action.KEEP, "", LOADING),
+    (decided(L, U, is_retired=True, busy=1, use=PoolUse(busy=1)), Action.KEEP, "", FINISHES),
+    (decided(L, U, is_retired=True, use=PoolUse(waiting=1)), Action.KEEP, "", FINISHES),
+    (decided(U, U, is_retired=True, minimum=2, use=PoolUse(waiting=9)), Action.KEEP, "", OFF),
 ]
 # fmt: on
 

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from homeport.core.jobs.job import Job, JobSpec, JobType
-from homeport.core.jobs.schedule import Load, Round, schedule, slots_of, unplaceable
+from homeport.core.jobs.schedule import Load, Round, schedule, slots_of, unplaceable, unsupported
 from homeport.core.jobs.strategies import STRATEGIES, Candidate
 from homeport.core.model.node import Gpu, Node
+from homeport.core.model.protocol import OWN, UNSAID
 from homeport.core.values.selectors import parse_selector
 from homeport.vocabulary import JobId, JobState, Liveness, NodeId
 from tests.support.builders import HOME, NOW, a_node
@@ -147,3 +148,25 @@ def test_node_and_selector_are_kept_to() -> None:
     why = unplaceable(JobSpec(JobType.CONTAINER, image="app:1", node=NodeId("z")), nodes)
     assert why is not None
     assert 'no node called "z"' in why
+
+
+def test_an_entrypoint_is_for_nodes_that_know_it_and_for_them_alone() -> None:
+    """A node of the release before would run the image's own entrypoint, and nobody would know."""
+    older, newer = machine("older"), machine("newer")
+    newer = replace(newer, info=replace(newer.info, protocol=OWN))
+    assert spread(given(jobs(3, entrypoint="/bin/sh"), [older, newer])) == {"newer": 3}
+    (why,) = given([job(1, entrypoint="/bin/sh"), job(2)], [older]).waiting.values()
+    assert why == (
+        "older runs an earlier release of Homeport, which does not know the entrypoint of a job: upgrade it"
+    )
+    refused = unplaceable(JobSpec(JobType.CONTAINER, image="app:1", entrypoint="/bin/sh"), [older])
+    assert refused == f"No node can run this job: {why}."
+
+
+def test_a_site_of_the_release_before_is_not_sent_what_it_does_not_know() -> None:
+    with_one, without = (JobSpec(JobType.CONTAINER, image="app:1", entrypoint=each) for each in ("/bin/sh", ""))
+    assert unsupported(with_one, UNSAID) == (
+        "The site runs an earlier release of Homeport, which does not know the entrypoint of a job: upgrade it first."
+    )
+    assert unsupported(with_one, OWN) is None
+    assert unsupported(without, UNSAID) is None

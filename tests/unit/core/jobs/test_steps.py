@@ -89,3 +89,27 @@ def test_an_attempt_without_a_result_is_overdue_after_its_time_and_some_grace() 
 
 def test_a_repeated_start_is_recognised() -> None:
     assert steps.start(running(), NOW, NOW) is None
+
+
+def test_only_a_number_above_all_that_were_given_is_of_a_lost_order() -> None:
+    job = replace(running(), generation=Generation(3), cancel_generation=Generation(5))
+    assert [steps.is_lost(job, Generation(number)) for number in (3, 5, 6)] == [False, False, True]
+    assert not steps.is_lost(job, Generation(2**63 - 1)), "a node cannot use all numbers up"
+
+
+def test_a_newer_attempt_that_its_node_remembers_is_the_newest_one() -> None:
+    for job in (a_job(), running()):
+        found = steps.recognise(job, NODE, Generation(4), NOW)
+        known = found.job if isinstance(found, steps.Step) else found
+        assert (known.generation, known.node_id, known.version) == (4, NODE, job.version + 1)
+        assert known.state is not JobState.PENDING
+
+
+def test_a_job_that_a_lost_order_has_stopped_is_begun_again_only_where_its_author_allows_that() -> None:
+    for retries, state in ((0, JobState.FAILED), (1, JobState.PENDING)):
+        after = steps.stopped_by_lost_order(running(retries=retries), NODE, Generation(4), NOW)
+        assert isinstance(after, steps.Step)
+        assert (after.job.state, steps.next_generation(after.job)) == (state, 5)
+    pending = steps.stopped_by_lost_order(a_job(), NODE, Generation(4), NOW)
+    assert isinstance(pending, Job)
+    assert (pending.state, steps.next_generation(pending)) == (JobState.PENDING, 5)

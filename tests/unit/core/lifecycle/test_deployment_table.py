@@ -115,3 +115,8 @@ def test_what_could_not_be_placed_counts_only_while_nothing_is_placed() -> None:
 def test_a_deployment_without_instances_is_deleted_once_its_file_is_gone() -> None:
     assert fold([], wanted=False) is State.DELETED
     assert fold([(NodeId("a"), State.DELETED)], wanted=False) is State.DELETED
+
+
+@pytest.mark.parametrize("trigger", [each for each in Trigger if each is not Trigger.RESTATED])
+def test_what_a_trigger_leads_to_depends_on_no_state(trigger: Trigger) -> None:
+    assert {row.becomes for row in DEPLOYMENT.rows if row.on is trigger} == {DEPLOYMENT.after(trigger)}

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 from homeport.core.logs.gaps import SOURCES_MAX, collapse, count_of
 from homeport.core.logs.intake import take
-from homeport.core.logs.line import GAP, Batch, LogLine, Origin
+from homeport.core.logs.line import GAP, Batch, LogLine, Origin, deployment_source
 from homeport.core.logs.query import LogFilter
+from homeport.core.values.filters import LOG_WORDS, parse_filter
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -54,3 +55,16 @@ def test_filters_choose_by_origin_and_by_what_the_line_says() -> None:
     assert LogFilter(text="ALPHA", since=NOW).fits(warned)
     assert not LogFilter(level="error").fits(warned)
     assert not LogFilter(until=NOW).fits(warned)
+
+
+def test_a_service_of_a_compose_file_is_found_by_its_own_name_and_by_its_components() -> None:
+    db = Origin("north", "n1", deployment_source("d-1", "shop", "db"))
+    assert (db.source, db.component, db.subject) == ("deployment/d-1/shop/db", "shop/db", "d-1")
+    assert all(LogFilter(component=name).wants(db) for name in ("shop", "db", "shop/db"))
+    assert not LogFilter(component="web").wants(db)
+    named = {text: LogFilter(parts=parse_filter(text, LOG_WORDS, is_strict=False)) for text in NAMES_OF_DB}
+    assert {text: each.wants(db) for text, each in named.items()} == NAMES_OF_DB
+    assert deployment_source("d-1", "web", "web") == "deployment/d-1/web", "one name is enough"
+
+
+NAMES_OF_DB = {"component:db": True, "component:shop": True, "component:we*": False, "-component:db": False}

@@ -100,6 +100,7 @@ def test_only_what_changed_is_fetched_and_much_of_it_as_a_bundle() -> None:
     have = {each.deployment_id: each.digest for each in listed[:-2]}
     assert missing(manifest, have).singles == listed[-2:]
     assert missing(manifest, {}).bundle == "bundle"
+    assert missing(Manifest(2, listed[:1], Digest("bundle")), {}).bundle == "bundle"  # the first sync
     assert missing(manifest, {each.deployment_id: each.digest for each in listed}).singles == ()
 
 
@@ -183,4 +184,8 @@ def test_the_hints_of_a_problem_decide_whether_and_when_it_is_tried_again() -> N
     fixed = failure_of(503, "3", b'{"retryable":true,"backoffStrategy":"fixed"}')
     unsaid = failure_of(503, "", b'{"retryable":true,"backoffStrategy":"fixed"}')
     for error, usual, waited in ((growing, 1.0, 3.0), (growing, 8.0, 8.0), (fixed, 8.0, 3.0), (unsaid, 8.0, 8.0)):
-        assert isinstance(error, WfmUnavailable) and wait_seconds(error, usual) == waited
+        assert isinstance(error, WfmUnavailable) and wait_seconds(error, usual, chance=0.0) == waited
+    # Whoever was told the same does not come back at the same moment, and never before.
+    assert isinstance(growing, WfmUnavailable) and isinstance(fixed, WfmUnavailable)
+    assert [wait_seconds(growing, 1.0, chance=chance) for chance in (0.0, 0.5, 1.0)] == [3.0, 3.75, 4.5]
+    assert [wait_seconds(fixed, 8.0, chance=chance) for chance in (0.0, 1.0)] == [3.0, 4.5]

@@ -6,7 +6,17 @@ from typing import Any
 import pytest
 
 from homeport.core.margo.bundle import pack, unpack
-from homeport.core.margo.manifest import Listed, Manifest, digest_of, etag_of, is_digest, next_version, parse, render
+from homeport.core.margo.manifest import (
+    BUNDLE_TYPE,
+    Listed,
+    Manifest,
+    digest_of,
+    etag_of,
+    is_digest,
+    next_version,
+    parse,
+    render,
+)
 from homeport.core.margo.text import accepts, gateway_of, is_device_id, is_not_modified, site_of_client
 from homeport.errors import InvalidInput
 from homeport.vocabulary import DeploymentId
@@ -94,6 +104,37 @@ def test_a_url_that_leads_elsewhere_and_a_wrong_media_type_are_refused() -> None
     data["bundle"]["mediaType"] = "application/zip"
     with pytest.raises(InvalidInput, match="type"):
         parse(json.dumps(data).encode())
+
+
+def test_an_id_in_capitals_is_fetched_as_it_was_announced() -> None:
+    """The same deployment for us, and another path for a manager that compares letter by letter."""
+    (known,) = parse(with_id(ONE)).deployments
+    (announced,) = parse(with_id(ONE.upper())).deployments
+    assert announced.deployment_id == known.deployment_id == ONE
+    assert announced.url == f"/api/v1/deployments/{ONE.upper()}/{announced.digest}"
+
+
+def with_id(text: str) -> bytes:
+    digest = digest_of(b"x")
+    listed = {"deploymentId": text, "digest": digest, "url": f"/api/v1/deployments/{text}/{digest}"}
+    bundle = {"digest": digest, "mediaType": BUNDLE_TYPE, "url": f"/api/v1/bundles/{digest}"}
+    return json.dumps({"bundle": bundle, "deployments": [listed], "manifestVersion": 7}).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("7.0", 7), ("7e0", 7), ("70e-1", 7), ("18446744073709551615", 2**64 - 1)]
+)
+def test_a_version_is_a_number_however_it_is_written(text: str, version: int) -> None:
+    body = b'{"bundle":null,"deployments":[],"manifestVersion":%s}' % text.encode()
+    assert parse(body).version == version
+
+
+@pytest.mark.parametrize(
+    "text", ["7.5", "1e30", "18446744073709551616", "1.8446744073709552e19", "true", '"7"', "0.0"]
+)
+def test_what_is_not_exactly_a_version_is_none(text: str) -> None:
+    with pytest.raises(InvalidInput, match="manifestVersion"):
+        parse(b'{"bundle":null,"deployments":[],"manifestVersion":%s}' % text.encode())
 
 
 def test_a_wrong_size_is_no_failure() -> None:

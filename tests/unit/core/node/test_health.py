@@ -6,7 +6,7 @@ import pytest
 
 from homeport.core.model.health import CheckResult, CheckRules, HealthSample, Run, RunState
 from homeport.core.model.instance import Failure
-from homeport.core.node.health import ComponentHealth, HealthVerdict, Now, is_due, judge, poll_delay
+from homeport.core.node.health import ComponentHealth, HealthVerdict, Now, is_due, judge, poll_delay, progress_of
 from homeport.vocabulary import Code
 
 RULES = CheckRules(interval_seconds=10.0, retries=2)
@@ -36,6 +36,13 @@ def verdict_of(*looks: tuple[float, HealthSample]) -> HealthVerdict:
 
 
 # --- checks ---
+
+
+def test_a_check_that_fails_right_after_the_start_is_told_as_what_it_is_waited_for() -> None:
+    health, verdict = watch((0, checked(False)))
+    assert progress_of(health, verdict.message) == f"not ready yet: {REASON}"
+    health, verdict = watch((0, HealthSample("web", RUN)))
+    assert progress_of(health, verdict.message) == verdict.message, "it has no check"
 
 
 def test_a_check_that_passes_is_believed_at_once() -> None:

@@ -9,7 +9,7 @@ from homeport.core.model.deployment import Desired, Hold
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Node
 from homeport.core.reconcile.plan import Move, View, plan
-from homeport.vocabulary import UNPLACED, Code, Liveness, OrderKind, ProfileType, State
+from homeport.vocabulary import UNPLACED, Code, Incarnation, Liveness, OrderKind, ProfileType, State
 from homeport.vocabulary import Trigger as H
 from tests.support.builders import HOME, NOW, a_desired, a_node, an_instance
 
@@ -88,6 +88,23 @@ def test_when_another_node_can_take_it_the_old_one_goes_after_that_is_healthy() 
     ]
 
 
+def test_a_profile_that_another_node_runs_replaces_the_old_one_after_it_is_healthy() -> None:
+    desired = a_desired(at="second", kind=ProfileType.HELM, count=1)
+    chart_node = a_node("two")
+    able = replace(chart_node.info.capabilities, profile_types=(ProfileType.HELM,))
+    nodes = [a_node("one"), replace(chart_node, info=replace(chart_node.info, capabilities=able))]
+    assert told(plan(view(desired, nodes, [an_instance()]), NOW)) == [("two", H.SCHEDULED, OrderKind.APPLY)]
+    starting = an_instance(node="two", state=State.INSTALLING, at="second", runs=False)
+    assert plan(view(desired, nodes, [an_instance(), starting]), NOW) == ()
+    failed = an_instance(
+        node="two", state=State.FAILED, at="second", runs=False, failure=Failure(Code.IMAGE_PULL_FAILED, "no")
+    )
+    assert "one" not in {move.node_id for move in plan(view(desired, nodes, [an_instance(), failed]), NOW)}
+    healthy = an_instance(node="two", at="second")
+    moves = plan(view(desired, nodes, [an_instance(), healthy]), NOW)
+    assert told(moves) == [("one", H.UNWANTED, OrderKind.REMOVE)]
+
+
 def test_a_file_that_is_put_back_makes_it_whole_again() -> None:
     moves = plan(view(BEFORE, [a_node()], [after_refusal()]), NOW)
     assert told(moves) == [("one", H.SUPERSEDED_UPDATE, OrderKind.APPLY)]
@@ -148,6 +165,37 @@ def test_of_several_of_which_one_may_stay_it_is_not_the_broken_one(well: Instanc
     moves = plan(view(a_desired(at="third", count=1), nodes, [after_breaking("one"), well]), NOW)
     removed = [move.node_id for move in moves if move.order is OrderKind.REMOVE]
     assert removed == ["one"]
+
+
+BOTH = [a_node("one"), a_node("two")]
+
+
+@pytest.mark.parametrize("state", [State.UPDATING, State.FAILED, State.ROLLINGBACK])
+def test_where_fewer_are_wanted_the_update_of_one_leaves_the_others_alone(state: State) -> None:
+    """Until it is healthy: else a bad update would reach all of them, and none would be left."""
+    desired, second = a_desired(at="second", count=1), an_instance(node="two", incarnation=4)
+    assert told(plan(view(desired, BOTH, [an_instance(), second]), NOW)) == [("two", H.CHANGED, OrderKind.APPLY)]
+    busy = replace(second, state=state, revision=desired.revision)
+    if state is State.FAILED:
+        busy = replace(busy, failure=Failure(Code.EXITED, "it ended"), next_at=NOW + timedelta(seconds=5))
+    assert plan(view(desired, BOTH, [an_instance(), busy]), NOW) == ()
+
+
+@pytest.mark.parametrize("code", [Code.EXITED, Code.IMAGE_PULL_FAILED, Code.SECRET_MISSING])
+def test_of_two_that_failed_for_good_where_one_is_wanted_one_leaves(code: Code) -> None:
+    failed = replace(after_breaking("one"), failure=Failure(code, "no"))
+    later = replace(after_breaking("two"), failure=Failure(code, "no"), incarnation=Incarnation(4))
+    moves = plan(view(a_desired(at="second", count=1), BOTH, [failed, later]), NOW)
+    assert told(moves) == [("one", H.UNWANTED, OrderKind.REMOVE)]
+
+
+def test_of_two_that_failed_for_good_the_broken_one_leaves() -> None:
+    untouched = replace(after_breaking("one"), failure=Failure(Code.IMAGE_PULL_FAILED, "no"))
+    later = replace(after_breaking("two"), incarnation=Incarnation(4))
+    moves = plan(view(a_desired(at="second", count=1), BOTH, [untouched, later]), NOW)
+    assert told(moves) == [("two", H.UNWANTED, OrderKind.REMOVE)]
+    lost = [BOTH[1], a_node("one", liveness=Liveness.LOST)]
+    assert plan(view(a_desired(at="second", count=1), lost, [untouched, later]), NOW) == ()
 
 
 def test_with_the_only_other_node_lost_it_waits_for_that_where_it_runs() -> None:

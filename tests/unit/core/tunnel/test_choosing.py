@@ -23,7 +23,7 @@ def test_the_first_node_that_runs_it_and_can_be_reached_is_taken() -> None:
 def test_a_node_that_does_not_run_it_and_no_node_at_all_are_said() -> None:
     with pytest.raises(NotFound, match="x@y does not run on node z") as refused:
         choose_node("x@y", [on("a"), on("b")], "z")
-    assert refused.value.hint == "There is  a, b ."
+    assert refused.value.hint == "Available:  a, b ."
     with pytest.raises(Conflict, match="x@y runs on no node now"):
         choose_node("x@y", [on("a", running=False)])
 
@@ -39,9 +39,9 @@ def test_a_container_is_chosen_by_component_service_name_or_port() -> None:
 def test_what_cannot_be_chosen_names_what_there_is() -> None:
     with pytest.raises(NotFound, match='no component "cache"') as unknown:
         choose_container([WEB, DATA], asked="cache")
-    assert unknown.value.hint == "There is  data, web ."
+    assert unknown.value.hint == "Available:  data, web ."
     with pytest.raises(NotFound, match="exposes port 81") as closed:
         choose_container([WEB, DATA], port=81)
-    assert closed.value.hint == "There is  80, 5432 . Or choose with --component."
+    assert closed.value.hint == "Available:  80, 5432 . Or choose with --component."
     with pytest.raises(Conflict, match="No container of it runs"):
         choose_container([])

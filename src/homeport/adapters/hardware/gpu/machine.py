@@ -1,6 +1,7 @@
 """All GPUs of this machine. A machine without one is found to have none in well under a millisecond."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 
 from homeport.adapters.hardware.gpu.amd import read_amd
@@ -12,7 +13,17 @@ from homeport.core.model.node import Gpu
 
 def read_gpus(*, with_use: bool = True) -> Sequence[GpuReading]:
     """Blocks while the tools run: seconds with a driver that does not respond."""
-    return [*read_nvidia(), *read_amd(), *read_intel(with_use=with_use)]
+    return numbered(read_nvidia(), read_amd(), read_intel(with_use=with_use))
+
+
+def numbered(*makers: Sequence[GpuReading]) -> Sequence[GpuReading]:
+    """Every maker's tool counts from 0. The first keeps its numbers, which are those that engines are given; those of
+    the others get their maker's name where a number is taken."""
+    found: dict[str, GpuReading] = {}
+    for gpu in (each for maker in makers for each in maker):
+        index = gpu.index if gpu.index not in found else f"{gpu.manufacturer.lower()}-{gpu.index}"
+        found[index] = replace(gpu, index=index)
+    return list(found.values())
 
 
 @cache

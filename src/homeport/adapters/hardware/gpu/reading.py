@@ -3,8 +3,9 @@
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from homeport.lazy_dataclass import dataclass
 
 TOOL_SECONDS: Final = 5.0
 OUTPUT_MAX: Final = 1_000_000

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from homeport.core.model.deployment import ComponentSpec, digest_of, digest_of_b
 from homeport.core.secrets import plain_environment, secret_environment, secret_files
 from homeport.errors import InvalidInput
 from homeport.failpoints import Point, passing
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Workload
 from homeport.vocabulary import DeploymentId, NodeId
 

@@ -9,7 +9,6 @@ import hashlib
 import os
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +25,7 @@ from homeport.core.node.demands import compose_demands, file_demands, referenced
 from homeport.core.node.permissions import Demand, Permissions, refusal
 from homeport.core.secrets import masked, plain_environment, secret_environment
 from homeport.errors import InvalidInput, WorkFailed
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Workload
 from homeport.vocabulary import Code
 
@@ -86,7 +86,7 @@ class Projects:
         environment = compose_environment(
             self._engine.environment, {**plain_environment(spec), **secret_environment(spec)}
         )
-        resolved = await ask_tool(command, environment, folder)
+        resolved = await ask_tool(command, environment, folder, self._engine.prestarted)
         version = written[0].content.get("version")
         return Project(
             folder,

@@ -54,14 +54,14 @@ from homeport.adapters.runtime.health.observations import (
 from homeport.adapters.runtime.programs import child_process
 from homeport.adapters.runtime.programs.concurrently import at_once
 from homeport.adapters.runtime.programs.environment import compose_environment, steers_the_tool
-from homeport.core.data import volume_prefix
+from homeport.core.data import DataVolume, parse_volume, volume_prefix
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.health import HealthSample, RunState
 from homeport.core.node.permissions import EVERYTHING, Permissions
 from homeport.core.secrets import masked, plain_environment, secret_environment
 from homeport.core.tunnel.choosing import RunningContainer
 from homeport.core.tunnel.targets import Endpoint, ExecTarget
-from homeport.errors import EngineUnavailable, WorkFailed
+from homeport.errors import EngineUnavailable, Refused, WorkFailed
 from homeport.failpoints import Point, passing
 from homeport.log import get_log
 from homeport.ports import (
@@ -119,7 +119,11 @@ class ComposeRuntime:
             await self._images.prepare(spec, on_progress)
             return
         folder = archive_folder(workload)
-        if not folder.is_dir():
+        is_there = folder.is_dir()
+        if self._engine.prestarted is not None:
+            # To read the file, and to start it.
+            await self._engine.prestarted.warm(1 if is_there else 2)
+        if not is_there:
             on_progress(Step.FETCHING, f"fetching {spec.name} {spec.revision}", 0, 0)
             await fetch_component(self._registry, spec, folder)
         await self._pull_images(spec, await self._projects.resolve(workload), on_progress)
@@ -134,15 +138,18 @@ class ComposeRuntime:
         if is_whole and await self._start_stopped(workload, seen, on_progress):
             return
         if seen and (is_whole or not is_same):
-            on_progress(Step.STOPPING, f"stopping the running {spec.name}", 0, 0)
+            is_running = any(container.running for container in seen)
+            what = f"stopping the running {spec.name}" if is_running else f"removing what is left of {spec.name}"
+            on_progress(Step.STOPPING, what, 0, 0)
             await remove_project(self._api, seen, self._project(workload.deployment_id, spec.name), spec.name)
+            seen = []
             passing(Point.RUNTIME_AFTER_STOP)
         on_progress(Step.CREATING, f"creating {spec.name}", 0, 0)
         try:
             if spec.type is ProfileType.CUSTOM:
                 await self._images.create(workload, self._project(workload.deployment_id, spec.name), on_progress)
             else:
-                await self._up(workload, on_progress)
+                await self._up(workload, on_progress, is_new=not seen)
         except WorkFailed as failure:
             message = with_port_holder(str(failure), await self._port_holders())
             raise WorkFailed(Code(failure.code), message, source=failure.source) from failure
@@ -232,6 +239,14 @@ class ComposeRuntime:
         listed = await self._containers(deployment_id)
         return await self._access.describe(listed, component=LABEL_COMPONENT, service=LABEL_SERVICE)
 
+    async def data_volumes(self) -> Sequence[DataVolume]:
+        try:
+            unused = {*await self._api.volumes(unused=True)}
+            names = await self._api.volumes()
+        except Refusal as refusal:
+            raise Refused(f"The volumes cannot be listed: {refusal.message}") from refusal
+        return [DataVolume(name, name not in unused) for name in names if parse_volume(name) is not None]
+
     def execute_in(self, container_id: str, target: ExecTarget) -> AbstractAsyncContextManager[ExecSession]:
         return self._access.execute_in(container_id, target)
 
@@ -312,7 +327,7 @@ class ComposeRuntime:
             for volume in (project.volumes if workload.name else ())
         }
 
-    async def _up(self, workload: Workload, on_progress: OnProgress) -> None:
+    async def _up(self, workload: Workload, on_progress: OnProgress, *, is_new: bool) -> None:
         spec = workload.spec
         project = await self._projects.resolve(workload)
         # An image that was removed meanwhile: the compose tool would pull it past the site.
@@ -338,7 +353,7 @@ class ComposeRuntime:
         except OSError as error:
             raise disk_full(spec.name) from error
         command = [
-            *self._engine.compose_command(),
+            *self._engine.compose_command(is_new=is_new),
             *(through_arguments or ()),
             *("--project-name", self._project(workload.deployment_id, spec.name)),
             *("--file", str(project.folder / COMPOSE_FILE), "--file", str(override)),
@@ -347,7 +362,12 @@ class ComposeRuntime:
         on_progress(Step.NETWORKING, f"networking {spec.name}: {', '.join(project.networks)}", 0, 0)
         environment = compose_environment(self._engine.environment, {**plain_environment(spec), **hidden})
         run = partial(
-            child_process.run, command, environment=environment, seconds=spec.timeout_seconds, folder=project.folder
+            child_process.run,
+            command,
+            environment=environment,
+            seconds=spec.timeout_seconds,
+            folder=project.folder,
+            prestarted=self._engine.prestarted,
         )
         try:
             done = await run()

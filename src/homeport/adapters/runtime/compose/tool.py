@@ -13,6 +13,7 @@ from anyio.to_thread import run_sync
 from homeport.adapters.bounded_yaml import load_documents
 from homeport.adapters.runtime.failures import meaningful_line
 from homeport.adapters.runtime.programs import child_process
+from homeport.adapters.runtime.programs.prestarted import Prestarted
 from homeport.core.archive import COMPOSE_FILE
 from homeport.errors import EngineUnavailable, InvalidInput
 
@@ -21,7 +22,9 @@ LIMITS: Final = child_process.Limits(cpu_seconds=20, data_bytes=512 * 1024 * 102
 OUTPUT_MAX: Final = 1024 * 1024
 
 
-async def ask_tool(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Mapping[str, Any]:
+async def ask_tool(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, prestarted: Prestarted | None = None
+) -> Mapping[str, Any]:
     """A project as the compose tool resolves it. Raises InvalidInput with the tool's error, and EngineUnavailable
     where there is no tool."""
     try:
@@ -32,6 +35,7 @@ async def ask_tool(command: Sequence[str], environment: Mapping[str, str], folde
             folder=folder,
             output_max=OUTPUT_MAX,
             limits=LIMITS,
+            prestarted=prestarted,
         )
     except TimeoutError as error:
         raise InvalidInput(f"the compose tool did not read {COMPOSE_FILE} in time") from error

@@ -6,7 +6,6 @@ containerd's own message, because only the caller knows what the refusal means.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from homeport.adapters.runtime.docker_api.engine import EngineOptions
@@ -15,6 +14,7 @@ from homeport.adapters.runtime.programs import child_process
 from homeport.adapters.runtime.programs.environment import engine_environment
 from homeport.adapters.runtime.programs.find import find_program
 from homeport.errors import EngineUnavailable
+from homeport.lazy_dataclass import dataclass
 
 NAMESPACE = "homeport"
 """Separates our images and containers from those of Docker, Kubernetes and users."""

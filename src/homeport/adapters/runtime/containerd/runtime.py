@@ -13,13 +13,14 @@ import sys
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from anyio.to_thread import run_sync
 
+from homeport.adapters.file_events import FileEvents
 from homeport.adapters.runtime.compose.files import (
     LABEL_COMPONENT,
     LABEL_DEPLOYMENT,
@@ -51,6 +52,7 @@ from homeport.core.model.custom import CommandProbe, CustomSpec, Kind, Mount
 from homeport.core.model.health import HealthSample, Run, RunState
 from homeport.core.secrets import masked, secret_environment, secret_files
 from homeport.errors import WorkFailed
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Container, IsDue, Observation, OnProgress, Output, Owned, Workload, WorkloadProcess
 from homeport.vocabulary import Code, DeploymentId, Digest, NodeId, ProfileType, Step
 
@@ -101,6 +103,7 @@ class ContainerdRuntime:
         self._mirror = options.mirror
         self._variables = options.variables
         self._tasks = Tasks(self._ctr)
+        self._file_events = FileEvents()
 
     async def start(self) -> None:
         self._ctr.require()
@@ -170,7 +173,7 @@ class ContainerdRuntime:
     async def follow(
         self, workload: Workload, container: Container, resume: str
     ) -> AsyncGenerator[Sequence[Output], None]:
-        async for lines in follow_file(self._log(container.id), resume):
+        async for lines in follow_file(self._log(container.id), resume, self._file_events):
             yield lines
 
     async def remove(self, deployment_id: DeploymentId, component: str, *, remove_images: bool) -> None:

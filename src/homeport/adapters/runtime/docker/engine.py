@@ -13,6 +13,7 @@ from homeport.adapters.runtime.health.observations import check_rules
 from homeport.adapters.runtime.programs import child_process
 from homeport.adapters.runtime.programs.environment import engine_environment
 from homeport.adapters.runtime.programs.find import find_program
+from homeport.adapters.runtime.programs.prestarted import Prestarted
 from homeport.core.model.health import CheckResult, HealthSample
 from homeport.errors import EngineUnavailable
 from homeport.ports import IsDue
@@ -23,7 +24,9 @@ INSTALL_HINT = "Install Docker and start its service, or choose another engine w
 
 class DockerEngine:
     name = "docker"
+    output_options: Json = {}  # noqa: RUF012 - never changed
     leaking_variables: tuple[str, ...] = ()
+    prestarted: Prestarted | None = None
 
     def __init__(self, options: EngineOptions) -> None:
         self._socket = docker_socket(options)
@@ -51,7 +54,7 @@ class DockerEngine:
     def api(self) -> EngineApi:
         return EngineApi(self.reach)
 
-    def compose_command(self) -> list[str]:
+    def compose_command(self, *, is_new: bool = False) -> list[str]:
         if not self._compose:
             hint = "Install the plugin docker-compose-plugin, or Debian's docker-compose."
             raise EngineUnavailable("Neither  docker compose  nor  docker-compose  was found.", hint=hint)
@@ -63,8 +66,10 @@ class DockerEngine:
     def compose_secrets(self, names: Sequence[str]) -> list[str] | None:
         return None
 
-    def gpu_options(self, count: int) -> Json:
-        return {"DeviceRequests": [{"Driver": "nvidia", "Count": count, "Capabilities": [["gpu"]]}]}
+    def gpu_options(self, gpus: Sequence[str]) -> Json:
+        """As with `--gpus device=0`, or `--gpus all`."""
+        which: Json = {"Count": -1} if "all" in gpus else {"DeviceIDs": list(gpus)}
+        return {"DeviceRequests": [{"Driver": "nvidia", "Capabilities": [["gpu"]], **which}]}
 
     async def pull(self, api: EngineApi, image: str, on_bytes: Callable[[int, int], None]) -> None:
         # Without a tag the daemon would pull every tag.

@@ -6,15 +6,17 @@ the engine's own message, because only the caller knows what the refusal means.
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
 
+from homeport.adapters.file_events import FileEvents
 from homeport.adapters.http_client import Address, Answer, ExchangeFailed, ask, stream
 from homeport.adapters.registry.credentials import Credentials
 from homeport.adapters.runtime.docker_api.pull_progress import PullProgress
 from homeport.errors import EngineUnavailable
+from homeport.lazy_dataclass import dataclass
 
 API = "/v1.41"
 """Of Docker 20.10 and Podman 4; newer engines still support it."""
@@ -27,6 +29,7 @@ PULL_SILENCE_SECONDS = 120.0
 """Idle timeout of a pull. Podman is silent while it copies a large layer slowly."""
 LOG_FRAME_HEADER = 8
 STDERR = 2
+NOT_FOUND = 404
 FOLLOW_SILENCE_SECONDS = 3600.0
 """A container that writes nothing for this long is asked again."""
 
@@ -60,6 +63,7 @@ class EngineApi:
 
     def __init__(self, reach: Callable[[], Awaitable[Address]]) -> None:
         self._reach = reach
+        self.file_events = FileEvents()
 
     async def version(self) -> str:
         return str((await self.known(f"{API}/version"))["Version"])
@@ -86,6 +90,10 @@ class EngineApi:
         answer: Json = await self.call("GET", f"{API}/containers/{container}/json")
         return answer
 
+    def output_file(self, inspected: Json) -> Path | None:
+        """The file to read the output of a container from; None where the engine's stream is as good."""
+        return None
+
     async def create(self, name: str, content: Json) -> str:
         """Creates a container without starting it, and returns its id. Status 409 means that the name is in use."""
         body = json.dumps(content).encode()
@@ -109,7 +117,7 @@ class EngineApi:
         path = f"{API}/containers/{container}/exec"
         made = (await self.call("POST", path, body=json.dumps(body).encode()))["Id"]
         start = json.dumps({"Detach": False, "Tty": False}).encode()
-        framed = await self.exchange("POST", f"{API}/exec/{made}/start", body=start, seconds=seconds)
+        framed = (await self.exchange("POST", f"{API}/exec/{made}/start", body=start, seconds=seconds)).body
         ended = await self.call("GET", f"{API}/exec/{made}/json")
         return int(ended.get("ExitCode") or 0), _unframed(framed).decode(errors="replace")
 
@@ -125,13 +133,15 @@ class EngineApi:
         try:
             await self.call("GET", f"{API}/volumes/{name}")
         except Refusal as refusal:
-            if refusal.status == 404:
+            if refusal.status == NOT_FOUND:
                 return False
             raise
         return True
 
-    async def volumes(self) -> list[str]:
-        return [str(volume["Name"]) for volume in (await self.known(f"{API}/volumes"))["Volumes"] or []]
+    async def volumes(self, *, unused: bool = False) -> list[str]:
+        query = {"filters": json.dumps({"dangling": ["true"]})} if unused else {}
+        found: Json = await self.call("GET", f"{API}/volumes", query=query)
+        return [str(volume["Name"]) for volume in found["Volumes"] or []]
 
     async def remove_volume(self, name: str) -> None:
         """Raises Refusal with status 409 while a container uses it."""
@@ -146,7 +156,7 @@ class EngineApi:
         try:
             await self.call("GET", f"{API}/images/{image}/json")
         except Refusal as refusal:
-            if refusal.status == 404:
+            if refusal.status == NOT_FOUND:
                 return False
             raise
         return True
@@ -175,6 +185,10 @@ class EngineApi:
                 raise Refusal(500, error)
             if progress.bytes_total:
                 on_bytes(progress.bytes_done, progress.bytes_total)
+
+    async def cleaned_up(self, container: str) -> None:
+        """Waits until the engine has done what it does after the end of a container. Most engines say that it has
+        ended when they are done."""
 
     async def archive(self, container: str, path: str, *, bytes_max: int) -> bytes | None:
         """What is at a path in the container, as a tar archive; None where that is longer."""
@@ -258,7 +272,7 @@ class EngineApi:
         seconds: float = CALL_SECONDS,
     ) -> Any:
         """One exchange, its JSON; None for an empty response."""
-        answer = await self.exchange(method, path, query=query, body=body, seconds=seconds)
+        answer = (await self.exchange(method, path, query=query, body=body, seconds=seconds)).body
         return json.loads(answer) if answer.strip() else None
 
     async def exchange(
@@ -269,8 +283,8 @@ class EngineApi:
         query: Mapping[str, str] | None = None,
         body: bytes = b"",
         seconds: float = CALL_SECONDS,
-    ) -> bytes:
-        """One exchange, its raw bytes."""
+    ) -> Answer:
+        """One exchange. Raises Refusal."""
         try:
             answer = await self._ask(method, path, query, body, seconds)
         except EngineUnavailable:
@@ -280,7 +294,7 @@ class EngineApi:
             answer = await self._ask(method, path, query, body, seconds)
         if answer.status >= 400:
             raise Refusal(answer.status, _reason(answer.body))
-        return answer.body
+        return answer
 
     async def _ask(
         self, method: str, path: str, query: Mapping[str, str] | None, body: bytes, seconds: float

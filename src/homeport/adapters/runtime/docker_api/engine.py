@@ -1,15 +1,17 @@
 """What differs between the engines with the Docker-compatible API; `compose.py` is the common rest."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
 from homeport.adapters.http_client import Address
 from homeport.adapters.registry.image_mirror import ImageMirror
 from homeport.adapters.runtime.docker_api.client import EngineApi, Json
+from homeport.adapters.runtime.programs.prestarted import Prestarted
 from homeport.core.model.health import HealthSample
 from homeport.core.node.permissions import EVERYTHING, Permissions
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import IsDue
 
 
@@ -49,6 +51,9 @@ class ContainerEngine(Protocol):
     leaking_variables: tuple[str, ...]
     """Variables of the engine's service that it would pass to every container."""
 
+    output_options: Json
+    """Options of a new container with which its output can be read without loss."""
+
     async def start(self) -> None:
         """Raises EngineUnavailable with a sentence that says what to do."""
         ...
@@ -61,8 +66,12 @@ class ContainerEngine(Protocol):
 
     def api(self) -> EngineApi: ...
 
-    def compose_command(self) -> list[str]:
-        """The compose tool and its global arguments. Raises EngineUnavailable when there is none."""
+    prestarted: Prestarted | None
+    """The compose tool, where starting it ahead saves time."""
+
+    def compose_command(self, *, is_new: bool = False) -> list[str]:
+        """The compose tool and its global arguments; `is_new` for a project of which no container is there. Raises
+        EngineUnavailable when there is none."""
         ...
 
     def resolve_command(self, arguments: Sequence[str]) -> list[str]:
@@ -75,8 +84,8 @@ class ContainerEngine(Protocol):
         """
         ...
 
-    def gpu_options(self, count: int) -> Json:
-        """Options of a new container that gets this many GPUs."""
+    def gpu_options(self, gpus: Sequence[str]) -> Json:
+        """Options of a new container with these GPUs: their numbers, or "all"."""
         ...
 
     async def pull(self, api: EngineApi, image: str, on_bytes: Callable[[int, int], None]) -> None: ...

@@ -4,7 +4,6 @@ The container has the same labels as those of a compose component, so everything
 same code. Values of secrets go over the socket: they are on no command line and in no file.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 from homeport.adapters.runtime.compose.files import (
@@ -141,7 +140,7 @@ class ImageContainers:
                 "PortBindings": _bindings(custom.ports),
                 "Mounts": mounts,
                 **({"NetworkMode": "host"} if custom.host_network else {}),
-                **({"DeviceRequests": device_requests(self._engine.name, custom.gpus)} if custom.gpus else {}),
+                **(self._engine.gpu_options(custom.gpus) if custom.gpus else {}),
             },
         }
         return content | _given(custom)
@@ -168,14 +167,6 @@ def _given(custom: CustomSpec) -> Json:
         # Ours replaces the image's.
         content["Healthcheck"] = {"Test": ["NONE"]}
     return content
-
-
-def device_requests(engine: str, gpus: Sequence[str]) -> list[Json]:
-    """Podman takes GPUs by their CDI names, as with `--device nvidia.com/gpu=0`; Docker as with `--gpus device=0`."""
-    if engine == "podman":
-        return [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={gpu}" for gpu in gpus]}]
-    which = {"Count": -1} if "all" in gpus else {"DeviceIDs": list(gpus)}
-    return [{"Driver": "nvidia", "Capabilities": [["gpu"]], **which}]
 
 
 def _bindings(ports: tuple[Port, ...]) -> dict[str, list[dict[str, str]]]:

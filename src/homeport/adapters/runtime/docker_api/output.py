@@ -1,23 +1,26 @@
-"""What containers write, line by line, from the API of Docker and Podman.
+"""What containers write, line by line: from the file that Podman writes it to, else from the engine's API.
 
-Each piece comes with the time at which the engine recorded it. Both engines give several pieces one time, and begin
-at a time when asked to resume; so a place in the output is a time and the number of pieces of that time before it.
+There each piece comes with the time at which the engine recorded it. Both engines give several pieces one time, and
+begin at a time when asked to resume; so a place in the output is a time and the number of pieces of that time before
+it.
 """
 
 import re
 from collections.abc import AsyncGenerator, Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from contextlib import aclosing
+from dataclasses import field
+from datetime import UTC, datetime
 from typing import Final
 
-from homeport.adapters.runtime.docker_api.client import EngineApi, Refusal
+from homeport.adapters.runtime.docker_api.client import NOT_FOUND, EngineApi, Refusal
+from homeport.adapters.runtime.programs.output_file import HISTORY, follow_output_file
+from homeport.adapters.runtime.programs.output_records import NS, LineJoiner, place_of
 from homeport.core.logs.text import LINE_BYTES_MAX
 from homeport.errors import WorkFailed
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Output
 from homeport.vocabulary import Code
 
-HISTORY: Final = timedelta(hours=1)
-"""How much of the output is read of a container that was not followed before."""
 _TIME: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ?")
 _RESUME: Final = re.compile(r"(\d{1,20})#(\d{1,12})")
 
@@ -27,25 +30,22 @@ class OutputLines:
     """Puts pieces together to lines, and skips those that were read before."""
 
     resume: str = ""
-    _skip_ns: int = 0
-    _skip: int = 0
+    since_ns: int = 0
+    """From where the output has to be read; 0 without a place to resume."""
+    skip: int = 0
     """How many pieces of that time were read."""
     _at_ns: int = 0
     _count: int = 0
-    _partial: dict[bool, bytearray] = field(default_factory=dict)
-    """By stream: a line whose end has not come yet."""
-    _sizes: dict[bool, int] = field(default_factory=dict)
+    _joiner: LineJoiner = field(default_factory=LineJoiner)
     _memo: tuple[bytes, int] = (b"", 0)
 
     def __post_init__(self) -> None:
         match = _RESUME.fullmatch(self.resume)
         if match is not None:
-            self._skip_ns, self._skip = int(match[1]), int(match[2])
-
-    @property
-    def since(self) -> int:
-        """Seconds since 1970 from which the engine has to be asked; 0 without a place to resume."""
-        return self._skip_ns // 1_000_000_000
+            self.since_ns, self.skip = int(match[1]), int(match[2])
+        elif (place := place_of(self.resume)) is not None:
+            # It was read from a file before. What Podman, which gives whole seconds, has of that second is left out.
+            self.since_ns, self.skip = place.last_ns + 1, 0
 
     def feed(self, pieces: Iterable[tuple[bool, bytes]]) -> list[Output]:
         found = []
@@ -57,30 +57,27 @@ class OutputLines:
                 at_ns, text = self._ns(match), piece[match.end() :]
             self._count = self._count + 1 if at_ns == self._at_ns else 1
             self._at_ns = at_ns
-            if at_ns < self._skip_ns or (at_ns == self._skip_ns and self._count <= self._skip):
+            if at_ns < self.since_ns or (at_ns == self.since_ns and self._count <= self.skip):
                 continue
-            output = self._join(is_error, text)
-            if output is not None:
-                found.append(output)
+            is_whole = text.endswith(b"\n")
+            joined = self._joiner.join(is_error, text[:-1] if is_whole else text, is_whole=is_whole)
+            if joined is not None:
+                found.append(self._output(is_error, *joined))
         return found
 
-    def _join(self, is_error: bool, text: bytes) -> Output | None:
-        is_whole = text.endswith(b"\n")
-        pending = self._partial.get(is_error)
-        if is_whole and pending is None:
-            return self._output(is_error, text[:-1], len(text) - 1)
-        pending = self._partial.setdefault(is_error, bytearray())
-        size = self._sizes[is_error] = self._sizes.get(is_error, 0) + len(text) - is_whole
-        pending += text[: max(0, LINE_BYTES_MAX - len(pending))]
-        if not is_whole:
-            return None
-        del self._partial[is_error], self._sizes[is_error]
-        return self._output(is_error, bytes(pending), size)
+    def end(self) -> list[Output]:
+        """Lines without an end, when there is no more output."""
+        return [self._output(*line) for line in self._joiner.rest()]
 
     def _output(self, is_error: bool, text: bytes, size: int) -> Output:
         at = datetime.fromtimestamp(self._at_ns // 1_000_000 / 1000, UTC) if self._at_ns else None
-        kept = text.rstrip(b"\r\n")[:LINE_BYTES_MAX]
-        return Output(kept, f"{self._at_ns}#{self._count}", at, is_error, size if size > LINE_BYTES_MAX else None)
+        return Output(
+            text.rstrip(b"\r\n"),
+            f"{self._at_ns}#{self._count}",
+            at,
+            is_error,
+            size if size > LINE_BYTES_MAX else None,
+        )
 
     def _ns(self, match: re.Match[bytes]) -> int:
         """Nanoseconds since 1970; lines of one second share the slow part."""
@@ -88,26 +85,54 @@ class OutputLines:
         if head != self._memo[0]:
             seconds = datetime.fromisoformat(head.decode().replace("Z", "+00:00")).timestamp()
             self._memo = head, int(seconds)
-        return self._memo[1] * 1_000_000_000 + int((match[2] or b"0").ljust(9, b"0"))
+        return self._memo[1] * NS + int((match[2] or b"0").ljust(9, b"0"))
 
 
 async def follow_container(
     api: EngineApi, container: str, resume: str, *, component: str
 ) -> AsyncGenerator[Sequence[Output], None]:
+    """Ends when the container is gone."""
     try:
-        framed = not (await api.inspect(container))["Config"].get("Tty")
-        lines = OutputLines(resume)
-        since = lines.since or int((datetime.now(UTC) - HISTORY).timestamp())
-        pending = b""
-        async for arrived in api.follow(container, since=since, framed=framed):
-            pieces = arrived
-            if not framed:  # A terminal's output has no frames: a piece ends with a line.
-                pending += b"".join(piece for _, piece in arrived)
-                *whole, pending = pending.split(b"\n")
-                pending = pending[-LINE_BYTES_MAX:]
-                pieces = [(False, line + b"\n") for line in whole]
-            if found := lines.feed(pieces):
-                yield found
+        inspected = await api.inspect(container)
+        source = api.output_file(inspected)
+        follow = _stream(api, container, resume, framed=not inspected["Config"].get("Tty"))
+        if source is not None:
+            before = OutputLines(resume)
+            follow = follow_output_file(
+                source,
+                api.file_events,
+                resume,
+                since_ns=before.since_ns,
+                skip=before.skip,
+                is_ended=not inspected["State"].get("Running"),
+            )
+        async with aclosing(follow) as pieces:
+            async for lines in pieces:
+                yield lines
     except Refusal as refusal:
+        if refusal.status == NOT_FOUND:
+            return
         message = f"The output of {component} cannot be read: {refusal.message}"
         raise WorkFailed(Code.INTERNAL, message, source=component) from refusal
+    except OSError as error:
+        message = f"The output of {component} cannot be read: {error.strerror or error}."
+        raise WorkFailed(Code.INTERNAL, message, source=component) from error
+
+
+async def _stream(
+    api: EngineApi, container: str, resume: str, *, framed: bool
+) -> AsyncGenerator[Sequence[Output], None]:
+    lines = OutputLines(resume)
+    since = lines.since_ns // NS or int((datetime.now(UTC) - HISTORY).timestamp())
+    pending = b""
+    async for arrived in api.follow(container, since=since, framed=framed):
+        pieces = arrived
+        if not framed:  # A terminal's output has no frames: a piece ends with a line.
+            pending += b"".join(piece for _, piece in arrived)
+            *whole, pending = pending.split(b"\n")
+            pending = pending[-LINE_BYTES_MAX:]
+            pieces = [(False, line + b"\n") for line in whole]
+        if found := lines.feed(pieces):
+            yield found
+    if found := lines.end():
+        yield found

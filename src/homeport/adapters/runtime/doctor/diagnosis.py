@@ -8,7 +8,6 @@ import os
 import tempfile
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from homeport.adapters.runtime.programs import child_process
 from homeport.adapters.runtime.programs.find import find_program
 from homeport.core.model.engines import AUTO, ENGINES
 from homeport.errors import EngineUnavailable
+from homeport.lazy_dataclass import dataclass
 
 CONFIGURATION = "/etc/containers/containers.conf"
 TRIAL_SECONDS = 60.0

@@ -33,7 +33,7 @@ def missing_services(containers: Sequence[Listed]) -> list[str]:
 
 
 def observed(component: str, listed: Sequence[Listed], inspected: Mapping[str, Json | None]) -> Observation:
-    """One component. Mixed digests are no digest: an update was interrupted, and neither version is complete.
+    """One component. Mixed digests count as none: an update was interrupted, and neither version is complete.
 
     A one-shot container that has completed does not count as missing.
     """
@@ -113,8 +113,9 @@ def check_rules(check: Json) -> CheckRules:
 
 
 def _container(listed: Listed, inspected: Json | None) -> Container:
+    service = listed.labels.get(LABEL_SERVICE, "")
     if inspected is None:
-        return Container(id=listed.id, name=listed.name, running=False)
+        return Container(id=listed.id, name=listed.name, running=False, service=service)
     state = inspected["State"]
     return Container(
         id=listed.id,
@@ -122,4 +123,5 @@ def _container(listed: Listed, inspected: Json | None) -> Container:
         running=listed.running,
         exit_code=None if listed.running or state.get("Paused") else state.get("ExitCode"),
         started_at=state.get("StartedAt", ""),
+        service=service,
     )

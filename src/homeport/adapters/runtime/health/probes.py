@@ -37,7 +37,9 @@ async def run_probe(probe: Probe, *, seconds: float, environment: Mapping[str, s
 async def _ask(probe: HttpProbe, seconds: float) -> CheckResult:
     try:
         answer = await ask(TcpAddress(probe.host, probe.port), "GET", probe.target, seconds=seconds)
-    except (OSError, ExchangeFailed) as error:
+    except OSError:
+        return CheckResult(False, f"GET {probe.target}: {probe.host}:{probe.port} does not accept connections")
+    except ExchangeFailed as error:
         return CheckResult(False, f"GET {probe.target} got no answer: {error}")
     return CheckResult(answer.status < 400, f"GET {probe.target} answered {answer.status}")
 

@@ -3,12 +3,12 @@
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from homeport.adapters.runtime.docker_api.client import CALL_SECONDS, STOP_SECONDS, EngineApi, Refusal
 from homeport.adapters.runtime.helm.kube_pods import KubePod
 from homeport.adapters.runtime.podman.api import LIBPOD
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

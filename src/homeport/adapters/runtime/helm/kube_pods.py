@@ -11,12 +11,12 @@ import binascii
 import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from homeport.adapters.runtime.helm.kube_kinds import Json, name_of
 from homeport.adapters.runtime.helm.kube_services import aliases_of, publish
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 
 LABEL_CONTAINERS: Final = "homeport.containers"
 """All containers of the component as `pod/container`, on each of its pods: a remaining one shows which are

@@ -22,11 +22,13 @@ from homeport.adapters.runtime.failures import meaningful_line
 from homeport.adapters.runtime.health.observations import check_rules
 from homeport.adapters.runtime.health.probes import checked
 from homeport.adapters.runtime.podman.api import LIBPOD, PodmanApi
-from homeport.adapters.runtime.podman.parser import resolve_command
+from homeport.adapters.runtime.podman.gpu_containers import device_requests
+from homeport.adapters.runtime.podman.tool import PROGRAM, resolve_command, run_command
 from homeport.adapters.runtime.programs import die_with_parent
 from homeport.adapters.runtime.programs.child_process import signal_group
 from homeport.adapters.runtime.programs.environment import PROXIES, engine_environment
 from homeport.adapters.runtime.programs.find import find_program
+from homeport.adapters.runtime.programs.prestarted import Prestarted
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.core.model.health import CheckResult, CheckRules, HealthSample
 from homeport.errors import EngineUnavailable
@@ -40,6 +42,7 @@ INSTALL_HINT = "Install it (Debian: apt-get install podman runc), or choose anot
 
 class PodmanEngine:
     name = "podman"
+    output_options: Json = {"LogConfig": {"Type": "k8s-file"}}  # noqa: RUF012 - never changed
 
     def __init__(self, data: Path, options: EngineOptions) -> None:
         self.environment: Mapping[str, str] = engine_environment(options.environment)
@@ -49,8 +52,11 @@ class PodmanEngine:
         self._data = data
         self._options = options
         self._given = given_socket(options)
+        self._api = PodmanApi(self.reach)
         self._service: anyio.abc.Process | None = None
         self._starting = anyio.Lock()
+        self._version = ""
+        self.prestarted: Prestarted | None = Prestarted(PROGRAM, self.environment)
 
     @property
     def _socket(self) -> Path:
@@ -59,12 +65,17 @@ class PodmanEngine:
     async def start(self) -> None:
         if self._given is None and find_program(self._options.podman, self.environment) is None:
             raise EngineUnavailable(f"The program {self._options.podman} was not found.", hint=INSTALL_HINT)
-        await self.api().version()
+        self._version = (await self.api().version()).removeprefix("v")
 
     def api(self) -> PodmanApi:
-        return PodmanApi(self.reach)
+        return self._api
 
     async def close(self) -> None:
+        if self.prestarted is not None:
+            await self.prestarted.close()
+        await self._end_service()
+
+    async def _end_service(self) -> None:
         service, self._service = self._service, None
         if service is not None:
             await _end(service)
@@ -77,7 +88,7 @@ class PodmanEngine:
         if self._given is None and not is_listening(address.path):
             async with self._starting:
                 if not is_listening(address.path):
-                    await self.close()
+                    await self._end_service()
                     try:
                         await self._start_service(address)
                     except OSError as error:
@@ -85,11 +96,10 @@ class PodmanEngine:
                         raise EngineUnavailable(message, hint="Run  homeport doctor .") from error
         return address
 
-    def compose_command(self) -> list[str]:
-        """podman-compose from our own environment, so that PATH does not matter."""
+    def compose_command(self, *, is_new: bool = False) -> list[str]:
         # Without a pod: it would only cost time, and Docker has none either.
         options = ["--in-pod", "false", "--podman-path", str(self._podman_path()), "--no-ansi"]
-        return [sys.executable, "-m", "podman_compose", *options]
+        return [*run_command(version=self._version, is_new=is_new), *options]
 
     def resolve_command(self, arguments: Sequence[str]) -> list[str]:
         return resolve_command(arguments)
@@ -98,10 +108,8 @@ class PodmanEngine:
         """podman-compose would write the values on podman's command line; podman itself reads its environment."""
         return [f"--podman-run-args={shlex.join(word for name in names for word in ('--env', name))}"]
 
-    def gpu_options(self, count: int) -> Json:
-        """By the names of the Container Device Interface, which count from 0."""
-        names = [f"nvidia.com/gpu={number}" for number in range(count)]
-        return {"Devices": [{"PathOnHost": name, "PathInContainer": name} for name in names]}
+    def gpu_options(self, gpus: Sequence[str]) -> Json:
+        return {"DeviceRequests": device_requests(gpus)}
 
     async def pull(self, api: EngineApi, image: str, on_bytes: Callable[[int, int], None]) -> None:
         if is_on_this_machine(image):
@@ -153,7 +161,7 @@ class PodmanEngine:
         try:
             await _wait_for(address, self._service, log)
         except BaseException:
-            await self.close()
+            await self._end_service()
             raise
 
 

@@ -7,11 +7,11 @@ import json
 import os
 import shutil
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from homeport.adapters.runtime.process.program_keeper import start_time
+from homeport.lazy_dataclass import dataclass
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 
 import anyio
 
+from homeport.adapters.file_events import FileEvents
 from homeport.adapters.runtime.custom_spec import environment_of, read_spec
 from homeport.adapters.runtime.failures import create_failed, disk_full
 from homeport.adapters.runtime.health.probes import checked, run_probe
@@ -49,6 +50,7 @@ class ProcessRuntime:
         self, data: Path, environment: Mapping[str, str], variables: Mapping[str, str] | None = None
     ) -> None:
         self._folder = data / "process"
+        self._file_events = FileEvents()
         self._environment = {name: environment[name] for name in KEPT_VARIABLES if name in environment}
         self._environment |= variables or {}
 
@@ -130,7 +132,8 @@ class ProcessRuntime:
     async def follow(
         self, workload: Workload, container: Container, resume: str
     ) -> AsyncGenerator[Sequence[Output], None]:
-        async for lines in follow_file(self._of(workload.deployment_id, workload.spec.name).log, resume):
+        path = self._of(workload.deployment_id, workload.spec.name).log
+        async for lines in follow_file(path, resume, self._file_events):
             yield lines
 
     async def remove(self, deployment_id: DeploymentId, component: str, *, remove_images: bool) -> None:

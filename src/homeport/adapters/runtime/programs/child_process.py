@@ -7,12 +7,14 @@ import os
 import resource
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL
 
 import anyio
 import anyio.abc
+
+from homeport.adapters.runtime.programs.prestarted import NOT_CALLED, Prestarted
+from homeport.lazy_dataclass import dataclass
 
 OUTPUT_MAX = 256 * 1024
 """How much of the end of each stream is kept, because errors are at the end."""
@@ -25,6 +27,11 @@ class Finished:
     exit_code: int
     output: str
     errors: str
+
+    @property
+    def died_in_silence(self) -> bool:
+        """By a signal, before it wrote anything."""
+        return self.exit_code < 0 and not self.output and not self.errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +52,17 @@ async def run(
     output_max: int = OUTPUT_MAX,
     pass_fds: Sequence[int] = (),
     limits: Limits | None = None,
+    prestarted: Prestarted | None = None,
 ) -> Finished:
     """Raises OSError when the program cannot be started and TimeoutError when it did not end in time.
 
-    Of its output on either stream the last `output_max` bytes are kept.
+    Of its output on either stream the last `output_max` bytes are kept. `prestarted` may hold the program already.
     """
+    process = None if prestarted is None else await prestarted.call(command, environment, folder)
+    if process is not None:
+        done = await _to_its_end(process, seconds=seconds, output_max=output_max, limits=limits)
+        if done.exit_code != NOT_CALLED and not done.died_in_silence:
+            return done
     process = await anyio.open_process(
         list(command),
         stdin=DEVNULL,
@@ -58,6 +71,12 @@ async def run(
         start_new_session=True,
         pass_fds=pass_fds,
     )
+    return await _to_its_end(process, seconds=seconds, output_max=output_max, limits=limits)
+
+
+async def _to_its_end(
+    process: anyio.abc.Process, *, seconds: float, output_max: int, limits: Limits | None
+) -> Finished:
     if limits is not None:
         _limit(process.pid, limits)
     output, errors = bytearray(), bytearray()

@@ -12,10 +12,12 @@ from typing import Final
 import anyio
 from anyio.to_thread import run_sync
 
+from homeport.adapters.file_events import FileEvents
 from homeport.core.logs.text import LINE_BYTES_MAX
 from homeport.ports import Output
 
-POLL_SECONDS: Final = 0.25
+TOGETHER_SECONDS: Final = 0.05
+"""What is written within this time is read at once."""
 BLOCK: Final = 256 * 1024
 HISTORY_BYTES_MAX: Final = 1024 * 1024
 """How much is read of a file that was not followed before."""
@@ -80,13 +82,15 @@ class FollowedFile:
         return Output(kept, f"{self._inode}:{self._offset}", size=size if size > LINE_BYTES_MAX else None)
 
 
-async def follow_file(path: Path, resume: str) -> AsyncGenerator[Sequence[Output], None]:
+async def follow_file(path: Path, resume: str, events: FileEvents) -> AsyncGenerator[Sequence[Output], None]:
     file = FollowedFile(path, resume)
-    while True:
-        if found := await run_sync(file.read):
-            yield found
-        else:
-            await anyio.sleep(POLL_SECONDS)
+    with events.watch(path) as watched:
+        while True:
+            if found := await run_sync(file.read):
+                yield found
+            else:
+                await watched.wait()
+                await anyio.sleep(TOGETHER_SECONDS)
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -8,15 +8,16 @@ work sees everything that was committed before it. SQLite has one writer by its 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
-from sqlalchemy import Table, func, insert, select
+from sqlalchemy import Table, func, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.statements import insert_or_nothing
 from homeport.adapters.store.databases.errors import Connection
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 
 NUMBER_MAX: Final = 2**63 - 1
 _KEYS: Final[Mapping[Table, str]] = {schema.events: "id", schema.history: "id", schema.outbox: "sequence"}
@@ -105,7 +106,7 @@ class Appends:
         tail = self._tails[table]
         if tail.written == len(tail.rows):
             return
-        await connection.run(insert(table), tail.rows[tail.written :])
+        await connection.append(table, tail.rows[tail.written :])
         tail.written = len(tail.rows)
         if table is schema.outbox:
             # A work that empties the outbox in the same transaction must still find its last sequence.

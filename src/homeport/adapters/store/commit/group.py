@@ -6,7 +6,7 @@ itself fails, every caller in it gets a TransientError and nothing of it is stor
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -18,6 +18,7 @@ from homeport.adapters.store.schema import events
 from homeport.adapters.store.transaction import Savepoint, SqlTransaction
 from homeport.errors import HomeportError, Refused, StorageFull, StorageReadOnly, TransientError
 from homeport.failpoints import Point, passing
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Transaction
 

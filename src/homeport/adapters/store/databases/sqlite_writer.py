@@ -38,6 +38,12 @@ class WriterConnection:
         else:
             self._conn.execute(statement)
 
+    async def executemany(self, statement: str, rows: Sequence[Sequence[Any]]) -> int:
+        """The number of changed rows."""
+        if len(rows) > _IN_PLACE_MAX:
+            return (await in_thread(self._conn.executemany, statement, rows)).rowcount
+        return self._conn.executemany(statement, rows).rowcount
+
     async def commit(self) -> None:
         await in_thread(self._conn.commit)
 

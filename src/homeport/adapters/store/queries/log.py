@@ -9,9 +9,9 @@ from sqlalchemy import Row, delete, select
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import from_json, to_json, utc
 from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries.instances import failure_columns, to_failure
+from homeport.adapters.store.queries.fleet.instances import failure_columns, to_failure
 from homeport.core.model.event import NOT_SAID, Event, HistoryEntry, HistoryLine, NewEvent, Subject
-from homeport.vocabulary import Actor, DeploymentId, EventKind, LogStream, State, Trigger
+from homeport.vocabulary import Actor, DeploymentId, EventKind, LogStream, State, SubjectKind, Trigger
 
 _EVENTS = schema.events.c
 _HISTORY = schema.history.c
@@ -27,6 +27,15 @@ async def find_events(
     if subject is not None:
         query = query.where(_EVENTS.subject_kind == subject.kind, _EVENTS.subject_id == subject.id)
     return [_event(row) for row in await connection.rows(query.limit(min(limit, _LARGEST)))]
+
+
+async def has_event_about(connection: Connection, kind: SubjectKind, *, after: int) -> bool:
+    """The stream is named for its index: without it, all events of this kind would be searched."""
+    stream = Subject(kind, "").stream.value
+    query = select(_EVENTS.id).where(
+        _EVENTS.stream == stream, _EVENTS.id > min(after, _LARGEST), _EVENTS.subject_kind == kind
+    )
+    return await connection.first(query.limit(1)) is not None
 
 
 async def last_event_id(connection: Connection) -> int:

@@ -5,16 +5,17 @@ database.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic
 
-from sqlalchemy import Column, ColumnElement, Row, Table, Text, and_, func, literal, or_, select, tuple_
+from sqlalchemy import Column, ColumnElement, Row, Table, Text, and_, func, literal, not_, or_, select, tuple_
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from homeport.adapters.store.databases.errors import Connection
+from homeport.core.values.filters import Parts
 from homeport.core.values.selectors import Operator, Requirement, Selector
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import AtSites, Counts, Cut, Item, Key, Page, Where
 
 Conditions = list[ColumnElement[bool]]
@@ -75,6 +76,29 @@ def containing(text: str | None, name: ColumnElement[str]) -> Conditions:
     return [] if text is None else [name.icontains(text, autoescape=True)]
 
 
+def matching(parts: Parts, words: Mapping[str, Callable[[str], ColumnElement[bool]]]) -> Conditions:
+    """The filter language: what each word means for one value. No condition may be NULL, since any may be negated."""
+    found = [(part, or_(*(words[part.word](value) for value in part.values))) for part in parts]
+    return [not_(condition) if part.is_negated else condition for part, condition in found]
+
+
+def like(pattern: str, text: ColumnElement[str], *, within: bool = False) -> ColumnElement[bool]:
+    """The whole text, or a part of it, with `*` for any characters."""
+    escaped = pattern.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_").replace("*", "%")
+    return text.ilike(f"%{escaped}%" if within else escaped, escape="\\")
+
+
+def labelled_as(value: str, labels: Column[Any], tuned: Column[Any] | None = None) -> ColumnElement[bool]:
+    """`region` for any value of that label, `region=north` for one; what an operator set (`tuned`) counts first.
+    Never NULL."""
+    key, equals, wanted = value.partition("=")
+    name = literal(key, type_=Text())
+    found: ColumnElement[str] = LabelOf(labels, name)
+    if tuned is not None:
+        found = func.coalesce(TunedLabelOf(tuned, name), found)
+    return and_(found.is_not(None), like(wanted, found)) if equals else found.is_not(None)
+
+
 def _behind(order: Order, key: Key) -> ColumnElement[bool]:
     values = [literal(value, type_=column.type) for value, column in zip(key, order.columns, strict=True)]
     if not order.descending:
@@ -105,6 +129,25 @@ def _label_in_sqlite(element: LabelOf, compiler: SQLCompiler, **options: Any) ->
 def _label_in_postgresql(element: LabelOf, compiler: SQLCompiler, **options: Any) -> str:
     column, key = (compiler.process(each, **options) for each in element.clauses)
     return f"(CAST({column} AS json) ->> {key})"
+
+
+class TunedLabelOf(FunctionElement[str]):
+    """The value of a label among `labels` of a JSON column: NULL where it is absent."""
+
+    inherit_cache = True
+    type = Text()
+
+
+@compiles(TunedLabelOf, "sqlite")
+def _tuned_in_sqlite(element: TunedLabelOf, compiler: SQLCompiler, **options: Any) -> str:
+    column, key = (compiler.process(each, **options) for each in element.clauses)
+    return f"json_extract(nullif({column}, ''), '$.labels.\"' || {key} || '\"')"
+
+
+@compiles(TunedLabelOf, "postgresql")
+def _tuned_in_postgresql(element: TunedLabelOf, compiler: SQLCompiler, **options: Any) -> str:
+    column, key = (compiler.process(each, **options) for each in element.clauses)
+    return f"(CAST(nullif({column}, '') AS json) -> 'labels' ->> {key})"
 
 
 def labelled(selector: Selector, labels: Column[Any]) -> Conditions:

@@ -96,7 +96,7 @@ def list_tokens(settings: Settings, watch: bool, data: Path | None, store: str |
             Column("ROLE", lambda item: item["role"]),
             Column("SITES", lambda item: ", ".join(item["sites"]) or "all"),
             Column("USED", lambda item: age(item["last_used_at"], datetime.now(UTC))),
-            Column("STATE", _state),
+            Column("STATE", _state, vital=True),
             Column("CREATED", lambda item: age(item["created_at"], datetime.now(UTC)), wide=True),
             Column("BY", lambda item: item["created_by"], wide=True),
             Column("ID", lambda item: item["id"]),

@@ -9,7 +9,7 @@ import click
 
 from homeport.cli.api.client import Client
 from homeport.cli.api.completers import complete_apps
-from homeport.cli.api.finding import find_app
+from homeport.cli.api.finding import as_argument, find_app
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age
@@ -95,6 +95,7 @@ def show_app(settings: Settings, app: str) -> None:
     if settings.is_data:
         print_data(settings, detail)
         return
+    came_from = f"{detail['repository']} {(detail['commit'] or '').removeprefix('sha256:')[:12]}"
     print_facts(
         [
             ("app", _title(detail)),
@@ -102,7 +103,7 @@ def show_app(settings: Settings, app: str) -> None:
             ("vendor", detail["vendor"]),
             ("description", detail["description"]),
             ("id", detail["id"]),
-            ("from", f"{detail['repository']} {(detail['commit'] or '').removeprefix('sha256:')[:12]}"),
+            ("from", came_from if came_from.strip() else "homeport deploy, or a description that was sent"),
         ]
     )
     for profile in detail["profiles"]:
@@ -119,9 +120,9 @@ def show_app(settings: Settings, app: str) -> None:
 @connected
 @pass_settings
 def remove(settings: Settings, app: str) -> None:
-    """Remove an app version from the catalog. Refused while a deployment uses it."""
+    """Remove an app version from the catalog. Refused while a deployment uses it, runs it or would go back to it."""
     client = Client(settings.url)
-    found = find_app(client, app)
+    found = find_app(client, app, is_one=True)
     client.delete(f"/api/v1/apps/{found['id']}")
     done(f"removed {_title(found)}")
 
@@ -240,12 +241,12 @@ def versions(settings: Settings, repository: str) -> None:
 def _refuse_sources(path: Path) -> None:
     """A compose file or a chart needs no catalog; a user who adds one wants to run it."""
     if path.is_file():
-        hint = f"A compose file is deployed as it is:  homeport deploy ./{path.name}"
+        hint = f"A compose file is deployed as it is:  homeport deploy {as_argument(path)}"
         raise InvalidInput(f"{path} is a file; a registry of apps is a folder or a Git URL.", hint=hint)
     if path.is_dir() and not any(path.glob("*/*/*/margo.yaml")):
         for name in ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml", "Chart.yaml"):
             if (path / name).is_file():
-                hint = f"Deploy it as it is:  homeport deploy {path if path.is_absolute() else f'./{path}'}"
+                hint = f"Deploy it as it is:  homeport deploy {as_argument(path)}"
                 raise InvalidInput(f"{path} has a {name} and no app.", hint=hint)
 
 

@@ -1,13 +1,13 @@
 """`homeport deploy`: writes the desired state to Git and follows the deployment."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from homeport.cli.api.client import Client, Json
-from homeport.cli.api.completers import complete_apps, complete_nodes, complete_parameters, complete_sites
+from homeport.cli.api.completers import complete_apps_and_paths, complete_nodes, complete_parameters, complete_sites
 from homeport.cli.api.finding import find_app
 from homeport.cli.exits import Exit
 from homeport.cli.import_options import ImportOptions, importing
@@ -18,10 +18,15 @@ from homeport.cli.terminal.plans import kept_lines, show_plan
 from homeport.cli.terminal.progress import lines_for
 from homeport.cli.terminal.verdicts import exit_of, print_verdicts
 from homeport.cli.terminal.waiting import Wait, WaitVerdict
+from homeport.errors import HomeportError, PermanentError
+from homeport.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from homeport.cli.local.importing import Offer
 
 
 @click.command()
-@click.argument("app", metavar="APP[@VERSION]|PATH", required=False, shell_complete=complete_apps)
+@click.argument("app", metavar="APP[@VERSION]|PATH", required=False, shell_complete=complete_apps_and_paths)
 @click.option(
     "--site", "sites", multiple=True, help="Where to; repeat it [the only one].", shell_complete=complete_sites
 )
@@ -115,7 +120,7 @@ def deploy(
     imports.check(app)
     client = Client(settings.url)
     if not sites and not waves.is_rollout:
-        sites = (only_site(client),)
+        sites = (only_site(client, also=", or -l SELECTOR for every site with these labels"),)
     wanted = _wanted(settings, client, app, imports, given, name=name, sites=sites, plan=plan)
     body: Json = {**wanted.body, "sites": target_sites(sites, hosts, device)}
     if given:
@@ -134,15 +139,17 @@ def deploy(
     body |= waves.body
     if plan:
         ctx.exit(show_plan(settings, client.post("/api/v1/deployments", body, plan=True)))
-    deployed = client.post("/api/v1/deployments", body)
+    title, deployed = _deploy(client, wanted, body)
     if not wait:
         _report(settings, deployed)
         return
     if waves.is_rollout:
         after = deployed.get("last_event_id")
+        if not settings.is_data:
+            click.echo(f"rolling out {title}, rollout {deployed['rollout_id'][:8]}")
         ctx.exit(follow(settings, client, deployed["rollout_id"], after=after, timeout_seconds=timeout))
     if not settings.is_data:
-        click.echo(f"deploying {wanted.title} to {_named(sites)}")
+        click.echo(f"deploying {title} to {_named(sites)}")
         for line in kept_lines(deployed.get("kept") or ()):
             click.echo(line)
     ctx.exit(_wait(settings, client, deployed, timeout_seconds=timeout))
@@ -155,6 +162,8 @@ class _Wanted:
     title: str
     detail: Callable[[], Json]
     """The app's detail, as the server shows it."""
+    offer: "Offer | None" = None
+    """What is imported now, and not stored so far."""
 
 
 def _wanted(
@@ -168,35 +177,68 @@ def _wanted(
     sites: Sequence[str],
     plan: bool,
 ) -> _Wanted:
-    """An app of the catalog; or one that is imported now, of which a plan stores nothing."""
-    if imports.concerns(app):
-        from homeport.cli.local.importing import prepare, require_values  # noqa: PLC0415 - start-up time
-
-        offer = prepare(app, imports, given, client, is_plan=plan)
-        require_values(offer, client, name=name, sites=sites)
-        if not settings.is_data:
-            for note in offer.imported.notes:
-                click.echo(f"{click.style('!', fg='yellow')} {note}", err=True)
-        if plan:
-            return _Wanted(offer.body, offer.imported.name, lambda: offer.detail)
-        from homeport.cli.local.storing import store  # noqa: PLC0415 - start-up time
-
-        found = store(offer, client)
-    else:
+    """An app of the catalog; or one that is imported now."""
+    if not imports.concerns(app):
         assert app is not None, "what is not imported has a name"
         found = find_app(client, app)
-    title = f"{found['app_name']} {found['version']}"
-    return _Wanted({"app_id": found["id"]}, title, lambda: client.get(f"/api/v1/apps/{found['id']}"))
+        return _Wanted({"app_id": found["id"]}, _title(found), lambda: client.get(f"/api/v1/apps/{found['id']}"))
+    offer = _offer(client, app, imports, given, plan=plan)
+    from homeport.cli.local.importing import require_values  # noqa: PLC0415 - start-up time
+
+    require_values(offer, client, name=name, sites=sites)
+    if not settings.is_data:
+        for note in offer.imported.notes:
+            click.echo(f"{click.style('!', fg='yellow')} {note}", err=True)
+    return _Wanted(offer.body, offer.imported.name, lambda: offer.detail, offer)
 
 
-def only_site(client: Client) -> str:
-    """The target of a deployment without a site. Raises UsageError where that is ambiguous."""
+def _deploy(client: Client, wanted: _Wanted, body: Json) -> tuple[str, Json]:
+    """The app's title and the server's answer. What was imported is stored first, and leaves the catalog again when
+    its deployment is refused: then nothing has changed."""
+    if wanted.offer is None:
+        return wanted.title, client.post("/api/v1/deployments", body)
+    from homeport.cli.local.storing import store  # noqa: PLC0415 - start-up time
+
+    found, is_new = store(wanted.offer, client)
+    request = {key: value for key, value in body.items() if key not in wanted.body} | {"app_id": found["id"]}
+    try:
+        return _title(found), client.post("/api/v1/deployments", request)
+    except PermanentError:
+        if is_new:
+            with suppress(HomeportError):
+                client.delete(f"/api/v1/apps/{found['id']}")
+        raise
+
+
+def _title(app: Json) -> str:
+    return f"{app['app_name']} {app['version']}"
+
+
+def _offer(client: Client, app: str | None, imports: ImportOptions, given: Sequence[str], *, plan: bool) -> "Offer":
+    """Of a path: the compose tool, which reads it, starts before everything else is imported."""
+    is_path = imports.image is None and not (app or "").startswith("oci://")
+    with ExitStack() as stack:
+        ask = None
+        if is_path:
+            from homeport.cli.local.tool_ahead import tool_ahead  # noqa: PLC0415 - start-up time
+
+            ask = stack.enter_context(tool_ahead())
+        from homeport.cli.local.importing import prepare  # noqa: PLC0415 - start-up time
+
+        return prepare(app, imports, given, client, is_plan=plan, ask=ask)
+
+
+def only_site(client: Client, *, also: str = "") -> str:
+    """The target of a deployment without a site. Raises UsageError where that is ambiguous. `also` is what else may
+    be given in place of one."""
     found = client.pages("/api/v1/sites", "sites", limit=10, fields="name")["sites"]
     names = [str(site["name"]) for site in found]
     if len(names) == 1:
         return names[0]
-    known = f" There is {', '.join(sorted(names)[:10])}." if names else " No site has joined yet."
-    raise click.UsageError(f"Say where to: --site SITE, or -l SELECTOR for every site with these labels.{known}")
+    known = f"Known sites: {', '.join(sorted(names)[:10])}."
+    if not names:
+        known = "No site has joined yet. One that is being started is there in a moment."
+    raise click.UsageError(f"Missing target. Use --site SITE{also}. {known}")
 
 
 def placement_of(place: str | None, selector: str | None) -> Json:

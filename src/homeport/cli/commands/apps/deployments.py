@@ -1,5 +1,7 @@
 """`homeport deployments`: their state, history and revisions."""
 
+import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from homeport.cli.api.finding import find_deployment
 from homeport.cli.commands.insight.events import print_event
 from homeport.cli.exits import Exit
 from homeport.cli.lazy import Group
-from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
+from homeport.cli.options import FILTER, Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age, clock
 from homeport.cli.terminal.holds import hold_text
 from homeport.cli.terminal.moments import SINCE, UNTIL
@@ -36,6 +38,7 @@ def deployments() -> None:
 
 
 @deployments.command("list")
+@FILTER
 @click.option("--site", help="Only this site's.", shell_complete=complete_sites)
 @click.option("--name", help="Only those of this name.")
 @click.option("--app", "app_name", help="Only those of this app.")
@@ -60,7 +63,7 @@ def list_deployments(
             Column("DEPLOYMENT", lambda item: item["name"]),
             Column("SITE", lambda item: item["site"]),
             Column("APP", lambda item: f"{item['app_name']} {_versions(item)}"),
-            Column("STATE", lambda item: item["state"]),
+            Column("STATE", lambda item: item["state"], vital=True),
             Column("NODES", _ready),
             Column("SINCE", lambda item: age(item["updated_at"], datetime.now(UTC))),
             Column("ID", lambda item: item["id"], wide=True),
@@ -157,13 +160,27 @@ def history(settings: Settings, /, *, deployment: str, releases: bool) -> None:
     columns = (
         Column("AT", lambda entry: clock(entry["at"])),
         Column("NODE", lambda entry: entry["node_id"] or "-"),
-        Column("STATE", lambda entry: "(late news)" if entry["verdict"] == "stale" else entry["after"]),
+        Column("STATE", lambda entry: "(late news)" if entry["verdict"] == "stale" else entry["after"], vital=True),
         Column("BEFORE", lambda entry: entry["before"]),
         Column("BY", lambda entry: entry["actor"]),
         Column("REVISION", lambda entry: _short(entry["revision"]), wide=True),
         Column("WHY", _why),
     )
-    print_table(settings, columns, answer["history"])
+    entries = [*answer["history"], *_repairs(client, found["id"])]
+    print_table(settings, columns, sorted(entries, key=lambda entry: datetime.fromisoformat(entry["at"])))
+
+
+def _repairs(client: Client, deployment_id: str) -> Iterator[Json]:
+    """What its nodes have started again by themselves, as after a power cut. It is in the events alone: a repair does
+    not change a deployment's state."""
+    for line in client.lines("/api/v1/events/export", deployment=deployment_id):
+        event = json.loads(line)
+        if event["kind"] == "drift.repaired":
+            reason = event["message"].partition(": ")[2] or event["message"]
+            yield {
+                **{"at": event["at"], "node_id": event["node_id"], "reason": reason, "after": "repaired"},
+                **{"before": "INSTALLED", "actor": "node", "verdict": "", "revision": None, "failure": None},
+            }
 
 
 @deployments.command("export")
@@ -402,9 +419,10 @@ def delete(
         ctx.exit(show_plan(settings, client.delete(path, plan=True, remove_data=remove_data or None)))
     answer = client.delete(path, remove_data=remove_data or None)
     if not settings.is_data and not remove_data:
-        click.echo(f"Its data stays: the next deployment called {found['name']} at {found['site']} finds it again.")
+        named = f"{found['name']} at {found['site']}"
+        click.echo(f"Data volumes, if it has any, stay: the next deployment called {named} finds them again.")
         again = f"homeport deployments delete {found['name']}@{found['site']} --remove-data"
-        click.echo(f"To remove the data, deploy it once more and run  {again}")
+        click.echo(f"To remove them, deploy it once more and run  {again}")
     if not wait:
         if settings.is_data:
             print_data(settings, answer)
@@ -433,7 +451,7 @@ def _wait_until_gone(
 def _instance_columns(now: datetime) -> tuple[Column, ...]:
     return (
         Column("NODE", lambda item: item["node_id"] or "(none)"),
-        Column("STATE", lambda item: item["state"]),
+        Column("STATE", lambda item: item["state"], vital=True),
         Column("REACHABLE", lambda item: "yes" if item["reachable"] else "no"),
         Column("RUNS", lambda item: item["running_version"] or _short(item["running_revision"])),
         Column("REVISION", lambda item: _short(item["running_revision"]), wide=True),

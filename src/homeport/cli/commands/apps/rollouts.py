@@ -37,7 +37,7 @@ def list_rollouts(settings: Settings, /, *, watch: bool, state: str | None, name
             Column("ROLLOUT", lambda item: item["id"][:8]),
             Column("NAME", lambda item: item["name"]),
             Column("APP", lambda item: f"{item['app_name']} {item['app_version']}"),
-            Column("STATE", lambda item: item["state"]),
+            Column("STATE", lambda item: item["state"], vital=True),
             Column("WAVE", _progress),
             Column("SITES", lambda item: _counts(item["counts"])),
             Column("AGE", lambda item: age(item["created_at"], datetime.now(UTC))),

@@ -16,7 +16,7 @@ from homeport.cli.api.finding import find_deployment
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.terminal.ages import clock
 from homeport.cli.terminal.moments import SINCE, UNTIL
-from homeport.cli.terminal.output import print_data, printable
+from homeport.cli.terminal.output import echo_wrapped, print_data, printable
 from homeport.errors import InvalidInput
 
 EXPORT_HELP = "Write them to this file as lines of JSON, or to stdout with -."
@@ -88,5 +88,5 @@ def print_event(settings: Settings, event: Json) -> None:
         print_data(settings, event, compact=True)
         return
     place = " / ".join(part for part in (event["site"], event["node_id"]) if part)
-    line = f"{clock(event['at'])}   {event['kind']:<19}   {place:<20}   {printable(event['message'])}"
-    click.echo(f"{event['id']:>6}   {line}" if settings.output == "wide" else line)
+    head = f"{clock(event['at'])}   {event['kind']:<19}   {place:<20}   "
+    echo_wrapped(f"{event['id']:>6}   {head}" if settings.output == "wide" else head, printable(event["message"]))

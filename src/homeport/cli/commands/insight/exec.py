@@ -16,7 +16,7 @@ from homeport.errors import InvalidInput
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("-i", "--stdin", "has_input", is_flag=True, help="Pass what you type, or a file, to the command.")
 @click.option("-t", "--tty", "has_terminal", is_flag=True, help="Give the command a terminal.")
-@click.option("--component", metavar="NAME", help="Which component, compose service or container [the first].")
+@click.option("-c", "--component", metavar="NAME", help="Which component, compose service or container [the first].")
 @click.option("--node", metavar="NODE", help="On which node [the first that runs it].")
 @connected
 @pass_settings
@@ -40,6 +40,11 @@ def exec_(
     """
     if has_terminal and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise InvalidInput("This is not a terminal.", hint="Leave out -t where input or output is a file or a pipe.")
+    name, slash, part = deployment.partition("/")
+    if slash:
+        raise InvalidInput(
+            f'"{deployment}" is not a deployment.', hint=f"Name a component with -c:  {name} -c {part}"
+        )
     from homeport.cli.terminal.remote_command import run_remotely  # noqa: PLC0415 - start-up time
 
     path = f"/api/v1/deployments/{deployment}/exec"

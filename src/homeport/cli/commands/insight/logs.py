@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Any, Final
+from urllib.parse import quote
 
 import click
 
@@ -9,17 +10,20 @@ from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_deployments, complete_sites
 from homeport.cli.api.feed import Feed
 from homeport.cli.api.finding import find_deployment
-from homeport.cli.options import Settings, connected, formatted, pass_settings
+from homeport.cli.options import FILTER, Settings, connected, formatted, pass_settings
 from homeport.cli.terminal.ages import clock
 from homeport.cli.terminal.moments import SINCE, UNTIL
 from homeport.cli.terminal.output import print_data, printable
 from homeport.core.logs.line import GAP, LEVELS
-from homeport.errors import InvalidInput
+from homeport.errors import InvalidInput, NotFound
+from homeport.jobs.node.output import BOOKKEEPING
 
 PAGE: Final = 1_000
 SIGNS: Final = {"error": "✗", "warning": "!", "debug": "·"}
 COLOURS: Final = {"error": "red", "warning": "yellow", "debug": "bright_black"}
 KINDS: Final = ("node", "site", "job", "deployment")
+HIDDEN: Final = frozenset({GAP, "stream"})
+"""Fields that are shown otherwise, or only with -o json."""
 HINT: Final = "Give a deployment (hello@home), node/NAME, job/ID, site/NAME or central."
 
 
@@ -29,10 +33,11 @@ HINT: Final = "Give a deployment (hello@home), node/NAME, job/ID, site/NAME or c
 @click.option(
     "-n", "--tail", type=click.IntRange(0, 1_000_000), help="Only the last lines [100, or all with --since]."
 )
-@click.option("--component", help="Only of this component.")
+@click.option("--component", help="Only of this component or compose service.")
 @click.option("--node", help="Only what was written on this node.")
 @click.option("--site", help="Only of this site.", shell_complete=complete_sites)
 @click.option("--level", type=click.Choice(LEVELS), help="Only this level and those above it.")
+@FILTER
 @click.option("--grep", "text", metavar="TEXT", help="Only lines that contain this text, in any case.")
 @SINCE
 @UNTIL
@@ -90,13 +95,29 @@ def _target(client: Client, target: str | None) -> dict[str, Any]:
     if target == "central":
         return {"kind": "central"}
     if not slash:
-        found = find_deployment(client, target)
+        try:
+            found = find_deployment(client, target)
+        except NotFound as error:
+            if any(node["id"] == target for node in client.get("/api/v1/nodes", contains=target)["nodes"]):
+                hint = f"A node's own log:  homeport logs node/{target}"
+                raise NotFound(f'There is no deployment "{target}", but a node.', hint=hint) from error
+            raise
         return {"deployment": found["id"], "site": found["site"]}
     if kind not in KINDS or not name:
         raise InvalidInput(f'"{target}" is nothing that has logs.', hint=HINT)
     if kind == "deployment":
         return _target(client, name)
-    return {"kind": kind, kind: name}
+    return {"kind": kind, kind: _job(client, name) if kind == "job" else name}
+
+
+def _job(client: Client, name: str) -> str:
+    """The whole id: lists show its beginning. Lines outlive their job, which is not there any more then."""
+    try:
+        return str(client.get(f"/api/v1/jobs/{quote(name, safe='')}")["id"])
+    except NotFound:
+        if not client.get("/api/v1/logs", kind="job", job=name, limit=1)["lines"]:
+            raise
+    return name
 
 
 def _print_stored(client: Client, query: dict[str, Any], count: int | None, show: "_Printer") -> int:
@@ -133,7 +154,8 @@ class _Printer:
         level = line["level"]
         source = "/".join(part for part in (line["node"], line["component"] or line["job"]) if part)
         source = source or "/".join(part for part in (line["site"], line["source"]) if part)
-        fields = "  ".join(f"{name}={value}" for name, value in line["fields"].items() if name not in {GAP, "stream"})
+        hidden = HIDDEN | BOOKKEEPING if line["job"] else HIDDEN
+        fields = "  ".join(f"{name}={value}" for name, value in line["fields"].items() if name not in hidden)
         text = printable(line["text"])
         shown = click.style(text, fg=COLOURS[level]) if level in COLOURS else text
         extra = click.style(f"   {printable(fields)}", dim=True) if fields else ""

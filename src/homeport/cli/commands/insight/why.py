@@ -1,11 +1,16 @@
 """`homeport why`: the chain of decisions behind a deployment, a node, a job or a run, to what happens next."""
 
+import re
+from typing import Final
+
 import click
 
 from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_explained
 from homeport.cli.options import Settings, connected, formatted, pass_settings
-from homeport.cli.terminal.output import print_data, print_facts
+from homeport.cli.terminal.output import echo_wrapped, print_data, print_facts
+
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 @click.command()
@@ -18,7 +23,7 @@ def why(settings: Settings, thing: str) -> None:
 
     Every decision from the commit to the container with its reason, then what happens next. A DEPLOYMENT is named by
     NAME, NAME@SITE or its id, a NODE by its name or NODE@SITE, a JOB by jobs/ID, a RUN of a pipeline by runs/ID, an
-    inference TASK by tasks/ID. For a site itself use --url.
+    inference TASK by its id. For a site itself use --url.
     """
     client = Client(settings.url)
     if is_task_id(thing):
@@ -34,7 +39,7 @@ def why(settings: Settings, thing: str) -> None:
     for each in found["chain"]:
         step = "" if each["step"] == before else each["step"]
         before = each["step"]
-        click.echo(f"  {click.style(step.ljust(width), dim=True)}   {_line(each)}")
+        echo_wrapped(f"  {click.style(step.ljust(width), dim=True)}   ", _line(each))
 
 
 def _path(thing: str) -> str:
@@ -44,7 +49,8 @@ def _path(thing: str) -> str:
 
 
 def is_task_id(thing: str) -> bool:
-    return thing.startswith("tasks/")
+    """With or without `tasks/`: nothing else is named by a UUID."""
+    return thing.startswith("tasks/") or _UUID.fullmatch(thing) is not None
 
 
 def explain_task(settings: Settings, client: Client, thing: str) -> None:

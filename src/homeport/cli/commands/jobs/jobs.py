@@ -41,6 +41,9 @@ def jobs() -> None:
 @jobs.command("run", context_settings={"ignore_unknown_options": False})
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- [COMMAND]...")
 @click.option("--image", help="Run it in a container of this image; without it, as a command of the machine.")
+@click.option(
+    "--entrypoint", default="", help="A program in place of the image's own entrypoint; COMMAND is what it gets."
+)
 @click.option("--site", shell_complete=complete_sites, help="At this site [one that can run it].")
 @click.option("--node", shell_complete=complete_nodes, help="On this node.")
 @click.option("-l", "--selector", help="On a node with these labels: zone=cellar,gpu.")
@@ -103,7 +106,7 @@ def list_jobs(settings: Settings, /, *, watch: bool, site: str | None, node: str
         key="jobs",
         columns=(
             Column("JOB", lambda item: _short(item["id"])),
-            Column("STATE", lambda item: item["state"]),
+            Column("STATE", lambda item: item["state"], vital=True),
             Column("SITE", lambda item: item["site"]),
             Column("NODE", lambda item: item["node"] or "-"),
             Column("EXIT", lambda item: "-" if item["exit_code"] is None else str(item["exit_code"])),
@@ -189,6 +192,8 @@ def job_artifact(settings: Settings, /, *, job: str, path: str, to: Path | None,
 
 
 def _submission(options: dict[str, Any]) -> Json:
+    if not options["command"] and not options["image"]:
+        raise click.UsageError("Give the command to run, after two dashes:  homeport jobs run -- uname -a")
     seconds = seconds_of(options["timeout"])
     if seconds is None:
         raise click.UsageError(f"--timeout {options['timeout']}: write it as 30s, 10m or 2h.")
@@ -198,6 +203,7 @@ def _submission(options: dict[str, Any]) -> Json:
         "site": options["site"],
         "command": list(options["command"]),
         "image": options["image"] or "",
+        "entrypoint": options["entrypoint"],
         "environment": _variables(options["environment"]),
         "secrets": _secrets(options["secrets"]),
         "node": options["node"],
@@ -289,9 +295,10 @@ def _verdict(found: Json) -> int:
         if found["reason"]:
             click.echo(printable(found["reason"]), err=True)
         return Exit.DONE
-    click.echo(
-        f"{click.style('✗', fg='red')} job {found['id']} is {found['state']}: {printable(found['reason'])}", err=True
-    )
+    reason = printable(found["reason"])
+    # A reason that begins with what the state says already goes on from there: FAILED after 2 attempts: …
+    told = reason[len("failed") :] if reason.startswith("failed") else f": {reason}"
+    click.echo(f"{click.style('✗', fg='red')} job {_short(found['id'])} {found['state']}{told}", err=True)
     code = found["exit_code"]
     is_own = found["failure"] is not None and found["failure"]["code"] == "EXITED"
     return int(code) if is_own and code and 0 < code < 256 else Exit.FAILED
@@ -310,6 +317,7 @@ def _print(found: Json) -> None:
             ("site", found["site"]),
             ("node", found["node"] or ""),
             ("image", found["image"]),
+            ("entrypoint", found["entrypoint"]),
             ("command", _command(found)),
             ("attempt", f"{found['attempt']} of {found['retries'] + 1}" if found["attempt"] else ""),
             ("took", _took(found)),

@@ -31,6 +31,7 @@ from homeport.cli.terminal.output import (
 from homeport.core.values.durations import duration_text
 from homeport.errors import NotFound, PeerUnavailable
 
+LAST_LINES: Final = 10
 STATES: Final = ("PENDING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED")
 ENDED: Final = ("SUCCEEDED", "FAILED", "CANCELLED")
 STEP_ENDED: Final = ("SUCCEEDED", "FAILED", "SKIPPED", "CANCELLED")
@@ -123,6 +124,7 @@ def run_pipeline(
     if settings.is_data:
         print_data(settings, found)
     else:
+        _print_last_lines(client, found)
         _print_outputs(found)
     ctx.exit(Exit.DONE if found["state"] == "SUCCEEDED" else Exit.FAILED)
 
@@ -339,6 +341,17 @@ def _line(step: Item) -> str:
     return f"{click.style(mark, fg=color)} {step['name']}{count} {what}{printable(reason)}"
 
 
+def _print_last_lines(client: Client, run: Json) -> None:
+    """Of the steps that failed, as a failed deploy shows them."""
+    for name in (step["name"] for step in run["steps"] if step["state"] == "FAILED"):
+        result = client.get(f"/api/v1/pipeline-runs/{run['id']}/steps/{name}")
+        last = [line for item in result["items"] for line in item["log"].splitlines()][-LAST_LINES:]
+        for line in last:
+            click.echo(f"  {click.style(name, fg='cyan')} {printable(line)}", err=True)
+        if last:
+            click.echo(f"  All of it:  homeport pipelines logs {run['id'][:8]} {name}", err=True)
+
+
 def _print_outputs(found: Json) -> None:
     mark, color = _MARKS[found["state"]]
     reason = f": {printable(found['reason'])}" if found["reason"] else ""
@@ -433,7 +446,7 @@ _RUNS: Final = Listing(
     columns=(
         Column("RUN", lambda item: item["id"][:8]),
         Column("PIPELINE", lambda item: item["pipeline"]),
-        Column("STATE", lambda item: item["state"]),
+        Column("STATE", lambda item: item["state"], vital=True),
         Column("STEPS", lambda item: f"{item['steps_ended']}/{item['steps_total']}"),
         Column("TOOK", _took),
         Column("AGE", lambda item: age(item["created_at"], datetime.now(UTC))),
@@ -464,7 +477,7 @@ _SAVED: Final = Listing(
 _STEPS: Final = (
     Column("STEP", lambda step: step["name"]),
     Column("KIND", lambda step: step["kind"]),
-    Column("STATE", lambda step: step["state"]),
+    Column("STATE", lambda step: step["state"], vital=True),
     Column("ITEMS", _progress),
     Column("ATTEMPT", _attempts),
     Column("TOOK", _took),

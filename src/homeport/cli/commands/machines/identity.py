@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from homeport.cli.api.client import Client
+from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_sites
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
-from homeport.cli.terminal.ages import age
+from homeport.cli.terminal.ages import age, duration
 from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, show
 from homeport.errors import HomeportError, NotFound
 
@@ -76,19 +76,28 @@ def rotate(settings: Settings, step: str, force: bool) -> None:
         print_data(settings, found)
         return
     done(f"authority of {found['domain']}: {found['phase']}, {found['anchors']} in the bundle")
-    advice = _NEXT[found["phase"]]
-    if found["behind"]:
-        advice = (
-            f"{len(found['behind'])} still hold a certificate of the old root; they renew by themselves. {advice}"
+    click.echo(f"  {_advice(found)}")
+
+
+def _advice(found: Json) -> str:
+    phase, wait, behind = found["phase"], found.get("wait_seconds", 0), found["behind"]
+    if phase == "announced":
+        when = f"In {duration(wait)} every" if wait else "Every"
+        return (
+            f"{when} site and node that is connected has fetched the new root; then:  homeport identity rotate switch"
         )
-    click.echo(f"  {advice}")
+    if phase == "switched" and behind:
+        return (
+            f"{len(behind)} still hold a certificate of the old root; they renew by themselves. "
+            "Look again:  homeport identity rotate status"
+        )
+    return _NEXT[phase]
 
 
 _NEXT = {
     "outside": "Another authority certifies; its key is rotated there, and svid-ca.pem follows.",
     "steady": "Begin with  homeport identity rotate begin",
-    "announced": "When every site and node has fetched the bundle (5 min):  homeport identity rotate switch",
-    "switched": "When every site and node has renewed (10 min):  homeport identity rotate finish",
+    "switched": "Everybody has renewed; drop the old root:  homeport identity rotate finish",
 }
 
 

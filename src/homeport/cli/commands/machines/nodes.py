@@ -10,7 +10,7 @@ from homeport.cli.commands.machines.identity import approve_identity, show_ident
 from homeport.cli.commands.machines.sites import parse_labels
 from homeport.cli.join_lines import print_line, valid_option
 from homeport.cli.lazy import Group
-from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
+from homeport.cli.options import FILTER, Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age, duration, parse, size
 from homeport.cli.terminal.draining import wait_until_empty
 from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, print_facts, show_list
@@ -26,17 +26,18 @@ def nodes() -> None:
 
 
 @nodes.command("list")
+@FILTER
 @click.option("--site", help="Only this site's nodes.", shell_complete=complete_sites)
 @listed
 @pass_settings
-def list_nodes(settings: Settings, watch: bool, site: str | None) -> None:
+def list_nodes(settings: Settings, /, *, watch: bool, **only: str | None) -> None:
     """List the nodes."""
     listing = Listing(
         key="nodes",
         columns=(
             Column("NODE", lambda node: node["id"]),
             Column("SITE", lambda node: node["site"]),
-            Column("STATE", state_text),
+            Column("STATE", state_text, vital=True),
             Column("SEEN", lambda node: age(node["last_seen"], datetime.now(UTC))),
             Column("CORES", lambda node: str(node["capabilities"]["cpu_cores"])),
             Column("MEMORY", lambda node: size(node["capabilities"]["memory_bytes"])),
@@ -53,7 +54,33 @@ def list_nodes(settings: Settings, watch: bool, site: str | None) -> None:
         empty="No node has joined yet. Start one:  homeport node --site HOST:PORT",
     )
     client = Client(settings.url)
-    show_list(settings, listing, client, "/api/v1/nodes", watch=watch, site=site)
+    show_list(settings, listing, client, "/api/v1/nodes", watch=watch, **only)
+
+
+@nodes.command("volumes")
+@click.argument("node", shell_complete=complete_nodes)
+@connected
+@formatted
+@pass_settings
+def list_volumes(settings: Settings, node: str) -> None:
+    """List the data volumes of a node.
+
+    Data belongs to a deployment's name and outlives it: what a deleted deployment left is marked
+    as kept. The next deployment of that name gets it again;  homeport deployments delete
+    --remove-data  removes it.
+    """
+    listing = Listing(
+        key="volumes",
+        columns=(
+            Column("OF", lambda volume: volume["owner"]),
+            Column("VOLUME", lambda volume: volume["name"]),
+            Column("STATE", lambda volume: "in use" if volume["used"] else "kept", vital=True),
+            Column("NAME AT THE ENGINE", lambda volume: volume["volume"], wide=True),
+        ),
+        identity=lambda volume: volume["volume"],
+        empty=f"Node {node} holds no data of deployments.",
+    )
+    show_list(settings, listing, Client(settings.url), f"/api/v1/nodes/{node}/volumes", watch=False)
 
 
 @nodes.command("show")

@@ -9,7 +9,7 @@ from homeport.cli.api.completers import complete_sites
 from homeport.cli.commands.machines.identity import approve_identity, show_identities
 from homeport.cli.join_lines import print_line, valid_option
 from homeport.cli.lazy import Group
-from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
+from homeport.cli.options import FILTER, Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.holds import hold_end, hold_text
 from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, print_facts, show, show_list
@@ -23,10 +23,11 @@ def sites() -> None:
 
 
 @sites.command("list")
+@FILTER
 @click.option("-l", "--selector", metavar="SELECTOR", help="Only those with these labels: region=eu,tier!=test.")
 @listed
 @pass_settings
-def list_sites(settings: Settings, watch: bool, selector: str | None) -> None:
+def list_sites(settings: Settings, /, *, watch: bool, **only: str | None) -> None:
     """List the sites."""
     listing = Listing(
         key="sites",
@@ -42,10 +43,10 @@ def list_sites(settings: Settings, watch: bool, selector: str | None) -> None:
             Column("NOTE", lambda site: site["problem"] or _held(site)),
         ),
         identity=lambda site: site["name"],
-        empty="No site has joined yet. Start one:  homeport site --name NAME --central URL --git URL",
+        empty="No site has joined yet. The line to join with:  homeport sites join-command NAME",
     )
     client = Client(settings.url)
-    show_list(settings, listing, client, "/api/v1/sites", watch=watch, selector=selector)
+    show_list(settings, listing, client, "/api/v1/sites", watch=watch, **only)
 
 
 @sites.command("plan")

@@ -44,10 +44,16 @@ def _size(key: str, *, of: str | None = None, suffix: str = "") -> Callable[[Ite
     def shown(item: Item) -> str:
         if item.get(key) is None:
             return "–"
-        whole = f" of {size(item[of])}" if of and item[of] else ""
-        return f"{size(int(item[key]))}{suffix}{whole}"
+        used = f"{size(int(item[key]))}{suffix}"
+        return share(used, size(item[of])) if of and item[of] else used
 
     return shown
+
+
+def share(used: str, whole: str) -> str:
+    """2.8 of 25 GB: a unit that both have is said once."""
+    unit = f" {whole.rpartition(' ')[2]}"
+    return f"{used.removesuffix(unit)} of {whole}"
 
 
 def _plain(key: str, unit: str = "", digits: int = 0) -> Callable[[Item], str]:
@@ -63,7 +69,7 @@ NODES = Listing(
     columns=(
         Column("NODE", lambda node: node["node"]),
         Column("SITE", lambda node: node["site"]),
-        Column("STATE", lambda node: node["liveness"]),
+        Column("STATE", lambda node: node["liveness"], vital=True),
         Column("CPU", _percent("cpu_percent")),
         Column("LOAD", _plain("load_1m", digits=1)),
         Column("MEMORY", _size("memory_used_bytes", of="memory_bytes")),

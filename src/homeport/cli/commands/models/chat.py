@@ -60,7 +60,7 @@ def _model(client: Client, wanted: str) -> str:
     if not known:
         raise NotFound("No model is served.", hint="Serve one:  homeport models serve ./model.gguf")
     shown = ", ".join(known[:10]) + (" …" if len(known) > 10 else "")
-    raise NotFound(f'No pool serves "{wanted}".', hint=f"There is {shown}")
+    raise NotFound(f'No pool serves "{wanted}".', hint=f"Available: {shown}")
 
 
 def _ask() -> str | None:

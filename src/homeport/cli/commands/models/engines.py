@@ -117,7 +117,7 @@ _LISTING = Listing(
         Column("POOL", lambda each: each["name"]),
         Column("ENGINE", lambda each: each["app_name"]),
         Column("SITE", lambda each: each["site"]),
-        Column("STATE", lambda each: each["state"]),
+        Column("STATE", lambda each: each["state"], vital=True),
         Column("MODEL", lambda each: str(each["parameters"].get("model_id") or each["parameters"].get("model", ""))),
     ),
     identity=lambda each: str(each["id"]),

@@ -175,7 +175,7 @@ def verify(ctx: click.Context, settings: Settings, model: str) -> None:
 @connected
 @pass_settings
 def retire(settings: Settings, model: str) -> None:
-    """Refuse new tasks for a model; what runs goes on."""
+    """Refuse new tasks for a model, and unload its engines once they have finished what they have."""
     Client(settings.url).post(f"/v2/catalog/models/{model}/state", {"state": "Retired"})
     done(f"{model} is retired")
 
@@ -185,7 +185,7 @@ def retire(settings: Settings, model: str) -> None:
 @connected
 @pass_settings
 def activate(settings: Settings, model: str) -> None:
-    """Take new tasks for a retired model again."""
+    """Load a retired model again, and take new tasks for it."""
     Client(settings.url).post(f"/v2/catalog/models/{model}/state", {"state": "Active"})
     done(f"{model} is active")
 
@@ -265,7 +265,7 @@ _LISTING = Listing(
     key="models",
     columns=(
         Column("MODEL", lambda model: model["id"]),
-        Column("STATE", lambda model: model["state"]),
+        Column("STATE", lambda model: model["state"], vital=True),
         Column("VERIFIED", lambda model: model["verification"] or "-"),
         Column("SOURCE", lambda model: model["source_url"]),
         Column("DIGEST", lambda model: model["digest"][:19], wide=True),

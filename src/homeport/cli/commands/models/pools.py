@@ -29,7 +29,7 @@ LISTING = Listing(
     key="pools",
     columns=(
         Column("POOL", lambda item: item["pool_id"]),
-        Column("STATE", _state),
+        Column("STATE", _state, vital=True),
         Column("MODELS", _models),
         Column("REPLICAS", lambda item: str(len(item["replicas"]))),
         Column("BUSY", lambda item: f"{item['metrics']['active_leases']}/{item['metrics']['slots_total']}"),

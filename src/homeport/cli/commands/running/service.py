@@ -10,12 +10,20 @@ import click
 
 from homeport.cli.lazy import Group, load
 from homeport.cli.local.command_path import command_path
-from homeport.cli.local.systemd import Manager, Unit, installed, remove
+from homeport.cli.local.systemd import Manager, Unit, all_installed, installed, remove
 from homeport.cli.terminal.output import done
 
 ROLES: Final = ("up", "central", "site", "node")
 # Secrets must not be in a unit, which everyone may read: option -> the variable that the role reads instead.
 SECRET_OPTIONS: Final[Mapping[str, str]] = MappingProxyType({"--join": "HOMEPORT_JOIN_TOKEN"})
+
+CARRIED: Final = (
+    *("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+    *("CONTAINER_HOST", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF"),
+    *("REGISTRY_AUTH_FILE", "DOCKER_HOST", "DOCKER_CONFIG", "CONTAINERD_ADDRESS"),
+)
+"""Variables of the caller that say where the engine and Homeport's folders are: the service uses the same ones. None
+of them holds a password, as a proxy's may."""
 
 role_argument = click.argument("role", type=click.Choice(ROLES))
 user_option = click.option(
@@ -39,6 +47,7 @@ def service() -> None:
 def install(is_user: bool, print_only: bool, role: str, options: tuple[str, ...]) -> None:
     """Install ROLE as a service that starts at boot, with the given options.
 
+    \b
       homeport service install up
       homeport service install node --site site.example:50052 --join TOKEN
 
@@ -58,17 +67,24 @@ def install(is_user: bool, print_only: bool, role: str, options: tuple[str, ...]
 
 @service.command()
 @user_option
-@role_argument
-def status(is_user: bool, role: str) -> None:
-    """Show whether ROLE's service is installed, enabled and running."""
-    unit = installed(role, Manager(is_system=not is_user))
+@click.argument("role", type=click.Choice(ROLES), required=False)
+def status(is_user: bool, role: str | None) -> None:
+    """Show whether ROLE's service is installed, enabled and running; without a ROLE, every service that is there."""
+    manager = Manager(is_system=not is_user)
+    units = [installed(role, manager)] if role else all_installed(ROLES, manager)
+    running = [_show_status(unit) for unit in units]
+    if not all(running):
+        raise click.exceptions.Exit(1)
+
+
+def _show_status(unit: Unit) -> bool:
+    """Whether it is running."""
     shown = unit.manager.call("show", "--property=ActiveState,SubState,UnitFileState,MainPID", unit.name)
     found = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     running = "running" if found.get("SubState") == "running" else found.get("SubState", "unknown")
     at_boot = "starts at boot" if found.get("UnitFileState") == "enabled" else "does not start at boot"
     click.echo(f"{unit.name}  {running}, {at_boot}, pid {found.get('MainPID', '-')}, {unit.path}")
-    if found.get("ActiveState") != "active":
-        raise click.exceptions.Exit(1)
+    return found.get("ActiveState") == "active"
 
 
 @service.command("remove")
@@ -88,6 +104,7 @@ def _unit(role: str, options: Sequence[str], manager: Manager) -> Unit:
     with command.make_context(f"homeport {role}", list(options)):
         pass
     environment = {"HOME": str(Path.home()), "PATH": os.environ.get("PATH", os.defpath)}
+    environment |= {name: os.environ[name] for name in CARRIED if os.environ.get(name)}
     return Unit(role, arguments, environment, secrets, manager)
 
 

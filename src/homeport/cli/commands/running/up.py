@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from homeport.central.settings import CentralSettings
     from homeport.fleet.site.conductor import Conductor
     from homeport.node.settings import NodeSettings
+    from homeport.ports import Store
     from homeport.site.settings import SiteSettings
 
 
@@ -148,8 +149,11 @@ def up(
 
 
 def _run(run: Callable[[Lifetime], Awaitable[None]], url: str, repository: str) -> None:
-    notes = (f"API: {url}/docs", f"Deployments in Git: {redact(repository)}")
-    run_role("homeport is up", run, address=url, notes=notes, stopping=APPS_STAY)
+    run_role("homeport is up", run, address=url, notes=notes_of(url, repository), stopping=APPS_STAY)
+
+
+def notes_of(url: str, repository: str) -> tuple[str, ...]:
+    return f"API: {url}/docs", f"Deployments in Git: {redact(repository)}"
 
 
 def _with_logs(
@@ -204,7 +208,7 @@ async def run_fleet(
             # With other nodes at this site a second copy of an image on this disk is worth it; alone it is not.
             content.source = None if for_site.grpc_address is None else NodeView(site.parts.content)
         tasks = await stack.enter_async_context(anyio.create_task_group())
-        tasks.start_soon(_say_when_ready, site.parts.conductor, lacks, lifetime.ready)
+        tasks.start_soon(_say_when_ready, site.parts.conductor, central.parts.store, lacks, lifetime.ready)
         link = InProcessLink(site.parts.reception)
         assert site.parts.tunnels is not None
         dial = site.parts.tunnels.dial(resolve_node_id(for_node))
@@ -215,9 +219,20 @@ async def run_fleet(
         tasks.cancel_scope.cancel()
 
 
-async def _say_when_ready(conductor: "Conductor", lacks: dict[str, str], ready: Callable[[], None]) -> None:
-    """Ready means that a deploy would work now: the site has its folder in Git, and the node has joined it."""
+async def _say_when_ready(
+    conductor: "Conductor", store: "Store", lacks: dict[str, str], ready: Callable[[], None]
+) -> None:
+    """Ready means that a deploy would work now: the site has its folder in Git, the node has joined it, and central
+    knows of both, so that the first command after the start finds them."""
     while conductor.memory.applied is None or not conductor.memory.nodes:  # noqa: ASYNC110 - twice in a lifetime
+        await anyio.sleep(0.02)
+    lacks["node"] = "is not known to central yet"
+    while not await _is_known(store, conductor.memory.site):  # noqa: ASYNC110 - once in a lifetime
         await anyio.sleep(0.02)
     lacks.clear()
     ready()
+
+
+async def _is_known(store: "Store", site: SiteName) -> bool:
+    async with store.read() as reader:
+        return bool(await reader.nodes(site))

@@ -1,13 +1,14 @@
 """Why an engine ended, from its exit code and its last lines. Pure.
 
 Running out of the GPU's memory needs a smaller model or context; running out of the machine's memory needs another
-machine, or less beside it; a broken driver needs a person. They are told apart, since each looks like "it ended".
+machine, or less beside it; a broken driver needs a person. They are distinguished, since each looks like "it ended".
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from homeport.lazy_dataclass import dataclass
 
 
 class Crash(StrEnum):

@@ -1,10 +1,10 @@
 """Which GPUs a replica uses, and how much. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from homeport.core.inference.engines.handoff import Handoff, Loading
+from homeport.lazy_dataclass import dataclass
 
 _PARTLY: Final = ("-ngl", "--gpu-layers", "--n-gpu-layers", "--cpu-moe", "--n-cpu-moe", "--cpu-offload-gb")
 """Flags of engines with which a part of the model stays out of the GPU."""
@@ -18,6 +18,8 @@ class GpuUse:
     """From 0 to 1."""
     memory_used_bytes: float | None = None
     memory_total_bytes: float | None = None
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
 
 
 GpusOfNode = Mapping[str, GpuUse]
@@ -30,7 +32,7 @@ def gpus_of_replica(handoff: Handoff, node: GpusOfNode) -> GpusOfNode:
     if handoff.device_mask:
         mask = {each.strip() for each in handoff.device_mask.split(",")}
         return {device: use for device, use in node.items() if device in mask}
-    is_elsewhere = handoff.provisioning_mode == "external"
+    is_elsewhere = handoff.is_external
     return {} if is_elsewhere or handoff.engine_version.endswith("-cpu") else node
 
 
@@ -46,7 +48,7 @@ def free_bytes(gpus: GpusOfNode) -> int | None:
 
 def needed_bytes(handoff: Handoff) -> int | None:
     """What its model takes of the GPU's memory when it is loaded: at least its size. None where it is there already,
-    or nobody knows."""
+    or its size is unknown."""
     if handoff.loading is not Loading.UNLOADED or any(flag.split("=")[0] in _PARTLY for flag in handoff.flags):
         return None
     return handoff.model.size_bytes or None

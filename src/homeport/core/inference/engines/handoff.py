@@ -1,4 +1,5 @@
-"""The handoff record: what whoever started an engine says about one replica, so that tasks can be sent to it.
+"""The handoff record: what the program that started an engine says about one replica, so that tasks can be sent to
+it.
 
 It travels as a JSON file on the node, as a message from the node to its site, and from a site to central; `parse`
 reads all three and judges every field, since each may come from another version or from a person's editor.
@@ -6,11 +7,12 @@ reads all three and judges every field, since each may come from another version
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 POOL_ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 URL_PATTERN: Final = r"https?://[^\s/?#@]{1,255}(/[^\s?#]{0,255})?"
@@ -21,6 +23,10 @@ CTX_MAX: Final = 16 * 1024 * 1024
 REPLICAS_MAX: Final = 1_000
 SIZE_MAX: Final = 1 << 53
 IDLE_SECONDS_MAX: Final = 7 * 24 * 3600
+COMPLETING: Final = frozenset({"completion"})
+EVERYTHING: Final = frozenset({"completion", "embedding", "rerank"})
+_EMBEDDING: Final = frozenset({"--embedding", "--embeddings"})
+_RERANKING: Final = frozenset({"--rerank", "--reranking"})
 
 
 class Engine(StrEnum):
@@ -75,6 +81,23 @@ class Handoff:
     idle_seconds: int = 0
     """The policy of its pool: how many replicas stay loaded, and after how long one that is not needed is unloaded. 0
     seconds: it is always loaded."""
+
+    @property
+    def is_external(self) -> bool:
+        """The engine was not started by Homeport, which can neither stop nor unload it."""
+        return self.provisioning_mode == "external"
+
+    @property
+    def workloads(self) -> frozenset[str]:
+        """What it can be asked for, as far as that is known: llama.cpp embeds and reranks only when it was started
+        for it; of an engine that somebody else started the options are not known."""
+        if self.engine is Engine.TRITON:
+            return COMPLETING
+        if self.engine is not Engine.LLAMACPP or self.is_external:
+            return EVERYTHING
+        reranks = not _RERANKING.isdisjoint(self.flags)
+        embeds = reranks or not _EMBEDDING.isdisjoint(self.flags)
+        return COMPLETING | ({"embedding"} if embeds else set()) | ({"rerank"} if reranks else set())
 
     @property
     def key(self) -> tuple[str, str]:

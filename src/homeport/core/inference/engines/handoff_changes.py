@@ -5,9 +5,9 @@ file that cannot be read any more keeps what it said before: an editor may be in
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from homeport.core.inference.engines.handoff import Handoff
+from homeport.lazy_dataclass import dataclass
 
 Key = tuple[str, str]
 

@@ -1,7 +1,9 @@
 """What a machine offers to inference engines, as probed: GPUs, programs, packages, a container engine."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ One table of rules, all of them applied: a person fixes everything at once inste
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from homeport.core.inference.engines.handoff import Engine
 from homeport.core.inference.engines.machine import Machine
 from homeport.core.inference.engines.spec import Device, EngineSpec, Mode
+from homeport.lazy_dataclass import dataclass
 
 PACKAGE: Final = "xllamacpp"
 NEEDS_CPU_PERMISSION: Final = "allow the CPU explicitly (--allow-cpu, or device: cpu)"

@@ -7,13 +7,14 @@ compared and reviewed. Execution has no choices left but the port, which is the 
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from homeport.core.inference.engines.handoff import Engine
 from homeport.core.inference.engines.machine import Machine
 from homeport.core.inference.engines.preflight import BINARIES, PACKAGE, preflight
 from homeport.core.inference.engines.spec import BY_NAME, Device, EngineSpec, Mode
+from homeport.lazy_dataclass import dataclass
 
 PLAN_SCHEMA: Final = 1
 REPOSITORY: Final = "https://github.com/ggml-org/llama.cpp"

@@ -10,7 +10,7 @@ description serves every model. The catalog judges the section with its line; th
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from homeport.core.inference.engines.handoff import (
 from homeport.core.inference.models.references import DIGEST, default_model_id, parse_reference
 from homeport.core.parameters import listing, show, suggest
 from homeport.errors import InvalidInput
+from homeport.lazy_dataclass import dataclass
 
 SECTION: Final = "engine"
 PORT_MIN: Final = 1024
@@ -59,7 +60,7 @@ class Mode(StrEnum):
 class Device(StrEnum):
     GPU = "gpu"
     CPU = "cpu"
-    """Only where somebody has allowed it: a model on a CPU is slow, and looks like a fault."""
+    """Only where a user has allowed it: a model on a CPU is slow, and looks like a fault."""
 
 
 DEFAULT_MODE: Final[Mapping[Engine, Mode]] = {

@@ -1,13 +1,14 @@
 """One model of the catalog: where it comes from, what its files must hash to, whether it may be used. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from homeport.core.inference.models.lifecycle import ModelLifecycle
 from homeport.core.inference.models.references import check_digest, check_model_id, parse_reference
 from homeport.errors import InvalidInput, PermanentError, Problem
+from homeport.lazy_dataclass import dataclass
 
 INDEX_SCHEMA: Final = 1
 TAGS_MAX: Final = 64
@@ -119,7 +120,7 @@ def new_entry(
 
 
 def index_data(entries: Mapping[str, ModelEntry]) -> dict[str, Any]:
-    models = [_entry_data(entries[name]) for name in sorted(entries)]
+    models = [entry_data(entries[name]) for name in sorted(entries)]
     return {"schema": INDEX_SCHEMA, "models": models}
 
 
@@ -135,7 +136,7 @@ def read_index(data: Any) -> tuple[dict[str, ModelEntry], tuple[str, ...]]:
     entries, problems = {}, []
     for position, each in enumerate(data["models"]):
         try:
-            entry = _read_entry(each)
+            entry = read_entry(each)
             entries[entry.id] = entry
         except (InvalidInput, TypeError, ValueError, AttributeError) as error:
             problems.append(f"entry {position} of the model index is not readable: {error}")
@@ -146,11 +147,12 @@ def verified(entry: ModelEntry, found: str | None, *, at_ms: int) -> ModelEntry:
     return replace(entry, verification=verdict(entry.digest, found).value, last_verified_ms=at_ms)
 
 
-def _entry_data(entry: ModelEntry) -> dict[str, Any]:
+def entry_data(entry: ModelEntry) -> dict[str, Any]:
     return {**asdict(entry), "state": entry.state.value}
 
 
-def _read_entry(data: Any) -> ModelEntry:
+def read_entry(data: Any) -> ModelEntry:
+    """Raises InvalidInput, and TypeError, ValueError or AttributeError for anything that is not an entry."""
     path = str(data.get("local_path") or "")
     if path.startswith("/") or ".." in path.split("/"):
         raise InvalidInput(f"{path!r} leaves the model store")

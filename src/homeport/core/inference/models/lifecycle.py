@@ -1,7 +1,8 @@
 """What admission needs to know about a model of the catalog."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from homeport.lazy_dataclass import dataclass
 
 
 class ModelLifecycle(StrEnum):
@@ -18,3 +19,5 @@ class CatalogModel:
     """Whether its content has the digest that was expected; None where none was. False blocks admission."""
     is_trusted: bool = True
     """Whether the trust policy allows it."""
+    is_read: bool = True
+    """False while it is unknown, because the catalog was not read yet."""

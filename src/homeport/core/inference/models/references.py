@@ -10,12 +10,12 @@ Every path is checked before anything is opened: no reference may climb out of t
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from homeport.core.values.addresses import host_of, is_loopback
 from homeport.errors import InvalidInput, Problem
+from homeport.lazy_dataclass import dataclass
 
 LENGTH_MAX: Final = 2048
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")

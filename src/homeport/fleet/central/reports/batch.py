@@ -5,7 +5,7 @@ of them a second durable.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from homeport.core.events import (
 )
 from homeport.core.lifecycle.deployment import IN_FLIGHT, fold
 from homeport.core.lifecycle.record import Key, ReportedStep, record
-from homeport.core.lifecycle.replay import observe_health
+from homeport.core.lifecycle.replay import begins_midway, observe_health
 from homeport.core.model.access import AuditResult, NewAudit
 from homeport.core.model.deployment import Hold, Pin, Revision, digest_of_bytes
 from homeport.core.model.event import Deployment, HistoryEntry, NewEvent, Site
@@ -45,9 +45,10 @@ from homeport.core.model.report import (
 )
 from homeport.core.reconcile.plan import short
 from homeport.errors import PermanentError
-from homeport.fleet.central.index import moved_from
+from homeport.fleet.central.index import former_sites
 from homeport.fleet.shared.maintenance import hold_event
 from homeport.fleet.shared.progress import notice_event, progress_event
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import DeploymentFilter, Transaction
 from homeport.vocabulary import DeploymentId, Digest, EventKind, NodeId, SiteName, State, Step
@@ -90,6 +91,8 @@ class Batch:
     """Whether every deployment in the reports is known, and none is wanted that the site saw removed."""
     _moved_away: set[DeploymentId] = field(default_factory=set)
     """Deployments whose file was moved from this site to another: this site still reports their removal."""
+    _returned: set[DeploymentId] = field(default_factory=set)
+    """Deployments of this site that were another site's for a while: what this one reported meanwhile is missing."""
     _stored_deployments: Mapping[DeploymentId, Deployment] = field(default_factory=dict)
     _stored_instances: Mapping[Key, Instance] = field(default_factory=dict)
     _stored_nodes: Mapping[NodeId, Node] = field(default_factory=dict)
@@ -113,7 +116,9 @@ class Batch:
             self.is_complete = len(self.deployments) == len(ids) and not self._lags(reports)
             self.instances = {item.key: item for item in await tx.instances(ordered)}
             foreign = [row.id for row in self.deployments.values() if row.site != self.site.name]
-            self._moved_away = {id_ for id_ in foreign if await tx.value(moved_from(id_)) == self.site.name}
+            self._moved_away = {id_ for id_ in foreign if self.site.name in await former_sites(tx, id_)}
+            resumed = {id_ for id_ in self._begun_midway(reports) if id_ not in foreign}
+            self._returned = {id_ for id_ in resumed if self.site.name in await former_sites(tx, id_)}
         if seen or any(isinstance(report, NodeChanged | NodeGone | Resync) for _, report in reports):
             self.nodes = {node.id: node for node in await tx.nodes(self.site.name)}
         if any(isinstance(report, HoldsChanged) for _, report in reports):
@@ -129,6 +134,14 @@ class Batch:
         self._stored_deployments = dict(self.deployments)
         self._stored_instances = dict(self.instances)
         self._stored_nodes = dict(self.nodes)
+
+    def _begun_midway(self, reports: Sequence[Numbered]) -> set[DeploymentId]:
+        """The deployments with an instance that is not known here, and whose first step is not a first one."""
+        first: dict[Key, Transition] = {}
+        for _, report in reports:
+            if isinstance(report, Transition):
+                first.setdefault((report.deployment_id, report.node_id), report)
+        return {key[0] for key, step in first.items() if key not in self.instances and begins_midway(step)}
 
     def _lags(self, reports: Sequence[Numbered]) -> bool:
         """Whether the site follows a commit without a deployment that is still wanted here: then its file was removed
@@ -199,8 +212,8 @@ class Batch:
             why = self._not_ours(item.deployment_id)
             if why is None:
                 own.append(item)
-            elif isinstance(item, Transition) and item.deployment_id not in self._moved_away:
-                self._refuse(f"{item.trigger} of deployment {item.deployment_id}: {why}")
+            elif isinstance(item, Transition):
+                self._refuse_of(item.deployment_id, f"{item.trigger} of deployment {item.deployment_id}: {why}")
             else:
                 # Ignored without an event: its file may have been removed before this database existed.
                 log.warning("unknown identity", site=self.site.name, deployment=item.deployment_id, why=why)
@@ -208,7 +221,7 @@ class Batch:
             return
         named = {item.deployment_id for item in own}
         instances = {key: item for key, item in self.instances.items() if key[0] in named}
-        recorded = record(instances, self.deployments, own, self.now)
+        recorded = record(instances, self.deployments, own, self.now, returned=self._returned)
         self.instances.update({item.key: item for item in recorded.instances})
         self.deployments.update({row.id: row for row in recorded.deployments})
         self.history.extend(recorded.history)
@@ -247,8 +260,7 @@ class Batch:
         progress = report.progress
         why = self._not_ours(progress.deployment_id)
         if why is not None:
-            if progress.deployment_id not in self._moved_away:
-                self._refuse(f"progress of deployment {progress.deployment_id}: {why}")
+            self._refuse_of(progress.deployment_id, f"progress of deployment {progress.deployment_id}: {why}")
             return
         key = (progress.deployment_id, report.node_id)
         instance = self.instances.get(key)
@@ -264,7 +276,7 @@ class Batch:
     def _pinned(self, reported: Pin) -> None:
         why = self._not_ours(reported.deployment_id) or self._unproven(reported)
         if why is not None:
-            self._refuse(f"going back with deployment {reported.deployment_id}: {why}")
+            self._refuse_of(reported.deployment_id, f"going back with deployment {reported.deployment_id}: {why}")
             return
         row = self.deployments[reported.deployment_id]
         pin = self._own_pin(reported)
@@ -275,8 +287,7 @@ class Batch:
     def _plan_set_aside(self, report: PlanSetAside) -> None:
         why = self._not_ours(report.deployment_id)
         if why is not None:
-            if report.deployment_id not in self._moved_away:
-                self._refuse(f"the plan of deployment {report.deployment_id}: {why}")
+            self._refuse_of(report.deployment_id, f"the plan of deployment {report.deployment_id}: {why}")
             return
         row = self.deployments[report.deployment_id]
         if row.set_aside == report.why:
@@ -391,6 +402,13 @@ class Batch:
         if row is None:
             return "there is no such deployment"
         return None if row.site == self.site.name else f"it belongs to site {row.site}"
+
+    def _refuse_of(self, deployment_id: DeploymentId, why: str) -> None:
+        """Ignored without an event where its file was moved away: this site may not have known that yet."""
+        if deployment_id in self._moved_away:
+            log.info("report of a moved deployment ignored", site=self.site.name, deployment=deployment_id, why=why)
+        else:
+            self._refuse(why)
 
     def _refuse(self, why: str) -> None:
         log.warning("report rejected", site=self.site.name, why=why)

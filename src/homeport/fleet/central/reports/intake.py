@@ -9,7 +9,7 @@ those before and after it are processed.
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -29,6 +29,7 @@ from homeport.fleet.central.sites.site_starts import (
     load_starts,
 )
 from homeport.fleet.central.tracing import trace_intake
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import (
     ROLLED_BACK_MAX,

@@ -6,11 +6,12 @@ to any replica of central: what must survive its absence belongs in Git.
 
 from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 import anyio
 
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Addressed, Bus, FromCentral, Message, Moved, Request, UnknownRequest
 from homeport.vocabulary import Commit, SiteName
 from homeport.wire.site_messages import decode, encode

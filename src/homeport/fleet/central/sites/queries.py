@@ -6,13 +6,14 @@ Only the site that was asked may answer, once, while the caller still waits.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 import anyio
 
 from homeport.errors import NotFound, PeerUnavailable
 from homeport.fleet.central.sites.messages import SiteMessages
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Addressed, Ask, Bus, Ids, Message, NodeIdentities, Request
 from homeport.vocabulary import SiteName
 from homeport.wire.answers import Answer, raise_error

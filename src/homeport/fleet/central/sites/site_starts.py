@@ -7,9 +7,10 @@ database. One that comes back after another start has replaced it is a twin: a r
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Lineage
 from homeport.vocabulary import SiteName
 

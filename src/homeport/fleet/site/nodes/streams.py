@@ -5,7 +5,7 @@ after reconnecting it gets everything it missed.
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from typing import Final, Protocol
@@ -30,6 +30,7 @@ from homeport.errors import (
     TransientError,
     UnknownKind,
 )
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import (
     Acknowledged,
@@ -297,6 +298,10 @@ class Sessions:
         for node_id, sequence in highest.items():
             if sequence:
                 self.send(node_id, Acknowledged(sequence))
+
+    def take(self, node_id: NodeId, message: Logs | Telemetry) -> None:
+        """Of a node that has no stream of its own."""
+        self._on_stream(node_id, message)
 
     async def _receive(self, node_id: NodeId, message: FromNode, conductor: NodeHandler, line: _Line) -> None:
         """Never waits for the database because of news: a heartbeat after them would be late."""

@@ -1,7 +1,6 @@
 """Adopts what nodes hold and this site no longer knows, because its database was lost or is an older copy."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from homeport.catalog.deployment import deployment_path, parse_deployment
@@ -16,6 +15,7 @@ from homeport.fleet.shared.record import record_transitions
 from homeport.fleet.shared.revisions import REVISIONS_KEPT
 from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.state import ROLLED_BACK, SiteState, dump_rolled_back
+from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Transaction
 from homeport.vocabulary import DeploymentId, Digest, Generation, Incarnation, NodeId, SiteName, State

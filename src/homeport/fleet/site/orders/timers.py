@@ -3,13 +3,14 @@ clock; after a restart an order counts as sent at that moment, and the time spen
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from homeport.core.lifecycle.deployment import IN_FLIGHT
 from homeport.core.model.instance import Instance
 from homeport.core.reconcile.deadline import spent_after
 from homeport.core.reconcile.instances import Instances, Key
+from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, Generation, NodeId
 
 SPENT: Final = "seconds_spent"

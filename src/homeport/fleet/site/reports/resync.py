@@ -6,7 +6,7 @@ either the old queue or the new one (ADR 0024).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from homeport.core.model.report import (
 )
 from homeport.core.reconcile.instances import Key
 from homeport.fleet.site.state import SiteState
+from homeport.lazy_dataclass import dataclass
 from homeport.ports import Outgoing, Transaction
 from homeport.vocabulary import DeploymentId, NodeId
 

@@ -58,6 +58,23 @@ def test_something_else_than_an_object_is_refused() -> None:
         parse(["engine"])
 
 
+@pytest.mark.parametrize(
+    ("changes", "workloads"),
+    [
+        ({}, {"completion", "embedding", "rerank"}),
+        ({"provisioning_mode": "package"}, {"completion"}),
+        ({"provisioning_mode": "package", "flags": ["--embeddings"]}, {"completion", "embedding"}),
+        ({"provisioning_mode": "container", "flags": ["--reranking"]}, {"completion", "embedding", "rerank"}),
+        ({"engine": "triton"}, {"completion"}),
+        ({"engine": "vllm", "provisioning_mode": "container"}, {"completion", "embedding", "rerank"}),
+    ],
+)
+def test_what_an_engine_can_be_asked_for_follows_from_how_it_was_started(
+    changes: dict[str, Any], workloads: set[str]
+) -> None:
+    assert parse({**GOOD, **changes}).workloads == workloads
+
+
 def test_free_slots_alone_do_not_need_a_new_adapter() -> None:
     bound = parse(GOOD)
     assert bound.is_same_engine(replace(bound, slots_free=0))

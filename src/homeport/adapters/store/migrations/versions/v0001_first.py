@@ -30,7 +30,8 @@ def _moment(name: str, *, nullable: bool = False) -> sa.Column[Any]:
 
 def upgrade() -> None:
     _create_catalog()
-    _create_fleet()
+    _create_machines()
+    _create_deployments()
     _create_record()
     _create_role()
 
@@ -85,7 +86,7 @@ def _create_catalog() -> None:
     )
 
 
-def _create_fleet() -> None:
+def _create_machines() -> None:
     op.create_table(
         "sites",
         _text("name"),
@@ -110,6 +111,9 @@ def _create_fleet() -> None:
         sa.PrimaryKeyConstraint("site", "id", name="pk_nodes"),
     )
     op.create_index("ix_nodes_id", "nodes", ["id"])
+
+
+def _create_deployments() -> None:
     op.create_table(
         "deployments",
         _text("id"),

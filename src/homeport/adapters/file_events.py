@@ -1,0 +1,128 @@
+"""Tells when a file is written, replaced or removed: one inotify instance for all files, since a user has few.
+
+Costs nothing while nothing happens. Where the kernel has no watch left, a waiter looks from time to time.
+"""
+
+import asyncio
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from homeport.adapters import inotify
+from homeport.log import get_log
+
+log = get_log(__name__)
+
+POLL_SECONDS: Final = 0.5
+"""Between looks without inotify."""
+LOOK_SECONDS: Final = 60.0
+"""Between looks beside it, for a file system that reports nothing."""
+READ_BYTES: Final = 64 * 1024
+_HEADER: Final = struct.Struct("iIII")
+_MASK: Final = (
+    inotify.MODIFY | inotify.CLOSE_WRITE | inotify.MOVED_TO | inotify.CREATE | inotify.DELETE | inotify.DELETE_SELF
+)
+_REPLACES: Final = inotify.MOVED_TO | inotify.CREATE
+
+
+class Watched:
+    """One file, for one waiter."""
+
+    def __init__(self, name: bytes, *, has_events: bool) -> None:
+        self.name = name
+        self.has_events = has_events
+        self._changed = anyio.Event()
+        self._replaced = 0
+        self._is_closed = False
+
+    def take_replaced(self) -> int:
+        """How often another file got the name since the last call, as far as it is known."""
+        count, self._replaced = self._replaced, 0
+        return count
+
+    def take_closed(self) -> bool:
+        """Whether a writer has closed it since the last call."""
+        is_closed, self._is_closed = self._is_closed, False
+        return is_closed
+
+    async def wait(self) -> None:
+        """Returns when the file may have changed since the last call."""
+        with anyio.move_on_after(LOOK_SECONDS if self.has_events else POLL_SECONDS):
+            await self._changed.wait()
+        self._changed = anyio.Event()
+
+    def happened(self, mask: int) -> None:
+        if mask & _REPLACES:
+            self._replaced += 1
+        if mask & inotify.CLOSE_WRITE:
+            self._is_closed = True
+        self._changed.set()
+
+
+class FileEvents:
+    def __init__(self) -> None:
+        self._file: int | None = None
+        self._watched: dict[int, list[Watched]] = {}
+
+    @contextmanager
+    def watch(self, path: Path) -> Iterator[Watched]:
+        """Changes of the file are noticed from here on, also those of its name."""
+        number = self._added(path.parent)
+        watched = Watched(os.fsencode(path.name), has_events=number is not None)
+        if number is None:
+            yield watched
+            return
+        self._watched.setdefault(number, []).append(watched)
+        try:
+            yield watched
+        finally:
+            self._remove(number, watched)
+
+    def _added(self, folder: Path) -> int | None:
+        try:
+            if self._file is None:
+                self._file = inotify.open_instance()
+                asyncio.get_running_loop().add_reader(self._file, self._read)
+            return inotify.add(self._file, folder, _MASK)
+        except (OSError, AttributeError) as error:
+            log.info("folder is looked at in intervals", folder=str(folder), why=str(error))
+            self._close_unused()
+            return None
+
+    def _remove(self, number: int, watched: Watched) -> None:
+        waiting = self._watched.get(number, [])
+        if watched in waiting:
+            waiting.remove(watched)
+        if not waiting and self._watched.pop(number, None) is not None and self._file is not None:
+            inotify.remove(self._file, number)
+        self._close_unused()
+
+    def _close_unused(self) -> None:
+        if self._file is not None and not self._watched:
+            asyncio.get_running_loop().remove_reader(self._file)
+            os.close(self._file)
+            self._file = None
+
+    def _read(self) -> None:
+        assert self._file is not None
+        with suppress(BlockingIOError):
+            while content := os.read(self._file, READ_BYTES):
+                self._dispatch(content)
+
+    def _dispatch(self, content: bytes) -> None:
+        at = 0
+        while at < len(content):
+            number, mask, _, length = _HEADER.unpack_from(content, at)
+            name = content[at + _HEADER.size : at + _HEADER.size + length].rstrip(b"\0")
+            at += _HEADER.size + length
+            if mask & inotify.OVERFLOW:
+                for watched in (each for some in self._watched.values() for each in some):
+                    watched.happened(0)
+            for watched in self._watched.get(number, ()):
+                if not name or watched.name == name:
+                    watched.happened(mask)

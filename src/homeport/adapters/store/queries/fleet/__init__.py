@@ -1,0 +1,1 @@
+"""What central and sites know of apps, deployments and sites."""

@@ -1,0 +1,123 @@
+"""Older contents of deployments, and pins (manual rollbacks)."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import delete, select, tuple_
+
+from homeport.adapters.store import schema
+from homeport.adapters.store.commit.statements import insert_or_update, pieces
+from homeport.adapters.store.databases.errors import Connection
+from homeport.core.model.deployment import Pin, Revision
+from homeport.vocabulary import DeploymentId, Digest
+
+_REVISIONS = schema.revisions.c
+_PINS = schema.pins.c
+
+
+async def find_revisions(connection: Connection, deployment_id: DeploymentId) -> Sequence[Revision]:
+    query = (
+        select(schema.revisions)
+        .where(_REVISIONS.deployment_id == deployment_id)
+        .order_by(_REVISIONS.at.desc(), _REVISIONS.revision)
+    )
+    return [Revision(**row._mapping) for row in await connection.rows(query)]
+
+
+async def find_revisions_of(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> Sequence[Revision]:
+    return [
+        Revision(**row._mapping)
+        for piece in pieces(deployment_ids)
+        for row in await connection.rows(select(schema.revisions).where(_REVISIONS.deployment_id.in_(piece)))
+    ]
+
+
+async def find_contents(
+    connection: Connection, wanted: Mapping[DeploymentId, Digest]
+) -> Mapping[DeploymentId, bytes]:
+    query = select(_REVISIONS.deployment_id, _REVISIONS.content)
+    key = tuple_(_REVISIONS.deployment_id, _REVISIONS.revision)
+    return {
+        DeploymentId(row.deployment_id): bytes(row.content)
+        for piece in pieces(sorted(wanted.items()))
+        for row in await connection.rows(query.where(key.in_(piece)))
+    }
+
+
+async def put_revisions(connection: Connection, revisions: Sequence[Revision], *, keep: int) -> None:
+    if not revisions:
+        return
+    rows = [
+        {
+            "deployment_id": each.deployment_id,
+            "revision": each.revision,
+            "app_version": each.app_version,
+            "content": each.content,
+            "commit": each.commit,
+            "author": each.author,
+            "at": each.at,
+        }
+        for each in revisions
+    ]
+    await connection.run(insert_or_update(connection, schema.revisions), rows)
+    for piece in pieces(sorted({each.deployment_id for each in revisions})):
+        await _trim(connection, piece, keep)
+
+
+async def _trim(connection: Connection, deployment_ids: Sequence[DeploymentId], keep: int) -> None:
+    """Reads keys only: contents may be large, and there is seldom anything to delete."""
+    query = (
+        select(_REVISIONS.deployment_id, _REVISIONS.revision)
+        .where(_REVISIONS.deployment_id.in_(deployment_ids))
+        .order_by(_REVISIONS.deployment_id, _REVISIONS.at.desc(), _REVISIONS.revision)
+    )
+    counts: dict[str, int] = {}
+    for row in await connection.rows(query):
+        counts[row.deployment_id] = counts.get(row.deployment_id, 0) + 1
+        if counts[row.deployment_id] > keep:
+            old = (_REVISIONS.deployment_id == row.deployment_id, _REVISIONS.revision == row.revision)
+            await connection.run(delete(schema.revisions).where(*old))
+
+
+async def drop_revisions(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> None:
+    for piece in pieces(deployment_ids):
+        await connection.run(delete(schema.revisions).where(_REVISIONS.deployment_id.in_(piece)))
+
+
+async def find_versions(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> Mapping[Digest, str]:
+    query = select(_REVISIONS.revision, _REVISIONS.app_version)
+    return {
+        row.revision: row.app_version
+        for piece in pieces(sorted(set(deployment_ids)))
+        for row in await connection.rows(query.where(_REVISIONS.deployment_id.in_(piece)))
+    }
+
+
+async def find_pins(connection: Connection, deployment_ids: Sequence[DeploymentId] | None) -> Sequence[Pin]:
+    query = select(schema.pins).order_by(_PINS.deployment_id)
+    if deployment_ids is None:
+        return [Pin(**row._mapping) for row in await connection.rows(query)]
+    return [
+        Pin(**row._mapping)
+        for piece in pieces(sorted(set(deployment_ids)))
+        for row in await connection.rows(query.where(_PINS.deployment_id.in_(piece)))
+    ]
+
+
+async def put_pin(connection: Connection, pin: Pin) -> None:
+    await connection.run(
+        insert_or_update(connection, schema.pins),
+        {
+            "deployment_id": pin.deployment_id,
+            "revision": pin.revision,
+            "content": pin.content,
+            "over": pin.over,
+            "reason": pin.reason,
+            "author": pin.author,
+            "at": pin.at,
+        },
+    )
+
+
+async def drop_pins(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> None:
+    for piece in pieces(deployment_ids):
+        await connection.run(delete(schema.pins).where(_PINS.deployment_id.in_(piece)))

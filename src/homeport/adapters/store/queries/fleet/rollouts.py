@@ -1,0 +1,63 @@
+"""Rollouts: their desired state and their progress."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Row, select
+
+from homeport.adapters.store import schema
+from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.commit.guards import expect_all, update_all, without_repeats
+from homeport.adapters.store.commit.statements import insert_or_nothing
+from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.queries.paging import Conditions, Order, Source, containing
+from homeport.core.model.rollout import RolloutRow
+from homeport.ports import RolloutFilter
+from homeport.vocabulary import RolloutId, RolloutState
+
+_ROLLOUTS = schema.rollouts.c
+
+
+async def find_rollout(connection: Connection, rollout_id: RolloutId) -> RolloutRow | None:
+    row = await connection.first(select(schema.rollouts).where(_ROLLOUTS.id == rollout_id))
+    return None if row is None else _rollout(row)
+
+
+async def put_rollouts(connection: Connection, rollouts: Sequence[RolloutRow]) -> None:
+    for batch in without_repeats((rollout.id, _row(rollout)) for rollout in rollouts):
+        new = [row for row in batch if row["version"] == 1]
+        if new:
+            insert = insert_or_nothing(connection, schema.rollouts).returning(_ROLLOUTS.id)
+            expect_all(len(await connection.rows(insert, new)), new, schema.rollouts)
+        await update_all(connection, schema.rollouts, batch)
+
+
+def _rollout(row: Row[Any]) -> RolloutRow:
+    values = dict(row._mapping)
+    values["intent"] = from_json(values["intent"])
+    values["progress"] = from_json(values["progress"])
+    values["state"] = RolloutState(values["state"])
+    return RolloutRow(**values)
+
+
+def _row(rollout: RolloutRow) -> dict[str, Any]:
+    row = {column.name: getattr(rollout, column.name) for column in schema.rollouts.columns}
+    row["intent"] = to_json(rollout.intent)
+    row["progress"] = to_json(rollout.progress)
+    row["state"] = rollout.state.value
+    return row
+
+
+def _conditions(where: RolloutFilter) -> Conditions:
+    found: Conditions = [] if where.name is None else [_ROLLOUTS.name == where.name]
+    if where.states is not None:
+        found.append(_ROLLOUTS.state.in_(sorted(state.value for state in where.states)))
+    return [*found, *containing(where.contains, _ROLLOUTS.name)]
+
+
+SOURCE: Source[RolloutRow, RolloutFilter] = Source(
+    table=schema.rollouts,
+    record=_rollout,
+    conditions=_conditions,
+    orders={"created": Order((_ROLLOUTS.created_at, _ROLLOUTS.id), descending=frozenset({"created_at", "id"}))},
+)

@@ -1,0 +1,1 @@
+"""Tokens, secrets, machines and the audit trail."""

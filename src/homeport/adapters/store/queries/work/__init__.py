@@ -1,0 +1,1 @@
+"""Jobs, pipelines, tasks and models."""

@@ -1,0 +1,1 @@
+"""Ports between the roles: what is said over each link."""

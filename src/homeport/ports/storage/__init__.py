@@ -1,0 +1,1 @@
+"""Ports of what is kept: records, lists, log lines, measurements, blobs."""
