@@ -4,10 +4,12 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.support.browser_network import browser_network
 from tests.support.ports import free_port
 from tests.support.processes import Machine, Process
 
@@ -20,9 +22,6 @@ IS_LONG = os.environ.get("HOMEPORT_BROWSER") == "long"
 """`make browser` walks every page in every way; `make test` some of them in each way, and each in some way."""
 WAIT_MILLISECONDS = 30_000
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-CHANGES_MAX = 5
-CHANGED = ("ERR_NETWORK_CHANGED", "interrupted by another navigation")
-"""The second, where Chromium shows its own page about it, or tries again by itself, before the first is told of."""
 POLICY = "Content Security Policy"
 SERIOUS = {"serious", "critical"}
 FOLLOW = """path => {
@@ -35,8 +34,14 @@ FOLLOW = """path => {
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+    with (
+        browser_network() as network,
+        TemporaryDirectory(prefix="homeport-browser-") as folder,
+        sync_playwright() as playwright,
+    ):
+        started = playwright.chromium.launch(
+            executable_path=network.program(Path(folder), CHROMIUM), args=QUIET, proxy={"server": network.proxy}
+        )
         try:
             yield started
         finally:
@@ -47,7 +52,7 @@ def chromium() -> Iterator[Browser]:
 def shown(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     """A page without errors: none in its scripts, and nothing that its policy had to stop."""
     context = browser.new_context(**options)
-    page = _steady(context.new_page())
+    page = context.new_page()
     page.set_default_timeout(WAIT_MILLISECONDS)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(f"{page.url}: {error.stack or error}"))
@@ -58,24 +63,6 @@ def shown(browser: Browser, url: str, **options: Any) -> Iterator[Page]:
     finally:
         context.close()
     assert errors == [], f"the page went wrong: {errors}"
-
-
-def _steady(page: Page) -> Page:
-    """Chromium breaks every connection, loopback's too, when an interface of the machine changes, as other tests let
-    it. A page recovers by itself; opening one is tried again."""
-    plain = page.goto
-
-    def goto(url: str, **options: Any) -> Any:
-        for _ in range(CHANGES_MAX):
-            try:
-                return plain(url, **options)
-            except Error as error:
-                if not any(each in error.message for each in CHANGED):
-                    raise
-        return plain(url, **options)
-
-    page.goto = goto  # type: ignore[method-assign]
-    return page
 
 
 class Fleet:
