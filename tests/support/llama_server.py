@@ -4,7 +4,6 @@ Port 0 takes a free one. The first line of its output is its address.
 """
 
 import os
-import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ def main(model: str, port: int, slots: int, *, embeds: bool) -> None:
         params.embedding, params.pooling_type = True, xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
-    signal.pause()
+    sys.stdin.read()  # until whoever started it is gone, however that ended
 
 
 @contextmanager
@@ -41,7 +40,7 @@ def llama_server(
     command = [sys.executable, "-m", "tests.support.llama_server", str(model), str(port), str(slots)]
     command += ["embeds"] if embeds else []
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with Popen(command, stdout=PIPE, stderr=DEVNULL, text=True, cwd=ROOT, env=environment) as process:
+    with Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, text=True, cwd=ROOT, env=environment) as process:
         try:
             assert process.stdout is not None
             address = process.stdout.readline().strip()
