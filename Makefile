@@ -1,6 +1,6 @@
 # The commands of this repository. Each prepares what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults guides browser engines check bench simulate install generate docs screenshots
+.PHONY: help demo test faults guides browser engines requests check bench simulate install generate docs screenshots
 
 help:           ## Show this list.
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ browser:        ## The dashboard in a real browser at full length: every page ov
 engines:        ## The conformance of every container engine at full length, with a whole node on each.
 	@scripts/setup --test
 	@HOMEPORT_ENGINES=long .venv/bin/python scripts/test conformance
+
+requests:       ## Made-up requests against every operation of the APIs, ten times as many as in make test.
+	@scripts/setup --test
+	@HOMEPORT_REQUESTS=long .venv/bin/python scripts/test integration conformance -- -k generated
 
 check:          ## Format, types, imports, generated files, unit and property tests; under a minute.
 	@scripts/setup --dev

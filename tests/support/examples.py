@@ -1,8 +1,12 @@
 """How many examples a property is tried with, where the profile's own number is not right for it."""
 
+import os
+
 from hypothesis import settings
 
 FRESH = "fresh"
+REQUESTS = 30 if os.environ.get("HOMEPORT_REQUESTS") == "long" else 3
+"""How many requests are made up for each operation of an API, right and wrong ones: many in `make requests`."""
 
 
 def examples(count: int) -> int:

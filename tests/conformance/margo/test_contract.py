@@ -28,10 +28,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.support.examples import REQUESTS
 from tests.support.margo import device, is_site, running_wfm
 from tests.support.vectors import load_json
 
-EXAMPLES_MAX = 6
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -115,7 +115,7 @@ def generated(operation: Any, mode: GenerationMode, stand: Stand, session: reque
 
     @given(case=operation.as_strategy(generation_mode=mode))
     @settings(
-        max_examples=EXAMPLES_MAX,
+        max_examples=REQUESTS,
         deadline=None,
         derandomize=True,
         database=None,

@@ -27,9 +27,9 @@ from schemathesis.specs.openapi.checks import (
 from homeport.adapters.local_access import Kind, default_folder, find
 from homeport.central.app import open_central
 from homeport.central.settings import CentralSettings
+from tests.support.examples import REQUESTS
 from tests.support.running_central import write_app
 
-EXAMPLES_MAX = 6
 STREAMS = r"/(events|watch|logs)$"
 
 
@@ -92,7 +92,7 @@ def test_no_generated_request_gets_a_500(url: str, mode: GenerationMode) -> None
 
         @given(case=operation.as_strategy(generation_mode=mode))
         @settings(
-            max_examples=EXAMPLES_MAX,
+            max_examples=REQUESTS,
             deadline=None,
             derandomize=True,
             database=None,

@@ -39,7 +39,7 @@ def test_cycles_that_outlive_one_collection_are_found_soon() -> None:
     async def work(lifetime: Lifetime) -> None:
         nonlocal most
         lifetime.ready()
-        for _ in range(10):
+        for _ in range(6):
             kept = [Cycle() for _ in range(SURVIVE)]
             most = max(most, Cycle.alive)
             del kept
