@@ -21,7 +21,7 @@ from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused
 from homeport.errors import InvalidInput, TransientError
 from homeport.inference.metrics import InferenceMetrics
 from homeport.inference.pools.registry import Connect, PoolRegistry, close_idle
-from homeport.inference.pools.replica import LOAD_MS_GUESS, Replica
+from homeport.inference.pools.replica import Replica
 from homeport.inference.tasks.artifacts import artifact_of
 from homeport.inference.tasks.bodies import read_task
 from homeport.inference.tasks.changes import QueueChanges
@@ -517,25 +517,8 @@ def admission_answer(ticket: Ticket) -> dict[str, Any]:
         "predicted_start_ms": ticket.predicted_start_ms,
         "backoff_ms": 0,
         "streams": {"sse": f"/v2/tasks/{task_id}/events", "sse_verbose": f"/v2/tasks/{task_id}/events?verbose=true"},
-        "preparation": {"steps": _preparation(ticket)},
+        "preparation": {"steps": list(ticket.preparation)},
     }
-
-
-def _preparation(ticket: Ticket) -> list[dict[str, Any]]:
-    """What has to be done before it can start: the model of its pool is loaded."""
-    if not ticket.is_loading:
-        return []
-    return [
-        {
-            "id": f"pool:{ticket.pool_id}",
-            "kind": "pool_warmup",
-            "group": "pool",
-            "description": f"The model of pool {ticket.pool_id} is loaded.",
-            "estimated_ms": int(LOAD_MS_GUESS),
-            "bytes_total": 0,
-            "status": "running",
-        }
-    ]
 
 
 def _job(task: Task, tokens_in: int = 0, tokens_out: int = 0, decode_ms: int = 0) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import io
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,7 +11,10 @@ import anyio
 import pytest
 
 from homeport.central.app import CentralApp
+from homeport.core.inference.engines.handoff import HandoffModel
+from homeport.models.store.gguf import cache_bytes_per_token
 from tests.integration.inference.conftest import TASK, bind, handoff
+from tests.support.llama_server import llama_server
 from tests.support.running_central import Client, Sent
 from tests.support.waiting import eventually
 
@@ -26,6 +30,11 @@ async def submitted(client: Client, **changes: Any) -> dict[str, Any]:
     assert answer.status == 202, answer.body
     body: dict[str, Any] = answer.body
     return body
+
+
+async def _measures(client: Client, metric: str, value: str) -> bool:
+    lines = (await client.get("/metrics")).body.splitlines()
+    return any(line.startswith(f"{metric}{{") and line.endswith(value) for line in lines)
 
 
 async def all_events(client: Client, task_id: str) -> list[Sent]:
@@ -323,6 +332,40 @@ async def test_a_session_counts_its_turns_and_ends(client: Client) -> None:
     assert (await client.get(f"/v2/sessions/{session_id}")).status == 404
 
 
+async def test_a_session_says_how_much_of_the_engines_cache_is_its(
+    empty: tuple[CentralApp, Client], model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the engine counts itself, times what its model needs for a token."""
+    monkeypatch.setattr("homeport.inference.pools.registry.PROPS_SECONDS", 0.0)
+    central, client = empty
+    each_token = cache_bytes_per_token(model_file)
+    session_id = str(uuid.uuid4())
+
+    async def kv_bytes() -> int | None:
+        found: int | None = (await client.get(f"/v2/sessions/{session_id}")).body["kv_bytes"]
+        return found
+
+    with llama_server(model_file, slots=1) as (address, _):
+        known = HandoffModel("tiny", str(model_file), kv_token_bytes=each_token)
+        await bind(client, central, handoff(address, model=known, slots_total=1))
+        slot: dict[str, Any] = {}
+        for max_tokens in (4, 9):
+            task = await submitted(client, session_id=session_id, max_tokens=max_tokens)
+            await all_events(client, task["task_id"])
+            async with client.session.get(f"{address}/slots") as slots:
+                (slot,) = await slots.json()
+            assert await kv_bytes() == slot["n_prompt_tokens"] * each_token > 0
+        ratio = f" {slot['n_prompt_tokens'] / slot['n_ctx']}"
+        await eventually(lambda: _measures(client, "kv_cache_usage_ratio", ratio), what="the metric to follow")
+        other = await submitted(client, session_id=str(uuid.uuid4()))
+        await all_events(client, other["task_id"])
+        assert await kv_bytes() == 0, "the only slot holds another's"
+        await bind(client, central, handoff(address, slots_total=1))
+        task = await submitted(client, session_id=session_id)
+        await all_events(client, task["task_id"])
+        assert await kv_bytes() is None, "the shape of this model is not known"
+
+
 async def test_a_session_spends_the_budget_that_its_client_gave_it(client: Client) -> None:
     task = a_task(max_tokens=8)
     first = await client.post("/v2/tasks", task, headers={"X-Budget-Tokens": "20", "X-Budget-Cost": "0.5"})
@@ -348,7 +391,10 @@ async def test_pools_capabilities_and_metrics_say_what_there_is(client: Client) 
     capabilities = (await client.get("/v2/meta/capabilities")).body
     assert capabilities["api_version"] == "2.0.0"
     assert capabilities["engines"][0]["engine"] == "llamacpp"
-    assert (await client.get("/v2/meta/version")).body["api_version"] == "2.0.0"
+    shown = (await client.get("/v2/meta/version")).body
+    assert shown["api_version"] == "2.0.0"
+    head = await anyio.run_process(["git", "log", "-1", "--format=%H %cI"])
+    assert [shown["build_commit"], shown["build_time"]] == head.stdout.decode().split()
     task = await submitted(client)
     await all_events(client, task["task_id"])
     text = str((await client.get("/metrics")).body)

@@ -186,6 +186,7 @@ class Runner:
                     if isinstance(event, Finished):
                         run.tokens_in = event.tokens_in or run.tokens_in
                         run.tokens_out = event.tokens_out if event.tokens_out is not None else run.stream.tokens
+                        replica.kept(run.ticket.cache_owner, event.tokens_cached)
                         return
                     if run.first_token_at is None:
                         await durable
