@@ -92,6 +92,10 @@ class Ticket:
     def is_waiting(self) -> bool:
         return self.replica is None and self.refusal is None
 
+    def is_in(self, pool_id: str) -> bool:
+        """Whether it runs there."""
+        return self.replica is not None and self.replica.handoff.pool_id == pool_id
+
     @property
     def cache_owner(self) -> CacheOwner:
         return self.caller, self.task.session_id or self.task.task_id
@@ -325,11 +329,14 @@ class Scheduler:
         pool_id, now = failed.handoff.pool_id, self._monotonic()
         if any(each.takes_tasks(now) or each.is_coming(now) for each in self.registry.replicas(pool_id)):
             return
+        text = f"The model could not be loaded: {failed.handoff.problem}"
+        self.refuse_waiting(pool_id, Refusal(TaskCode.POOL_UNREADY, text, pool_id=pool_id, retry_after_ms=30_000))
+
+    def refuse_waiting(self, pool_id: str, refusal: Refusal) -> None:
         queue = self._queues.get(pool_id)
-        for entry in () if queue is None else queue:
+        for entry in () if queue is None else list(queue):
             self.queue(pool_id).cancel(entry.id)
-            text = f"The model could not be loaded: {failed.handoff.problem}"
-            entry.content.refuse(Refusal(TaskCode.POOL_UNREADY, text, pool_id=pool_id, retry_after_ms=30_000))
+            entry.content.refuse(refusal)
 
     def queue(self, pool_id: str) -> PoolQueue[Ticket]:
         found = self._queues.get(pool_id)
