@@ -129,18 +129,27 @@ async def test_a_repeated_task_replays_its_answer_and_another_body_is_a_conflict
 @pytest.mark.parametrize(
     ("change", "status", "code", "word"),
     [
-        ({"task_id": "7"}, 400, "INVALID_PARAMS", "task_id"),
-        ({"engine": "abacus"}, 400, "INVALID_PARAMS", "engine"),
+        ({"task_id": "7"}, 400, "INVALID_PARAMS", "task_id must be a UUID, such as "),
+        ({"engine": "abacus"}, 400, "INVALID_PARAMS", "engine must be one of 'llamacpp', 'vllm', "),
+        ({"priority": 3}, 400, "INVALID_PARAMS", "priority must be one of 'interactive' or 'batch'."),
+        ({"model_ref": ""}, 400, "INVALID_PARAMS", "model_ref must not be empty."),
+        ({"prompt": 3, "inputs": "x"}, 400, "INVALID_PARAMS", "prompt must be a text. inputs must be a list."),
+        (
+            {"placement": {"avoid_pools": ["a/b"]}},
+            400,
+            "INVALID_PARAMS",
+            "placement.avoid_pools[0] must be a name of",
+        ),
         ({"ctx": -1}, 400, "INVALID_PARAMS", "ctx"),
         ({"ctx": 100_000}, 400, "INVALID_PARAMS", "ctx"),
         ({"max_tokens": 60_000}, 400, "INVALID_PARAMS", "max_tokens"),
         ({"prompt": "x" * 20_000}, 400, "INVALID_PARAMS", "prompt"),
         ({"deadline_ms": 0}, 400, "DEADLINE_UNMET", "deadline_ms"),
-        ({"ctx": "many"}, 400, "INVALID_PARAMS", "ctx"),
+        ({"ctx": "many"}, 400, "INVALID_PARAMS", "ctx must be a whole number."),
         ({"model_ref": "unheard-of"}, 503, "POOL_UNAVAILABLE", "unheard-of"),
         ({"engine": "vllm"}, 503, "POOL_UNAVAILABLE", "ENGINE_MISMATCH"),
         ({"placement": {"mode": "pin", "pin_pool_id": "nowhere"}}, 400, "INVALID_PARAMS", "nowhere"),
-        ({"seed": 2**70}, 400, "INVALID_PARAMS", "seed"),
+        ({"seed": 2**70}, 400, "INVALID_PARAMS", "seed must be less than 9223372036854775808."),
         ({"placement": {"mode": "pin"}}, 400, "INVALID_PARAMS", "pin_pool_id is missing"),
         (
             {"placement": {"mode": "prefer", "prefer_pools": ["nowhere"], "allow_fallback": False}},
@@ -168,6 +177,9 @@ async def test_a_wrong_task_is_refused_with_its_code_and_a_sentence(
 async def test_a_body_that_is_not_json_is_refused(client: Client, body: bytes) -> None:
     answer = await client.call("POST", "/v2/tasks", data=body, headers={"Content-Type": "application/json"})
     assert (answer.status, answer.body["code"]) == (400, "INVALID_PARAMS")
+    assert answer.body["message"].startswith(
+        "The body " + ("must be an object." if body == b"[]" else "is not JSON:")
+    )
 
 
 @pytest.mark.parametrize("path", ["/v2/tasks", "/v1/completions"])
