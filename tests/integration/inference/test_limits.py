@@ -139,6 +139,30 @@ async def test_a_silent_engine_is_a_timeout_and_a_fault_of_ours_an_internal_erro
         assert "a fault of ours" not in broken.body["message"]
 
 
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_a_drain_ends_requests_of_v1_at_its_deadline_and_says_so(tmp_path: Path, *, is_stream: bool) -> None:
+    how = Break.STALLS_IN_THE_MIDDLE if is_stream else Break.HANGS
+    async with central_with(tmp_path) as (app, client), serve_broken(how) as engine:
+        await bind(client, app, engine.handoff())
+        answers: list[tuple[int, str]] = []
+
+        async def ask() -> None:
+            body = {"model": "m", "prompt": "x", "stream": is_stream}
+            async with client.session.post(f"{client.url}/v1/completions", json=body) as answer:
+                answers.append((answer.status, (await answer.text()).strip().splitlines()[-1].removeprefix("data: ")))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await eventually(lambda: engine.running == 1, what="the engine to be asked")
+            assert (await client.post("/v2/pools/default/drain", {"deadline_ms": 50})).status == 202
+            with anyio.fail_after(30):
+                await engine.cancelled.wait()
+        ((status, said),) = answers
+        assert (status, json.loads(said)["error"]["code"]) == (200 if is_stream else 503, "pool_unready")
+        health = (await client.get("/v2/pools/default/health")).body
+        assert (health["draining"], health["metrics"]["active_leases"]) == (True, 0)
+
+
 @pytest.mark.parametrize("is_canceled", [True, False])
 async def test_whether_a_closed_stream_cancels_its_task_can_be_chosen(tmp_path: Path, *, is_canceled: bool) -> None:
     async with (
