@@ -210,6 +210,8 @@ async def test_a_retired_model_takes_no_new_task(client: Client) -> None:
     assert (await client.post("/v2/catalog/models/tiny/state", {"state": "Retired"})).status == 202
     refused = await client.post("/v2/tasks", TASK)
     assert (refused.status, refused.body["code"], refused.body["retriable"]) == (400, "MODEL_DEPRECATED", False)
+    as_openai = await client.post("/v1/completions", {"model": "tiny", "prompt": "x"})
+    assert (as_openai.status, as_openai.body["error"]["param"]) == (400, "model")
     assert (await client.post("/v2/catalog/models/tiny/state", {"state": "Active"})).status == 202
     assert (await client.post("/v2/tasks", TASK)).status == 202
 

@@ -58,8 +58,10 @@ def read_props(answers: Mapping[str, Any]) -> Props:
 
 
 def _cache_usage(slots: Sequence[Mapping[str, Any]]) -> float | None:
-    """Each slot says how many tokens it holds, and how many it can hold; older servers do not."""
-    held, most = ([count_of(each.get(name)) for each in slots] for name in ("n_prompt_tokens", "n_ctx"))
+    """Each slot says how many tokens it holds, and how many it can hold; one that was never used has had no task yet.
+    Older servers do not say it."""
+    held = [count_of(each.get("n_prompt_tokens", None if "id_task" in each else 0)) for each in slots]
+    most = [count_of(each.get("n_ctx")) for each in slots]
     if None in held or None in most or not any(most):
         return None
     return min(1.0, sum(filter(None, held)) / sum(filter(None, most)))
