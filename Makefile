@@ -1,6 +1,6 @@
 # The commands of this repository. Each prepares what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults guides browser engines requests check bench simulate install generate docs screenshots
+.PHONY: help demo test faults guides browser flood engines requests check bench simulate install generate docs screenshots
 
 help:           ## Show this list.
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ guides:         ## Every guide of docs that can be walked here, command by comma
 browser:        ## The dashboard in a real browser at full length: every page over a bad line.
 	@scripts/setup --test
 	@HOMEPORT_BROWSER=long .venv/bin/python scripts/test e2e -- -k dashboard
+
+flood:          ## Ten thousand tasks in ten seconds from five keys, to one Homeport with a real llama.cpp.
+	@scripts/setup --test
+	@HOMEPORT_FLOOD=long .venv/bin/python scripts/test e2e -- -k flood
 
 engines:        ## The conformance of every container engine at full length, with a whole node on each.
 	@scripts/setup --test

@@ -3,19 +3,26 @@ answer."""
 
 import contextlib
 import json
+import os
 import signal
 import urllib.error
 import urllib.request
 import uuid
+from collections import Counter
+from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+
+import aiohttp
+import anyio
+import psutil
 
 from homeport.failpoints import VARIABLE, Point
 from tests.integration.inference.conftest import TASK as EXAMPLE
 from tests.support.llama_server import llama_server
 from tests.support.ports import free_port
-from tests.support.processes import Machine, start_up
+from tests.support.processes import Machine, Process, start_up
 from tests.support.tiny_model import write_tiny_model
 
 TASK: dict[str, Any] = {**EXAMPLE, "max_tokens": 4}
@@ -108,6 +115,85 @@ def test_a_kill_at_each_step_of_a_task_ends_in_its_answer_or_in_an_error_to_retr
                 expected = {"event": "end", "tokens_out": 4}
             assert expected.items() <= last.items(), (point, watched.stdout, watched.stderr)
             host.running[-1].kill()
+
+
+IS_LONG = os.environ.get("HOMEPORT_FLOOD") == "long"
+FLOOD, FLOOD_SECONDS = (10_000, 10.0) if IS_LONG else (1_000, 1.0)
+GROWTH_BYTES_MAX = 32 * 1024 * 1024
+
+
+def test_a_flood_of_five_keys_is_answered_fairly_and_leaves_no_memory_behind(host: Machine, tmp_path: Path) -> None:
+    """`make flood` sends ten thousand tasks in ten seconds. One key sends as many as the other four together."""
+    with llama_server(write_tiny_model(tmp_path / "tiny.gguf"), slots=4) as (url, _):
+        process = start_up(host, runtime="process", extra=("--task-queue", "300", "--key-waiting", "60"))
+        hand_over(host, url)
+        host.wait_for(lambda: is_ready(host))
+        keys = [_new_key(process, f"key{number}") for number in range(5)]
+        sizes, ran = [], Counter[str]()
+        for _ in range(2):
+            answers = anyio.run(_flood, host.url, [text for text, _ in keys])
+            codes = Counter(code for each in answers for code in each)
+            assert set(codes) <= {"", "ADMISSION_REJECT"}, codes
+            accepted = [each.count("") for each in answers]
+            # An engine that takes everything starves nobody, whoever sends more.
+            assert min(accepted) >= min(0.25 * max(accepted), FLOOD // 8) > 0, f"a key was starved: {accepted}"
+            ran.update({key_id: count for (_, key_id), count in zip(keys, accepted, strict=True)})
+            host.wait_for(lambda: _used(process) == ran)
+            sizes.append(psutil.Process(process.popen.pid).memory_info().rss)
+        growth = sizes[1] - sizes[0]
+        assert growth < GROWTH_BYTES_MAX, f"{growth / 2**20:.1f} MiB more after {FLOOD} more tasks"
+        print(f"{FLOOD} tasks, of which ran in both floods: {ran}; {growth / 2**20:.1f} MiB more memory")
+
+
+def _new_key(process: Process, name: str) -> tuple[str, str]:
+    """The token, and its id."""
+    body = json.dumps({"name": name, "role": "viewer"}).encode()
+    with process.open("/api/v1/tokens", data=body, headers={"Content-Type": "application/json"}) as answer:
+        made = json.load(answer)
+    return made["token"], made["id"]
+
+
+def _used(process: Process) -> dict[str, int]:
+    return {each["key"]: each["requests"] for each in process.get("/v2/usage")["usage"]}
+
+
+async def _flood(url: str, keys: list[str]) -> list[list[str]]:
+    """The code of each answer by key, empty for an admission. The first key sends half of all."""
+    answers: list[list[str]] = [[] for _ in keys]
+    began = anyio.current_time()
+
+    async def send(session: aiohttp.ClientSession, number: int, at: float) -> None:
+        await anyio.sleep_until(began + at)
+        body = {**TASK, "task_id": str(uuid.uuid4()), "session_id": str(uuid.uuid4()), "max_tokens": 1}
+        status, headers, said = await _post(session, f"{url}/v2/tasks", {**body, "deadline_ms": 600_000})
+        if status == 429:
+            assert int(headers["Retry-After"]) >= 1
+            assert int(headers["X-Backoff-Ms"]) == said["retry_after_ms"] > 0
+        answers[number].append("" if status == 202 else said["code"])
+
+    async with contextlib.AsyncExitStack() as stack:
+        sessions = [await stack.enter_async_context(_session(key)) for key in keys]
+        async with anyio.create_task_group() as tasks:
+            for number, session in enumerate(sessions):
+                count = FLOOD // 2 if number == 0 else FLOOD // 8
+                for each in range(count):
+                    tasks.start_soon(send, session, number, FLOOD_SECONDS * each / count)
+    return answers
+
+
+async def _post(session: aiohttp.ClientSession, url: str, body: Any) -> tuple[int, Mapping[str, str], Any]:
+    """The same task again where its connection had been idle for so long that it was just being closed: it is one
+    task all the same."""
+    for _ in range(3):
+        with contextlib.suppress(aiohttp.ClientConnectionError):
+            async with session.post(url, json=body) as answer:
+                return answer.status, answer.headers, await answer.json()
+    raise AssertionError("three connections were closed without an answer")
+
+
+def _session(key: str) -> aiohttp.ClientSession:
+    timeout, connector = aiohttp.ClientTimeout(total=300), aiohttp.TCPConnector(limit=32)
+    return aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}, timeout=timeout, connector=connector)
 
 
 def post_task(host: Machine, body: bytes) -> int:

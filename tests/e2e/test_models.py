@@ -8,7 +8,10 @@ import struct
 import time
 import urllib.error
 import urllib.request
+import uuid
 from collections.abc import Iterator
+from contextlib import closing
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +66,15 @@ def post(host: Machine, path: str, body: dict[str, Any]) -> tuple[int, dict[str,
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
+
+
+def stream(host: Machine, path: str, body: dict[str, Any] | None = None) -> "closing[HTTPResponse]":
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {host.homeport('token').strip()}"}
+    content = None if body is None else json.dumps(body).encode()
+    answer: HTTPResponse = urllib.request.urlopen(
+        urllib.request.Request(f"{host.url}{path}", content, headers), timeout=90
+    )
+    return closing(answer)
 
 
 def is_bound(host: Machine) -> list[dict[str, Any]]:
@@ -161,6 +173,51 @@ def test_a_retired_model_leaves_the_memory_until_it_is_active_again(host: Machin
     host.homeport("models", "activate", "tiny")
     host.wait_for(lambda: engine_pid(host) != 0 and is_bound(host))
     host.wait_for(lambda: post(host, "/v1/chat/completions", body)[0] == 200)
+
+    host.homeport("models", "retire", "tiny")
+    host.wait_for(lambda: engine_pid(host) == 0)
+    host.homeport("models", "remove", "tiny")
+    status, said = post(host, "/v1/chat/completions", body)
+    assert (status, "was retired and removed" in said["error"]["message"]) == (400, True), said
+    assert engine_pid(host) == 0, "removing it does not bring it back"
+    host.homeport("models", "add", str(model))
+    host.wait_for(lambda: engine_pid(host) != 0 and is_bound(host))
+    host.homeport("deployments", "delete", "tiny@home", "--wait")
+
+
+def test_what_a_retired_model_has_taken_ends_at_the_deadline(host: Machine, tmp_path: Path) -> None:
+    """A stream of `/v1`, a task of `/v2` that runs and one that waits: each ends with a typed error, and the engine
+    leaves the memory although it was busy."""
+    start_up(host, runtime="process")
+    endless = write_tiny_model(tmp_path / "tiny.gguf", context=16_384)
+    host.homeport("models", "serve", str(endless), "--allow-cpu", "--slots", "2", "--ctx", "16384")
+    host.wait_for(lambda: is_bound(host))
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 15_000, "stream": True}
+    task = {
+        "session_id": str(uuid.uuid4()),
+        "workload": "completion",
+        "model_ref": "tiny",
+        "engine": "llamacpp",
+        "ctx": 16_000,
+        "priority": "interactive",
+        "max_tokens": 15_000,
+        "deadline_ms": 300_000,
+        "prompt": "Once",
+    }
+    first, second = str(uuid.uuid4()), str(uuid.uuid4())
+    with contextlib.ExitStack() as streams:
+        chat = streams.enter_context(stream(host, "/v1/chat/completions", body))
+        assert chat.readline().startswith(b"data:")
+        assert post(host, "/v2/tasks", {**task, "task_id": first})[0] == 202
+        runs = streams.enter_context(stream(host, f"/v2/tasks/{first}/events"))
+        assert runs.readline() == b"event: started\n"
+        assert post(host, "/v2/tasks", {**task, "task_id": second})[0] == 202
+        waits = streams.enter_context(stream(host, f"/v2/tasks/{second}/events"))
+        host.homeport("models", "retire", "tiny", "--deadline", "1")
+        last = [each.read().decode().strip().splitlines()[-1].removeprefix("data: ") for each in (chat, runs, waits)]
+    assert json.loads(last[0])["error"]["code"] == "model_deprecated", last[0]
+    assert [json.loads(each)["code"] for each in last[1:]] == ["MODEL_DEPRECATED"] * 2
+    host.wait_for(lambda: engine_pid(host) == 0)
     host.homeport("deployments", "delete", "tiny@home", "--wait")
 
 

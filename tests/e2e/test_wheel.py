@@ -1,5 +1,6 @@
 """What `pip install homeport` gives: the built wheel in an empty environment, without the repository."""
 
+import json
 import os
 import site
 import subprocess
@@ -45,7 +46,11 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path)
     static = ROOT / "src/homeport/dashboard/static"
     built = {path.relative_to(ROOT / "src").as_posix() for path in static.rglob("*") if path.is_file()}
     assert "homeport/dashboard/static/index.html" in built, "the dashboard is built before the wheel"
-    assert inside == {name.removeprefix("src/") for name in tracked} | built
+    assert inside == {name.removeprefix("src/") for name in tracked} | built | {"homeport/build.json"}
+    with zipfile.ZipFile(wheel) as archive:
+        noted = json.loads(archive.read("homeport/build.json"))
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert noted["commit"] == head.stdout.strip()
 
 
 def test_the_installed_wheel_deploys_a_compose_file(wheel: Path, tmp_path: Path) -> None:

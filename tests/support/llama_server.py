@@ -1,6 +1,7 @@
-"""The real llama.cpp server as a process of its own: `-m tests.support.llama_server MODEL PORT [SLOTS [embeds]]`.
+"""The real llama.cpp server as a process of its own: `-m tests.support.llama_server MODEL PORT [SLOTS [HOW]]`.
 
-Port 0 takes a free one. The first line of its output is its address.
+HOW is `embeds` or `ranks`; without it, it completes. Port 0 takes a free one. The first line of its output is its
+address.
 """
 
 import os
@@ -16,7 +17,7 @@ import xllamacpp
 ROOT = Path(__file__).parents[2]
 
 
-def main(model: str, port: int, slots: int, *, embeds: bool) -> None:
+def main(model: str, port: int, slots: int, *, embeds: bool, ranks: bool) -> None:
     params = xllamacpp.CommonParams()
     params.model.path = model
     params.hostnames, params.port = ["127.0.0.1"], port or _free_port()
@@ -27,6 +28,8 @@ def main(model: str, port: int, slots: int, *, embeds: bool) -> None:
     params.cpuparams.n_threads = 1
     if embeds:
         params.embedding, params.pooling_type = True, xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
+    if ranks:
+        params.embedding, params.pooling_type = True, xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()  # until whoever started it is gone, however that ended
@@ -34,11 +37,11 @@ def main(model: str, port: int, slots: int, *, embeds: bool) -> None:
 
 @contextmanager
 def llama_server(
-    model: Path, *, slots: int = 2, port: int = 0, embeds: bool = False
+    model: Path, *, slots: int = 2, port: int = 0, embeds: bool = False, ranks: bool = False
 ) -> Iterator[tuple[str, Popen[str]]]:
     """Yields its address and process; ends it whatever happens."""
     command = [sys.executable, "-m", "tests.support.llama_server", str(model), str(port), str(slots)]
-    command += ["embeds"] if embeds else []
+    command += [*(["embeds"] if embeds else []), *(["ranks"] if ranks else [])]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, text=True, cwd=ROOT, env=environment) as process:
         try:
@@ -63,4 +66,5 @@ if __name__ == "__main__":
         int(sys.argv[2]),
         int(sys.argv[3]) if len(sys.argv) > 3 else 2,
         embeds="embeds" in sys.argv[4:],
+        ranks="ranks" in sys.argv[4:],
     )

@@ -68,6 +68,7 @@ def _plane(
     )
     platform.inference.pools = plane.registry
     platform.inference.demand = plane.scheduler
+    platform.inference.end_pool = plane.end_retired
     platform.inference.tasks = InsideTasks(plane)
     return plane
 

@@ -21,7 +21,7 @@ from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused
 from homeport.errors import InvalidInput, TransientError
 from homeport.inference.metrics import InferenceMetrics
 from homeport.inference.pools.registry import Connect, PoolRegistry, close_idle
-from homeport.inference.pools.replica import LOAD_MS_GUESS, Replica
+from homeport.inference.pools.replica import Replica
 from homeport.inference.tasks.artifacts import artifact_of
 from homeport.inference.tasks.bodies import read_task
 from homeport.inference.tasks.changes import QueueChanges
@@ -99,6 +99,8 @@ class TaskPlane:
         self._begun: dict[str, StoredTask] = {}
         """Submitted, and not durable yet."""
         self._runs: dict[str, Run] = {}
+        self.requests: dict[Ticket, Callable[[Refusal], None]] = {}
+        """Of `/v1`, under way, and how each is ended."""
         self._ended: OrderedDict[str, Run] = OrderedDict()
         self._stored: dict[str, StoredTask] = {}
         self._tasks: TaskGroup | None = None
@@ -284,10 +286,28 @@ class TaskPlane:
         }
 
     def cancel_pool(self, pool_id: str, reason: str) -> None:
-        """All tasks that run there."""
+        """All tasks that run there; requests of `/v1` are told why."""
+        text = "The pool was drained before the answer was complete. Send it again."
+        cut = Refusal(TaskCode.POOL_UNREADY, text, pool_id=pool_id, retry_after_ms=1000)
         for run in list(self._runs.values()):
-            if run.ticket.replica is not None and run.ticket.replica.handoff.pool_id == pool_id:
+            if run.ticket.is_in(pool_id):
                 run.cancel(reason)
+        self._end_requests(pool_id, cut)
+
+    def end_retired(self, pool_id: str) -> None:
+        """Its model is retired, and the time for what it has taken is over."""
+        text = "The model was retired, and the time for what it had taken is over. Use another."
+        over = Refusal(TaskCode.MODEL_DEPRECATED, text, pool_id=pool_id)
+        self.scheduler.refuse_waiting(pool_id, over)
+        for run in list(self._runs.values()):
+            if run.ticket.is_in(pool_id):
+                run.abort(over)
+        self._end_requests(pool_id, over)
+
+    def _end_requests(self, pool_id: str, refusal: Refusal) -> None:
+        for ticket, end in list(self.requests.items()):
+            if ticket.is_in(pool_id):
+                end(refusal)
 
     def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Runs it beside the requests, as long as the role lives."""
@@ -517,25 +537,8 @@ def admission_answer(ticket: Ticket) -> dict[str, Any]:
         "predicted_start_ms": ticket.predicted_start_ms,
         "backoff_ms": 0,
         "streams": {"sse": f"/v2/tasks/{task_id}/events", "sse_verbose": f"/v2/tasks/{task_id}/events?verbose=true"},
-        "preparation": {"steps": _preparation(ticket)},
+        "preparation": {"steps": list(ticket.preparation)},
     }
-
-
-def _preparation(ticket: Ticket) -> list[dict[str, Any]]:
-    """What has to be done before it can start: the model of its pool is loaded."""
-    if not ticket.is_loading:
-        return []
-    return [
-        {
-            "id": f"pool:{ticket.pool_id}",
-            "kind": "pool_warmup",
-            "group": "pool",
-            "description": f"The model of pool {ticket.pool_id} is loaded.",
-            "estimated_ms": int(LOAD_MS_GUESS),
-            "bytes_total": 0,
-            "status": "running",
-        }
-    ]
 
 
 def _job(task: Task, tokens_in: int = 0, tokens_out: int = 0, decode_ms: int = 0) -> dict[str, Any]:

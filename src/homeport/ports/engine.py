@@ -57,6 +57,7 @@ class Props:
     models: tuple[str, ...] = ()
     engine_version: str = ""
     kv_usage_ratio: float | None = None
+    """How full its cache is, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +85,8 @@ class Finished:
     tokens_in: int | None = None
     tokens_out: int | None = None
     finish_reason: str = "stop"
+    tokens_cached: int | None = None
+    """What the engine keeps of prompt and answer for the next turn; None where it does not say."""
 
 
 def count_of(value: object) -> int | None:

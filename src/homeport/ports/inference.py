@@ -137,5 +137,7 @@ class InferencePorts:
     """The GPUs of these nodes, by site and node, as measured. None where nothing measures them."""
     engines: EngineControl | None = None
     """None where no engine can be started from here: external engines only."""
+    end_pool: Callable[[str], None] = lambda pool_id: None
+    """Ends what waits and runs in a pool, because its model is retired and the time for that is over."""
     tasks: TaskAsker | None = None
     """None where no task plane is served."""

@@ -40,6 +40,8 @@ REQUEST_ID: Final = "x-request-id"
 _PLAIN: Final = (
     ("Field required", "is missing"),
     ("Extra inputs are not permitted", "is not a known field"),
+    ("Input should be a valid dictionary or object to extract fields from", "must be an object"),
+    ("Input should be a valid string", "must be a text"),
     *((f"{kind} should ", "must ") for kind in ("Input", "String", "List", "Dictionary", "Value")),
     ("Value error, ", ""),
 )

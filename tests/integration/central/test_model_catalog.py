@@ -84,6 +84,13 @@ async def test_a_policy_refuses_what_it_does_not_allow_whatever_the_caller_says(
 async def test_a_state_that_does_not_exist_is_refused(client: Client) -> None:
     await client.post("/v2/catalog/models", MODEL)
     assert (await client.post("/v2/catalog/models/m/state", {"state": "Maybe"})).status == 400
+    for path, body, words in (
+        ("/v2/catalog/models", {"id": 5}, "id: Must be a text."),
+        ("/v2/catalog/models", [], "body: Must be an object."),
+        ("/v2/catalog/models/m/state", {}, "state: Is missing."),
+    ):
+        wrong = await client.post(path, body)
+        assert (wrong.status, wrong.body["code"], wrong.body["message"]) == (400, "INVALID_PARAMS", words)
     assert (await client.post("/v2/catalog/models/none/state", {"state": "Active"})).status == 404
 
 

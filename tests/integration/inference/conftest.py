@@ -30,9 +30,13 @@ TASK: dict[str, Any] = {
 
 
 @pytest.fixture(scope="session")
-def llama(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    model = write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
-    with llama_server(model, slots=2) as (address, _):
+def model_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny_model(tmp_path_factory.mktemp("model") / "tiny.gguf")
+
+
+@pytest.fixture(scope="session")
+def llama(model_file: Path) -> Iterator[str]:
+    with llama_server(model_file, slots=2) as (address, _):
         yield address
 
 

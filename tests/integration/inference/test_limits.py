@@ -14,10 +14,12 @@ import anyio
 import pytest
 from aiohttp import web
 
+from homeport.adapters.engine.fake import FakeEngine, Faults
 from homeport.central.app import CentralApp
 from homeport.core.inference.engines.handoff import Engine, HandoffModel
 from homeport.core.inference.queue import FullPolicy
 from homeport.core.inference.settings import InferenceSettings
+from homeport.inference.pools.registry import PoolRegistry
 from tests.integration.inference.conftest import TASK, bind, handoff
 from tests.support.contract import CheckedClient
 from tests.support.engines_on_wire import Break, serve_broken, served
@@ -86,6 +88,79 @@ async def test_a_worker_is_registered_only_where_the_fake_engine_is_allowed(tmp_
         assert (await client.post("/v2/pools/dev/purge", {"force": 5})).status == 400
     async with central_with(tmp_path / "other") as (_, client):
         assert (await client.post("/v2/workers/register", {})).body["code"] == "INVALID_PARAMS"
+
+
+@pytest.mark.parametrize(
+    ("faults", "code", "is_retriable", "status"),
+    [
+        (Faults(hangs_before_first=True), "DECODE_TIMEOUT", True, None),
+        (Faults(dies_after=2), "WORKER_RESET", True, 502),
+        (Faults(has_bug=True), "INTERNAL", False, 500),
+    ],
+)
+async def test_what_goes_wrong_in_an_engine_ends_the_stream_with_its_code(
+    tmp_path: Path, faults: Faults, code: str, status: int | None, *, is_retriable: bool
+) -> None:
+    """Nothing follows the error, and nobody learns what a fault of ours was."""
+    async with central_with(tmp_path, allow_fake=True, idle_seconds=0.3) as (app, client):
+        assert (await client.post("/v2/workers/register", {})).status == 200
+        pools = app.parts.inference.pools
+        assert isinstance(pools, PoolRegistry)
+        (replica,) = pools.replicas()
+        assert isinstance(replica.engine, FakeEngine)
+        await eventually(lambda: replica.ready, what="the fake engine to be ready")
+        replica.engine.faults = faults
+        admitted = await client.post("/v2/tasks", a_task(engine="fake", model_ref="fake"))
+        assert admitted.status == 202
+        events = [each async for each in client.events(admitted.body["streams"]["sse"])]
+        assert [each.event for each in events if each.event not in {"token", "metrics"}] == ["started", "error"]
+        assert (events[-1].data["code"], events[-1].data["retriable"]) == (code, is_retriable)
+        assert "a fault of ours" not in str(events[-1].data)
+        if status is not None:
+            as_openai = await client.post("/v1/completions", {"model": "fake", "prompt": "x", "max_tokens": 9})
+            assert (as_openai.status, as_openai.body["error"]["type"]) == (status, "server_error")
+            assert "a fault of ours" not in str(as_openai.body)
+
+
+async def test_a_silent_engine_is_a_timeout_and_a_fault_of_ours_an_internal_error_of_any_route(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with central_with(tmp_path, idle_seconds=0.3) as (app, client), serve_broken(Break.HANGS) as engine:
+        await bind(client, app, engine.handoff())
+        silent = await client.post("/v1/completions", {"model": "m", "prompt": "x"})
+        assert (silent.status, silent.body["error"]["code"]) == (504, "decode_timeout")
+
+        def fail(*arguments: Any, **options: Any) -> None:
+            raise RuntimeError("a fault of ours")
+
+        monkeypatch.setattr(PoolRegistry, "health", fail)
+        broken = await client.get("/v2/pools/default/health")
+        assert (broken.status, broken.body["code"], broken.body["retriable"]) == (500, "INTERNAL", False)
+        assert "a fault of ours" not in broken.body["message"]
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_a_drain_ends_requests_of_v1_at_its_deadline_and_says_so(tmp_path: Path, *, is_stream: bool) -> None:
+    how = Break.STALLS_IN_THE_MIDDLE if is_stream else Break.HANGS
+    async with central_with(tmp_path) as (app, client), serve_broken(how) as engine:
+        await bind(client, app, engine.handoff())
+        answers: list[tuple[int, str]] = []
+
+        async def ask() -> None:
+            body = {"model": "m", "prompt": "x", "stream": is_stream}
+            async with client.session.post(f"{client.url}/v1/completions", json=body) as answer:
+                answers.append((answer.status, (await answer.text()).strip().splitlines()[-1].removeprefix("data: ")))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await eventually(lambda: engine.running == 1, what="the engine to be asked")
+            assert (await client.post("/v2/pools/default/drain", {"deadline_ms": 50})).status == 202
+            with anyio.fail_after(30):
+                await engine.cancelled.wait()
+        ((status, said),) = answers
+        assert (status, json.loads(said)["error"]["code"]) == (200 if is_stream else 503, "pool_unready")
+        health = (await client.get("/v2/pools/default/health")).body
+        assert (health["draining"], health["metrics"]["active_leases"]) == (True, 0)
 
 
 @pytest.mark.parametrize("is_canceled", [True, False])

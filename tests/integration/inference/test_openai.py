@@ -84,6 +84,33 @@ async def test_texts_are_embedded_by_the_official_client_and_by_a_task(
         assert events[-1].event == "end"
 
 
+async def test_documents_are_ranked_by_v1_and_by_a_task(empty: tuple[CentralApp, Client], model_file: Path) -> None:
+    """Both pass on what the real engine says, each with its usage."""
+    central, client = empty
+    query, documents = "one", ["two three", "one", "four"]
+    with llama_server(model_file, slots=1, ranks=True) as (address, _):
+        started = {"provisioning_mode": "package", "flags": ("--reranking",)}
+        await bind(client, central, handoff(address, slots_total=1, **started))
+        async with client.session.post(f"{address}/v1/rerank", json={"query": query, "documents": documents}) as own:
+            expected = {each["index"]: each["relevance_score"] for each in (await own.json())["results"]}
+        asked = {"model": "tiny", "query": query, "documents": documents}
+        answer = await client.post("/v1/rerank", asked)
+        assert answer.status == 200, answer.body
+        scores = {each["index"]: each["relevance_score"] for each in answer.body["results"]}
+        assert scores == pytest.approx(expected, rel=1e-4)
+        assert set(scores) == {0, 1, 2}
+        assert answer.body["usage"]["prompt_tokens"] > 0
+        admitted = await client.post(
+            "/v2/tasks", {**TASK, "workload": "rerank", "inputs": documents, "prompt": query}
+        )
+        events = [each async for each in client.events(admitted.body["streams"]["sse"])]
+        ranked = [float(each.data["t"]) for each in events if each.event == "token"]
+        assert ranked == pytest.approx([expected[index] for index in range(3)], rel=1e-4)
+        assert events[-1].event == "end"
+        used = (await client.get("/v2/usage")).body["usage"]
+        assert [(each["model"], each["requests"]) for each in used] == [("tiny", 2)]
+
+
 async def test_errors_have_openais_shape(sdk: openai.AsyncOpenAI, client: Client) -> None:
     with pytest.raises(openai.NotFoundError) as unknown:
         await sdk.chat.completions.create(model="gpt-9", messages=HELLO)

@@ -3,6 +3,7 @@
 import io
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,7 +11,10 @@ import anyio
 import pytest
 
 from homeport.central.app import CentralApp
+from homeport.core.inference.engines.handoff import HandoffModel
+from homeport.models.store.gguf import cache_bytes_per_token
 from tests.integration.inference.conftest import TASK, bind, handoff
+from tests.support.llama_server import llama_server
 from tests.support.running_central import Client, Sent
 from tests.support.waiting import eventually
 
@@ -26,6 +30,11 @@ async def submitted(client: Client, **changes: Any) -> dict[str, Any]:
     assert answer.status == 202, answer.body
     body: dict[str, Any] = answer.body
     return body
+
+
+async def _measures(client: Client, metric: str, value: str) -> bool:
+    lines = (await client.get("/metrics")).body.splitlines()
+    return any(line.startswith(f"{metric}{{") and line.endswith(value) for line in lines)
 
 
 async def all_events(client: Client, task_id: str) -> list[Sent]:
@@ -120,18 +129,27 @@ async def test_a_repeated_task_replays_its_answer_and_another_body_is_a_conflict
 @pytest.mark.parametrize(
     ("change", "status", "code", "word"),
     [
-        ({"task_id": "7"}, 400, "INVALID_PARAMS", "task_id"),
-        ({"engine": "abacus"}, 400, "INVALID_PARAMS", "engine"),
+        ({"task_id": "7"}, 400, "INVALID_PARAMS", "task_id must be a UUID, such as "),
+        ({"engine": "abacus"}, 400, "INVALID_PARAMS", "engine must be one of 'llamacpp', 'vllm', "),
+        ({"priority": 3}, 400, "INVALID_PARAMS", "priority must be one of 'interactive' or 'batch'."),
+        ({"model_ref": ""}, 400, "INVALID_PARAMS", "model_ref must not be empty."),
+        ({"prompt": 3, "inputs": "x"}, 400, "INVALID_PARAMS", "prompt must be a text. inputs must be a list."),
+        (
+            {"placement": {"avoid_pools": ["a/b"]}},
+            400,
+            "INVALID_PARAMS",
+            "placement.avoid_pools[0] must be a name of",
+        ),
         ({"ctx": -1}, 400, "INVALID_PARAMS", "ctx"),
         ({"ctx": 100_000}, 400, "INVALID_PARAMS", "ctx"),
         ({"max_tokens": 60_000}, 400, "INVALID_PARAMS", "max_tokens"),
         ({"prompt": "x" * 20_000}, 400, "INVALID_PARAMS", "prompt"),
         ({"deadline_ms": 0}, 400, "DEADLINE_UNMET", "deadline_ms"),
-        ({"ctx": "many"}, 400, "INVALID_PARAMS", "ctx"),
+        ({"ctx": "many"}, 400, "INVALID_PARAMS", "ctx must be a whole number."),
         ({"model_ref": "unheard-of"}, 503, "POOL_UNAVAILABLE", "unheard-of"),
         ({"engine": "vllm"}, 503, "POOL_UNAVAILABLE", "ENGINE_MISMATCH"),
         ({"placement": {"mode": "pin", "pin_pool_id": "nowhere"}}, 400, "INVALID_PARAMS", "nowhere"),
-        ({"seed": 2**70}, 400, "INVALID_PARAMS", "seed"),
+        ({"seed": 2**70}, 400, "INVALID_PARAMS", "seed must be less than 9223372036854775808."),
         ({"placement": {"mode": "pin"}}, 400, "INVALID_PARAMS", "pin_pool_id is missing"),
         (
             {"placement": {"mode": "prefer", "prefer_pools": ["nowhere"], "allow_fallback": False}},
@@ -159,6 +177,9 @@ async def test_a_wrong_task_is_refused_with_its_code_and_a_sentence(
 async def test_a_body_that_is_not_json_is_refused(client: Client, body: bytes) -> None:
     answer = await client.call("POST", "/v2/tasks", data=body, headers={"Content-Type": "application/json"})
     assert (answer.status, answer.body["code"]) == (400, "INVALID_PARAMS")
+    assert answer.body["message"].startswith(
+        "The body " + ("must be an object." if body == b"[]" else "is not JSON:")
+    )
 
 
 @pytest.mark.parametrize("path", ["/v2/tasks", "/v1/completions"])
@@ -189,6 +210,8 @@ async def test_a_retired_model_takes_no_new_task(client: Client) -> None:
     assert (await client.post("/v2/catalog/models/tiny/state", {"state": "Retired"})).status == 202
     refused = await client.post("/v2/tasks", TASK)
     assert (refused.status, refused.body["code"], refused.body["retriable"]) == (400, "MODEL_DEPRECATED", False)
+    as_openai = await client.post("/v1/completions", {"model": "tiny", "prompt": "x"})
+    assert (as_openai.status, as_openai.body["error"]["param"]) == (400, "model")
     assert (await client.post("/v2/catalog/models/tiny/state", {"state": "Active"})).status == 202
     assert (await client.post("/v2/tasks", TASK)).status == 202
 
@@ -323,6 +346,40 @@ async def test_a_session_counts_its_turns_and_ends(client: Client) -> None:
     assert (await client.get(f"/v2/sessions/{session_id}")).status == 404
 
 
+async def test_a_session_says_how_much_of_the_engines_cache_is_its(
+    empty: tuple[CentralApp, Client], model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the engine counts itself, times what its model needs for a token."""
+    monkeypatch.setattr("homeport.inference.pools.registry.PROPS_SECONDS", 0.0)
+    central, client = empty
+    each_token = cache_bytes_per_token(model_file)
+    session_id = str(uuid.uuid4())
+
+    async def kv_bytes() -> int | None:
+        found: int | None = (await client.get(f"/v2/sessions/{session_id}")).body["kv_bytes"]
+        return found
+
+    with llama_server(model_file, slots=1) as (address, _):
+        known = HandoffModel("tiny", str(model_file), kv_token_bytes=each_token)
+        await bind(client, central, handoff(address, model=known, slots_total=1))
+        slot: dict[str, Any] = {}
+        for max_tokens in (4, 9):
+            task = await submitted(client, session_id=session_id, max_tokens=max_tokens)
+            await all_events(client, task["task_id"])
+            async with client.session.get(f"{address}/slots") as slots:
+                (slot,) = await slots.json()
+            assert await kv_bytes() == slot["n_prompt_tokens"] * each_token > 0
+        ratio = f" {slot['n_prompt_tokens'] / slot['n_ctx']}"
+        await eventually(lambda: _measures(client, "kv_cache_usage_ratio", ratio), what="the metric to follow")
+        other = await submitted(client, session_id=str(uuid.uuid4()))
+        await all_events(client, other["task_id"])
+        assert await kv_bytes() == 0, "the only slot holds another's"
+        await bind(client, central, handoff(address, slots_total=1))
+        task = await submitted(client, session_id=session_id)
+        await all_events(client, task["task_id"])
+        assert await kv_bytes() is None, "the shape of this model is not known"
+
+
 async def test_a_session_spends_the_budget_that_its_client_gave_it(client: Client) -> None:
     task = a_task(max_tokens=8)
     first = await client.post("/v2/tasks", task, headers={"X-Budget-Tokens": "20", "X-Budget-Cost": "0.5"})
@@ -348,7 +405,10 @@ async def test_pools_capabilities_and_metrics_say_what_there_is(client: Client) 
     capabilities = (await client.get("/v2/meta/capabilities")).body
     assert capabilities["api_version"] == "2.0.0"
     assert capabilities["engines"][0]["engine"] == "llamacpp"
-    assert (await client.get("/v2/meta/version")).body["api_version"] == "2.0.0"
+    shown = (await client.get("/v2/meta/version")).body
+    assert shown["api_version"] == "2.0.0"
+    head = await anyio.run_process(["git", "log", "-1", "--format=%H %cI"])
+    assert [shown["build_commit"], shown["build_time"]] == head.stdout.decode().split()
     task = await submitted(client)
     await all_events(client, task["task_id"])
     text = str((await client.get("/metrics")).body)

@@ -106,5 +106,5 @@ async def test_a_model_that_does_not_fit_the_gpu_is_never_placed_there_before_it
         assert "1 INSUFFICIENT_VRAM" in refused.value.refusal.message
         assert "larger than the free memory of its GPU" in refused.value.refusal.message
         for model in ("small", "split"):
-            assert (await submit(plane, model_ref=model)).ticket.is_loading, model
+            assert (await submit(plane, model_ref=model)).ticket.preparation, model
         assert (await said(await submit(plane, model_ref="there")))[-1][0] == "end", "it is loaded already"

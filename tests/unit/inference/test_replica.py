@@ -1,9 +1,12 @@
 """What is measured of a replica."""
 
+from dataclasses import replace
+
 import pytest
 
 from homeport.adapters.engine.fake import FakeEngine
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel, Loading
+from homeport.inference.pools.preparation import preparation
 from homeport.inference.pools.replica import Replica
 
 TINY = Handoff(engine=Engine.LLAMACPP, url="http://127.0.0.1:8090", model=HandoffModel("tiny"))
@@ -25,3 +28,28 @@ def test_tokens_that_come_together_are_measured_by_the_whole_time(
     replica = Replica(TINY, FakeEngine())
     replica.measured(first_token_ms=first_token_ms, seconds=seconds, tokens=tokens)
     assert replica.tokens_per_second == (rate if rate is None else pytest.approx(rate))
+
+
+def test_the_step_before_a_task_says_what_was_measured_and_nothing_else() -> None:
+    unloaded = replace(TINY, loading=Loading.UNLOADED, idle_seconds=60)
+    replica = Replica(unloaded, FakeEngine())
+    (step,) = preparation("default", [replica])
+    assert (step["kind"], step["status"]) == ("pool_warmup", "pending")
+    assert not {"estimated_ms", "bytes_total"} & step.keys(), "nobody knows them"
+    replica.change(replace(unloaded, loading=Loading.LOADING), now=10.0)
+    replica.change(replace(unloaded, loading=Loading.LOADED), now=11.0)
+    replica.loaded(now=12.5)
+    sized = replace(unloaded, loading=Loading.LOADING, model=HandoffModel("tiny", size_bytes=700))
+    replica.change(sized, now=20.0)
+    (step,) = preparation("default", [replica])
+    assert (step["status"], step["estimated_ms"], step["bytes_total"]) == ("running", 2500, 700)
+
+
+def test_a_slot_keeps_what_it_computed_last() -> None:
+    replica = Replica(replace(TINY, model=HandoffModel("tiny", kv_token_bytes=512), slots_total=2), FakeEngine())
+    for session in ("a", "b", "c"):
+        replica.occupied(("ann", session))
+        replica.kept(("ann", session), 10)
+    assert dict(replica.caches) == {("ann", "b"): 5120, ("ann", "c"): 5120}
+    replica.change(replace(replica.handoff, loading=Loading.UNLOADED), now=1.0)
+    assert not replica.caches

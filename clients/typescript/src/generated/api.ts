@@ -1912,6 +1912,52 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     "properties": {
      "steps": {
       "items": {
+       "properties": {
+        "bytes_total": {
+         "type": "integer"
+        },
+        "description": {
+         "type": "string"
+        },
+        "estimated_ms": {
+         "type": "integer"
+        },
+        "group": {
+         "enum": [
+          "engine",
+          "model",
+          "pool"
+         ],
+         "type": "string"
+        },
+        "id": {
+         "type": "string"
+        },
+        "kind": {
+         "enum": [
+          "engine_provision",
+          "model_fetch",
+          "pool_warmup"
+         ],
+         "type": "string"
+        },
+        "status": {
+         "enum": [
+          "pending",
+          "running",
+          "completed",
+          "failed"
+         ],
+         "type": "string"
+        }
+       },
+       "required": [
+        "description",
+        "group",
+        "id",
+        "kind",
+        "status"
+       ],
        "type": "object"
       },
       "type": "array"

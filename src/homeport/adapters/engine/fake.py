@@ -21,6 +21,8 @@ class Faults:
     dies_after: int | None = None
     """Tokens."""
     token_seconds: float = 0.0
+    has_bug: bool = False
+    """It raises what no adapter should."""
 
 
 class FakeEngine:
@@ -46,6 +48,8 @@ class FakeEngine:
         self.running += 1
         is_done = False
         try:
+            if self.faults.has_bug:
+                raise RuntimeError("a fault of ours")
             if self.faults.hangs_before_first:
                 await anyio.sleep_forever()
             words = request.prompt.split() or ["nothing"]

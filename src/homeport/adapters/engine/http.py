@@ -313,7 +313,8 @@ def _checked_piece(piece: Piece) -> Piece:
     done = piece.finished
     if done is None:
         return piece
-    return replace(piece, finished=Finished(count_of(done.tokens_in), count_of(done.tokens_out), done.finish_reason))
+    counts = (count_of(done.tokens_in), count_of(done.tokens_out))
+    return replace(piece, finished=Finished(*counts, done.finish_reason, count_of(done.tokens_cached)))
 
 
 def _checked_props(props: Props) -> Props:

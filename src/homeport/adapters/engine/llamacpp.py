@@ -1,6 +1,6 @@
 """llama.cpp's own server: `/completion` streams, `/props` and `/slots` tell how full it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from homeport.adapters.engine.dialect import (
@@ -13,7 +13,7 @@ from homeport.adapters.engine.dialect import (
     ready_when_ok,
     rerank_openai,
 )
-from homeport.ports.engine import Finished, Generation, Props
+from homeport.ports.engine import Finished, Generation, Props, count_of
 
 
 def generate(request: Generation) -> tuple[str, dict[str, Any]]:
@@ -38,7 +38,8 @@ def read_piece(message: Any) -> Piece:
     if not message.get("stop"):
         return Piece(text=message.get("content", ""))
     reason = "length" if message.get("stop_type") == "limit" else "stop"
-    done = Finished(message.get("tokens_evaluated"), message.get("tokens_predicted"), reason)
+    counts = (message.get("tokens_evaluated"), message.get("tokens_predicted"))
+    done = Finished(*counts, reason, message.get("tokens_cached"))
     return Piece(text=message.get("content", ""), finished=done)
 
 
@@ -52,8 +53,18 @@ def read_props(answers: Mapping[str, Any]) -> Props:
         ctx_max=settings.get("n_ctx"),
         models=openai_models(answers.get("/v1/models")),
         engine_version=str(props.get("build_info") or ""),
-        kv_usage_ratio=None,
+        kv_usage_ratio=_cache_usage(slots or ()),
     )
+
+
+def _cache_usage(slots: Sequence[Mapping[str, Any]]) -> float | None:
+    """Each slot says how many tokens it holds, and how many it can hold; one that was never used has had no task yet.
+    Older servers do not say it."""
+    held = [count_of(each.get("n_prompt_tokens", None if "id_task" in each else 0)) for each in slots]
+    most = [count_of(each.get("n_ctx")) for each in slots]
+    if None in held or None in most or not any(most):
+        return None
+    return min(1.0, sum(filter(None, held)) / sum(filter(None, most)))
 
 
 DIALECT: Final = Dialect(

@@ -94,8 +94,9 @@ def _model(task: Task, situation: Situation) -> Refusal | None:
         text = "The catalog of models is still being read. Try again in a moment."
         return Refusal(TaskCode.POOL_UNREADY, text, retry_after_ms=1000)
     if model.lifecycle is ModelLifecycle.RETIRED:
-        text = f'The model "{model.id[:100]}" is retired. Use another, or run  homeport models activate NAME .'
-        return Refusal(TaskCode.MODEL_DEPRECATED, text, field="model_ref")
+        again = "was retired and removed. Use another, or add it again:  homeport models add"
+        text = again if model.is_removed else "is retired. Use another, or run  homeport models activate NAME ."
+        return Refusal(TaskCode.MODEL_DEPRECATED, f'The model "{model.id[:100]}" {text}', field="model_ref")
     if model.is_verified is False:
         text = f'The content of the model "{model.id[:100]}" does not have its digest. Fetch it again.'
         return Refusal(TaskCode.UNTRUSTED_ARTIFACT, text, field="model_ref")

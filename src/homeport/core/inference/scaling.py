@@ -34,6 +34,8 @@ class ScalePolicy:
     idle_seconds: float
     is_retired: bool = False
     """Its model takes no tasks any more: what it has taken is finished, and then none is loaded."""
+    is_overdue: bool = False
+    """What a retired model has taken should have been finished by now: it is unloaded all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ class _Seen:
     @property
     def free(self) -> list[ReplicaState]:
         loaded = self.those(Loading.LOADED)
-        return [each for each in loaded if each.busy == 0 and each.failed_until <= self.now]
+        is_overdue = self.policy.is_retired and self.policy.is_overdue
+        return [each for each in loaded if (each.busy == 0 or is_overdue) and each.failed_until <= self.now]
 
     @property
     def queue_seconds(self) -> float:
@@ -101,6 +104,8 @@ class _Seen:
 RULES: Final[Sequence[tuple[Action, str, Callable[[_Seen], bool]]]] = (
     (Action.KEEP,   "a replica is being loaded",
      lambda seen: bool(seen.those(Loading.LOADING))),
+    (Action.UNLOAD, "its model is retired, and the time for what it has taken is over",
+     lambda seen: seen.policy.is_retired and seen.policy.is_overdue and bool(seen.free)),
     (Action.UNLOAD, "its model is retired",
      lambda seen: seen.policy.is_retired and not seen.use.waiting and bool(seen.free)),
     (Action.KEEP,   "its model is retired, and what it has taken is finished first",

@@ -35,7 +35,6 @@ class Session:
     touched_at: float
     """Seconds of a monotonic clock."""
     turns: int = 0
-    kv_bytes: int = 0
     kv_warmth: bool = False
     replica: tuple[str, str] | None = None
     budgets: Budgets = Budgets()
@@ -67,8 +66,9 @@ class Session:
             ),
         )
 
-    def to_data(self, now: float) -> dict[str, Any]:
-        known = {"ttl_ms_remaining": self.ttl_ms_remaining(now), "turns": self.turns, "kv_bytes": self.kv_bytes}
+    def to_data(self, now: float, *, kv_bytes: int | None) -> dict[str, Any]:
+        """`kv_bytes` is what its engine keeps for it; None where the engine does not say."""
+        known = {"ttl_ms_remaining": self.ttl_ms_remaining(now), "turns": self.turns, "kv_bytes": kv_bytes}
         return {**known, **self.signals()}
 
     def signals(self) -> dict[str, Any]:

@@ -46,6 +46,16 @@ OPENAI_ERROR: Final = _object(
         )
     }
 )
+STEP: Final = _object(
+    {
+        "id": _STRING,
+        "kind": {"type": "string", "enum": ["engine_provision", "model_fetch", "pool_warmup"]},
+        "group": {"type": "string", "enum": ["engine", "model", "pool"]},
+        "description": _STRING,
+        "status": {"type": "string", "enum": ["pending", "running", "completed", "failed"]},
+    },
+    {"estimated_ms": _INTEGER, "bytes_total": _INTEGER},
+)
 ADMISSION: Final = _object(
     {
         "task_id": _STRING,
@@ -53,14 +63,14 @@ ADMISSION: Final = _object(
         "predicted_start_ms": _INTEGER,
         "backoff_ms": _INTEGER,
         "streams": _object({"sse": _STRING, "sse_verbose": _STRING}),
-        "preparation": _object({"steps": {"type": "array", "items": {"type": "object"}}}),
+        "preparation": _object({"steps": {"type": "array", "items": STEP}}),
     }
 )
 SESSION: Final = _object(
     {
         "ttl_ms_remaining": _INTEGER,
         "turns": _INTEGER,
-        "kv_bytes": _INTEGER,
+        "kv_bytes": {"type": ["integer", "null"]},
         "kv_warmth": _BOOLEAN,
         "tokens_budget_remaining": _NUMBER_OR_NULL,
         "time_budget_remaining_ms": _NUMBER_OR_NULL,
@@ -111,7 +121,9 @@ QUEUE: Final = _object(
     }
 )
 CAPABILITIES: Final = _object({"api_version": _STRING, "engines": {"type": "array", "items": {"type": "object"}}})
-VERSION: Final = _object({"api_version": _STRING, "build_commit": _STRING, "build_time": _STRING})
+VERSION: Final = _object(
+    {"api_version": _STRING, "version": _STRING}, {"build_commit": _STRING, "build_time": _STRING}
+)
 REGISTERED: Final = _object({"ok": _BOOLEAN, "identity": _STRING, "pool_id": _STRING, "replica_id": _STRING})
 USAGE: Final = _object({"since": _STRING, "usage": {"type": "array", "items": {"type": "object"}}})
 ANYTHING: Final = {"type": "object"}

@@ -48,7 +48,8 @@ def openai_error(refusal: Refusal) -> dict[str, Any]:
     code = "model_not_found" if refusal.field == "model" else refusal.code.value.lower()
     if refusal.status == 429:
         code = "rate_limit_exceeded"
-    return _openai(openai_status(refusal), refusal.message, code, refusal.field)
+    param = "model" if refusal.field == "model_ref" else refusal.field
+    return _openai(openai_status(refusal), refusal.message, code, param)
 
 
 def openai_from_engine(status: int, content: bytes) -> dict[str, Any]:

@@ -12,8 +12,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
+import anyio
 from starlette.types import Receive, Scope, Send
 
 from homeport.core.inference.engines.answers import code_of_status, sentence_of
@@ -33,6 +35,8 @@ from homeport.serving.server.draining import RequestUnderWay
 SSE: Final = "text/event-stream"
 DEFAULT_MAX_TOKENS: Final = 256
 """For engines that have no `/v1` of their own and need a number."""
+SAY_SECONDS: Final = 2.0
+"""How long the last word of a request that was ended may take."""
 _FORM_MODEL: Final = re.compile(rb'name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]{1,512})\r\n')
 _PATH: Final = re.compile(r"/v1(?:/[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}){1,8}", re.ASCII)
 """What is passed on to an engine: nothing that leads out of its `/v1`, or that it would read as a query."""
@@ -80,6 +84,7 @@ class Gateway:
         try:
             with exchange.while_connected(outcome.gone) as request:
                 watch = _SlowClient(request, plane.settings.slow_client_seconds)
+                plane.requests[ticket] = partial(outcome.abort, request)
                 try:
                     await self._attempts(exchange, asked, ticket, outcome, watch)
                 finally:
@@ -87,7 +92,12 @@ class Gateway:
         except TaskRefused as refused:
             outcome.error = refused.refusal
             raise
+        except asyncio.CancelledError:
+            if outcome.is_aborted and outcome.error is not None:
+                await _say(exchange, outcome.error)
+            raise
         finally:
+            plane.requests.pop(ticket, None)
             outcome.settle()
 
     def _admit(self, task: Task, submitter: Submitter) -> Ticket:
@@ -246,6 +256,7 @@ class Outcome:
         self.so_far: Callable[[], tuple[int | None, int]] = lambda: (None, 0)
         """Tokens in and out of an answer under way; None where the engine has not said it."""
         self.error: Refusal | None = None
+        self.is_aborted = False
 
     def begin(self, replica: Replica) -> None:
         self._replica = replica
@@ -286,6 +297,12 @@ class Outcome:
 
     def gone(self) -> None:
         self._is_gone = True
+
+    def abort(self, request: RequestUnderWay, refusal: Refusal) -> None:
+        """Ends the request as failed; its client is told so."""
+        if not self._is_gone:
+            self.error, self.is_aborted = refusal, True
+            request.end("aborted")
 
     def settle(self) -> None:
         canceled = ""
@@ -454,6 +471,12 @@ async def _whole(answer: OpenExchange) -> bytes:
 
 def _refusal(error: EngineFailed) -> Refusal:
     return Refusal(error.task_code, str(error), retry_after_ms=1000)
+
+
+async def _say(exchange: Exchange, refusal: Refusal) -> None:
+    """Of a request that was cancelled: within a limit, since its client may read slowly."""
+    with anyio.move_on_after(SAY_SECONDS, shield=True):
+        await (_break_off if exchange.is_started else refuse_openai)(exchange, refusal)
 
 
 async def _break_off(exchange: Exchange, refusal: Refusal) -> None:

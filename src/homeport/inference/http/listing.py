@@ -99,7 +99,7 @@ async def list_sessions(plane: TaskPlane, exchange: Exchange) -> None:
             "session_id": session.id,
             "from": names.get(caller, caller),
             "replica": None if session.replica is None else "/".join(session.replica),
-            **session.to_data(now),
+            **session.to_data(now, kv_bytes=plane.registry.kv_bytes(caller, session)),
         }
         for caller, session in found
     ]

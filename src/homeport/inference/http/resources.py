@@ -5,8 +5,10 @@ from datetime import timedelta
 from importlib.metadata import version
 from typing import Any, Final
 
+from anyio.to_thread import run_sync
 from pydantic import TypeAdapter
 
+from homeport.adapters.git.build import current_build
 from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
 from homeport.core.inference.task import CTX_CAP, MAX_TOKENS_CAP, Refusal, TaskCode, TaskRefused
 from homeport.errors import InvalidInput
@@ -40,7 +42,8 @@ async def get_session(plane: TaskPlane, exchange: Exchange) -> None:
     session = plane.sessions.find(exchange.submitter.key, _session_id(exchange))
     if session is None:
         raise TaskRefused(Refusal(TaskCode.NOT_FOUND, "There is no such session, or it has expired."))
-    await exchange.json(200, session.to_data(plane.clock.monotonic()))
+    kv_bytes = plane.registry.kv_bytes(exchange.submitter.key, session)
+    await exchange.json(200, session.to_data(plane.clock.monotonic(), kv_bytes=kv_bytes))
 
 
 async def touch_session(plane: TaskPlane, exchange: Exchange) -> None:
@@ -166,8 +169,10 @@ async def capabilities(plane: TaskPlane, exchange: Exchange) -> None:
 
 
 async def show_version(plane: TaskPlane, exchange: Exchange) -> None:
-    found = {"api_version": API_VERSION, "build_commit": version("homeport"), "build_time": "unknown"}
-    await exchange.json(200, found)
+    """Without the commit and its time where nobody has noted them."""
+    build = await run_sync(current_build)
+    known = {} if build is None else {"build_commit": build.commit, "build_time": build.time}
+    await exchange.json(200, {"api_version": API_VERSION, "version": version("homeport"), **known})
 
 
 async def usage(plane: TaskPlane, exchange: Exchange) -> None:

@@ -7,11 +7,12 @@ when its engine has answered the first health check, not before.
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Final
 
 from homeport.core.inference.engines.handoff import Handoff
 from homeport.core.inference.placement import Others
+from homeport.core.inference.sessions import Session
 from homeport.inference.pools.replica import Replica
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
@@ -23,6 +24,10 @@ log = get_log("homeport.inference")
 Connect = Callable[[Handoff, OpenStream | None], InferenceEngine]
 POOLS_MAX: Final = 256
 REPLICAS_MAX: Final = 1_024
+PROPS_SECONDS: Final = 10.0
+"""How often an engine that is ready is asked again how full it is."""
+MOVING: Final[dict[str, Any]] = {"slots_free": None, "kv_usage_ratio": None}
+"""Properties that change with every task, and decide nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,11 @@ class PoolRegistry:
                 found.setdefault(name, []).append(replica)
         return found
 
+    def kv_bytes(self, caller: str, session: Session) -> int | None:
+        """What the engine of its last turn keeps for it; None where that does not say."""
+        replica = None if session.replica is None else self._replicas.get(session.replica)
+        return 0 if replica is None else replica.caches.get((caller, session.id), 0)
+
     def is_draining(self, pool_id: str) -> bool:
         return pool_id in self._draining
 
@@ -202,21 +212,29 @@ class PoolRegistry:
         handoff = replica.handoff
         health = await replica.engine.health()
         props = replica.props
-        if health.ready and (not replica.ready or not props.models):
+        is_new = not replica.ready or not props.models
+        if health.ready and (is_new or now - replica.props_at >= PROPS_SECONDS):
             try:
                 props = await replica.engine.props()
             except EngineFailed as error:
-                health = Health(live=True, ready=False, error=str(error))
+                if is_new:
+                    health = Health(live=True, ready=False, error=str(error))
         if replica.handoff.loading is handoff.loading:
-            replica.is_checked = replica.is_checked or health.ready
+            if health.ready:
+                replica.loaded(self._monotonic())
             self._heard(replica, health, props, now)
 
     def _heard(self, replica: Replica, health: Health, props: Props, now: float) -> None:
         before, was_doubted = (replica.live, replica.ready), replica.is_doubted
         replica.is_doubted = False
         if props is not replica.props:
+            is_other = replace(props, **MOVING) != replace(replica.props, **MOVING)
             replica.learn(props)
-            self._index()
+            replica.props_at = now
+            if is_other:
+                self._index()
+        if not health.ready:
+            replica.caches.clear()
         replica.live, replica.ready, replica.last_error = health.live, health.ready, health.error
         if health.live:
             replica.heartbeat_at = now

@@ -19,8 +19,11 @@ _WEIGHT: Final = 0.2
 LOAD_RETRY_SECONDS: Final = 30.0
 """After it could not be loaded, tasks for it are refused for so long instead of waiting."""
 LOAD_MS_GUESS: Final = 3_000.0
+"""For placement alone, before a load was measured."""
 TOKENS_PER_SECOND_MAX: Final = 10_000.0
 """No engine decodes one answer faster: what looks like it came in one piece."""
+CacheOwner = tuple[str, str]
+"""A caller and its session, or its task where that has no session."""
 Labels = tuple[str, str, str, str]
 """Engine, engine version, pool and replica, as metrics and log lines name it."""
 
@@ -36,6 +39,7 @@ class Replica:
     draining: bool = False
     last_error: str = "not checked yet"
     heartbeat_at: float | None = None
+    props_at: float = 0.0
     leases: int = 0
     breaker: Breaker = CLOSED
     props: Props = field(default_factory=Props)
@@ -43,6 +47,9 @@ class Replica:
     first_token_ms: float | None = None
     task_seconds: float | None = None
     prefixes: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    caches: OrderedDict[CacheOwner, int | None] = field(default_factory=OrderedDict)
+    """What each of the last tasks has left in the engine's cache, in bytes; at most one for each slot, since a slot
+    keeps what it computed last. None where the engine does not say."""
     models: frozenset[str] = frozenset()
     """Under which names it is asked for."""
     labels: Labels = ("", "", "", "")
@@ -51,6 +58,9 @@ class Replica:
     """Since it was bound or loaded."""
     is_doubted: bool = False
     """Its connection broke off: it gets no task until it has answered a health check again."""
+    loading_since: float | None = None
+    load_ms: float | None = None
+    """How long it took the last time, from the request to the first healthy answer."""
     failed_at: float | None = None
     """When it was heard that it could not be loaded."""
     used_at: float = 0.0
@@ -92,6 +102,11 @@ class Replica:
         self.labels = (handoff.engine.value, self.engine_version, *handoff.key)
         if handoff.loading is not before.loading:
             self.live = self.ready = self.is_checked = False
+            self.caches.clear()
+            if handoff.loading is Loading.LOADING:
+                self.loading_since = now
+            elif handoff.loading is Loading.UNLOADED:
+                self.loading_since = None
             self.last_error = "" if handoff.loading is Loading.LOADED else f"the model is {handoff.loading.value}"
         if not handoff.problem:
             self.failed_at = None
@@ -145,6 +160,26 @@ class Replica:
         self.prefixes.move_to_end(prefix)
         if len(self.prefixes) > PREFIXES_MAX:
             self.prefixes.popitem(last=False)
+
+    def loaded(self, now: float) -> None:
+        """It has answered for the first time since then."""
+        if not self.is_checked and self.loading_since is not None:
+            self.load_ms, self.loading_since = 1000 * (now - self.loading_since), None
+        self.is_checked = True
+
+    def occupied(self, owner: CacheOwner) -> None:
+        """A slot computes for it: what was not used for longest is overwritten. How much it leaves is not known
+        before its end."""
+        self.caches[owner] = None
+        self.caches.move_to_end(owner)
+        while len(self.caches) > self.slots_total:
+            self.caches.popitem(last=False)
+
+    def kept(self, owner: CacheOwner, tokens: int | None) -> None:
+        """So many tokens of it are in the cache now."""
+        if owner in self.caches:
+            size = self.handoff.model.kv_token_bytes
+            self.caches[owner] = tokens * size if tokens is not None and size else None
 
     def measured(self, *, first_token_ms: float, seconds: float, tokens: int) -> None:
         self.first_token_ms = _average(self.first_token_ms, first_token_ms)

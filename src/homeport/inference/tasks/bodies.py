@@ -17,13 +17,19 @@ from homeport.core.inference.task import (
     Workload,
     estimate_tokens,
 )
+from homeport.inference.tasks.wrong_fields import sentences
 
 PROMPT_CHARACTERS_MAX: Final = 1_000_000
 PREFIX_CHARACTERS: Final = 512
 """Prompts that begin alike for this long share a replica's cache."""
-Uuid = Annotated[
-    str, StringConstraints(pattern=r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$", max_length=36)
-]
+_UUID_PATTERN: Final = r"^[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
+_ARTIFACT_PATTERN: Final = r"^[0-9a-f]{64}$"
+_PATTERNS: Final = {
+    _UUID_PATTERN: "a UUID, such as 6b1f0f6e-30c1-4d4f-9d0c-5a7d1c0de001",
+    _ARTIFACT_PATTERN: "the id of an artifact: 64 digits from 0 to 9 and a to f",
+    f"^{POOL_ID_PATTERN}$": "a name of letters, digits, dots, hyphens and underscores, at most 128",
+}
+Uuid = Annotated[str, StringConstraints(pattern=_UUID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
 PoolId = Annotated[str, StringConstraints(pattern=f"^{POOL_ID_PATTERN}$")]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31, strict=True)]
@@ -91,7 +97,7 @@ class ArtifactBody(_Body):
     kind: Literal["plan", "summary", "diff", "trace", "transcript", "logs", "other"]
     content: dict[str, Any]
     tags: Annotated[tuple[Annotated[str, StringConstraints(max_length=200)], ...], Field(max_length=64)] = ()
-    parent: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = None
+    parent: Annotated[str, StringConstraints(pattern=_ARTIFACT_PATTERN)] | None = None
     metadata: dict[str, Any] = {}
 
 
@@ -148,11 +154,5 @@ def read(adapter: TypeAdapter[Any], body: bytes) -> Any:
     try:
         return adapter.validate_json(body)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        problems = "; ".join(f"{_field(each['loc'])}: {each['msg']}" for each in found[:5])
-        field = _field(found[0]["loc"])
-        raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, f"{problems}."[:1000], field=field)) from None
-
-
-def _field(location: tuple[str | int, ...]) -> str:
-    return ".".join(map(str, location)) or "body"
+        field, text = sentences(error, _PATTERNS)
+        raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, text, field=field)) from None

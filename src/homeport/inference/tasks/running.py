@@ -63,6 +63,12 @@ class Run:
             self.scope.cancel()
             self.ticket.moved()
 
+    def abort(self, refusal: Refusal) -> None:
+        """Ends it as failed while it runs."""
+        if not self.stream.is_over and not self.cancel_reason:
+            self.error = refusal
+            self.scope.cancel()
+
     def begin_when_moved(self, begin: Callable[[], None], seconds: float) -> None:
         """Of a task that waits in its queue: calls `begin` when it has a slot, was dropped or cancelled, and after so
         many seconds. Thousands may wait, and none of them needs more than a timer until then."""
@@ -186,6 +192,7 @@ class Runner:
                     if isinstance(event, Finished):
                         run.tokens_in = event.tokens_in or run.tokens_in
                         run.tokens_out = event.tokens_out if event.tokens_out is not None else run.stream.tokens
+                        replica.kept(run.ticket.cache_owner, event.tokens_cached)
                         return
                     if run.first_token_at is None:
                         await durable

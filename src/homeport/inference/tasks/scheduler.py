@@ -6,8 +6,9 @@ ticket is a task's place: it waits in a queue, then holds a lease, and its holde
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
+from typing import Any
 
 from homeport.core.inference import admission
 from homeport.core.inference.admission import Situation
@@ -19,8 +20,9 @@ from homeport.core.inference.sessions import Session
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import PlacementMode, Priority, Refusal, Task, TaskCode, TaskRefused
 from homeport.inference.metrics import InferenceMetrics
+from homeport.inference.pools.preparation import preparation
 from homeport.inference.pools.registry import PoolRegistry
-from homeport.inference.pools.replica import LOAD_MS_GUESS, Labels, Replica
+from homeport.inference.pools.replica import LOAD_MS_GUESS, CacheOwner, Labels, Replica
 from homeport.inference.tasks.shared_limits import SharedLimits
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import InferencePorts
@@ -72,8 +74,8 @@ class Ticket:
     """Why it was dropped from the queue."""
     on_moved: Callable[[], None] | None = None
     """Called once, when it has a lease or was dropped, for what does not wait in a task of its own."""
-    is_loading: bool = False
-    """When it was admitted, no replica of its pool was loaded."""
+    preparation: tuple[Mapping[str, Any], ...] = ()
+    """What had to be done before it could start, when it was admitted."""
     is_narrated: bool = False
 
     async def wait(self) -> Replica:
@@ -89,6 +91,14 @@ class Ticket:
     @property
     def is_waiting(self) -> bool:
         return self.replica is None and self.refusal is None
+
+    def is_in(self, pool_id: str) -> bool:
+        """Whether it runs there."""
+        return self.replica is not None and self.replica.handoff.pool_id == pool_id
+
+    @property
+    def cache_owner(self) -> CacheOwner:
+        return self.caller, self.task.session_id or self.task.task_id
 
     def refuse(self, refusal: Refusal) -> None:
         if self.is_waiting:
@@ -218,7 +228,7 @@ class Scheduler:
             text = "It was dropped for a newer task, because the queue is full."
             gone = Refusal(code, text, pool_id=ticket.pool_id, retry_after_ms=RETRY_MS, policy_label=policy)
             offered.evicted.content.refuse(gone)
-        ticket.is_loading = not any(each.ready for each in self.registry.replicas(ticket.pool_id))
+        ticket.preparation = preparation(ticket.pool_id, self.registry.replicas(ticket.pool_id))
         self._use(ticket.pool_id)
         ticket.position = offered.position
         ticket.predicted_start_ms = self._predicted(ticket.pool_id, offered.position, now)
@@ -319,11 +329,14 @@ class Scheduler:
         pool_id, now = failed.handoff.pool_id, self._monotonic()
         if any(each.takes_tasks(now) or each.is_coming(now) for each in self.registry.replicas(pool_id)):
             return
+        text = f"The model could not be loaded: {failed.handoff.problem}"
+        self.refuse_waiting(pool_id, Refusal(TaskCode.POOL_UNREADY, text, pool_id=pool_id, retry_after_ms=30_000))
+
+    def refuse_waiting(self, pool_id: str, refusal: Refusal) -> None:
         queue = self._queues.get(pool_id)
-        for entry in () if queue is None else queue:
+        for entry in () if queue is None else list(queue):
             self.queue(pool_id).cancel(entry.id)
-            text = f"The model could not be loaded: {failed.handoff.problem}"
-            entry.content.refuse(Refusal(TaskCode.POOL_UNREADY, text, pool_id=pool_id, retry_after_ms=30_000))
+            entry.content.refuse(refusal)
 
     def queue(self, pool_id: str) -> PoolQueue[Ticket]:
         found = self._queues.get(pool_id)
@@ -388,6 +401,7 @@ class Scheduler:
             self._use(ticket.pool_id)
         replica.breaker = replica.breaker.started(now)
         replica.cached(ticket.task.prefix)
+        replica.occupied(ticket.cache_owner)
         ticket.replica, ticket.where = replica, replica.labels
         self._metrics.started(ticket)
         waited_ms = int((now - ticket.since) * 1000)
@@ -452,7 +466,7 @@ class Scheduler:
         if not needs_slot and (pool_id in self.reloading or replica.is_awaited(now)):
             return replace(candidate, ready=True)
         if not needs_slot and not candidate.ready and replica.is_coming(now):
-            return replace(candidate, ready=True, load_ms=LOAD_MS_GUESS)
+            return replace(candidate, ready=True, load_ms=replica.load_ms or LOAD_MS_GUESS)
         return candidate
 
     def _unplaceable(self, task: Task, decision: Decision) -> Refusal:

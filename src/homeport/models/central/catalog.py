@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import anyio
 from anyio.to_thread import run_sync
 
-from homeport.core.inference.models.entries import ModelEntry, Verification, verified
+from homeport.core.inference.models.entries import ModelEntry, Verification, removed, verified
 from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
 from homeport.errors import Conflict, NotFound, TransientError
 from homeport.log import get_log
@@ -67,7 +67,7 @@ class Catalog:
 
     async def entries(self) -> Mapping[str, ModelEntry]:
         async with self._store.read() as reader:
-            return {entry.id: entry for entry in await reader.catalog_models()}
+            return {entry.id: entry for entry in await reader.catalog_models() if not entry.is_removed}
 
     async def get(self, model_id: str) -> ModelEntry:
         """Raises NotFound."""
@@ -81,15 +81,13 @@ class Catalog:
         return entries.get(reference) or next(by_source, None)
 
     async def put(self, entry: ModelEntry) -> ModelEntry:
-        """Adds a model, or describes it again: whether it is retired stays as it was."""
+        """Adds a model, or describes it again: whether it is retired stays as it was, unless it was removed since."""
 
         async def put(transaction: Transaction) -> ModelEntry:
             known = await transaction.catalog_model(entry.id)
             if known is None and await transaction.count_catalog_models() >= MODELS_MAX:
                 raise Conflict(f"The catalog has {MODELS_MAX} models.", hint="Remove some that are not needed.")
-            changed = await transaction.change_catalog_model(
-                entry.id, lambda old: entry if old is None else replace(entry, state=old.state)
-            )
+            changed = await transaction.change_catalog_model(entry.id, lambda old: _described_again(old, entry))
             assert changed is not None
             return changed
 
@@ -98,6 +96,13 @@ class Catalog:
         cfg = {"model_ref": entry.source, "digest": entry.digest}
         await run_sync(self._index.note, {**line, "cfg": cfg})
         return stored
+
+    async def set_state(self, model_id: str, state: ModelLifecycle, deadline_ms: int | None) -> ModelEntry:
+        """What a retired model has taken ends after so many milliseconds; without a deadline it may finish. Raises
+        NotFound."""
+        is_ended = state is ModelLifecycle.RETIRED and deadline_ms is not None
+        ends_at_ms = self._now_ms() + (deadline_ms or 0) if is_ended else 0
+        return await self.change(model_id, lambda entry: replace(entry, state=state, ends_at_ms=ends_at_ms))
 
     async def change(self, model_id: str, change: Callable[[ModelEntry], ModelEntry]) -> ModelEntry:
         """Raises NotFound."""
@@ -112,10 +117,7 @@ class Catalog:
         """With its files on this disk, and soon on those of other centrals. Raises NotFound."""
 
         async def drop(transaction: Transaction) -> None:
-            def no_more(old: ModelEntry | None) -> None:
-                _there(old, model_id)
-
-            await transaction.change_catalog_model(model_id, no_more)
+            await transaction.change_catalog_model(model_id, lambda old: removed(_there(old, model_id)))
 
         await self._write(drop)
 
@@ -186,18 +188,28 @@ class Catalog:
 
     async def _read(self) -> None:
         async with self._reading:
-            entries = await self.entries()
-            judged = {entry.id: self._judged(entry) for entry in entries.values()}
-            by_source = {entry.source: judged[entry.id] for entry in entries.values() if entry.source}
+            async with self._store.read() as reader:
+                entries = await reader.catalog_models()
+            # What was removed counts only where nothing else has its source.
+            in_order = sorted(entries, key=lambda entry: not entry.is_removed)
+            judged = {entry.id: self._judged(entry) for entry in in_order}
+            by_source = {entry.source: judged[entry.id] for entry in in_order if entry.source}
             self._known = {**by_source, **judged}
-            self._states = {entry.id: entry.state for entry in entries.values()}
-            await run_sync(self._drop_files, frozenset(entries))
+            self._states = {entry.id: entry.state for entry in entries if not entry.is_removed}
+            await run_sync(self._drop_files, frozenset(self._states))
         for listener in self._listeners:
             listener()
 
     def _judged(self, entry: ModelEntry) -> CatalogModel:
         is_verified = _CHECKED.get(entry.verification)
-        return CatalogModel(entry.id, entry.state, is_verified, is_trusted=self._trust.allows(entry))
+        return CatalogModel(
+            entry.id,
+            entry.state,
+            is_verified,
+            is_trusted=self._trust.allows(entry),
+            ends_at_ms=entry.ends_at_ms,
+            is_removed=entry.is_removed,
+        )
 
     def _drop_files(self, kept: frozenset[str]) -> None:
         """Of models that are no longer in the catalog."""
@@ -222,7 +234,13 @@ class Catalog:
         return int(self._clock.now().timestamp() * 1000)
 
 
+def _described_again(old: ModelEntry | None, entry: ModelEntry) -> ModelEntry:
+    if old is None or old.is_removed:
+        return entry
+    return replace(entry, state=old.state, ends_at_ms=old.ends_at_ms)
+
+
 def _there(entry: ModelEntry | None, model_id: str) -> ModelEntry:
-    if entry is None:
+    if entry is None or entry.is_removed:
         raise NotFound(f'There is no model "{model_id}".', hint="List them:  homeport models list")
     return entry

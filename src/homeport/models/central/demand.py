@@ -6,7 +6,7 @@ At each change, and again while there is any use, so that a site forgets a centr
 
 import secrets
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 
@@ -28,6 +28,12 @@ Bound = Mapping[SiteName, Mapping[tuple[str, str], Reached]]
 Use = dict[str, dict[str, Any]]
 
 
+class _Retirement(NamedTuple):
+    is_retired: bool
+    ends_at_ms: int
+    """0: what was taken may finish."""
+
+
 class FleetDemand:
     def __init__(self, central: CentralPlatform, bound: Bound) -> None:
         self._central = central
@@ -43,37 +49,55 @@ class FleetDemand:
 
     async def run(self) -> None:
         while True:
-            wanted = self._uses()
+            wanted, known = self._uses()
+            seconds = self._end_overdue()
             async with anyio.create_task_group() as tasks:
                 for site in sorted(wanted.keys() | self._told.keys()):
                     if wanted.get(site) or self._told.get(site):
-                        tasks.start_soon(self._tell, site, wanted.get(site, {}))
-            with anyio.move_on_after(REPEAT_SECONDS if wanted else None):
+                        tasks.start_soon(self._tell, site, wanted.get(site, {}), known.get(site, {}))
+            with anyio.move_on_after(min(REPEAT_SECONDS, seconds) if wanted else None):
                 await self._changed.wait()
             await anyio.sleep(TELL_SECONDS_MIN)
             self._changed = anyio.Event()
 
-    def _uses(self) -> dict[SiteName, Use]:
-        """By site, of the pools of which it must know something now."""
+    def _end_overdue(self) -> float:
+        """Ends what runs here of retired models whose deadline has passed. Returns the seconds to the next."""
+        now_ms, ahead = self._now_ms(), []
+        for pool_id, sites in self._by_pool().items():
+            retirement = self._retirement(each for replicas in sites.values() for each in replicas.values())
+            if retirement is None or not retirement.ends_at_ms:
+                continue
+            if retirement.ends_at_ms <= now_ms:
+                self._central.inference.end_pool(pool_id)
+            else:
+                ahead.append((retirement.ends_at_ms - now_ms) / 1000)
+        return min(ahead, default=REPEAT_SECONDS)
+
+    def _uses(self) -> tuple[dict[SiteName, Use], dict[SiteName, Use]]:
+        """By site: of the pools of which it must know something now, and of those that nobody uses."""
         demand = self._central.inference.demand
         found: dict[SiteName, Use] = {}
+        unused: dict[SiteName, Use] = {}
         if demand is None:
-            return {}
+            return {}, {}
         for pool_id, sites in self._by_pool().items():
             busy, waiting = demand.busy_of(pool_id), demand.use_of(pool_id).waiting
             may_load = [site for site in sites if any(map(_is_unloaded, sites[site].values()))]
             asked = (may_load or sorted(sites))[0]
             for site, replicas in sites.items():
                 mine = {name: busy.get(f"{site}/{name}"[:128], 0) for name in replicas}
-                is_retired = self._is_retired(replicas.values())
+                retirement = self._retirement(replicas.values())
                 is_off = any(_is_unloaded(each) and not each.idle_seconds for each in replicas.values())
                 use: dict[str, Any] = {"waiting": waiting if site == asked else 0, "busy": mine}
-                if is_retired is not None:
-                    use["retired"] = is_retired
+                if retirement is not None:
+                    use["retired"] = retirement.is_retired
+                    if retirement.ends_at_ms:
+                        use["ends_in_ms"] = max(0, retirement.ends_at_ms - self._now_ms())
                 is_scaled = any(each.idle_seconds for each in replicas.values())
-                if is_retired or is_off or (is_scaled and (use["waiting"] or any(mine.values()))):
-                    found.setdefault(site, {})[pool_id] = use
-        return found
+                is_used = is_scaled and (use["waiting"] or any(mine.values()))
+                must_know = is_used or is_off or (retirement is not None and retirement.is_retired)
+                (found if must_know else unused).setdefault(site, {})[pool_id] = use
+        return found, unused
 
     def _by_pool(self) -> dict[str, dict[SiteName, dict[str, Handoff]]]:
         """The replicas of each site under the names they have there."""
@@ -84,17 +108,23 @@ class FleetDemand:
                 found.setdefault(each.handoff.pool_id, {}).setdefault(site, {})[name] = each.handoff
         return found
 
-    def _is_retired(self, handoffs: Iterable[Handoff]) -> bool | None:
-        """Whether one of their models is; None where the catalog was not read yet."""
+    def _retirement(self, handoffs: Iterable[Handoff]) -> "_Retirement | None":
+        """Whether one of their models is retired; None where the catalog was not read yet."""
         models = self._central.inference.models
         found = [] if models is None else [models.find(each.model.id) for each in handoffs]
         known = [each for each in found if each is not None]
         if any(not each.is_read for each in known):
             return None
-        return any(each.lifecycle is ModelLifecycle.RETIRED for each in known)
+        retired = [each for each in known if each.lifecycle is ModelLifecycle.RETIRED]
+        return _Retirement(bool(retired), min((each.ends_at_ms for each in retired if each.ends_at_ms), default=0))
 
-    async def _tell(self, site: SiteName, use: Use) -> None:
-        ended = {pool_id: {"waiting": 0, "busy": {}, "retired": False} for pool_id in self._told.get(site, {})}
+    def _now_ms(self) -> int:
+        return int(self._central.clock.now().timestamp() * 1000)
+
+    async def _tell(self, site: SiteName, use: Use, unused: Use) -> None:
+        # Nothing is said about the model of a pool that is not seen just now: the site knows better.
+        nothing: dict[str, Any] = {"waiting": 0, "busy": {}}
+        ended = {pool_id: unused.get(pool_id, nothing) for pool_id in self._told.get(site, {})}
         said = {**ended, **use}
         try:
             await self._central.questions.ask(site, DEMAND, {"by": self._by, "pools": said})

@@ -4,7 +4,6 @@ Errors have the envelope of `/v2` (code, message), not that of `/api/v1`.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import wraps
 from typing import Annotated, Any, Final, ParamSpec
 
@@ -156,12 +155,12 @@ def _states(router: Router, catalog: Catalog, on_verified: OnVerified) -> None:
     @_enveloped
     async def set_model_state(model_id: ModelId, body: StateBody) -> Response:
         """New tasks for a retired model are refused; its engines finish what they have, and are unloaded until it is
-        active again."""
+        active again. With `deadline_ms`, what has not ended by then ends with MODEL_DEPRECATED."""
         if body.state not in set(ModelLifecycle):
             known = " or ".join(ModelLifecycle)
             raise InvalidInput(problems=[Problem("state", f"must be {known}")])
         state = ModelLifecycle(body.state)
-        changed = await catalog.change(model_id, lambda entry: replace(entry, state=state))
+        changed = await catalog.set_state(model_id, state, body.deadline_ms)
         return _json(202, model_body(changed))
 
 

@@ -34,6 +34,7 @@ from homeport.log import get_log
 from homeport.models.node.handoffs import write_handoff
 from homeport.models.node.ollama import pull_model
 from homeport.models.node.provisioner import PreparedEngine, Provisioner
+from homeport.models.store.gguf import cache_bytes_per_token
 from homeport.models.store.index import write_atomically
 from homeport.ports import (
     Container,
@@ -65,6 +66,7 @@ LOAD_SECONDS_MAX: Final = 900.0
 LOOK_SECONDS: Final = 0.1
 OUTPUT_LINES: Final = 40
 OUTPUT_BYTES_MAX: Final = 16_384
+_CACHE_TYPES: Final = frozenset({"-ctk", "-ctv", "--cache-type-k", "--cache-type-v"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,7 +332,7 @@ class EngineRuntime:
             state = replace(state, loading=Loading.LOADED.value)
         stamp = f"{state.digest} {state.loading} {state.problem_at_ms}"
         if samples and passed and self._last_handed.get(name) != stamp:
-            await run_sync(write_handoff, self._handoffs, name, _handoff(state, self._node_id))
+            await run_sync(self._write, name, state)
             self._last_handed[name] = stamp
 
     async def _explained(self, workload: Workload, state: EngineState, sample: HealthSample) -> HealthSample:
@@ -432,10 +434,13 @@ class EngineRuntime:
         path = self._state_file(workload.deployment_id, workload.spec.name)
         await run_sync(write_atomically, path, json.dumps(asdict(state)).encode())
         name = self._handoff_name(workload.deployment_id, workload.spec.name)
-        await run_sync(write_handoff, self._handoffs, name, _handoff(state, self._node_id))
+        await run_sync(self._write, name, state)
         self._last_handed[name] = f"{state.digest} {state.loading} {state.problem_at_ms}"
 
     # --- files --------------------------------------------------------------------------------------------------
+
+    def _write(self, name: str, state: EngineState) -> None:
+        write_handoff(self._handoffs, name, _handoff(state, self._node_id))
 
     def _state_file(self, deployment_id: DeploymentId, component: str) -> Path:
         return self._states / deployment_id / f"{quote(component, safe='')}.json"
@@ -484,10 +489,14 @@ def _size_bytes(model: Path) -> int:
 
 
 def _handoff(state: EngineState, node_id: NodeId) -> Handoff:
+    path = Path(state.model_path)
+    # Another type of the cache has another size.
+    has_default_cache = not any(flag.split("=")[0] in _CACHE_TYPES for flag in state.flags)
+    kv_token_bytes = cache_bytes_per_token(path) if has_default_cache else 0
     return Handoff(
         engine=Engine(state.engine),
         url=state.url,
-        model=HandoffModel(state.model_id, state.model_path, _size_bytes(Path(state.model_path))),
+        model=HandoffModel(state.model_id, state.model_path, _size_bytes(path), kv_token_bytes),
         engine_version=state.engine_version,
         provisioning_mode=state.mode,
         pool_id=state.pool_id,

@@ -11,6 +11,7 @@ from homeport.models.site.scaling import SiteScaling
 
 def _part(site: SitePlatform) -> SitePart:
     scaling = SiteScaling(site)
+    site.inference.models = scaling
     replicas = SiteReplicas(site, scaling.settle)
     return SitePart(
         on_replicas=replicas.announce,

@@ -2,18 +2,21 @@
 (`core.inference.scaling` decides).
 
 Looks when tasks come, wait or end, when replicas change, when central says how much it uses them, and when an idle
-time has passed; never otherwise. Central's word is counted for as long as it is fresh, so that one that is gone keeps
-nothing loaded.
+time has passed; never otherwise. Central's word about use is counted for as long as it is fresh, so that one that is
+gone keeps nothing loaded. What it said about retired models counts until it says otherwise, over restarts too.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
 
 from homeport.core.inference.engines.handoff import Handoff, Loading
+from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
 from homeport.core.inference.replicas import Reached
 from homeport.core.inference.scaling import (
     Action,
@@ -29,6 +32,7 @@ from homeport.errors import HomeportError, InvalidInput
 from homeport.fleet.site.platform import SitePlatform
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
+from homeport.models.store.index import write_atomically
 from homeport.vocabulary import NodeId
 from homeport.wire.tunnel import encode_target
 
@@ -42,6 +46,11 @@ ANNOUNCE_SECONDS_MAX: Final = 10.0
 RETRY_SECONDS: Final = 30.0
 LOAD_SECONDS_MAX: Final = 960.0
 POOLS_MAX: Final = 256
+DEADLINE_SECONDS: Final = 2.0
+"""Deadlines that differ by less are the same."""
+RETIRED: Final = "retired-models.json"
+Served = tuple[str, str]
+"""A pool and the model that it serves: a pool of the same name with another model is another matter."""
 COUNT_MAX: Final = 1_000_000
 
 
@@ -52,6 +61,23 @@ class _Told:
     waiting: int
     busy: Mapping[str, int]
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Retirement:
+    """What central said last about the model of a pool."""
+
+    is_retired: bool
+    ends_at: float | None = None
+    """When what it has taken must have ended; None: it may finish."""
+
+    def is_like(self, other: "_Retirement | None") -> bool:
+        """Deadlines are said as the time that is left, which takes its time to arrive."""
+        if other is None or self.is_retired is not other.is_retired:
+            return False
+        if self.ends_at is None or other.ends_at is None:
+            return self.ends_at is other.ends_at
+        return abs(self.ends_at - other.ends_at) < DEADLINE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +105,10 @@ class SiteScaling:
         self._all: Sequence[Reached] = ()
         self._replicas: dict[str, list[Reached]] = {}
         """By pool, of those whose loading is decided here."""
-        self._retired: dict[str, bool] = {}
-        """Whether the model of a pool is retired, as central said last; nothing where it was not heard yet."""
+        self._kept = None if site.data is None else site.data / RETIRED
+        self._retired: dict[Served, _Retirement] = _read_retired(self._kept)
+        """As central said last; nothing where it was not heard yet."""
+        self._states = _states(self._retired)
         self._pools: dict[str, _Pool] = {}
         self._changed = anyio.Event()
         self._tasks: TaskGroup | None = None
@@ -93,8 +121,6 @@ class SiteScaling:
     def settle(self, replicas: Sequence[Reached]) -> None:
         """All replicas of the site, at each change."""
         self._all = replicas
-        known = {each.handoff.pool_id for each in replicas}
-        self._retired = {pool_id: value for pool_id, value in self._retired.items() if pool_id in known}
         found: dict[str, list[Reached]] = {}
         for each in replicas:
             if self._is_scaled(each.handoff):
@@ -113,9 +139,21 @@ class SiteScaling:
     def _is_scaled(self, handoff: Handoff) -> bool:
         """Without an idle time an engine is always loaded, but for the time its model is retired: one that is not is
         left alone until central has said whether it is."""
-        is_retired = self._retired.get(handoff.pool_id)
-        is_off = is_retired is True or (is_retired is False and handoff.loading is not Loading.LOADED)
+        said = self._retired.get(_served(handoff))
+        is_off = said is not None and (said.is_retired or handoff.loading is not Loading.LOADED)
         return bool(handoff.idle_seconds) or (is_off and not handoff.is_external)
+
+    # --- what admission asks --------------------------------------------------------------------------------------
+
+    def find(self, reference: str) -> CatalogModel | None:
+        """`ports.ModelCatalog` of a site: all that it knows is what is retired."""
+        is_retired = reference in self.states()
+        return CatalogModel(reference, ModelLifecycle.RETIRED) if is_retired else None
+
+    def states(self) -> Mapping[str, ModelLifecycle]:
+        return self._states
+
+    # --- what central says ----------------------------------------------------------------------------------------
 
     async def told(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """Central's use of this site's pools."""
@@ -124,12 +162,13 @@ class SiteScaling:
             raise InvalidInput("The use of pools cannot be read.")
         now = self._site.clock.monotonic()
         heard = {
-            each.handoff.pool_id: use.get("retired") is True
+            _served(each.handoff): _retirement(use, now)
             for each in self._all
             if isinstance(use := pools.get(each.handoff.pool_id), Mapping) and "retired" in use
         }
-        if not heard.items() <= self._retired.items():
-            self._retired |= heard
+        news = {served: said for served, said in heard.items() if not said.is_like(self._retired.get(served))}
+        if news:
+            await self._remember(news)
             self.settle(self._all)
         for pool_id, use in pools.items():
             pool = self._pools.get(pool_id)
@@ -141,6 +180,19 @@ class SiteScaling:
                 pool.told[by[:64]] = _Told(_count(use.get("waiting")), counts, now)
         self.look()
         return {}
+
+    async def _remember(self, news: Mapping[Served, _Retirement]) -> None:
+        before = _retired_of(self._retired)
+        served = {_served(each.handoff) for each in self._all}
+        # Of pools that are gone only what is retired, and not without end: their node may be away.
+        kept = {each: said for each, said in self._retired.items() if each in served or said.is_retired}
+        gone = [each for each in kept if each not in served][: max(0, len(kept) - POOLS_MAX)]
+        self._retired = {each: said for each, said in kept.items() if each not in gone} | dict(news)
+        self._states = _states(self._retired)
+        after = _retired_of(self._retired)
+        if self._kept is not None and after != before:
+            content = json.dumps({"retired": after}, indent=2).encode()
+            await self._site.in_thread(write_atomically, self._kept, content)
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:
@@ -157,6 +209,9 @@ class SiteScaling:
     def _step(self, pool_id: str) -> float | None:
         """Decides, and begins what was decided. Returns when to look again."""
         pool, now = self._pools[pool_id], self._site.clock.monotonic()
+        ends_at = self._ends_at(pool_id)
+        if ends_at is not None and ends_at <= now:
+            self._site.inference.end_pool(pool_id)
         decided = self._decide(pool_id, pool, now)
         if decided.why != pool.said:
             pool.said = decided.why
@@ -173,7 +228,13 @@ class SiteScaling:
             pool.expected[decided.replica] = _Expected(will_be, now + LOAD_SECONDS_MAX)
             self._tasks.start_soon(self._change, pool_id, decided)
             return now
-        return decided.look_at
+        ahead = [each for each in (decided.look_at, ends_at) if each is not None and each > now]
+        return min(ahead, default=None)
+
+    def _ends_at(self, pool_id: str) -> float | None:
+        said = [self._retired.get(_served(each.handoff)) for each in self._replicas[pool_id]]
+        moments = [each.ends_at for each in said if each is not None and each.is_retired and each.ends_at is not None]
+        return min(moments, default=None)
 
     def _decide(self, pool_id: str, pool: _Pool, now: float) -> Scaling:
         demand = self._site.inference.demand
@@ -204,7 +265,14 @@ class SiteScaling:
         pool.quiet_since = quiet(states, use, since=pool.quiet_since, now=now)
         idle_seconds = max(each.idle_seconds for each in handoffs)
         loaded_min = max(each.loaded_min for each in handoffs) if idle_seconds else len(handoffs)
-        policy = ScalePolicy(loaded_min, float(idle_seconds), is_retired=self._retired.get(pool_id, False))
+        said = [self._retired.get(_served(each)) for each in handoffs]
+        ends_at = self._ends_at(pool_id)
+        policy = ScalePolicy(
+            loaded_min,
+            float(idle_seconds),
+            is_retired=any(each is not None and each.is_retired for each in said),
+            is_overdue=ends_at is not None and ends_at <= now,
+        )
         return scale(policy, states, use, quiet_since=pool.quiet_since, now=now)
 
     async def _change(self, pool_id: str, decided: Scaling) -> None:
@@ -232,6 +300,40 @@ class SiteScaling:
         finally:
             pool.since, pool.quiet_since = self._site.clock.monotonic(), None
             self.look()
+
+
+def _served(handoff: Handoff) -> Served:
+    return handoff.pool_id, handoff.model.id
+
+
+def _retirement(use: Mapping[str, Any], now: float) -> _Retirement:
+    left_ms = use.get("ends_in_ms")
+    is_number = isinstance(left_ms, int) and not isinstance(left_ms, bool) and 0 <= left_ms < 2**53
+    return _Retirement(
+        use.get("retired") is True, now + left_ms / 1000 if is_number and left_ms is not None else None
+    )
+
+
+def _retired_of(known: Mapping[Served, _Retirement]) -> list[Served]:
+    return sorted(served for served, said in known.items() if said.is_retired)
+
+
+def _states(known: Mapping[Served, _Retirement]) -> Mapping[str, ModelLifecycle]:
+    return {model: ModelLifecycle.RETIRED for _, model in _retired_of(known)}
+
+
+def _read_retired(path: Path | None) -> dict[Served, _Retirement]:
+    """What was kept before a restart. Deadlines were not: central says them again."""
+    if path is None:
+        return {}
+    try:
+        rows = json.loads(path.read_bytes())["retired"]
+        return {(str(pool_id), str(model)): _Retirement(is_retired=True) for pool_id, model in rows[:POOLS_MAX]}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        log.warning("list of retired models not readable", path=str(path), error=str(error))
+        return {}
 
 
 def _expected(pool: _Pool, handoff: Handoff) -> Loading:

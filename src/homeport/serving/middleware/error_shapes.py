@@ -65,7 +65,11 @@ class _Shaped:
         await self._send(message)
 
     async def _translate(self, start: Message) -> Message:
-        shaped = self._shape(json.loads(self._body))
+        problem = json.loads(self._body)
+        if start["status"] == 422:
+            # Neither contract knows another status for what is wrong in a body.
+            start, problem = {**start, "status": 400}, {**problem, "status": 400}
+        shaped = self._shape(problem)
         body = json.dumps(shaped).encode()
         kept = [(name, value) for name, value in start["headers"] if name not in {b"content-type", b"content-length"}]
         headers = [*kept, (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

@@ -20,7 +20,7 @@ NOW, IDLE = 1000.0, 60.0
 L, G, U = Loading.LOADED, Loading.LOADING, Loading.UNLOADED
 UNUSED_POOL = PoolUse()
 WHY = [why for _, why, _ in RULES]
-LOADING, RETIRED, FINISHES, OFF, MINIMUM, FIRST, QUEUE, UNUSED, ENOUGH = WHY
+LOADING, OVERDUE, RETIRED, FINISHES, OFF, MINIMUM, FIRST, QUEUE, UNUSED, ENOUGH = WHY
 
 
 def replicas(*states: Loading, busy: int = 0, slots: int = 1) -> list[ReplicaState]:
@@ -34,8 +34,9 @@ def decided(
     quiet_since: float | None = None,
     busy: int = 0,
     is_retired: bool = False,
+    is_overdue: bool = False,
 ) -> Scaling:
-    policy = ScalePolicy(minimum, IDLE, is_retired=is_retired)
+    policy = ScalePolicy(minimum, IDLE, is_retired=is_retired, is_overdue=is_overdue)
     return scale(policy, replicas(*states, busy=busy), use, quiet_since=quiet_since, now=NOW)
 
 
@@ -58,6 +59,8 @@ CASES = [
     (decided(L, U, is_retired=True, busy=1, use=PoolUse(busy=1)), Action.KEEP, "", FINISHES),
     (decided(L, U, is_retired=True, use=PoolUse(waiting=1)), Action.KEEP, "", FINISHES),
     (decided(U, U, is_retired=True, minimum=2, use=PoolUse(waiting=9)), Action.KEEP, "", OFF),
+    (decided(L, U, is_retired=True, is_overdue=True, busy=1, use=PoolUse(2, 1)), Action.UNLOAD, "r0", OVERDUE),
+    (decided(L, U, is_overdue=True, busy=1, quiet_since=NOW - IDLE), Action.KEEP, "", ENOUGH),
 ]
 # fmt: on
 

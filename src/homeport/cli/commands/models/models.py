@@ -172,11 +172,13 @@ def verify(ctx: click.Context, settings: Settings, model: str) -> None:
 
 @models.command("retire")
 @click.argument("model")
+@click.option("--deadline", type=click.FloatRange(min=0), metavar="SECONDS", help="What runs then ends as failed.")
 @connected
 @pass_settings
-def retire(settings: Settings, model: str) -> None:
+def retire(settings: Settings, model: str, deadline: float | None) -> None:
     """Refuse new tasks for a model, and unload its engines once they have finished what they have."""
-    Client(settings.url).post(f"/v2/catalog/models/{model}/state", {"state": "Retired"})
+    until = {} if deadline is None else {"deadline_ms": int(deadline * 1000)}
+    Client(settings.url).post(f"/v2/catalog/models/{model}/state", {"state": "Retired", **until})
     done(f"{model} is retired")
 
 

@@ -53,6 +53,8 @@ class HandoffModel:
     path: str = ""
     size_bytes: int = 0
     """0 where it is not known."""
+    kv_token_bytes: int = 0
+    """What one token takes of the engine's cache; 0 where it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +213,7 @@ class _Reading:
             self.text("model.id", value["id"]),
             self.text("model.path", value.get("path") or ""),
             self.count("model.size_bytes", SIZE_MAX, value.get("size_bytes")) or 0,
+            self.count("model.kv_token_bytes", SIZE_MAX, value.get("kv_token_bytes")) or 0,
         )
 
     def flags(self) -> tuple[str, ...]:

@@ -53,6 +53,10 @@ class ModelEntry:
     policy: TrustPolicy = TrustPolicy()
     """What was demanded of it when it was added; every later use is judged by it."""
     sbom: Mapping[str, Any] | None = None
+    ends_at_ms: int = 0
+    """Of a retired model: what it has taken ends then. 0: it may finish."""
+    is_removed: bool = False
+    """A retired model that was removed. Only that is kept of it: engines that serve it must not load it again."""
 
 
 class Verification(StrEnum):
@@ -68,6 +72,13 @@ def verdict(expected: str, found: str | None) -> Verification:
     if not expected:
         return Verification.UNCHECKED
     return Verification.PASSED if expected == found else Verification.FAILED
+
+
+def removed(entry: ModelEntry) -> ModelEntry | None:
+    """What the catalog keeps of a model that is removed from it."""
+    if entry.state is not ModelLifecycle.RETIRED:
+        return None
+    return ModelEntry(id=entry.id, source=entry.source, state=entry.state, is_removed=True)
 
 
 def judge_trust(entry: ModelEntry, policy: TrustPolicy) -> None:
@@ -171,6 +182,8 @@ def read_entry(data: Any) -> ModelEntry:
         signatures=tuple(dict(each) for each in data.get("signatures") or ()),
         policy=_read_policy(data.get("policy")),
         sbom=dict(sbom) if sbom else None,
+        ends_at_ms=int(data.get("ends_at_ms") or 0),
+        is_removed=bool(data.get("is_removed")),
     )
 
 

@@ -19,5 +19,9 @@ class CatalogModel:
     """Whether its content has the digest that was expected; None where none was. False blocks admission."""
     is_trusted: bool = True
     """Whether the trust policy allows it."""
+    ends_at_ms: int = 0
+    """Of a retired one: what it has taken ends then, in milliseconds since 1970. 0: it may finish."""
+    is_removed: bool = False
+    """It was retired and then removed from the catalog: it stays retired until it is added again."""
     is_read: bool = True
     """False while it is unknown, because the catalog was not read yet."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from homeport.core.inference.models.gguf import damage_of
+from homeport.core.inference.models.gguf import damage_of, kv_token_bytes
 from tests.support.tiny_model import write_tiny_model
 
 
@@ -26,6 +26,14 @@ def test_a_download_that_stopped_anywhere_is_noticed(whole: bytes, share: float)
     assert "cut off" in (damage_of(memoryview(whole[: 4 + int(share * len(whole))])) or "")
 
 
+def test_the_cache_of_a_token_follows_from_the_shape_of_the_model(whole: bytes) -> None:
+    blocks, heads, size, f16 = 2, 4, 16, 2
+    assert kv_token_bytes(memoryview(whole)) == blocks * heads * (size + size) * f16
+    for name in (b"GGUF\x03\0\0\0", b"llama.block_count"):
+        assert kv_token_bytes(memoryview(whole.replace(name, name[:-1] + b"?"))) is None, name
+    assert kv_token_bytes(memoryview(whole.replace(b"llama", b"mamba"))) is None, "it keeps a state instead"
+
+
 def test_something_else_is_no_model() -> None:
     for content in (b"", b"GGU", b"<!doctype html><title>Not found</title>", b"\0" * 64):
         assert "is not a GGUF model" in (damage_of(memoryview(content)) or "")
@@ -37,3 +45,4 @@ def test_something_else_is_no_model() -> None:
 def test_whatever_follows_the_magic_is_read_without_a_crash(rest: bytes) -> None:
     found = damage_of(memoryview(b"GGUF\x03\0\0\0" + rest))
     assert found is None or found.startswith("is ")
+    assert kv_token_bytes(memoryview(b"GGUF\x03\0\0\0" + rest)) is None
