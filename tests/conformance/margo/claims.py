@@ -36,6 +36,7 @@ ORDERS: Final = "tests/conformance/runtime/test_orders.py"
 ATTACKS: Final = "tests/integration/margo/test_attacks.py"
 KILLED: Final = "tests/integration/margo/test_killed_client.py"
 SHIPPED: Final = "tests/integration/adapters/test_shipped_collector.py"
+OUTSIDE: Final = "tests/integration/identity/test_outside.py"
 DEVICES: Final = "tests/integration/margo/test_devices_command.py"
 OUT_OF_BAND: Final = "A Margo client gets its bundle as a file, out of band, which the contract treats alike; the tests show how a site fetches central's."
 
@@ -81,8 +82,8 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     both("IDN-22", (CLIENT, "a_renewed_certificate_is_shown_on_new_connections"), (CERTIFICATES, "each_wrong_certificate_is_refused_and_each_right_one_gets_its_manifest")),
     shown("TRB-01 TRB-02", RENEWAL, "another_server_is_left_before_the_first_byte", "a_server_is_known_by_its_pin_before_there_is_a_bundle", why=OUT_OF_BAND),
     shown("TRB-03 TRB-04", BUNDLE, "unknown_fields_and_keys_of_other_use_are_passed_over"),
-    shown("TRB-05", BUNDLE, "a_bundle_that_names_no_anchor_is_refused"),
-    shown("TRB-06", "tests/integration/identity/test_outside.py", "wrong_files_leave_what_was_in_use"),
+    both("TRB-05", (BUNDLE, "a_bundle_that_names_no_anchor_is_refused"), (OUTSIDE, "wrong_files_leave_what_was_in_use")),
+    shown("TRB-06", OUTSIDE, "wrong_files_leave_what_was_in_use"),
     shown("TRB-08 TRB-09", JOINING, "the_authority_is_rotated_while_everybody_works", why=OUT_OF_BAND),
     shown("TRB-10", "tests/integration/identity/test_files.py", "an_identity_of_another_domain_is_not_taken"),
     shown("TRB-11 TRB-12", JOINING, "the_bundle_and_where_it_is_can_be_asked_for_and_cached", why="Both documents always exist at central, so there is no 404 of them."),
@@ -106,7 +107,8 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     shown("DSM-19 DSM-21 DSC-08 DSC-09", CLIENT, "a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays"),
     shown("DSC-10 DSC-11", CLIENT, "a_wrong_bundle_is_dropped_and_a_wrong_size_is_not"),
     shown("DSC-12", CORE, "digests_and_etags_are_those_of_the_vectors", "what_is_not_a_lowercase_sha256_is_no_digest"),
-    shown("DEP-01 DEP-02 DEP-03 DEP-07 DEP-08 DEP-09 DEP-10", WFM, "deployment_files"),
+    shown("DEP-01 DEP-02 DEP-03 DEP-07 DEP-10", WFM, "deployment_files"),
+    both("DEP-08 DEP-09", (EXACT, "a_deployment_carries_constraints_and_extensions_to_where_they_belong"), (WFM, "deployment_files")),
     both("DEP-04 DEP-05 DEP-06", (EXACT, "a_deployment_carries_constraints_and_extensions_to_where_they_belong"), (DEPLOYMENT, "constraints_and_extensions_are_copied_unchanged")),
     shown("DEP-11", CLIENT, "a_deployment_is_installed_updated_and_removed_with_a_report_of_each_step"),
     shown("DEP-12", CLIENT, "a_device_that_does_not_meet_the_rules_reports_the_deployment_as_failed"),
@@ -116,7 +118,8 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     shown("DEP-16 STA-12", CLIENT, "what_is_for_other_devices_is_answered_with_the_reserved_codes", why="102 is never used: an opaque gateway shows no children."),
     shown("DEP-17", EXACT, "a_custom_profile_is_carried_through_although_nothing_is_known_of_it", why="Announced for a later version: other names of types than helm, compose and custom are refused, as the current one says."),
     shown("STA-01 STA-02 STA-03 STA-04 STA-05 ERR-05", WFM, "status"),
-    shown("STA-06 STA-07 STA-09", CLIENT, "a_deployment_is_installed_updated_and_removed_with_a_report_of_each_step"),
+    shown("STA-06 STA-07", CLIENT, "a_deployment_is_installed_updated_and_removed_with_a_report_of_each_step"),
+    shown("STA-09", CLIENT, "a_deployment_is_installed_updated_and_removed_with_a_report_of_each_step", "a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays"),
     shown("STA-08", STATES, "the_overall_state_is_the_most_severe_one"),
     both("STA-11", (CLIENT, "a_device_that_does_not_meet_the_rules_reports_the_deployment_as_failed"), (CLIENT, "what_is_for_other_devices_is_answered_with_the_reserved_codes"), (PARTS, "the_component_that_failed_is_named")),
     both("ERR-03", (STORY, "a_client_whose_file_is_missing_waits_alone"), (EXACT, "what_comes_while_central_stops_is_told_when_to_come_again"), (STATES, "what_may_work_later_says_when")),
@@ -125,7 +128,9 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     shown("ERR-07", PARTS, "an_unknown_problem_type_is_shown_as_it_is"),
     both("OPS-01 OPS-02 OPS-03", (CLIENT, "outside_its_hours_and_in_a_downtime_nobody_is_called"), (PARTS, "a_client_calls_within_its_hours_and_not_in_its_downtime"), ("tests/property/test_margo_polling.py", "what_is_waited_for_is_the_next_moment_at_which_it_may_call")),
     shown("OPS-04", CLIENT, "a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays"),
-    shown("OPS-05 APP-01 APP-02 APP-04 APP-05 APP-06 APP-09 APP-10 APP-11 APP-12 APP-14 APP-15", DESCRIPTION, "the_margo_vectors_are_judged_as_they_say"),
+    shown("OPS-05 APP-14", DESCRIPTION, "the_margo_vectors_are_judged_as_they_say"),
+    shown("APP-02 APP-04 APP-05 APP-06 APP-09 APP-10 APP-11 APP-12 APP-15", DESCRIPTION, "each_rule_of_the_checklist_is_judged_by_itself", "the_margo_vectors_are_judged_as_they_say"),
+    shown("APP-01", PACKAGES, "the_packages_are_what_margo_describes"),
     both("APP-17", (EXACT, "a_deployment_carries_constraints_and_extensions_to_where_they_belong"), (DESCRIPTION, "the_margo_vectors_are_judged_as_they_say")),
     shown("APP-03", DESCRIPTION, "app_ids_are_judged_as_the_vectors_say"),
     shown("APP-07", DESCRIPTION, "revisions_are_judged_as_the_vectors_say"),

@@ -192,10 +192,12 @@ async def test_a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays(
     wfm.want(deployment(1))
     async with running_site(tmp_path, "north", **options) as site:
         await installed(wfm, ONE)
-        before = site.parts.conductor.memory.applied
+        before, adopted = site.parts.conductor.memory.applied, wfm.version
         wfm.want(deployment(2))  # ONE is gone, TWO is new
         await corrupt(wfm, fault)
         await polled_again(wfm)
+        # What was fetched and not begun is not adopted.
+        assert {each["adoptedManifestVersion"] for each in wfm.statuses(ONE)} == {adopted}
         assert wanted(site) == {ONE} and site.parts.conductor.memory.applied == before
 
         async def said() -> bool:
