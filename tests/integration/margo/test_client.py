@@ -403,6 +403,21 @@ def reports(wfm: MockWfm) -> list[Heard]:
     return [each for each in wfm.heard if each.method == "PUT"]
 
 
+async def test_each_site_polls_at_the_rate_that_it_is_given(
+    tmp_path: Path, realm: MockRealm, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    async with running_mock(realm) as rare:
+        rarely = {**options, "wfm_url": rare.url, "wfm_poll_seconds": 3600.0}
+        async with (
+            running_site(tmp_path / "rarely", "north", node=False, **rarely),
+            running_site(tmp_path / "often", "north", node=False, **options),
+        ):
+            await eventually(lambda: "/api/v1/deployments" in rare.paths("GET"), what="the first poll")
+            await polled_again(wfm)
+            await polled_again(wfm)
+            assert rare.paths("GET").count("/api/v1/deployments") == 1
+
+
 async def test_outside_its_hours_and_in_a_downtime_nobody_is_called(
     tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
 ) -> None:
