@@ -16,13 +16,15 @@ import psutil
 import pytest
 from anyio import to_thread
 
+from homeport.serving.server.limits import Limits
 from tests.faults.conftest import IS_LONG
 from tests.support.herd import Visit, herd
 from tests.support.margo import running_wfm
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
-CLIENTS = 10_000 if IS_LONG else 200
+FLEET = 10_000
+CLIENTS = FLEET if IS_LONG else 200
 MEMORY_BYTES_MAX = 2**30
 FILES_MORE = 50
 """Of the database, of Git and of those who ask in between."""
@@ -37,6 +39,7 @@ async def test_a_whole_fleet_that_reconnects_within_a_second_is_answered(tmp_pat
     async with running_wfm(tmp_path) as wfm, wfm.client("line-7") as connected, herd(wfm, CLIENTS) as clients:
         etag = (await connected.manifest()).headers["etag"]
         files = process.num_fds()
+        assert Limits().connections_max > FLEET + FILES_MORE  # all of them, and those who are there already
 
         async def poll() -> bool:
             return (await connected.manifest(**{"If-None-Match": etag})).status == 304

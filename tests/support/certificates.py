@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -52,6 +53,7 @@ def forge(
     signer: Made | None = None,
     *,
     uris: Sequence[str] = (CLIENT,),
+    addresses: Sequence[str] = (),
     name: str = "forged",
     is_ca: bool = False,
     signs: bool | None = None,
@@ -80,8 +82,9 @@ def forge(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(above), critical=False)
     )
     if uris:
-        sans = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri) for uri in uris])
-        builder = builder.add_extension(sans, critical=False)
+        names = [x509.UniformResourceIdentifier(uri) for uri in uris]
+        hosts = [x509.IPAddress(ip_address(each)) for each in addresses]
+        builder = builder.add_extension(x509.SubjectAlternativeName([*names, *hosts]), critical=False)
     hand = signer.key if signer else key
     digest = None if isinstance(hand, ed25519.Ed25519PrivateKey) else hashes.SHA256()
     scheme = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.DIGEST_LENGTH) if pss else None

@@ -171,7 +171,8 @@ class WfmStand:
 
     @asynccontextmanager
     async def client(self, name: str) -> AsyncIterator[MargoClient]:
-        connector = aiohttp.TCPConnector(ssl=await self.context(name))
+        """Keeps its connection until the server closes it, however long a busy machine lets it wait."""
+        connector = aiohttp.TCPConnector(ssl=await self.context(name), keepalive_timeout=3600.0)
         async with aiohttp.ClientSession(connector=connector) as session:
             yield MargoClient(name, self.url, session)
 

@@ -204,7 +204,8 @@ class MockRealm:
         self.root = forge_root(DOMAIN)
 
     def issue(self, machine: str, spiffe_id: str) -> Path:
-        leaf = forge(self.root, uris=[spiffe_id], name=machine)
+        """With the address that it is reached at, which makes nobody the right one."""
+        leaf = forge(self.root, uris=[spiffe_id], addresses=["127.0.0.1"], name=machine)
         return write_files(self.folder / machine, leaf, anchors=[self.root])
 
     def client(self, name: str) -> Path:

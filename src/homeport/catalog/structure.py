@@ -196,8 +196,12 @@ _PATTERNS: Final[dict[str, Callable[[str], str]]] = {
 
 def _forbidden(error: Violation, document: Document, location: Location) -> str:
     if isinstance(error.instance, dict) and "operator" in error.instance:
+        operator = error.instance["operator"]
+        needed = "itemSelector" if operator in {"ContainsAll", "ContainsAny"} else "values"
         surplus = [key for key in ("values", "itemSelector") if key in error.instance]
-        return f'must not have "{surplus[-1]}": the operator {error.instance["operator"]} takes none.'
+        takes = f"takes {needed}" if needed in surplus and len(surplus) > 1 else "takes none"
+        other = next((key for key in surplus if key != needed), needed)
+        return f'must not have "{other}": the operator {operator} {takes}.'
     return f"must be text, a number, true or false, or a list of these, not {_shown(error.instance)}."
 
 

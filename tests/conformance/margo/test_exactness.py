@@ -65,6 +65,13 @@ deploymentProfiles:
                 operator: ContainsAll
                 itemSelector: {matchExpressions: [{key: /type, operator: In, values: [camera]}]}
 """
+OTHER_PROFILE = """\
+  - type: helm
+    id: demo-vision-helm
+    components:
+      - name: chart
+        properties: {repository: "oci://registry.example/chart", revision: 1.0.0}
+"""
 
 
 @pytest.fixture
@@ -249,12 +256,12 @@ async def test_a_deployment_carries_constraints_and_extensions_to_where_they_bel
 ) -> None:
     apps = wfm.folder / "more" / "demo" / "vision" / "1.0.0"
     apps.mkdir(parents=True)
-    (apps / "margo.yaml").write_text(CONSTRAINED)
+    (apps / "margo.yaml").write_text(CONSTRAINED + OTHER_PROFILE)
     added = await wfm.api.post("/api/v1/apps", {"repository": str(wfm.folder / "more")})
     assert added.status in (200, 201), added.body
     await line7.put_device(device("press-1"))
     await is_site(wfm, "line-7")
-    await wfm.deploy("line-7", app="vision")
+    await wfm.deploy("line-7", app="vision", profile="demo-vision-compose")
     (listed,) = (await line7.listed(1))["deployments"]
     content = (await line7.get(listed["url"])).body
     found, described = yaml.safe_load(content), yaml.safe_load(CONSTRAINED)
@@ -263,7 +270,8 @@ async def test_a_deployment_carries_constraints_and_extensions_to_where_they_bel
     assert profile["x-acme-extensions"] == {"for": ["the", "device"]}
     assert profile["components"][0]["x-other-extensions"] == {"depth": {"a": 1}}
     assert "x-acme-extensions" not in found and "x-acme-extensions" not in found["spec"]
-    first, second = profile["components"]
+    first, second = profile["components"]  # in their order, and none of the other profile
+    assert (profile["type"], first["name"], second["name"]) == ("compose", "vision", "archive")
     assert first["properties"].items() >= given["components"][0]["properties"].items()
     assert second["properties"]["revision"] == "1.10.0-rc.1_build.5"
     # Written out and in block style, for readers that look for the text.

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 
 import homeport.catalog
 from homeport.core.margo.manifest import digest_of
-from tests.support.margo import MargoClient, WfmStand, device, gateway, running_wfm, status
+from tests.support.margo import MargoClient, WfmStand, device, gateway, is_site, running_wfm, status
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -38,11 +38,7 @@ async def line7(wfm: WfmStand) -> AsyncIterator[MargoClient]:
 async def deployed(wfm: WfmStand, client: MargoClient, count: int = 1) -> tuple[dict[str, Any], str]:
     """A manifest with a deployment of the client, and the deployment's id."""
     await client.manifest()
-
-    async def is_site() -> bool:
-        return (await wfm.api.get(f"/api/v1/sites/{client.name}")).status == 200
-
-    await eventually(is_site)
+    await is_site(wfm, client.name)
     (deployment_id,) = await wfm.deploy(client.name)
     return await client.listed(count), deployment_id
 
@@ -149,9 +145,12 @@ async def test_what_belongs_to_another_client_does_not_exist(wfm: WfmStand, line
     assert claimed.json == (await line7.manifest()).json
 
 
-async def test_capabilities(line7: MargoClient) -> None:
-    assert (await line7.put_device(device("press-1"))).status == 201
+async def test_capabilities(wfm: WfmStand, line7: MargoClient) -> None:
+    assert (await line7.put_device(device("press-1", vendor="Before"))).status == 201
     assert (await line7.put_device(device("press-1"))).status == 200
+    await is_site(wfm, "line-7")
+    (kept,) = (await wfm.api.get("/api/v1/sites/line-7/devices")).body["items"]
+    assert "Before" not in json.dumps(kept) and "Acme" in json.dumps(kept)
     assert (await line7.put_device(gateway("gw1"))).status == 201
     assert (await line7.put_device(device("gw1/path/press"))).status == 201
     orphan = await line7.put_device(device("gw9/press"))

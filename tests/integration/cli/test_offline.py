@@ -119,3 +119,14 @@ def test_what_is_no_oci_repository_is_refused(homeport: Homeport) -> None:
     done = homeport("apps", "push", str(APPS / "demo/hello/1.0.0"), "127.0.0.1:5005/hello", **NOWHERE)
     assert done.returncode == 1
     assert "oci://HOST" in done.stderr
+
+
+def test_a_pipeline_with_a_cycle_is_refused_by_the_name_of_its_file(homeport: Homeport, tmp_path: Path) -> None:
+    """Before a server is asked, whether it is only checked or to be run."""
+    file = tmp_path / "nightly.yaml"
+    step = "needs: [{}]\n    job: {{image: x, command: [echo]}}\n"
+    file.write_text(f"name: nightly\nsteps:\n  a:\n    {step.format('b')}  b:\n    {step.format('a')}")
+    for verb in ("validate", "run"):
+        done = homeport("pipelines", verb, str(file), **NOWHERE)
+        assert done.returncode == 1 and "is a cycle: a needs b needs a" in done.stderr
+        assert f"{file.name}:4  steps.a.needs" in done.stderr

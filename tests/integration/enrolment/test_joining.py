@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import anyio
 import anyio.to_thread
+import jsonschema
 import pytest
 
 from homeport.adapters.identity.keys import key_pem, make_csr, new_key
@@ -22,6 +23,7 @@ from homeport.site.app import open_site
 from homeport.vocabulary import SiteName
 from tests.support.joining import Fleet, JoinedSite, running_fleet, running_node
 from tests.support.running_central import Client, running_central
+from tests.support.vectors import load_json
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -280,6 +282,9 @@ async def test_the_bundle_and_where_it_is_can_be_asked_for_and_cached(tmp_path: 
             "trustBundleUri": f"{fleet.url}/.well-known/spiffe/bundle.json",
         }
         bundle = await fleet.client.get("/.well-known/spiffe/bundle.json")
+        assert fleet.url.startswith("https://")
+        jsonschema.validate(found.body, load_json("discovery-document.schema"))
+        jsonschema.validate(bundle.body, load_json("spiffe-bundle.schema"))
         assert [key["use"] for key in bundle.body["keys"]] == ["x509-svid"]
         again = await fleet.client.get(
             "/.well-known/spiffe/bundle.json", headers={"If-None-Match": bundle.headers["etag"]}

@@ -211,6 +211,11 @@ async def test_wrong_files_leave_what_was_in_use(tmp_path: Path, caplog: pytest.
         fleet.authority.issue("central", site_id("south"))
         await eventually(lambda: f"is of {site_id('south')}" in said(caplog), what="a word about the name")
         assert own.spki == before and (await fleet.at_central.get("/healthz")).status == 200
+        anchors = own.bundle.anchors
+        fleet.authority.issue("central", CENTRAL)
+        (own.folder / "svid-ca.pem").write_text("no anchor at all")
+        await eventually(lambda: "svid-ca.pem" in said(caplog), what="a word about the anchors")
+        assert own.bundle.anchors == anchors and (await fleet.at_central.get("/healthz")).status == 200
         fleet.authority.issue("central", CENTRAL)
         await eventually(lambda: own.spki != before, what="the next good files")
 

@@ -192,10 +192,12 @@ async def test_a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays(
     wfm.want(deployment(1))
     async with running_site(tmp_path, "north", **options) as site:
         await installed(wfm, ONE)
-        before = site.parts.conductor.memory.applied
+        before, adopted = site.parts.conductor.memory.applied, wfm.version
         wfm.want(deployment(2))  # ONE is gone, TWO is new
         await corrupt(wfm, fault)
         await polled_again(wfm)
+        # What was fetched and not begun is not adopted.
+        assert {each["adoptedManifestVersion"] for each in wfm.statuses(ONE)} == {adopted}
         assert wanted(site) == {ONE} and site.parts.conductor.memory.applied == before
 
         async def said() -> bool:
@@ -399,6 +401,21 @@ async def test_a_site_shows_itself_as_one_device_and_no_children(
 
 def reports(wfm: MockWfm) -> list[Heard]:
     return [each for each in wfm.heard if each.method == "PUT"]
+
+
+async def test_each_site_polls_at_the_rate_that_it_is_given(
+    tmp_path: Path, realm: MockRealm, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    async with running_mock(realm) as rare:
+        rarely = {**options, "wfm_url": rare.url, "wfm_poll_seconds": 3600.0}
+        async with (
+            running_site(tmp_path / "rarely", "north", node=False, **rarely),
+            running_site(tmp_path / "often", "north", node=False, **options),
+        ):
+            await eventually(lambda: "/api/v1/deployments" in rare.paths("GET"), what="the first poll")
+            await polled_again(wfm)
+            await polled_again(wfm)
+            assert rare.paths("GET").count("/api/v1/deployments") == 1
 
 
 async def test_outside_its_hours_and_in_a_downtime_nobody_is_called(

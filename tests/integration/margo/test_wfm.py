@@ -49,7 +49,10 @@ async def test_a_client_of_another_vendor_is_a_site_like_any_other(wfm: WfmStand
     assert (await line7.report(deployment_id, status(deployment_id, version, "installing"))).status == 201
     assert (await line7.report(deployment_id, status(deployment_id, version))).status == 200
     shown = (await wfm.api.get(f"/api/v1/deployments/{deployment_id}")).body
-    assert shown["state"] == "INSTALLED"
+    assert (shown["state"], shown["note"]) == ("INSTALLED", "")
+    assert [each["reachable"] for each in shown["instances"]] == [
+        True
+    ]  # a device, as long as its client is in contact
     devices = (await wfm.api.get("/api/v1/sites/line-7/devices")).body
     assert [each["id"] for each in devices["items"]] == ["press-1"]
     assert devices["statuses"][0]["components"][0] == {"name": "web", "state": "installed", "error": None}

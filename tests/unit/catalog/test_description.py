@@ -1,5 +1,7 @@
 """Reading margo.yaml: what is right is understood, what is wrong is said in a sentence, all of it at once."""
 
+# ruff: noqa: E501 - a table
+
 from typing import Any
 
 import pytest
@@ -46,6 +48,57 @@ def test_the_margo_vectors_are_judged_as_they_say(case: dict[str, Any]) -> None:
         parse_description(content, "margo.yaml")
     else:
         assert problems(content)
+
+
+PROFILE = "/deploymentProfiles/0"
+RULE = f"{PROFILE}/deviceConstraints/eligibilityRules/0/propertySelector/matchExpressions/0"
+GONE: Any = object()
+# fmt: off
+BROKEN: list[tuple[str, str, Any, str]] = [
+    ("APP-02", "/apiVersion",                                    GONE,            "apiVersion"),
+    ("APP-02", "/apiVersion",                                    "v2",            "apiVersion"),
+    ("APP-02", "/kind",                                          "X",             "kind"),
+    ("APP-04", "/metadata/name",                                 GONE,            "metadata.name"),
+    ("APP-04", "/metadata/version",                              GONE,            "metadata.version"),
+    ("APP-04", "/metadata/catalog",                              GONE,            "metadata.catalog"),
+    ("APP-04", "/metadata/catalog/organization/0/name",          GONE,            "metadata.catalog.organization[0].name"),
+    ("APP-05", f"{PROFILE}/type",                                GONE,            "deploymentProfiles[0].type"),
+    ("APP-05", f"{PROFILE}/type",                                "wasm",          "deploymentProfiles[0].type"),
+    ("APP-05", f"{PROFILE}/id",                                  GONE,            "deploymentProfiles[0].id"),
+    ("APP-05", f"{PROFILE}/id",                                  "kiln-compose",  "deploymentProfiles[1].id"),
+    ("APP-05", f"{PROFILE}/components",                          GONE,            "deploymentProfiles[0].components"),
+    ("APP-05", f"{PROFILE}/components",                          [],              "deploymentProfiles[0].components"),
+    ("APP-06", f"{PROFILE}/components/0/name",                   "Store",         "deploymentProfiles[0].components[0].name"),
+    ("APP-06", f"{PROFILE}/components/0/name",                   "a_b",           "deploymentProfiles[0].components[0].name"),
+    ("APP-06", f"{PROFILE}/components/0/name",                   "monitor",       "deploymentProfiles[0].components[1].name"),
+    ("APP-09", "/parameters/mode/targets/0/components",          ["nobody"],      "parameters.mode.targets[0].components[0]"),
+    ("APP-10", "/configuration/sections/0/settings/0/parameter", "nobody",        "configuration.sections[0].settings[0].parameter"),
+    ("APP-10", "/configuration/sections/0/settings/0/schema",    "none",          "configuration.sections[0].settings[0].schema"),
+    ("APP-11", "/configuration/schema/0/dataType",               "text",          "configuration.schema[0].dataType"),
+    ("APP-11", "/configuration/schema/0/dataType",               "array[object]", "configuration.schema[0].dataType"),
+    ("APP-12", "/configuration/schema/4/options",                [],              "configuration.schema[4].options"),
+    ("APP-12", "/configuration/schema/4/options",                GONE,            "configuration.schema[4].multiselect"),
+    ("APP-12", "/configuration/schema/4/options/0",              True,            "configuration.schema[4].options[0]"),
+    ("APP-15", f"{RULE}/operator",                               "Like",          "operator"),
+    ("APP-15", f"{RULE}/values",                                 ["x"],           'must not have "values"'),
+    ("APP-15", f"{RULE}/itemSelector",                           GONE,            "itemSelector"),
+    ("APP-15", f"{RULE}/itemSelector/matchExpressions/0/itemSelector", {"matchExpressions": [{"key": "/a", "operator": "Exists"}]}, 'must not have "itemSelector"'),
+    ("APP-15", f"{RULE}/itemSelector/matchExpressions/0/values", GONE,            "values"),
+    ("APP-15", f"{RULE}/itemSelector/matchExpressions/0/values", ["x", 1],        "values"),
+    ("APP-15", f"{RULE}/itemSelector/matchExpressions/0/operator", "Exists",      'must not have "values"'),
+    ("APP-15", f"{RULE}/itemSelector/matchExpressions/0/operator", "Gt",          "values[0]"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("rule", "path", "value", "field"), BROKEN)
+def test_each_rule_of_the_checklist_is_judged_by_itself(rule: str, path: str, value: Any, field: str) -> None:
+    """One place is wrong, and that place is named, or what it must not have."""
+    operation = {"op": "remove", "path": path} if value is GONE else {"op": "add", "path": path, "value": value}
+    found = problems(as_yaml(patched(BASE, [operation])))
+    named = [f".{place}: {message}" for place, message in found.items()]
+    assert any(f".{field}: " in each or field in each.partition(": ")[2] for each in named), (rule, named)
+    assert "labelSelector" not in str(named)  # which only a custom profile needs
 
 
 @pytest.mark.parametrize("case", FORMATS["revision"], ids=lambda case: str(case["value"]))

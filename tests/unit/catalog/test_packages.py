@@ -1,10 +1,13 @@
 """Packing an app's folder."""
 
+import io
 import json
 import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
 
 from homeport.adapters.registry.oci import render_manifest
@@ -38,6 +41,15 @@ def test_the_packages_are_what_margo_describes(folder: Path) -> None:
     for component in components:
         manifest = json.loads(render_manifest(component.artifact))
         Draft202012Validator(schemas["compose-component-manifest"]).validate(manifest)
+        (layer,) = component.artifact.layers
+        assert layer.annotations["org.margo.component.version"] == component.tag
+    described = yaml.safe_load((folder / "margo.yaml").read_bytes())
+    wanted = [each["properties"]["revision"] for each in described["deploymentProfiles"][0]["components"]]
+    assert [each.tag for each in components] == wanted and app.tag == described["metadata"]["version"]
+    files = {each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file()}
+    titles = [layer.annotations["org.opencontainers.image.title"] for layer in app.artifact.layers]
+    assert sorted(titles) == sorted(each for each in files if not each.startswith("components/"))
+    assert all("org.margo.app.resource" in layer.annotations for layer in app.artifact.layers[1:])
     assert app.artifact.layers[0].content == (folder / "margo.yaml").read_bytes()
     assert app.artifact.layers[1].annotations["org.opencontainers.image.title"] == "resources/description.md"
 
@@ -108,7 +120,10 @@ def test_a_component_brings_the_files_it_needs_and_none_of_the_machine(
     (folder / "components/web/compose.yaml").write_text(compose)
     (folder / "components/web/inside.txt").write_text("x")
     if not message:
-        assert pack_app(folder, BASE)
+        web = next(each for each in pack_app(folder, BASE) if each.what == "web")
+        with tarfile.open(fileobj=io.BytesIO(web.artifact.layers[0].content)) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()} - {""}
+        assert names == {"compose.yaml", "inside.txt"}
         return
     with pytest.raises(InvalidInput, match=message):
         pack_app(folder, BASE)

@@ -145,7 +145,7 @@ def connection_options(command: Decorated) -> Decorated:
             click.option(
                 "--connections",
                 type=click.IntRange(min=10),
-                default=10_000,
+                default=12_000,
                 show_default=True,
                 metavar="N",
                 help="How many may be open at once; a site has two or three.",

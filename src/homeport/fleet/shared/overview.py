@@ -326,7 +326,7 @@ def _view(
     views = tuple(
         InstanceView(
             instance,
-            site_reachable and _is_live(deployment.site, instance.node_id, nodes),
+            site_reachable and _is_live(site, instance.node_id, nodes),
             None if instance.running_revision is None else versions.get(instance.running_revision),
         )
         for instance in sorted(instances, key=lambda instance: instance.node_id)
@@ -361,9 +361,12 @@ def _wants_change(deployment: Deployment, views: Sequence[InstanceView]) -> bool
     return not deployment.wanted or not views or any(view.instance.revision != deployment.revision for view in views)
 
 
-def _is_live(site: SiteName, node_id: NodeId, nodes: Mapping[tuple[SiteName, NodeId], Node]) -> bool:
-    node = nodes.get((site, node_id))
-    return node_id == UNPLACED or (node is not None and node.liveness is not Liveness.LOST)
+def _is_live(site: Site | None, node_id: NodeId, nodes: Mapping[tuple[SiteName, NodeId], Node]) -> bool:
+    if node_id == UNPLACED or site is None:
+        return node_id == UNPLACED
+    node = nodes.get((site.name, node_id))
+    # A Margo client runs no software of ours and has devices instead of nodes: they are in reach when it is.
+    return not site.software_version if node is None else node.liveness is not Liveness.LOST
 
 
 def _note(deployment: Deployment, views: Sequence[InstanceView], known: _Notes) -> str:

@@ -16,8 +16,9 @@ class Limits:
     """To the end of the body: 8 MiB over a line of half a megabit a second."""
     connection_seconds: float = 3600.0
     """Maximum age of a machine's connection: its certificate is presented again on the next."""
-    connections_max: int = 10_000
-    """In total: a site has two or three. The system's limit of open files may be lower."""
+    connections_max: int = 12_000
+    """In total: a site has two or three. Ten thousand Margo clients that are all connected leave room for people and
+    for those that reconnect before their old connection is gone. The system's limit of open files may be lower."""
     connections_per_address_max: int = 200
     """From one remote address, so that one client cannot use up all. Many sites behind one address need
     more."""

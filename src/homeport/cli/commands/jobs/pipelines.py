@@ -276,10 +276,14 @@ def _content(file: Path) -> bytes:
 
 
 def _wanted(client: Client, pipeline: str) -> Json:
-    """A file where there is one, else the name of a saved pipeline."""
+    """A file where there is one, checked here so that a problem is at its own name; else that of a saved pipeline."""
+    from homeport.catalog.pipeline import parse_pipeline  # noqa: PLC0415 - start-up time
+
     path = Path(pipeline)
     if path.suffix in (".yaml", ".yml") or path.is_file():
-        return {"source": _content(path).decode(errors="replace")}
+        content = _content(path)
+        parse_pipeline(content, str(path))
+        return {"source": content.decode(errors="replace")}
     return {"pipeline": pipeline}
 
 
