@@ -23,7 +23,7 @@ class Exit(IntEnum):
 MEANING: Final[Mapping[Exit, str]] = MappingProxyType(
     {
         Exit.DONE: "Done. A plan has no changes.",
-        Exit.FAILED: "It was tried and failed, or what was given is not valid.",
+        Exit.FAILED: "It was tried and failed, what was given is not valid, or `status` shows what needs attention.",
         Exit.USAGE: "The command line is wrong: an unknown option, a missing argument.",
         Exit.NOT_FOUND: "There is no such app, deployment, site, node or file.",
         Exit.UNREACHABLE: "The server cannot be reached at the given URL.",

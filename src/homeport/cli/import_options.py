@@ -27,6 +27,10 @@ class ImportOptions:
         """Whether `deploy APP` refers to something to import. A bare name is always an app of the catalog."""
         return self.image is not None or (app is not None and is_source(app))
 
+    def is_path(self, app: str | None) -> bool:
+        """Whether it is a file or a folder of this machine."""
+        return self.image is None and app is not None and is_source(app) and not app.startswith("oci://")
+
     def check(self, app: str | None) -> None:
         """Raises UsageError for options that do not apply to what is deployed."""
         if app is not None and self.image is not None:

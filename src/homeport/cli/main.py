@@ -92,7 +92,7 @@ SECTIONS: Final = MappingProxyType(
                 "homeport.cli.commands.models.pools:pools",
                 "List, show, drain and reload pools: engines that serve a model.",
             ),
-            "tasks": ("homeport.cli.commands.models.tasks:tasks", "Submit, follow and cancel inference tasks."),
+            "tasks": ("homeport.cli.commands.models.tasks:tasks", "List, submit, follow and cancel inference tasks."),
             "chat": ("homeport.cli.commands.models.chat:chat", "Talk to a model in the terminal."),
             "usage": ("homeport.cli.commands.models.usage:usage", "Show tokens and requests by key, day and model."),
         },

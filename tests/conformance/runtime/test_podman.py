@@ -18,7 +18,7 @@ import pytest
 
 from homeport.adapters.http_client import Address
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DEPLOYMENT, LABEL_NODE
+from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DEPLOYMENT, LABEL_NODE, project_name
 from homeport.adapters.runtime.detect import open_runtime
 from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.adapters.runtime.podman.api import PodmanApi
@@ -26,7 +26,7 @@ from homeport.core.node.telemetry_variables import otlp_variables
 from homeport.ports import FollowsOutput, Output, SharedEngine
 from homeport.vocabulary import DeploymentId, NodeId
 from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand, HelmStand, ImageStand
-from tests.conformance.runtime.usage import ignore
+from tests.conformance.runtime.usage import ids_by_name, ignore, install
 from tests.support.engines import engine_environment, unmount_below
 from tests.support.health import settle
 from tests.support.podman import podman
@@ -85,6 +85,21 @@ async def test_a_node_that_asks_for_the_version_starts_no_program(podman_stand: 
         assert _of_children(pid) == before
     (version,) = versions
     assert podman("--version").split()[-1] == version
+
+
+async def test_a_network_that_was_left_behind_is_used(podman_stand: ComposeStand) -> None:
+    """The networks of a new project are created without asking first whether they exist."""
+    workload = await podman_stand.runs()
+    network = f"{project_name(workload.deployment_id, workload.spec.name, podman_stand.node_id)}_default"
+    async with podman_stand.opened() as runtime:
+        podman_stand.engine("network", "create", network)
+        try:
+            await install(runtime, workload)
+            (name,) = await ids_by_name(runtime, podman_stand)
+            assert network in podman_stand.engine("inspect", "--format", "{{.NetworkSettings.Networks}}", name)
+        finally:
+            await runtime.remove(podman_stand.deployment_id, workload.spec.name, remove_images=False)
+            podman("network", "rm", "--force", network, check=False)
 
 
 def _of_children(pid: int) -> list[str]:

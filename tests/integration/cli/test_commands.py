@@ -183,6 +183,20 @@ def test_a_rotation_says_what_comes_next_and_when(
     assert advice in homeport("identity", "rotate", "status").stdout
 
 
+def test_tasks_that_wait_are_listed_before_those_placed_last(homeport: Homeport, canned: Canned) -> None:
+    common = {"pool_id": "gpu", "priority": "batch", "from": "ada", "model": "tiny", "why": "every slot is busy"}
+    waiting = {**common, "task_id": "t-2", "position": 1, "waits_ms": 1500}
+    placed = {**common, "task_id": "t-1", "replica_id": "r", "waited_ms": 40, "ago_ms": 9, "why": "it has the model"}
+    queue = json.dumps({"waiting": [waiting], "placed": [placed]}).encode()
+    canned.answers["GET /v2/queue"] = lambda _: (200, queue)
+    _, first, second = homeport("tasks", "list").stdout.splitlines()
+    assert first.split()[:3] == ["t-2", "waits,", "1"] and "1.5 s" in first and "every slot is busy" in first
+    assert second.split()[:2] == ["t-1", "placed"] and "it has the model" in second
+    assert json.loads(homeport("tasks", "ls", "-o", "json").stdout)["tasks"][0]["task_id"] == "t-2"
+    canned.answers["GET /v2/queue"] = lambda _: (200, b'{"waiting": [], "placed": []}')
+    assert "No task waits" in homeport("tasks", "list").stderr
+
+
 def test_an_app_in_two_categories_must_be_named_with_one(homeport: Homeport, canned: Canned) -> None:
     canned.apps = [app(), app(category="tools")]
     done = homeport("apps", "show", "hello")

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from homeport.serving.bodies.fleet import SitesBody
+from homeport.serving.bodies.fleet import AttentionBody, OverviewBody, SiteCountsBody, SitesBody
 from tests.integration.cli.canned import (
     A_DAY_AGO,
     Canned,
@@ -77,6 +77,29 @@ def test_1_when_git_is_away(homeport: Homeport, canned: Canned) -> None:
         1,
         "✗ The deployments repository cannot be reached.\n  Try again.\n",
     )
+
+
+def test_1_when_the_status_shows_what_needs_attention_and_0_otherwise(homeport: Homeport, canned: Canned) -> None:
+    well = homeport("status")
+    assert (well.returncode, well.stdout.splitlines()[-1], well.stderr) == (0, "All is well.", "")
+    overview = OverviewBody(
+        version="0.1.0",
+        role="central",
+        commit=None,
+        sites=SiteCountsBody(count=1, reachable=1),
+        nodes={"live": 1},
+        deployments={"FAILED": 1},
+        jobs={},
+        attention=[AttentionBody(kind="deployment", name="hello", site="home", why="GET /healthz answered 500")],
+        attention_counts={"deployment": 1},
+        last_event_id=7,
+    )
+    canned.answers["GET /api/v1/overview"] = lambda _: overview
+    wrong = homeport("status")
+    assert wrong.returncode == 1
+    assert "hello@home" in wrong.stdout and "GET /healthz answered 500" in wrong.stdout
+    assert wrong.stderr == "1 needs attention. Ask for the reason:  homeport why hello@home\n"
+    assert homeport("status", "-o", "json").returncode == 1
 
 
 def test_2_when_it_is_not_clear_where_to_deploy(homeport: Homeport, canned: Canned) -> None:

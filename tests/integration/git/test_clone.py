@@ -111,6 +111,22 @@ async def test_reading_and_committing_heal_a_damaged_clone_as_well(
     assert await write(source, "folder/b") is not None
 
 
+async def test_a_fetch_from_a_folder_without_news_starts_no_program(
+    remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = await open_repository(str(remote), tmp_path / "clone")
+    written = await write(source, "a")
+    with monkeypatch.context() as without_git:
+        without_git.setenv("PATH", "")
+        assert await source.fetch() == written
+    person = Person(str(remote), tmp_path / "person")
+    person.write("b", "2")
+    person.push()
+    fetched = await source.fetch()
+    assert fetched not in {None, written}
+    assert git("rev-parse", "main", cwd=remote) == fetched
+
+
 async def test_a_folder_of_somebody_else_is_not_deleted(remote: Path, tmp_path: Path) -> None:
     (tmp_path / "clone").mkdir()
     (tmp_path / "clone" / "letters.txt").write_text("dear")

@@ -235,9 +235,15 @@ def test_a_port_in_use_is_answered_with_the_parameter_that_holds_it(capsys: pyte
     message = "shop could not be started: port 18990 is already in use on this machine"
     failure = {"code": "CREATE_FAILED", "message": message, "source": "shop"}
     deployment: dict[str, Any] = {"name": "shop", "site": "home", "app_name": "shop", "id": "d-1"}
-    deployment |= {"instances": [{"failure": failure}], "parameters": {"GREETING": "hi", "PORT": 18990}}
+    deployment |= {
+        "app_version": "1.0.0",
+        "instances": [{"failure": failure}],
+        "parameters": {"GREETING": "hi", "PORT": 18990},
+    }
     print_verdicts([Ended(WaitVerdict.FAILED, deployment, 1.0)])
-    assert "homeport deploy shop --site home --set PORT=PORT" in capsys.readouterr().err
+    assert "homeport deploy shop@1.0.0 --site home --set PORT=PORT" in capsys.readouterr().err
+    print_verdicts([Ended(WaitVerdict.FAILED, {**deployment, "name": "second"}, 1.0)])
+    assert "homeport deploy shop@1.0.0 --site home --name second --set PORT=PORT" in capsys.readouterr().err
     print_verdicts([Ended(WaitVerdict.FAILED, {**deployment, "parameters": {}}, 1.0)])
     assert "Free the port, then try again:  homeport deployments retry shop@home" in capsys.readouterr().err
 

@@ -69,7 +69,7 @@ class Mirror:
     async def fetch(self) -> Commit | None:
         async with self._remote_turn:
             try:
-                tip = await self._fetch_into(self._clone)
+                tip = await to_thread.run_sync(self._unchanged) or await self._fetch_into(self._clone)
             except trees.Damaged as error:
                 tip = await self._replace_clone(str(error))
             self._untidy += tip != self._tip
@@ -121,6 +121,18 @@ class Mirror:
     def _work_on_clone(self, work: Callable[[pygit2.Repository], T]) -> T:
         with disk_problems(self._clone):
             return work(open_clone(self._clone))
+
+    def _unchanged(self) -> Commit | None:
+        """The commit that both sides have, where the remote is a folder here whose ref can be read: git would start
+        five programs to find that there is nothing to fetch. None leaves it to git, and so does every problem."""
+        if self._address.folder is None or self._tip is None:
+            return None
+        try:
+            reference = pygit2.Repository(str(self._address.folder)).references.get(self._tracked.reference)
+            is_same = reference is not None and str(reference.target) == self._tip
+            return self._tip if is_same and newest_commit(self._clone, self._tracked) == self._tip else None
+        except DAMAGE:
+            return None
 
     async def _fetch_into(self, clone: Path) -> Commit | None:
         """Raises Damaged where the clone is the cause, GitUnavailable where the remote is."""

@@ -110,15 +110,17 @@ def _refuse_too_early(central: CentralParts) -> None:
     if seconds > 0:
         every = central.identity.own_authority.bundle().refresh_hint_seconds
         raise Refused(
-            f"Some sites and nodes may not have the new root yet: the bundle is refreshed every {every} s.",
+            f"Some may not have the new root yet: sites fetch it every {every} s, and then their nodes do.",
             hint=f"Switch in {math.ceil(seconds)} s, or with --force.",
         )
 
 
 def _wait_seconds(central: CentralParts) -> float:
+    """Two refreshes: a site may have fetched the bundle just before the rotation began, and its nodes, which fetch it
+    from their site, just before the site did again."""
     authority = central.identity.own_authority
     waited = (central.clock.now() - authority.phase_since).total_seconds()
-    left = authority.bundle().refresh_hint_seconds - waited
+    left = 2 * authority.bundle().refresh_hint_seconds - waited
     return max(0.0, left) if authority.phase == "announced" else 0.0
 
 

@@ -21,14 +21,16 @@ AskTool = Callable[[Sequence[str], Mapping[str, str], Path], Mapping[str, Any]]
 def tool_ahead() -> Iterator[AskTool]:
     prestarted = Prestarted(PROGRAM, os.environ)
     with start_blocking_portal() as portal:
-        portal.start_task_soon(prestarted.warm, 1)
+        starting = portal.start_task_soon(prestarted.warm, 1)
 
         def ask(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> Mapping[str, Any]:
             from homeport.adapters.runtime.compose.tool import ask_tool  # noqa: PLC0415 - see above
 
+            starting.result()  # Otherwise a second one would be started beside it.
             return portal.call(ask_tool, command, environment, folder, prestarted)
 
         try:
             yield ask
         finally:
+            starting.result()
             portal.call(prestarted.close)

@@ -96,8 +96,9 @@ def _remedy(deployment: Json, name: str) -> str:
     settings = [key for key, value in deployment["parameters"].items() if str(value) == taken[1]]
     if not settings:
         return f"Free the port, then try again:  homeport deployments retry {name}   Or deploy it with another port."
-    app, site = deployment["app_name"], deployment["site"]
-    return f"Choose another port:  homeport deploy {app} --site {site} --set {settings[0]}=PORT"
+    app, site = f"{deployment['app_name']}@{deployment['app_version']}", deployment["site"]
+    named = "" if deployment["name"] == deployment["app_name"] else f" --name {deployment['name']}"
+    return f"Choose another port:  homeport deploy {app} --site {site}{named} --set {settings[0]}=PORT"
 
 
 def _title(deployment: Json) -> str:

@@ -13,6 +13,7 @@ import asyncio
 import json
 import os
 import select
+import subprocess
 import sys
 from typing import Any
 
@@ -83,10 +84,12 @@ def _run(arguments: list[str]) -> None:
     version = ""
     if arguments[0] == "--version":
         version, arguments = arguments[1], arguments[2:]
+    new_project = ""
     if arguments[0] == "--new":
         arguments = arguments[1:]
         podman_compose.Podman.existing_containers = _none_exist
-    podman_compose.Podman.output = _with_fewer_calls(podman_compose.Podman.output, version)
+        new_project = arguments[arguments.index("--project-name") + 1]
+    podman_compose.Podman.output = _with_fewer_calls(podman_compose.Podman.output, version, new_project)
     try:
         asyncio.run(podman_compose.podman_compose.run(arguments))
     except podman_compose.PodmanComposeError as error:
@@ -97,8 +100,9 @@ async def _none_exist(_podman: Any, _project: str) -> dict[str, Any]:
     return {}
 
 
-def _with_fewer_calls(output: Any, version: str) -> Any:
-    """Each call starts podman, which takes as long as creating a network. What is known already is not asked."""
+def _with_fewer_calls(output: Any, version: str, new_project: str) -> Any:
+    """Each call starts podman, which takes as long as creating a network. What is known already is not asked; and the
+    networks of a new project are created without asking whether they exist."""
     networks: set[str] = set()
 
     async def answer(podman: Any, podman_args: list[str], cmd: str = "", cmd_args: list[str] | None = None) -> Any:
@@ -106,11 +110,22 @@ def _with_fewer_calls(output: Any, version: str) -> Any:
         if podman_args == ["--version"] and version:
             return f"podman version {version}".encode()
         is_about_network = cmd == "network" and words[:1] in (["exists"], ["create"])
-        if is_about_network and words[-1] in networks:
+        if not is_about_network:
+            return await output(podman, podman_args, cmd, cmd_args)
+        verb, network = words[0], words[-1]
+        if network in networks:
             return b""
-        found = await output(podman, podman_args, cmd, cmd_args)
-        if is_about_network:
-            networks.add(words[-1])
+        is_own = bool(new_project) and network.startswith(f"{new_project}_")
+        if is_own and verb == "exists":
+            raise subprocess.CalledProcessError(1, "podman network exists")
+        try:
+            found = await output(podman, podman_args, cmd, cmd_args)
+        except subprocess.CalledProcessError as error:
+            # It was left behind by an earlier attempt.
+            if not is_own or b"already exists" not in (error.output or b""):
+                raise
+            found = b""
+        networks.add(network)
         return found
 
     return answer

@@ -1,7 +1,7 @@
 """`homeport deploy`: writes the desired state to Git and follows the deployment."""
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +23,7 @@ from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from homeport.cli.local.importing import Offer
+    from homeport.cli.local.tool_ahead import AskTool
 
 
 @click.command()
@@ -118,21 +119,21 @@ def deploy(
     --plan shows them. With -l or --wave it is a rollout: see homeport rollouts.
     """
     imports.check(app)
+    ask = _tool_ahead(ctx) if imports.is_path(app) else None
     client = Client(settings.url)
     if not sites and not waves.is_rollout:
         sites = (only_site(client, also=", or -l SELECTOR for every site with these labels"),)
-    wanted = _wanted(settings, client, app, imports, given, name=name, sites=sites, plan=plan)
+    wanted = _wanted(settings, client, app, imports, given, ask=ask, name=name, sites=sites, plan=plan)
     body: Json = {**wanted.body, "sites": target_sites(sites, hosts, device)}
     if given:
         from homeport.cli.set_option import typed_parameters  # noqa: PLC0415 - start-up time
 
         body["parameters"] = typed_parameters(given, wanted.detail())
-    optional = {"profile": profile, "name": name, "placement": placement_of(place, node_selector)}
+    placement = placement_of(place, node_selector)
+    optional = {"profile": profile, "name": name, "placement": placement, "reset_values": reset_values}
     body |= {key: value for key, value in optional.items() if value}
     if remove_images is not None:
         body["remove_images"] = remove_images
-    if reset_values:
-        body["reset_values"] = True
     policy = {"retries": retries, "rollback": rollback, "deadline": deadline, "on_unhealthy": on_unhealthy}
     if any(value is not None for value in policy.values()):
         body["policy"] = {key: value for key, value in policy.items() if value is not None}
@@ -166,6 +167,13 @@ class _Wanted:
     """What is imported now, and not stored so far."""
 
 
+def _tool_ahead(ctx: click.Context) -> "AskTool":
+    """The compose tool takes longest to start: before the first request, and before everything else is imported."""
+    from homeport.cli.local.tool_ahead import tool_ahead  # noqa: PLC0415 - start-up time
+
+    return ctx.with_resource(tool_ahead())
+
+
 def _wanted(
     settings: Settings,
     client: Client,
@@ -173,6 +181,7 @@ def _wanted(
     imports: ImportOptions,
     given: Sequence[str],
     *,
+    ask: "AskTool | None",
     name: str | None,
     sites: Sequence[str],
     plan: bool,
@@ -182,9 +191,9 @@ def _wanted(
         assert app is not None, "what is not imported has a name"
         found = find_app(client, app)
         return _Wanted({"app_id": found["id"]}, _title(found), lambda: client.get(f"/api/v1/apps/{found['id']}"))
-    offer = _offer(client, app, imports, given, plan=plan)
-    from homeport.cli.local.importing import require_values  # noqa: PLC0415 - start-up time
+    from homeport.cli.local.importing import prepare, require_values  # noqa: PLC0415 - start-up time
 
+    offer = prepare(app, imports, given, client, is_plan=plan, ask=ask)
     require_values(offer, client, name=name, sites=sites)
     if not settings.is_data:
         for note in offer.imported.notes:
@@ -212,20 +221,6 @@ def _deploy(client: Client, wanted: _Wanted, body: Json) -> tuple[str, Json]:
 
 def _title(app: Json) -> str:
     return f"{app['app_name']} {app['version']}"
-
-
-def _offer(client: Client, app: str | None, imports: ImportOptions, given: Sequence[str], *, plan: bool) -> "Offer":
-    """Of a path: the compose tool, which reads it, starts before everything else is imported."""
-    is_path = imports.image is None and not (app or "").startswith("oci://")
-    with ExitStack() as stack:
-        ask = None
-        if is_path:
-            from homeport.cli.local.tool_ahead import tool_ahead  # noqa: PLC0415 - start-up time
-
-            ask = stack.enter_context(tool_ahead())
-        from homeport.cli.local.importing import prepare  # noqa: PLC0415 - start-up time
-
-        return prepare(app, imports, given, client, is_plan=plan, ask=ask)
 
 
 def only_site(client: Client, *, also: str = "") -> str:

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import click
 
-from homeport.cli.api.client import Client
+from homeport.cli.api.client import Client, Json
+from homeport.cli.exits import Exit
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.terminal.output import Column, print_data, print_facts, print_table
 
@@ -20,16 +21,22 @@ MORE: Final = {
 @connected
 @formatted
 @pass_settings
-def status(settings: Settings) -> None:
+@click.pass_context
+def status(ctx: click.Context, settings: Settings) -> None:
     """Show how the fleet is: sites, nodes, deployments, and what needs attention.
 
-    The latter is what fails, is unhealthy or unreachable, or runs another release than Git wants. With the URL of a
-    site it shows that site, with or without central.
+    The latter is what fails, is unhealthy or unreachable, or runs another release than Git wants; with any of it the
+    exit code is 1. With the URL of a site it shows that site, with or without central.
     """
     overview = Client(settings.url).get("/api/v1/overview")
     if settings.is_data:
         print_data(settings, overview)
-        return
+    else:
+        _show(settings, overview)
+    ctx.exit(Exit.FAILED if overview["attention"] else Exit.DONE)
+
+
+def _show(settings: Settings, overview: Json) -> None:
     sites, nodes = overview["sites"], overview["nodes"]
     print_facts(
         [
@@ -49,6 +56,11 @@ def status(settings: Settings) -> None:
         more = count - sum(item["kind"] == kind for item in wrong)
         if more > 0:
             click.echo(f"… and {more} more {kind}{'' if more == 1 else 's'}. See  {MORE.get(kind, '')}".rstrip())
+    count = max(len(wrong), sum(overview["attention_counts"].values()))
+    needs = "1 needs" if count == 1 else f"{count} need"
+    example = next((_name(item) for item in wrong if item["kind"] == "deployment"), None)
+    reason = "" if example is None else f" Ask for the reason:  homeport why {example}"
+    click.echo(f"{needs} attention.{reason}", err=True)
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -8,14 +8,48 @@ import click
 from homeport.cli.api.client import Client, Json, ServerSent
 from homeport.cli.exits import Exit
 from homeport.cli.lazy import Group
-from homeport.cli.options import Settings, connected, formatted, pass_settings
-from homeport.cli.terminal.output import done, print_data, printable
+from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
+from homeport.cli.terminal.ages import took
+from homeport.cli.terminal.output import Column, Listing, done, print_data, printable, show
 from homeport.errors import NotFound
 
 
 @click.group(cls=Group)
 def tasks() -> None:
-    """Submit, follow and cancel inference tasks."""
+    """List, submit, follow and cancel inference tasks."""
+
+
+LISTING = Listing(
+    key="tasks",
+    columns=(
+        Column("TASK", lambda item: item["task_id"]),
+        Column("STATE", lambda item: item["state"], vital=True),
+        Column("MODEL", lambda item: item["model"]),
+        Column("POOL", lambda item: item["pool_id"]),
+        Column("PRIORITY", lambda item: item["priority"]),
+        Column("FROM", lambda item: item["from"]),
+        Column("WAITED", lambda item: took(item["waited_ms"] / 1000)),
+        Column("NOTE", lambda item: item["why"]),
+    ),
+    identity=lambda item: item["task_id"],
+    empty="No task waits, and none was placed lately. Submit one:  homeport tasks submit 'Hello'",
+)
+
+
+@tasks.command("list")
+@listed
+@pass_settings
+def list_tasks(settings: Settings, /, *, watch: bool) -> None:
+    """List the tasks that wait, in their order, and those that were placed last. Operators see everybody's."""
+    client = Client(settings.url)
+    show(settings, LISTING, lambda: {"tasks": _rows(client.get("/v2/queue"))}, watch=watch)
+
+
+def _rows(queue: Json) -> list[Json]:
+    waiting = [
+        {**each, "state": f"waits, {each['position']}", "waited_ms": each["waits_ms"]} for each in queue["waiting"]
+    ]
+    return [*waiting, *({**each, "state": "placed"} for each in queue["placed"])]
 
 
 @tasks.command("submit")
