@@ -16,6 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from homeport.errors import TransientError
+from tests.simulation.loop import current_time
 
 T = TypeVar("T")
 
@@ -122,10 +123,10 @@ class MachineClock:
     """When somebody last set it."""
 
     def now(self) -> datetime:
-        return BEGINNING + timedelta(seconds=anyio.current_time()) + self.offset
+        return BEGINNING + timedelta(seconds=current_time()) + self.offset
 
     def monotonic(self) -> float:
-        return anyio.current_time() + self.boot
+        return current_time() + self.boot
 
 
 @dataclass(slots=True, eq=False)

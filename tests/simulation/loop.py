@@ -9,38 +9,33 @@ import asyncio
 import gc
 import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn, TypeVar
+from contextvars import Context, copy_context
+from functools import partial
+from heapq import heapify, heappop, heappush
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
 from unittest.mock import patch
 
 import anyio
 from anyio._backends import _asyncio as backend
 
+from homeport.adapters import folder_watch
+
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 
 TIME_MAX = 10 * 365 * 86_400.0
+LEAP_SECONDS_MAX = 86_400.0
+RESOLUTION_SECONDS = 1e-6
+TIMERS_FEW = 100
+"""So many timers are left in their place when they are cancelled."""
 
 
 class Stalled(Exception):
     """Nobody is ready and no timer is set, or none but for the end of days: the world has come to a standstill."""
-
-
-class _Leap:
-    """In the place of a selector: waiting takes no time and moves the clock."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None or (timeout > 0 and self.now > TIME_MAX):
-            raise Stalled
-        self.now += timeout
-        return []
-
-    def close(self) -> None:
-        pass
 
 
 class NumberedTask(asyncio.Task[Any]):
@@ -55,28 +50,160 @@ class NumberedTask(asyncio.Task[Any]):
         return self._number
 
 
+class _Call(asyncio.Handle):
+    """A handle that asks nobody whether it is debugged: there are some ten thousand in each story."""
+
+    __slots__ = ()
+    _callback: Any
+    _args: Any
+
+    def __init__(
+        self, callback: Callable[..., object], args: Sequence[Any], loop: "VirtualLoop", context: Context | None
+    ) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None
+
+
+class _Timer(_Call, asyncio.TimerHandle):
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: "VirtualLoop",
+        context: Context | None,
+    ) -> None:
+        _Call.__init__(self, callback, args, loop, context)
+        self._when = when
+        self._scheduled = True
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._loop._timer_handle_cancelled(self)
+            _Call.cancel(self)
+
+
+class _Due(float):
+    """When a timer is due, and the timer: numbers are compared much faster than handles."""
+
+    __slots__ = ("timer",)
+    timer: _Timer
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
+    """Goes through its calls in the order of the standard library's loop, without what that does for sockets, threads
+    and debugging: much of the time of a story is spent here."""
+
+    _ready: deque[_Call]
+    _timer_cancelled_count: int
+    _timer_handle_cancelled: Callable[[asyncio.TimerHandle], None]
+    _stopping: bool
+
     def __init__(self) -> None:
         super().__init__()
-        self._selector = _Leap()
-        self._clock_resolution = 1e-6
+        self._now = 0.0
+        self._due: list[_Due] = []
         NumberedTask._born = 0
         self.set_task_factory(lambda loop, coroutine, **options: NumberedTask(coroutine, loop=loop, **options))
 
     def time(self) -> float:
-        return self._selector.now
+        return self._now
 
-    def _process_events(self, events: list[Any]) -> None:
-        pass
+    def call_soon(self, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None) -> _Call:
+        call = _Call(callback, args, self, context)
+        self._ready.append(call)
+        return call
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> _Timer:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> _Timer:
+        due = _Due(when)
+        due.timer = _Timer(when, callback, args, self, context)
+        heappush(self._due, due)
+        return due.timer
+
+    def add_reader(self, fd: Any, callback: Callable[[*Args], object], *args: *Args) -> None:
+        """Nothing from outside is ever heard here: whoever reads also looks from time to time, or waits for ever."""
+
+    def remove_reader(self, fd: Any) -> bool:
+        return True
+
+    def _run_once(self) -> None:
+        """All rounds until somebody stops the loop."""
+        ready = self._ready
+        while True:
+            self._forget_cancelled()
+            if not ready and not self._stopping:
+                self._leap()
+            due, end = self._due, self._now + RESOLUTION_SECONDS
+            while due and due[0] < end:
+                timer = heappop(due).timer
+                timer._scheduled = False
+                ready.append(timer)
+            for _ in range(len(ready)):
+                call = ready.popleft()
+                if not call._cancelled:
+                    self._run_call(call)
+            if self._stopping:
+                return
+
+    def _run_call(self, call: _Call) -> None:
+        try:
+            call._context.run(call._callback, *call._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as the standard library does
+            self.call_exception_handler({"message": f"Exception in {call}", "exception": error, "handle": call})
+
+    def _leap(self) -> None:
+        """Waiting takes no time and moves the clock."""
+        if not self._due:
+            raise Stalled
+        wait = min(max(0.0, self._due[0] - self._now), LEAP_SECONDS_MAX)
+        if wait > 0 and self._now > TIME_MAX:
+            raise Stalled
+        self._now += wait
+
+    def _forget_cancelled(self) -> None:
+        due = self._due
+        if len(due) > TIMERS_FEW and self._timer_cancelled_count * 2 > len(due):
+            self._due = [each for each in due if not each.timer._cancelled]
+            heapify(self._due)
+            self._timer_cancelled_count = 0
+        else:
+            while due and due[0].timer._cancelled:
+                self._timer_cancelled_count -= 1
+                heappop(due).timer._scheduled = False
 
     def _write_to_self(self) -> None:
         pass
 
 
+def current_time() -> float:
+    """As anyio's, which asks each time whose loop it is."""
+    return asyncio.get_running_loop().time()
+
+
 def run(main: Callable[[], Awaitable[T]]) -> T:
     """Runs `main` in virtual time."""
-    with _scopes_in_order(), _no_threads(), _no_collection():
-        return anyio.run(main, backend_options={"loop_factory": VirtualLoop})
+    loop = VirtualLoop()
+    with _scopes_in_order(), _no_threads(), _no_inotify(), _no_collection(), _no_other(loop):
+        return anyio.run(main, backend_options={"loop_factory": lambda: loop})
 
 
 def insist_on_one_order() -> None:
@@ -93,6 +220,22 @@ def _no_threads() -> Iterator[None]:
         raise AssertionError(f"{work} wants a real thread in virtual time")
 
     with patch.object(backend.AsyncIOBackend, "run_sync_in_worker_thread", staticmethod(refuse)):
+        yield
+
+
+@contextmanager
+def _no_inotify() -> Iterator[None]:
+    """The kernel tells of a changed folder in real time, and takes ten milliseconds to forget that it was asked. Who
+    watches one looks from time to time besides."""
+    with patch.object(folder_watch, "_inotify", lambda folder: os.open(os.devnull, os.O_RDONLY)):
+        yield
+
+
+@contextmanager
+def _no_other(loop: VirtualLoop) -> Iterator[None]:
+    """There is one loop: anyio asks which task runs in it some twenty thousand times in each story."""
+    running = partial(asyncio.tasks._current_tasks.get, loop)  # type: ignore[attr-defined]
+    with patch.object(backend, "current_task", running):
         yield
 
 

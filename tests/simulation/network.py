@@ -30,6 +30,7 @@ from homeport.ports import (
 )
 from homeport.vocabulary import NodeId, SiteName
 from tests.simulation.life import Life
+from tests.simulation.loop import current_time
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -105,7 +106,7 @@ class Pipe(Generic[M]):
     def put(self, message: M) -> None:
         if self.is_torn or self.ends_at is not None:
             return
-        self._arrival = max(self._arrival, anyio.current_time() + self._cable.latency())
+        self._arrival = max(self._arrival, current_time() + self._cable.latency())
         self._queue.append((self._arrival, message))
         self.stir()
 
@@ -123,7 +124,7 @@ class Pipe(Generic[M]):
         """The writer has left. Without a word the reader finds out by the keep-alive."""
         if self.ends_at is None:
             self.problem = problem
-            now = anyio.current_time()
+            now = current_time()
             told = max(self._arrival, now + self._cable.latency())
             self.ends_at = told if is_told and self._cable.is_up else now + self._patience_seconds
             self.stir()
@@ -132,7 +133,7 @@ class Pipe(Generic[M]):
         """The next message; None at the end, whatever ended it."""
         cut_since: float | None = None
         while not self.is_torn:
-            now, stirred = anyio.current_time(), self._stirred
+            now, stirred = current_time(), self._stirred
             if not self._cable.is_up:
                 cut_since = now if cut_since is None else cut_since
                 wake: float | None = cut_since + self._patience_seconds

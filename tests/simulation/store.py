@@ -8,9 +8,10 @@ calls its hooks, where a simulation lets roles die.
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar, cast
 
 import anyio
@@ -451,7 +452,7 @@ class MemoryReader:
 
 class MemoryTransaction(MemoryReader):
     def __init__(self, tables: Tables) -> None:
-        super().__init__(replace(tables))
+        super().__init__(copy(tables))
         self._copied: set[str] = set()
         self._conflict: Conflict | None = None
 
@@ -903,25 +904,32 @@ def kept(value: T) -> T:
 
 
 def _kept(value: Any) -> Any:
-    if type(value) is str:
-        return storable(value)
-    if isinstance(value, datetime):
-        return utc(value)
-    if isinstance(value, Mapping):
-        return from_json(to_json(value))
-    if isinstance(value, tuple):
-        return tuple(_kept(each) for each in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        before = {name: getattr(value, name) for name in _names(type(value))}
-        after = {name: _kept(each) for name, each in before.items()}
-        changed = {name: each for name, each in after.items() if each is not before[name]}
-        return replace(value, **changed) if changed else value
-    return value
+    kind: type = type(value)
+    keep = _keeper(kind)
+    return value if keep is None else keep(value)
 
 
 @cache
-def _names(kind: type) -> tuple[str, ...]:
-    return tuple(each.name for each in fields(kind))
+def _keeper(kind: type) -> Callable[[Any], Any] | None:
+    """How a database keeps values of this type; None where they come back as they are."""
+    if kind is str:
+        return storable
+    if issubclass(kind, datetime):
+        return utc
+    if issubclass(kind, Mapping):
+        return lambda value: from_json(to_json(value))
+    if issubclass(kind, tuple):
+        return lambda value: tuple(_kept(each) for each in value)
+    return partial(_kept_fields, tuple(each.name for each in fields(kind))) if is_dataclass(kind) else None
+
+
+def _kept_fields(names: tuple[str, ...], value: Any) -> Any:
+    changed = {}
+    for name in names:
+        before = getattr(value, name)
+        if (after := _kept(before)) is not before:
+            changed[name] = after
+    return replace(value, **changed) if changed else value
 
 
 def _is_next(stored: Versioned | None, row: Versioned) -> bool:

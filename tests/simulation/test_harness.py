@@ -1,5 +1,6 @@
 """The simulation itself: that its time is virtual, that a seed repeats, and that it finds what is broken."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,20 @@ def test_a_world_that_stands_still_is_told_and_not_waited_for() -> None:
 def test_a_thread_cannot_spoil_a_story_unnoticed() -> None:
     with pytest.raises(AssertionError, match="wants a real thread"):
         run(lambda: anyio.to_thread.run_sync(len, ""))
+
+
+def test_a_file_cannot_spoil_a_story_either() -> None:
+    """What is there to be read would be told by a thread, in real time."""
+
+    async def wait_for(file: int) -> float:
+        with anyio.move_on_after(5.0):
+            await anyio.wait_readable(file)
+        return anyio.current_time()
+
+    read, write = os.pipe()
+    with os.fdopen(read, "rb"), os.fdopen(write, "wb"):
+        os.write(write, b"x")
+        assert run(lambda: wait_for(read)) == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("seed", [13])

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-import anyio
-
 from homeport.log import fields_of
+from tests.simulation.loop import current_time
 
 who: ContextVar[str] = ContextVar("who", default="world")
 """Whose code is running."""
@@ -22,7 +21,7 @@ class Trace:
         self._lines: list[tuple[float, str, str, tuple[tuple[str, Any], ...]]] = []
 
     def note(self, text: str, **fields: Any) -> None:
-        self._lines.append((anyio.current_time(), who.get(), text, tuple(fields.items())))
+        self._lines.append((current_time(), who.get(), text, tuple(fields.items())))
 
     def last(self, count: int) -> list[str]:
         return [_shown(*line) for line in self._lines[-count:]]

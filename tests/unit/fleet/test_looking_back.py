@@ -32,10 +32,12 @@ from tests.support.deployment_files import deployment_file
 
 pytestmark = pytest.mark.anyio
 
-HOME = SiteName("home")
+HOME, AWAY = SiteName("home"), SiteName("away")
 PATH, TEXT = deployment_file()
 KEY = DeploymentId(PATH.rpartition("/")[2].removesuffix(".yaml"))
 MARKER = Change(marker_path(HOME), render_marker(HOME))
+AWAY_PATH, AWAY_TEXT = deployment_file(site=AWAY, deployment_id=KEY)
+AWAY_MARKER = Change(marker_path(AWAY), render_marker(AWAY))
 
 
 def step(trigger: Trigger, actor: Actor) -> Transition:
@@ -124,3 +126,46 @@ async def test_a_revision_that_came_and_went_may_be_gone_back_to() -> None:
     await told([Synced(last, (KEY,)), Pinned(pin)], remote, disk)
     assert disk.tables.pins[KEY].revision == revision
     assert not [event for event in disk.tables.events if "not true" in event.event.message]
+
+
+@pytest.mark.parametrize("looked_before", [True, False], ids=["moved here and back", "deployed here and moved"])
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted since", "wanted there"])
+async def test_what_was_at_this_site_for_a_while_and_is_at_another_now_is_passed_over_and_not_called_untrue(
+    looked_before: bool, is_deleted: bool
+) -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    index = Index(MemoryStore(disk), MemoryGit(remote, []), MachineClock())
+    at_home, not_at_home = Change(PATH, TEXT.encode()), Change(PATH, None)
+    away, not_away = Change(AWAY_PATH, AWAY_TEXT.encode()), Change(AWAY_PATH, None)
+    remote.push([MARKER, AWAY_MARKER, *([away] if looked_before else [])], message="begin")
+    await index.catch_up()
+    came = remote.push([at_home, *([not_away] if looked_before else [])], message="here")
+    gone = remote.push([not_at_home, away], message="there")
+    if is_deleted:
+        await index.catch_up()
+        gone = remote.push([not_away], message="delete")
+    await index.catch_up()
+    shown = disk.tables.deployments[KEY]
+    assert (shown.site, shown.wanted) == (AWAY, not is_deleted)
+    reports: list[Report] = [
+        Synced(came, (KEY,)),
+        step(Trigger.SCHEDULED, Actor.SITE),
+        step(Trigger.HEALTHY, Actor.NODE),
+        Synced(gone, ()),
+        step(Trigger.UNWANTED, Actor.SITE),
+        step(Trigger.REMOVED, Actor.NODE),
+    ]
+    await told(reports, remote, disk)
+    assert disk.tables.deployments[KEY] == shown
+    assert not disk.tables.history
+    assert not [event for event in disk.tables.events if "not true" in event.event.message]
+
+
+async def test_what_two_sites_have_at_once_is_believed_of_the_first_alone() -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    remote.push([MARKER, AWAY_MARKER, Change(AWAY_PATH, AWAY_TEXT.encode())], message="deploy")
+    await Index(MemoryStore(disk), MemoryGit(remote, []), MachineClock()).catch_up()
+    copied = remote.push([Change(PATH, TEXT.encode())], message="copy")
+    await told([Synced(copied, (KEY,)), step(Trigger.SCHEDULED, Actor.SITE)], remote, disk)
+    assert disk.tables.deployments[KEY].site == AWAY
+    assert [event for event in disk.tables.events if "not true" in event.event.message]

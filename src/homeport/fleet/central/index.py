@@ -220,14 +220,18 @@ class Index:
             await self._store.write(lambda tx: tx.put_revisions([found], keep=REVISIONS_KEPT))
 
     async def look_back(self, site: SiteName, commit: Commit, deployment_ids: Sequence[DeploymentId]) -> None:
-        """Indexes deployments that a site saw at an older commit and that are gone again: they came and went between
-        two fetches of ours, and the site will report on them. Raises NotInHistory."""
+        """Indexes deployments that a site saw at an older commit and that are gone from its folder again: they came
+        and went between two fetches of ours, and the site will report on them. One that is at another site now was
+        moved there from this one. Raises NotInHistory."""
         async with self._turn:
             indexed = await self.indexed()
             async with self._store.read() as reader:
-                known = {row.id for row in await reader.deployments_by_ids(deployment_ids)}
-            missed = set(deployment_ids) - known
-            if not missed or indexed is None:
+                rows = await reader.deployments_by_ids(deployment_ids)
+                elsewhere = [
+                    row.id for row in rows if row.site != site and site not in await former_sites(reader, row.id)
+                ]
+            missed = set(deployment_ids) - {row.id for row in rows}
+            if not (missed or elsewhere) or indexed is None:
                 return
             if not await self._git.is_ancestor(commit, indexed):
                 raise NotInHistory(
@@ -240,7 +244,15 @@ class Index:
             _, author, _ = await self._git.log(commit)
             update = _Update(commit, author, self._clock.now(), frozenset())
             wanted = [desired for desired in then.snapshot.desired.values() if desired.id in missed]
-            await self._store.write(lambda tx: update.write_past(tx, wanted, now))
+            still = frozenset() if now.snapshot is None else now.snapshot.present
+            lost = [id_ for id_ in elsewhere if id_ in then.snapshot.present and id_ not in still]
+
+            async def write(tx: Transaction) -> None:
+                await update.write_past(tx, wanted, now)
+                for deployment_id in lost:
+                    await _note_former_site(tx, deployment_id, site)
+
+            await self._store.write(write)
 
     async def _folder(self, site: SiteName, commit: Commit) -> Folder:
         files = await self._git.files(commit, site_folder(site), size_max=FILE_SIZE_MAX)
@@ -405,8 +417,7 @@ class _Update:
         is asked of it."""
         await tx.drop_instances([item.key for item in await tx.instances([desired.id])])
         await tx.drop_revisions([desired.id])
-        former = [before.site, *(site for site in await former_sites(tx, desired.id) if site != before.site)]
-        await tx.set_value(moved_from(desired.id), " ".join(former[:FORMER_SITES_MAX]))
+        await _note_former_site(tx, desired.id, before.site)
         message = (
             f"{desired.name} moved from {before.site} to {desired.site}, commit {self.commit[:8]} by {self.author}"
         )
@@ -494,9 +505,14 @@ def moved_from(deployment_id: DeploymentId) -> str:
     return f"moved_from:{deployment_id}"
 
 
-async def former_sites(tx: Transaction, deployment_id: DeploymentId) -> list[SiteName]:
+async def former_sites(reader: Reader, deployment_id: DeploymentId) -> list[SiteName]:
     """A site that was offline may still report on a deployment after its file was moved twice."""
-    return [SiteName(name) for name in (await tx.value(moved_from(deployment_id)) or "").split()]
+    return [SiteName(name) for name in (await reader.value(moved_from(deployment_id)) or "").split()]
+
+
+async def _note_former_site(tx: Transaction, deployment_id: DeploymentId, former: SiteName) -> None:
+    sites = [former, *(site for site in await former_sites(tx, deployment_id) if site != former)]
+    await tx.set_value(moved_from(deployment_id), " ".join(sites[:FORMER_SITES_MAX]))
 
 
 def _sites_of(paths: Sequence[str]) -> list[SiteName]:

@@ -150,8 +150,9 @@ class Batch:
         if not synced:
             return False
         reported = {*synced[-1].deployment_ids, *(problem.deployment_id for problem in synced[-1].problems)}
-        if any(row.site != self.site.name and row.id in reported for row in self.deployments.values()):
-            return True  # its file may have been moved here from another site
+        ever_reported = reported.union(*(report.deployment_ids for report in synced))
+        if any(row.site != self.site.name and row.id in ever_reported for row in self.deployments.values()):
+            return True  # its file may have been moved here from another site, or was here for a while
         return any(row.wanted and row.id not in reported for row in self.deployments.values())
 
     def take(self, reports: Sequence[Numbered]) -> None:
