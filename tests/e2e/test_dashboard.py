@@ -1,6 +1,7 @@
 """The dashboard in a real browser, on one fleet of one with real containers and a real model: what a person does."""
 
 import gzip
+import hashlib
 import json
 import re
 import uuid
@@ -402,6 +403,75 @@ def test_a_row_changes_in_place_and_moves_when_that_is_asked_for(
     assert rows.all_inner_texts() == before, "nothing moves under the pointer"
     moved.click()
     expect(rows.first).to_have_text("talker@home")
+
+
+def confirm(page: Page, label: str, title: str, button: str) -> None:
+    page.get_by_role("button", name=label, exact=True).click()
+    dialog = page.get_by_role("dialog", name=title)
+    expect(dialog.locator("code")).to_contain_text("homeport ")
+    dialog.get_by_role("button", name=button, exact=True).click()
+    expect(dialog).to_be_hidden()
+
+
+def test_a_rollout_is_steered_and_deployments_are_rolled_back_and_deleted(fleet: Fleet, page: Page) -> None:
+    fleet.host.homeport("sites", "label", "home", "region=eu")
+    fleet.host.homeport("deploy", "quiet@1.0.0", "-l", "region=eu", "--wave", "100%", "--bake", "1h", "--no-wait")
+    visit(page, "/rollouts")
+    page.get_by_role("link", name="quiet").first.click()
+    state = page.locator("h1 .pill")
+    expect(state).to_have_text("running")
+    confirm(page, "Pause…", "Pause this rollout", "Pause")
+    expect(state).to_have_text("paused")
+    confirm(page, "Resume…", "Resume this rollout", "Resume")
+    expect(state).to_have_text("running")
+    confirm(page, "Abort…", "Abort this rollout", "Abort")
+    expect(state).to_have_text("aborted")
+
+    visit(page, "/deployments/home/talker")
+    page.get_by_role("button", name="Roll back…").click()
+    button = page.get_by_role("dialog").get_by_role("button", name=re.compile("^Roll back to"))
+    version = button.inner_text().removeprefix("Roll back to ")
+    button.click()
+    expect(page.locator(".lede")).to_contain_text(f"Wanted {version} on 1 of 1 node")
+    expect(state).to_have_text("INSTALLED")
+    for name in ("talker", "quiet"):
+        visit(page, f"/deployments/home/{name}")
+        page.get_by_role("button", name="Delete…").click()
+        dialog = page.get_by_role("dialog", name=f"Delete {name}@home")
+        expect(dialog.get_by_role("button", name=f"Delete {name}@home")).to_be_disabled()
+        dialog.get_by_label("to confirm").fill(name)
+        dialog.get_by_role("button", name=f"Delete {name}@home").click()
+        expect(dialog).to_be_hidden()
+        visit(page, "/deployments")
+        expect(page.get_by_role("link", name=f"{name}@home")).to_have_count(0)
+
+
+def test_a_model_is_added_retired_and_deleted_and_a_refused_pull_says_why(fleet: Fleet, page: Page) -> None:
+    file = fleet.host.folder.parent / "tiny.gguf"
+    visit(page, "/inference?tab=models")
+    page.get_by_role("button", name="Add model…").click()
+    dialog = page.get_by_role("dialog", name="Add a model")
+    dialog.get_by_label("Name").fill("pocket")
+    dialog.get_by_label("Digest").fill("short")
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(dialog.locator("#model-digest")).to_contain_text("sha256")
+    dialog.get_by_label("Source").fill(f"file:{file}")
+    dialog.get_by_label("Digest").fill("sha256:" + hashlib.sha256(file.read_bytes()).hexdigest())
+    dialog.get_by_role("button", name="Add", exact=True).click()
+    expect(dialog).to_be_hidden()
+    row = page.get_by_role("region", name="Models").get_by_role("listitem")
+    page.get_by_role("button", name="Pull…").click()
+    dialog = page.get_by_role("dialog", name="Pull pocket")
+    dialog.get_by_role("button", name="Pull", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("there is nothing to pull")
+    dialog.get_by_role("button", name="Keep it as it is").click()
+    confirm(page, "Retire…", "Retire pocket", "Retire")
+    expect(row).to_contain_text("Retired")
+    confirm(page, "Activate…", "Activate pocket", "Activate")
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_label("to confirm").fill("pocket")
+    page.get_by_role("button", name="Delete pocket").click()
+    expect(page.get_by_text("No model is in the catalog yet.")).to_be_visible()
 
 
 def test_the_page_is_small_and_painted_within_a_second(fleet: Fleet, browser: Browser) -> None:
