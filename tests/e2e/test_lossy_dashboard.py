@@ -179,6 +179,8 @@ def hide(page: Page, *, is_hidden: bool) -> None:
 
 
 def test_every_page_opens_and_tells_while_central_is_away(fleet: LargeFleet, page: Page) -> None:
+    page.goto(f"{fleet.url}/settings")  # Where nothing is asked that the other pages show.
+    is_settled(page)
     page.context.set_offline(True)
     for name in WALKED:
         page.get_by_role("navigation", name="Main").get_by_role("link", name=name).click()

@@ -22,6 +22,8 @@ IS_LONG = os.environ.get("HOMEPORT_BROWSER") == "long"
 """`make browser` walks every page in every way; `make test` some of them in each way, and each in some way."""
 WAIT_MILLISECONDS = 30_000
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+EQUAL_ROWS = "main :is(ul, tbody) > :nth-child(n + 25)"
+"""Of a long list the first rows are looked at: the others have the same markup."""
 POLICY = "Content Security Policy"
 SERIOUS = {"serious", "critical"}
 FOLLOW = """path => {
@@ -121,7 +123,7 @@ def pages(fleet: Fleet) -> Mapping[str, str]:
             f"deployment-{tab}": f"/deployments/home/hello?tab={tab}"
             for tab in ("history", "diff", "logs", "parameters", "yaml")
         },
-        "deploy": "/deploy",
+        "deploy": "/deploy?app=hello",
         "rollouts": "/rollouts",
         "catalog": "/catalog",
         **{f"inference-{tab}": f"/inference?tab={tab}" for tab in tabs},
@@ -167,12 +169,13 @@ def paint_milliseconds(page: Page) -> float:
     return found
 
 
-def serious_problems(page: Page, *rules: str) -> list[str]:
+def serious_problems(page: Page, *rules: str, within: str | None = None) -> list[str]:
     """What axe calls serious or critical, in words; of these rules alone, where some are given."""
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(AXE.read_text("utf-8"))
     options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
-    found = page.evaluate("options => axe.run(document, options)", options)
+    context = {"include": [within or "html"], "exclude": [EQUAL_ROWS]}
+    found = page.evaluate("([context, options]) => axe.run(context, options)", [context, options])
     return [
         f"{each['id']}: {each['nodes'][0]['html'][:200]} {each['nodes'][0].get('failureSummary', '')[:300]}"
         for each in found["violations"]
