@@ -23,6 +23,9 @@ API = "/v1.41"
 CALL_SECONDS = 30.0
 LISTING_TRIES = 3
 LISTING_PAUSE_SECONDS = 0.1
+BUSY = "device or resource busy"
+BUSY_TRIES = 5
+BUSY_PAUSE_SECONDS = 0.5
 STOP_SECONDS = 10
 """Timeout after SIGTERM, as with both engines' own stop."""
 PULL_SILENCE_SECONDS = 120.0
@@ -108,8 +111,19 @@ class EngineApi:
         await self.call("POST", f"{API}/containers/{container}/stop", query=query, seconds=seconds + CALL_SECONDS)
 
     async def remove_container(self, container: str) -> None:
-        """Its named volumes stay."""
-        await self.call("DELETE", f"{API}/containers/{container}", query={"force": "true"})
+        """Its named volumes stay. On a busy machine its mounts may be in use for a moment after its end, by a health
+        check, say: Podman refuses to remove it then."""
+        for attempt in range(1, BUSY_TRIES + 1):
+            try:
+                await self.call("DELETE", f"{API}/containers/{container}", query={"force": "true"})
+            except Refusal as refusal:
+                if attempt > 1 and refusal.status == NOT_FOUND:
+                    return
+                if BUSY not in refusal.message or attempt == BUSY_TRIES:
+                    raise
+                await anyio.sleep(BUSY_PAUSE_SECONDS)
+            else:
+                return
 
     async def execute(self, container: str, command: Sequence[str], *, seconds: float) -> tuple[int, str]:
         """Runs a command in a running container: its exit code, and its output."""
