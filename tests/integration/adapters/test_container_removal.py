@@ -1,5 +1,5 @@
-"""Removing a container whose mounts are in use for a moment after its end, as on a busy machine. A socket that answers
-as Podman does holds it there."""
+"""Removing a container whose mounts are in use for a moment after its end, as on a busy machine. A socket that
+answers as Podman does holds it there."""
 
 import json
 from collections.abc import Sequence
