@@ -233,7 +233,29 @@ async def test_a_wrong_bundle_is_dropped_and_a_wrong_size_is_not(
         body["deployments"][0]["sizeBytes"] = body["bundle"]["sizeBytes"] = 1
         wfm.manifest_body = json.dumps(body).encode()
         await eventually(lambda: len(wanted(site)) == 10)
-        assert [path for path in wfm.paths("GET") if path.startswith("/api/v1/deployments/")] == []
+        assert single_files(wfm) == []
+
+
+async def test_a_bundle_and_single_files_give_the_same_result(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    many = [deployment(number) for number in range(1, 11)]
+    wfm.want(*many)
+    async with running_site(tmp_path / "bundle", "north", node=False, **options) as site:
+        await eventually(lambda: len(wanted(site)) == 10)
+        by_bundle = dict(site.parts.conductor.memory.files)
+    assert single_files(wfm) == []
+    wfm.want(*many[:-1])
+    async with running_site(tmp_path / "single", "north", node=False, **options) as site:
+        await eventually(lambda: len(wanted(site)) == 9)
+        wfm.want(*many)
+        await eventually(lambda: len(wanted(site)) == 10)
+        assert dict(site.parts.conductor.memory.files) == by_bundle
+    assert single_files(wfm) == [deployment_url(deployment_id(10), digest_of(many[-1]))]
+
+
+def single_files(wfm: MockWfm) -> list[str]:
+    return [path for path in wfm.paths("GET") if path.startswith("/api/v1/deployments/")]
 
 
 async def test_a_slow_fleet_manager_and_retry_after_delay_nobody(
