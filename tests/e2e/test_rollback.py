@@ -77,8 +77,9 @@ def test_what_cannot_be_pulled_is_tried_again_and_then_rolled_back_while_the_old
     assert failed.returncode == 1, failed.stdout + failed.stderr
     history = host.json("deployments", "history", "fickle@home")["history"]
     assert history[-1]["reason"].endswith("The release before it does not run.")
-    page = host.homeport("status")
-    assert "fickle@home" in page and "HEALTH_CHECK_FAILED" in page
+    page = host.command("status")
+    assert page.returncode == 1, "something needs attention"
+    assert "fickle@home" in page.stdout and "HEALTH_CHECK_FAILED" in page.stdout
     host.homeport("deployments", "delete", "fickle@home", "--wait")
 
 

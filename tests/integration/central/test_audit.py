@@ -24,6 +24,7 @@ from homeport.core.audit.chain import first_fault
 from homeport.core.model.access import AuditResult, NewAudit
 from homeport.errors import TransientError
 from homeport.identity.audit import Auditor
+from homeport.serving.bodies.problem import ProblemBody
 from tests.support import forks
 from tests.support.ports import free_port
 from tests.support.processes import Process, machine
@@ -173,6 +174,7 @@ async def test_a_wrong_token_is_recorded_but_never_the_token(client: Client) -> 
 async def test_what_is_refused_before_it_is_a_request_is_there_too(central: CentralApp, client: Client) -> None:
     refused = await client.get("/api/v1/nodes", headers={"X-Long": "x" * 40_000})
     assert refused.status == 431
+    ProblemBody.model_validate(refused.body)
     await central.parts.auditor.write_counted()
     (entry,) = await trail(client)
     assert (entry["action"], entry["result"], entry["address"]) == ("connect", "refused", "127.0.0.1")

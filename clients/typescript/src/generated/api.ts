@@ -1002,6 +1002,7 @@ export interface ProblemBody {
   instance?: string | null;
   retryable?: boolean;
   retryAfterSeconds?: number | null;
+  backoffStrategy?: string | null;
   errors?: (FieldProblem)[];
 }
 
@@ -6978,6 +6979,16 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
  "ProblemBody": {
   "additionalProperties": false,
   "properties": {
+   "backoffStrategy": {
+    "anyOf": [
+     {
+      "type": "string"
+     },
+     {
+      "type": "null"
+     }
+    ]
+   },
    "code": {
     "type": "string"
    },

@@ -24,4 +24,5 @@ class ProblemBody(Body):
     instance: str | None = None
     retryable: bool = False
     retryAfterSeconds: int | None = None  # noqa: N815 - Margo's name for it
+    backoffStrategy: str | None = None  # noqa: N815 - and for this
     errors: Sequence[FieldProblem] = ()
