@@ -1,7 +1,10 @@
 """What a site and central make of a retired model, without containers."""
 
+import errno
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -116,6 +119,38 @@ async def test_a_site_that_was_restarted_without_central_loads_no_retired_model(
         tasks.cancel_scope.cancel()
     third = SiteScaling(site_in(tmp_path)[0])
     assert third.find("model-of-a") is None, "that was kept, too"
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 100_000, b'{"retired": {}}', b'{"retired": [1]}', b"\xff", b"null"], ids=lambda each: each[:9]
+)
+def test_a_list_of_retired_models_that_cannot_be_read_ends_no_site(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "retired-models.json").write_bytes(content)
+    assert SiteScaling(site_in(tmp_path)[0]).states() == {}
+
+
+async def test_a_full_disk_keeps_no_retired_model_loaded_and_the_list_is_written_later(tmp_path: Path) -> None:
+    platform, tunnel = site_in(tmp_path)
+    is_full = True
+
+    async def write(work: Callable[..., Any], *arguments: Any) -> Any:
+        if is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return work(*arguments)
+
+    platform = replace(platform, in_thread=write)
+    scaling = SiteScaling(platform)
+    scaling.settle([replica("a", loading=Loading.LOADED)])
+    use = {"by": "central", "pools": {"a": {"waiting": 0, "busy": {}, "retired": True}}}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(scaling.run)
+        await scaling.told(use)
+        await eventually(lambda: tunnel.asked == [("a", False)], what="it to be unloaded")
+        tasks.cancel_scope.cancel()
+    assert SiteScaling(platform).find("model-of-a") is None
+    is_full = False
+    await scaling.told(use)  # as central does every ten seconds
+    assert SiteScaling(platform).find("model-of-a") is not None
 
 
 async def test_another_model_in_a_pool_of_the_same_name_is_not_retired(tmp_path: Path) -> None:

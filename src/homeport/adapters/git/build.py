@@ -21,7 +21,7 @@ class Build:
 
 @lru_cache(maxsize=1)
 def current_build() -> Build | None:
-    """None where nobody has noted it. Blocks for a moment, the first time."""
+    """None where it is unknown. Blocks for a moment, the first time."""
     package = Path(homeport.__file__).parent
     return _noted(package / "build.json") or _checked_out(package.parents[1])
 
@@ -30,12 +30,12 @@ def _noted(path: Path) -> Build | None:
     try:
         data = json.loads(path.read_bytes())
         return Build(str(data["commit"]), str(data["time"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
 def _checked_out(root: Path) -> Build | None:
-    """A package in somebody else's repository was not built from that."""
+    """A package inside another project's repository was not built from that."""
     if not (root / ".git").exists() or not (root / "src" / "homeport").is_dir():
         return None
     command = ("git", "-C", str(root), "log", "-1", "--format=%H %cI")

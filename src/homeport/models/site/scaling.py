@@ -108,6 +108,7 @@ class SiteScaling:
         self._kept = None if site.data is None else site.data / RETIRED
         self._retired: dict[Served, _Retirement] = _read_retired(self._kept)
         """As central said last; nothing where it was not heard yet."""
+        self._written = _retired_of(self._retired)
         self._states = _states(self._retired)
         self._pools: dict[str, _Pool] = {}
         self._changed = anyio.Event()
@@ -168,8 +169,9 @@ class SiteScaling:
         }
         news = {served: said for served, said in heard.items() if not said.is_like(self._retired.get(served))}
         if news:
-            await self._remember(news)
+            self._remember(news)
             self.settle(self._all)
+        await self._write_retired()
         for pool_id, use in pools.items():
             pool = self._pools.get(pool_id)
             if pool is not None and isinstance(use, Mapping):
@@ -181,18 +183,26 @@ class SiteScaling:
         self.look()
         return {}
 
-    async def _remember(self, news: Mapping[Served, _Retirement]) -> None:
-        before = _retired_of(self._retired)
+    def _remember(self, news: Mapping[Served, _Retirement]) -> None:
         served = {_served(each.handoff) for each in self._all}
         # Of pools that are gone only what is retired, and not without end: their node may be away.
         kept = {each: said for each, said in self._retired.items() if each in served or said.is_retired}
         gone = [each for each in kept if each not in served][: max(0, len(kept) - POOLS_MAX)]
         self._retired = {each: said for each, said in kept.items() if each not in gone} | dict(news)
         self._states = _states(self._retired)
-        after = _retired_of(self._retired)
-        if self._kept is not None and after != before:
-            content = json.dumps({"retired": after}, indent=2).encode()
+
+    async def _write_retired(self) -> None:
+        """With a full disk the next message of central tries again; what is retired is unloaded all the same."""
+        retired = _retired_of(self._retired)
+        if self._kept is None or retired == self._written:
+            return
+        content = json.dumps({"retired": retired}, indent=2).encode()
+        try:
             await self._site.in_thread(write_atomically, self._kept, content)
+        except OSError as error:
+            log.warning("list of retired models not written", path=str(self._kept), error=str(error))
+        else:
+            self._written = retired
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:
@@ -331,7 +341,7 @@ def _read_retired(path: Path | None) -> dict[Served, _Retirement]:
         return {(str(pool_id), str(model)): _Retirement(is_retired=True) for pool_id, model in rows[:POOLS_MAX]}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         log.warning("list of retired models not readable", path=str(path), error=str(error))
         return {}
 
