@@ -94,12 +94,12 @@ def _arrivals(host: Machine, image: str, count: int, pause: str) -> tuple[dict[i
     """When each line has arrived: from Podman, and from central."""
     job = uuid.uuid4().hex[:8]
     script = f"sleep 3; i=0; while [ $i -lt {count} ]; do i=$((i+1)); echo line $i; {pause}; done; sleep 1"
-    # Begun before the job, so that both read each line as it comes; `--since` for a line that is there already.
+    # The script waits first, so that both read each line as it comes; `--since` for a line that is there already.
     environment = {**host.clean_environment(), "HOMEPORT_URL": host.url, "PYTHONUNBUFFERED": "1"}
     ours = [sys.executable, "-m", "homeport.cli", "logs", "-f", "--since", "10m", f"job/{job}"]
     with ThreadPoolExecutor() as threads:
-        followed = threads.submit(_read, ours, environment, count)
         host.homeport("jobs", "run", "--detach", "--image", image, "--id", job, "--", "/bin/sh", "-c", script)
+        followed = threads.submit(_read, ours, environment, count)
         found = host.wait_for(lambda: podman("ps", "--quiet", "--filter", f"label=homeport.job-run={job}.1").split())
         engine = _read(["podman", "logs", "-f", found[0]], podman_environment(), count)
         return engine, followed.result()
