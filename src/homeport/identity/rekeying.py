@@ -39,10 +39,10 @@ async def reseal(store: Store, vault: Vault) -> tuple[int, int]:
 
     async def work(tx: Transaction) -> tuple[int, int]:
         records = await tx.secrets()
-        anew = [found for each in records if (found := _sealed_anew(each, vault)) is not None]
-        for record in anew:
+        resealed = [found for each in records if (found := _sealed_anew(each, vault)) is not None]
+        for record in resealed:
             await tx.put_secret(record)
-        return len(anew), len(records) - len(anew)
+        return len(resealed), len(records) - len(resealed)
 
     return await store.write(work)
 

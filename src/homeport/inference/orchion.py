@@ -108,7 +108,7 @@ class OrchionLLM:
             return sent
 
         with anyio.CancelScope() as cut:
-            # A client that hangs up cancels the call itself, so that nobody has to be told when it is lost.
+            # A client that hangs up cancels the call itself, so that no caller is left waiting when it is lost.
             extensions = {REQUEST: RequestUnderWay(cut), ON_LOST: lambda call: None}
             headers = [(b"content-type", b"application/json")]
             scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b""}

@@ -286,7 +286,7 @@ class TaskPlane:
         }
 
     def cancel_pool(self, pool_id: str, reason: str) -> None:
-        """All tasks that run there; requests of `/v1` are told why."""
+        """All tasks that run there; requests of `/v1` end with the reason."""
         text = "The pool was drained before the answer was complete. Send it again."
         cut = Refusal(TaskCode.POOL_UNREADY, text, pool_id=pool_id, retry_after_ms=1000)
         for run in list(self._runs.values()):

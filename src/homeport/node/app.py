@@ -138,7 +138,7 @@ async def run_node(
 
 async def open_default_runtime(settings: NodeSettings, content: FileSource | None = None) -> Runtime:
     """Started; `run_node` closes it. With `content` it fetches through the site."""
-    # Found here, where tools that take a second hold up nobody; capabilities then name them at once.
+    # Found here, where tools that take a second delay nothing; capabilities then name them at once.
     await anyio.to_thread.run_sync(installed_gpus)
     direct = OciRegistry(
         auth_files=default_auth_files(settings.environment, Path.home()),

@@ -22,7 +22,7 @@ from homeport.core.model.instance import Failure
 from homeport.core.values.selectors import ANYTHING, parse_selector
 from homeport.errors import InvalidInput
 from homeport.vocabulary import Generation, JobId, JobState, SiteName
-from homeport.wire.values import document, maybe_moment, moment, node_id, number, printed, storable, told, whole
+from homeport.wire.values import document, maybe_moment, moment, node_id, number, printed, shortened, storable, whole
 
 Json = dict[str, Any]
 NAME_LENGTH_MAX: Final = 256
@@ -123,7 +123,7 @@ def job_from_json(body: Mapping[str, Any]) -> Job:
             assigned_at=maybe_moment(body.get("assigned_at")),
             started_at=maybe_moment(body.get("started_at")),
             finished_at=maybe_moment(body.get("finished_at")),
-            reason=told(body.get("reason", ""), REASON_LENGTH_MAX),
+            reason=shortened(body.get("reason", ""), REASON_LENGTH_MAX),
             failure=None if body.get("failure") is None else _failure(body["failure"]),
             exit_code=None if body.get("exit_code") is None else whole(body["exit_code"]),
             output_bytes=whole(body.get("output_bytes", 0)),
@@ -165,7 +165,7 @@ def outcome_from_bytes(content: bytes) -> JobOutcome:
             exit_code=None if body.get("exit_code") is None else whole(body["exit_code"]),
             output=JobOutput(output_from_json(body.get("output", "")), whole(body.get("output_bytes", 0))),
             files=files_from_json(body.get("files", ())),
-            note=told(body.get("note", ""), REASON_LENGTH_MAX),
+            note=shortened(body.get("note", ""), REASON_LENGTH_MAX),
             started_at=maybe_moment(body.get("started_at")),
             finished_at=maybe_moment(body.get("finished_at")),
         )
@@ -196,7 +196,7 @@ def output_from_json(value: object) -> str:
 
 def _failure(parts: Any) -> Failure:
     code, message, source = parts
-    return Failure(storable(code), told(message, REASON_LENGTH_MAX), storable(source))
+    return Failure(storable(code), shortened(message, REASON_LENGTH_MAX), storable(source))
 
 
 def _written(at: datetime | None) -> str | None:

@@ -43,7 +43,7 @@ def printed(value: object) -> str:
     return text(value).encode(errors="replace").decode()
 
 
-def told(value: object, length_max: int) -> str:
+def shortened(value: object, length_max: int) -> str:
     """A sentence, perhaps with a program's output in it: cut, and what no database takes is replaced."""
     return printed(value).replace("\x00", "\N{REPLACEMENT CHARACTER}")[:length_max]
 

@@ -113,7 +113,7 @@ class EngineConnection(asyncio.Protocol):
         self._size = 0
         self._has_head = self._is_complete = self._is_left = self._may_be_kept = False
 
-    # --- whoever asks -------------------------------------------------------------------------------------------
+    # --- callers -----------------------------------------------------------------------------------------------
 
     @property
     def is_fresh(self) -> bool:
@@ -221,7 +221,7 @@ class EngineConnection(asyncio.Protocol):
         elif self._waiter is not None:
             self._fail(TimeoutError("the engine says nothing"))
         else:
-            # The answer waits for whoever reads it.
+            # The answer waits for its reader.
             self._timer = self._loop.call_later(pool.silent_seconds, self._look)
 
     def _fail(self, error: BaseException) -> None:

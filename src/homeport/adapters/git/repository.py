@@ -179,7 +179,7 @@ class Repository(Mirror):
         raise refused(self._address, reason, outcome.stderr)
 
     async def _try_push(self, made: Commit, base: Commit | None) -> Outcome:
-        """Only on top of `base`: a branch that somebody has just set back to an older commit would take `made` as
+        """Only on top of `base`: a branch that was just set back to an older commit would take `made` as
         well, and what was taken back would be there again."""
         async with self._remote_turn:
             passing(Point.GIT_BEFORE_PUSH)

@@ -42,16 +42,16 @@ async def join(
 
     Raises permanent errors; while the server is unreachable it retries.
     """
-    told = False
+    is_logged = False
     while True:
         try:
             if await anyio.to_thread.run_sync(lambda: membership.join(ticket, name=name, site=site)):
                 log.info("joined", identity=name, at=ticket.url)
                 return
-            if not told:
+            if not is_logged:
                 on_waiting(membership.key)
                 log.warning("waiting for approval", identity=name, key=membership.key)
-                told = True
+                is_logged = True
         except PeerUnavailable as error:
             if error.code == "distrusted":
                 raise

@@ -31,7 +31,7 @@ class InProcessLeases:
         if before is not None and now < before[1]:
             return None
         lease = Lease(name, self._holder, 1 if before is None else before[0].token + 1)
-        # Nobody else could take it over, so it needs no renewals: it is held until it is released.
+        # No other process could take it over, so it needs no renewals: it is held until it is released.
         self._held.by_name[name] = lease, now + (seconds if self.are_shared else math.inf)
         return lease
 

@@ -122,11 +122,11 @@ class HttpCentralLink:
     ) -> Joined:
         body = {"epoch": epoch, "software_version": software_version}
         # Not in the body: an earlier version of central refuses unknown fields there.
-        told: list[tuple[str, object]] = []
+        parameters: list[tuple[str, object]] = []
         if lineage is not None:
-            told += [*(("starts", each) for each in lineage.starts), ("given", lineage.given)]
-        told += [("protocol", OWN.version), *(("features", each) for each in OWN.features)]
-        query = urlencode(told)
+            parameters += [*(("starts", each) for each in lineage.starts), ("given", lineage.given)]
+        parameters += [("protocol", OWN.version), *(("features", each) for each in OWN.features)]
+        query = urlencode(parameters)
         return await self._send("PUT", f"/api/v1/sites/{site}?{query}", body, _joined)
 
     async def report(
@@ -211,7 +211,7 @@ class HttpCentralLink:
         """Requests central's SVID by SNI, because browsers may get another certificate there.
 
         After a refused certificate the next request opens a new connection, with the certificate that is then the
-        newest. The session before is closed with its last request: aiohttp wakes nobody who still reads in it, and
+        newest. The session before is closed with its last request: aiohttp does not wake its readers, and
         the watch stream would be waited for forever.
         """
         options["headers"] = {**options.get("headers", {}), **self._local_key()}
@@ -278,12 +278,12 @@ class _Disbelief:
 
 
 def _joined(answer: Mapping[str, Any]) -> Joined:
-    told, features, ahead = answer.get("ahead"), answer.get("features"), None
-    if told is not None:
+    highest, features, ahead = answer.get("ahead"), answer.get("features"), None
+    if highest is not None:
         ahead = Ahead(
-            Generation(int(told["generation"])),
-            Incarnation(int(told["incarnation"])),
-            decode_rolled_back(told.get("rolled_back"))[:ROLLED_BACK_MAX],
+            Generation(int(highest["generation"])),
+            Incarnation(int(highest["incarnation"])),
+            decode_rolled_back(highest.get("rolled_back"))[:ROLLED_BACK_MAX],
         )
     return Joined(
         int(answer["last_sequence"]),

@@ -176,7 +176,7 @@ class LogFile:
     def _open(self) -> sqlite3.Connection:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            # What programs print is nobody else's business.
+            # What programs print is private to this role.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise TransientError(f"The log file {self._path} cannot be opened: {error.strerror}.") from error

@@ -227,7 +227,7 @@ class MuxConnection(asyncio.Protocol):
                     tasks.start_soon(self._answer, answer, self._incoming.popleft())
                 self._has_incoming.clear()
                 await self._has_incoming.wait()
-            # Streams end by themselves: each raises in whoever reads or writes it.
+            # Streams end by themselves: each raises in its reader or writer.
 
     async def closed(self) -> str:
         await self._over.wait()

@@ -95,7 +95,7 @@ def accept_value(key: str) -> str:
 class _Handshake(asyncio.Protocol):
     def __init__(self, door: Door, connection: MuxConnection) -> None:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # It may fail when nobody waits any more: while TLS is set up, or after the peer was refused.
+        # It may fail when no caller waits any more: while TLS is set up, or after the peer was refused.
         self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._door = door
         self._connection = connection

@@ -65,11 +65,11 @@ def _deployment_lines(item: Json) -> Iterator[str]:
 
 def kept_lines(sites: Sequence[Json]) -> Iterator[str]:
     """What an update keeps of the previous values; shown once where it is the same at every site."""
-    told: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for item in sites:
         for line in _kept(item, "  "):
-            told[line] = told.get(line, 0) + 1
-    for line, count in told.items():
+            counts[line] = counts.get(line, 0) + 1
+    for line, count in counts.items():
         yield line if count == len(sites) or len(sites) == 1 else f"{line}   (at {_count(count, 'site')})"
 
 

@@ -112,12 +112,12 @@ async def get_blob(view: NodeView, exchange: Exchange) -> None:
 async def get_file(view: NodeView, exchange: Exchange) -> None:
     """A download may take an hour: how far it is keeps the connection alive, and its end ends the download."""
     source, user = _source(exchange), exchange.headers.get(USER, "")
-    told, done = FileProgress(0, 0), anyio.Event()
+    progress, done = FileProgress(0, 0), anyio.Event()
     outcome: bytes = b""
 
     def on_bytes(done_bytes: int, total_bytes: int) -> None:
-        nonlocal told
-        told = FileProgress(done_bytes, total_bytes)
+        nonlocal progress
+        progress = FileProgress(done_bytes, total_bytes)
 
     async def look() -> None:
         nonlocal outcome
@@ -132,7 +132,7 @@ async def get_file(view: NodeView, exchange: Exchange) -> None:
         tasks.start_soon(look)
         try:
             while not done.is_set():
-                await exchange.send_part(encode_progress(told))
+                await exchange.send_part(encode_progress(progress))
                 with anyio.move_on_after(PROGRESS_SECONDS):
                     await done.wait()
             await exchange.send_part(outcome)

@@ -140,7 +140,7 @@ def recognise(job: Job, node_id: NodeId, number: Generation, now: datetime) -> S
 
 
 def stopped_by_lost_order(job: Job, node_id: NodeId, number: Generation, now: datetime) -> Step | Job:
-    """A node was ordered to stop a job by an order that the site has lost. How far its attempt had come nobody knows,
+    """A node was ordered to stop a job by an order that the site has lost. How far its attempt had come is unknown,
     so it counts as one; the next has a higher number."""
     raised = replace(job, generation=number)
     if job.state is JobState.PENDING:

@@ -30,12 +30,15 @@ class Rate:
     bytes: float
     dropped: int = 0
     """Dropped lines that were not reported yet."""
-    told_at: float = 0.0
+    noticed_at: float = 0.0
 
 
 def begin(now: float, rules: RateRules) -> Rate:
     return Rate(
-        now, rules.lines_per_second * rules.burst_seconds, rules.bytes_per_second * rules.burst_seconds, told_at=now
+        now,
+        rules.lines_per_second * rules.burst_seconds,
+        rules.bytes_per_second * rules.burst_seconds,
+        noticed_at=now,
     )
 
 
@@ -65,9 +68,9 @@ def admit(rate: Rate, lines: list[LogLine], now: float, rules: RateRules) -> tup
         left_lines, left_bytes = left_lines - 1, left_bytes - size
         kept.append(line)
     rate = replace(rate, lines=left_lines, bytes=left_bytes, dropped=dropped)
-    if lines and dropped and now - rate.told_at >= TELL_SECONDS:
-        rate, told = tell(rate, lines[0].source, lines[0].at, now, rules)
-        kept.insert(0, told)
+    if lines and dropped and now - rate.noticed_at >= TELL_SECONDS:
+        rate, notice = tell(rate, lines[0].source, lines[0].at, now, rules)
+        kept.insert(0, notice)
     return rate, kept
 
 
@@ -77,4 +80,4 @@ def tell(rate: Rate, source: str, at: datetime, now: float, rules: RateRules) ->
         f"it writes more than {rules.lines_per_second:g} lines or {rules.bytes_per_second / 1e6:g} MB a second"
         " (--logs-lines of the node)"
     )
-    return replace(rate, dropped=0, told_at=now), gap(source, at, rate.dropped, why)
+    return replace(rate, dropped=0, noticed_at=now), gap(source, at, rate.dropped, why)

@@ -41,7 +41,7 @@ class Watch:
 
     unhealthy: bool = False
     why: str = ""
-    told_at: float = 0.0
+    reported_at: float = 0.0
     healthy_since: float | None = None
     relapses: Backoff | None = None
 
@@ -68,7 +68,7 @@ def look(watch: Watch, seen: Mapping[str, Seen], now: float, rules: WatchRules) 
 
 
 def _bad(watch: Watch, component: str, why: str, now: float, rules: WatchRules) -> tuple[Watch, Announcement | None]:
-    if watch.unhealthy and (why == watch.why or now - watch.told_at < rules.retell_seconds):
+    if watch.unhealthy and (why == watch.why or now - watch.reported_at < rules.retell_seconds):
         return watch, None
     relapses = watch.relapses if watch.unhealthy else after_repair(watch.relapses, now, rules.calm)
     return Watch(True, why, now, None, relapses), Announcement(False, component, why)

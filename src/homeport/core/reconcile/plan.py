@@ -182,8 +182,8 @@ def _refuse(instance: Instance, desired: Desired, suited: Placed, view: View) ->
         return
     before = None if is_over else _at(instance, desired, view)
     still = "what runs stays as it is" if before is None else f"{before.app_version} goes on running"
-    nobody = "no further node" if suited.chosen else "no node"
-    message = f"{nobody} can take {desired.app_version}: {suited.explain()}; {still} on {instance.node_id}"
+    none = "no further node" if suited.chosen else "no node"
+    message = f"{none} can take {desired.app_version}: {suited.explain()}; {still} on {instance.node_id}"
     trigger = H.SUPERSEDED_UPDATE if is_over else H.CHANGED
     yield Move(desired.id, instance.node_id, trigger, _difference(instance, desired), desired.revision)
     failure = Failure(Code.NO_ELIGIBLE_NODE, message)

@@ -144,14 +144,14 @@ def _absent(members: Sequence[Member]) -> str:
     """The sites that cannot take it now; empty where all can. `a, b cannot be reached and c is held`"""
     silent = [member.site for member in members if member.standing is RolloutSiteStatus.OFFLINE]
     held = [member.site for member in members if member.standing is RolloutSiteStatus.HELD]
-    told = [f"{_named(silent)} cannot be reached"] if silent else []
-    told += [f"{_named(held)} {'is' if len(held) == 1 else 'are'} held"] if held else []
-    return " and ".join(told)
+    parts = [f"{_named(silent)} cannot be reached"] if silent else []
+    parts += [f"{_named(held)} {'is' if len(held) == 1 else 'are'} held"] if held else []
+    return " and ".join(parts)
 
 
 def _failures(bad: Sequence[Member]) -> str:
-    told = "; ".join(f"{member.site}: {member.why}" for member in bad[:NAMED_MAX])
-    return told + (f"; and {len(bad) - NAMED_MAX} more" if len(bad) > NAMED_MAX else "")
+    parts = "; ".join(f"{member.site}: {member.why}" for member in bad[:NAMED_MAX])
+    return parts + (f"; and {len(bad) - NAMED_MAX} more" if len(bad) > NAMED_MAX else "")
 
 
 def _named(sites: Sequence[SiteName]) -> str:

@@ -26,7 +26,7 @@ def adoption(
     snapshot: Snapshot,
     known: Mapping[DeploymentId, Deployment],
     gone: frozenset[DeploymentId],
-    mended: frozenset[DeploymentId],
+    valid_again: frozenset[DeploymentId],
     states: States,
     *,
     site: SiteName,
@@ -35,7 +35,7 @@ def adoption(
 ) -> Adoption:
     """`known` holds the rows of every deployment that the snapshot changes, breaks, repairs or drops.
 
-    `gone` were wanted and are no longer in Git; `mended` were invalid before and are valid again.
+    `gone` were wanted and are no longer in Git; `valid_again` were invalid before.
     """
     changed = [
         wanted_row(known.get(key), snapshot.desired[key], snapshot.commit, author=author, now=now)
@@ -45,7 +45,8 @@ def adoption(
     problems = problem_texts(snapshot.problems)
     broken = [_with_problem(known[key], problems.get(key), now) for key in sorted(snapshot.unreadable & known.keys())]
     again = [
-        _with_problem(known[key], None, now) for key in sorted((mended - snapshot.contents.keys()) & known.keys())
+        _with_problem(known[key], None, now)
+        for key in sorted((valid_again - snapshot.contents.keys()) & known.keys())
     ]
     rows = (*changed, *unwanted, *broken, *again)
     return Adoption(rows, tuple(_events(snapshot, changed, unwanted, known, site=site, now=now)))

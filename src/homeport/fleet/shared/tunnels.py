@@ -1,7 +1,7 @@
 """The open tunnels of a role, by the site or node that opened them.
 
-A peer that opens a second one keeps both for a while: a certificate was renewed, or the first one is dead and nobody
-has noticed yet. New streams go to the newest; the others finish theirs."""
+A peer that opens a second one keeps both for a while: a certificate was renewed, or the first one is dead and that
+was not noticed yet. New streams go to the newest; the others finish theirs."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

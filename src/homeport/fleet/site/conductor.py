@@ -185,8 +185,8 @@ class Conductor:
         async with self._turn():
             now, memory = self._clock.now(), self.memory
             gone = frozenset(memory.wanted - snapshot.desired.keys() - snapshot.unreadable)
-            mended = frozenset(memory.unreadable & snapshot.desired.keys())
-            named = sorted(snapshot.contents.keys() | gone | mended | snapshot.unreadable)
+            valid_again = frozenset(memory.unreadable & snapshot.desired.keys())
+            named = sorted(snapshot.contents.keys() | gone | valid_again | snapshot.unreadable)
             changed = (snapshot.contents.keys() | gone | set(touched)) - snapshot.unreadable
             unpinned = [key for key in memory.pins if key in changed]
             data_goes = (memory.data_goes & memory.files.keys() | set(without_data)) - snapshot.desired.keys()
@@ -197,7 +197,7 @@ class Conductor:
             async def work(tx: Transaction) -> None:
                 known = {item.id: item for item in await tx.deployments_by_ids(named)}
                 adopted = adoption(
-                    snapshot, known, gone, mended, self._states(), site=memory.site, author=author, now=now
+                    snapshot, known, gone, valid_again, self._states(), site=memory.site, author=author, now=now
                 )
                 await tx.put_deployments(adopted.deployments)
                 await tx.put_desired_files(_files(snapshot))

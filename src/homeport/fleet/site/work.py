@@ -36,8 +36,8 @@ async def take_others(
             others.setdefault(item.work, []).append((node_id, item))
         else:
             await refuse(node_id, f'it is about work of the kind "{item.work}", which this site does not know')
-    for kind, told in others.items():
-        await works[kind].take(told)
+    for kind, of_kind in others.items():
+        await works[kind].take(of_kind)
     return own
 
 

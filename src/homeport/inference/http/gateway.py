@@ -299,7 +299,7 @@ class Outcome:
         self._is_gone = True
 
     def abort(self, request: RequestUnderWay, refusal: Refusal) -> None:
-        """Ends the request as failed; its client is told so."""
+        """Ends the request as failed; its client gets an error."""
         if not self._is_gone:
             self.error, self.is_aborted = refusal, True
             request.end("aborted")
@@ -394,7 +394,7 @@ def _read(exchange: Exchange, body: bytes) -> Asked:
             raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, f"The form must have a field model. {_SEE_MODELS}"))
         model = found.group(1).decode("utf-8", "replace")
         return Asked(path, body, None, model, is_stream=False, shows_usage=True, headers=headers)
-    # Whatever it is called: curl calls every body a form unless it is told otherwise.
+    # Whatever it is called: curl calls every body a form unless a header says otherwise.
     headers["content-type"] = "application/json"
     try:
         data = json.loads(body)

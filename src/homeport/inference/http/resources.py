@@ -169,7 +169,7 @@ async def capabilities(plane: TaskPlane, exchange: Exchange) -> None:
 
 
 async def show_version(plane: TaskPlane, exchange: Exchange) -> None:
-    """Without the commit and its time where nobody has noted them."""
+    """Without the commit and its time where they are not known."""
     build = await run_sync(current_build)
     known = {} if build is None else {"build_commit": build.commit, "build_time": build.time}
     await exchange.json(200, {"api_version": API_VERSION, "version": version("homeport"), **known})

@@ -145,7 +145,7 @@ async def events(plane: TaskPlane, exchange: Exchange) -> None:
 
 async def _recovered(plane: TaskPlane, exchange: Exchange, task_id: str) -> Run | None:
     """A task from before a restart, which waits until its pool is back. That may take longer than a client waits for
-    the first byte, so that it is told meanwhile."""
+    the first byte, so that it gets a comment meanwhile."""
 
     async def tell() -> None:
         await anyio.sleep(RECOVERED_SOON_SECONDS)
@@ -184,7 +184,7 @@ async def _follow(
     except TimeoutError:
         run.cancel("slow_client")
     finally:
-        # Cancelled by the server, or by the end of the caller's rights: also nobody reads any more.
+        # Cancelled by the server, or by the end of the caller's rights: also when its reader is gone.
         if not is_complete:
             gone()
 

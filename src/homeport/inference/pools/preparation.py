@@ -1,4 +1,4 @@
-"""What has to be done before a task of a pool can start, in the contract's words. Numbers that nobody has measured
+"""What has to be done before a task of a pool can start, in the contract's words. Numbers that were not measured
 are left out.
 
 A pool exists from the moment that its node has an engine and the model's file, so that provisioning the engine and

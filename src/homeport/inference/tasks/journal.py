@@ -68,7 +68,7 @@ class _Batch:
         for each in self.waiting:
             try:
                 each(error)
-            except Exception:  # the others are told all the same
+            except Exception:  # the other callers get their answers all the same
                 log.exception("caller of the task journal failed")
 
     def __len__(self) -> int:

@@ -102,7 +102,7 @@ class JobBoard:
         self._waiting: Mapping[JobId, str] = {}
         self._unstopped: dict[JobId, float] = {}
         """Cancelled jobs that their node could not stop, and when that is ordered again, on the monotonic clock. A
-        node that reconnects is told at once, so nothing of this has to be durable."""
+        node that reconnects is informed at once, so nothing of this has to be durable."""
         self._load = Load()
         self._lock = anyio.Lock()
         self._is_loaded = False

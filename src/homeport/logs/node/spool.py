@@ -151,18 +151,18 @@ class LogSpool:
 
     async def write(self) -> None:
         """Makes lines durable, some ten times a second. A full disk costs lines, never the node."""
-        is_told, trimmed_at = False, 0.0
+        is_logged, trimmed_at = False, 0.0
         while True:
             await self._written.wait()
             self._written = anyio.Event()
             lines, positions = self._taken()
             try:
                 self._newest = await self._in_thread(self._append, lines, positions)
-                is_told = False
+                is_logged = False
             except TransientError as error:
-                if not is_told:
+                if not is_logged:
                     log.warning("log write failed", error=str(error))
-                is_told = True
+                is_logged = True
                 self._put_back(lines, positions)
                 await anyio.sleep(RETRY_SECONDS)
                 continue
@@ -214,19 +214,19 @@ class LogSpool:
         why = "they came faster than this node could write them to its disk"
         lines += [gap(source, now, count, why) for source, count in self._lost.items()]
         self._lost.clear()
-        lines += self._told()
+        lines += self._notices()
         return lines, positions
 
-    def _told(self) -> list[LogLine]:
+    def _notices(self) -> list[LogLine]:
         """What a source that is silent again has lost by writing too much."""
-        now, monotonic, told = self._clock.now(), self._clock.monotonic(), []
+        now, monotonic, notices = self._clock.now(), self._clock.monotonic(), []
         for source, rate in self._rates.items():
-            if rate.dropped and monotonic - rate.told_at >= 1.0:
+            if rate.dropped and monotonic - rate.noticed_at >= 1.0:
                 self._rates[source], line = tell(rate, source, now, monotonic, self._rules)
-                told.append(line)
+                notices.append(line)
         if any(rate.dropped for rate in self._rates.values()):
             self._written.set()
-        return told
+        return notices
 
     def _append(self, lines: Sequence[LogLine], positions: Mapping[str, str]) -> int:
         if lines or positions:

@@ -116,7 +116,7 @@ def failure_of(status: int, retry_after: str, content: bytes) -> WfmUnavailable 
     said = str(problem.get("detail") or problem.get("title") or "")[:500]
     message = f"The fleet manager answered {status}{f': {said}' if said else ''}."
     retryable = problem.get("retryable")
-    # Whoever asks too often or too early may always come again, and so may who gets no hint.
+    # A client that asks too often or too early may always come again, and so may who gets no hint.
     if status in {429, 503} or retryable is True or (status >= 500 and retryable is not False):
         seconds = _seconds(retry_after) or _seconds(problem.get("retryAfterSeconds"))
         is_fixed = problem.get("backoffStrategy") == "fixed"

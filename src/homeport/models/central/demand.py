@@ -74,7 +74,7 @@ class FleetDemand:
         return min(ahead, default=REPEAT_SECONDS)
 
     def _uses(self) -> tuple[dict[SiteName, Use], dict[SiteName, Use]]:
-        """By site: of the pools of which it must know something now, and of those that nobody uses."""
+        """By site: of the pools of which it must know something now, and of those that are not in use."""
         demand = self._central.inference.demand
         found: dict[SiteName, Use] = {}
         unused: dict[SiteName, Use] = {}

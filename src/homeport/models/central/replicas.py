@@ -77,11 +77,11 @@ class FleetReplicas:
 
     async def take(self, site: SiteName, body: bytes) -> bytes:
         """The whole list of one site. A list that cannot be read changes nothing."""
-        told, digest = _read(body), _digest(body)
+        announced, digest = _read(body), _digest(body)
         self._known[site] = digest
         self._central.bus.publish(TOPIC, {"site": site, "digest": digest})
-        here, problems = assigned({site: (told.network, told.replicas)}, network=self._network)
-        behind, more = assigned({site: ("", told.behind_nodes)}, network=self._network)
+        here, problems = assigned({site: (announced.network, announced.replicas)}, network=self._network)
+        behind, more = assigned({site: ("", announced.behind_nodes)}, network=self._network)
         if problems + more != self._problems.get(site, ()):
             self._problems[site] = problems + more
             for problem in problems + more:

@@ -184,10 +184,10 @@ def _pulled(entry: ModelEntry, pulls: Pulls) -> ModelBody:
     body, pull = model_body(entry), pulls.known.get(entry.id)
     if pull is None:
         return body
-    told = PullBody(
+    progress = PullBody(
         state=pull.state.value, done_bytes=pull.done_bytes, total_bytes=pull.total_bytes, problem=pull.problem
     )
-    return body.model_copy(update={"pull": told})
+    return body.model_copy(update={"pull": progress})
 
 
 def model_body(entry: ModelEntry, warning: str | None = None) -> ModelBody:

@@ -15,7 +15,7 @@ def _part(site: SitePlatform) -> SitePart:
     replicas = SiteReplicas(site, scaling.settle)
     return SitePart(
         on_replicas=replicas.announce,
-        asked={DEMAND: scaling.told, TOPIC: replicas.asked},
+        asked={DEMAND: scaling.take_demand, TOPIC: replicas.asked},
         loops=(replicas.run, scaling.run),
     )
 

@@ -2,7 +2,7 @@
 
 Every announcement is the node's whole list, so a lost one costs nothing. A node that is away keeps its replicas: its
 engines may well go on. One that is lost or removed has none. Engines of other machines are reached through the tunnel
-of their node. Central is told the whole list too, at every change and at intervals, since it keeps it in memory only.
+of their node. Central gets the whole list too, at every change and at intervals, since it keeps it in memory only.
 """
 
 import json

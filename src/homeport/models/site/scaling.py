@@ -55,7 +55,7 @@ COUNT_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Demand:
     """How much one central uses a pool."""
 
     waiting: int
@@ -93,7 +93,7 @@ class _Pool:
     since: float
     """When it was first seen, or changed last: idle times begin then at the earliest."""
     quiet_since: float | None = None
-    told: dict[str, _Told] = field(default_factory=dict)
+    demands: dict[str, _Demand] = field(default_factory=dict)
     failed_until: dict[str, float] = field(default_factory=dict)
     expected: dict[str, _Expected] = field(default_factory=dict)
     said: str = ""
@@ -132,8 +132,8 @@ class SiteScaling:
         for pool_id, those in found.items():
             expected = self._pools[pool_id].expected
             for handoff in (each.handoff for each in those):
-                told = expected.get(handoff.replica_id)
-                if told is not None and (told.loading is handoff.loading or told.until < now):
+                awaited = expected.get(handoff.replica_id)
+                if awaited is not None and (awaited.loading is handoff.loading or awaited.until < now):
                     del expected[handoff.replica_id]
         self.look()
 
@@ -156,7 +156,7 @@ class SiteScaling:
 
     # --- what central says ----------------------------------------------------------------------------------------
 
-    async def told(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def take_demand(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """Central's use of this site's pools."""
         by, pools = content.get("by"), content.get("pools")
         if not isinstance(by, str) or not isinstance(pools, Mapping) or len(pools) > POOLS_MAX:
@@ -179,7 +179,7 @@ class SiteScaling:
                 counts = (
                     {str(name): _count(value) for name, value in busy.items()} if isinstance(busy, Mapping) else {}
                 )
-                pool.told[by[:64]] = _Told(_count(use.get("waiting")), counts, now)
+                pool.demands[by[:64]] = _Demand(_count(use.get("waiting")), counts, now)
         self.look()
         return {}
 
@@ -250,13 +250,13 @@ class SiteScaling:
         demand = self._site.inference.demand
         own = PoolUse() if demand is None else demand.use_of(pool_id)
         busy: dict[str, int] = {} if demand is None else dict(demand.busy_of(pool_id))
-        pool.told = {by: told for by, told in pool.told.items() if now - told.at < FRESH_SECONDS}
-        for told in pool.told.values():
-            for name, count in told.busy.items():
+        pool.demands = {by: each for by, each in pool.demands.items() if now - each.at < FRESH_SECONDS}
+        for each in pool.demands.values():
+            for name, count in each.busy.items():
                 busy[name] = busy.get(name, 0) + count
-        used = [told.at for told in pool.told.values() if told.waiting or any(told.busy.values())]
+        used = [each.at for each in pool.demands.values() if each.waiting or any(each.busy.values())]
         use = PoolUse(
-            waiting=own.waiting + sum(told.waiting for told in pool.told.values()),
+            waiting=own.waiting + sum(each.waiting for each in pool.demands.values()),
             busy=sum(busy.values()),
             used_at=max([own.used_at, pool.since, *used]),
             task_seconds=own.task_seconds,
@@ -347,8 +347,8 @@ def _read_retired(path: Path | None) -> dict[Served, _Retirement]:
 
 
 def _expected(pool: _Pool, handoff: Handoff) -> Loading:
-    told = pool.expected.get(handoff.replica_id)
-    return handoff.loading if told is None else told.loading
+    awaited = pool.expected.get(handoff.replica_id)
+    return handoff.loading if awaited is None else awaited.loading
 
 
 def _count(value: object) -> int:

@@ -26,7 +26,7 @@ NAMES: Final[Mapping[str, str]] = {
 }
 """Span names of the steps that a runtime reports."""
 
-Told = Callable[[str], None]
+OnStep = Callable[[str], None]
 """The runtime has reached another step."""
 
 
@@ -54,7 +54,7 @@ class OrderSpans:
             }
 
     @contextmanager
-    def step(self, name: str, component: str) -> Iterator[Told]:
+    def step(self, name: str, component: str) -> Iterator[OnStep]:
         """A span for the work on a component; where the runtime reports further steps, one for each."""
         if self._tracer is None or self._context is None:
             yield _ignore
@@ -63,7 +63,7 @@ class OrderSpans:
         going.begin(name)
         failure: Failure | None = Failure(Code.INTERNAL, "interrupted")
         try:
-            yield going.told
+            yield going.on_step
             failure = None
         except HomeportError as error:
             failure = Failure(error.code, _first_line(error))
@@ -96,7 +96,7 @@ class _Going:
     def begin(self, name: str) -> None:
         self._name, self._began = name, self._clock.now()
 
-    def told(self, step: str) -> None:
+    def on_step(self, step: str) -> None:
         name = NAMES.get(step)
         if name is not None and name != self._name:
             self.end(None)

@@ -28,7 +28,7 @@ from homeport.failpoints import Point, passing
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.node.link.news import Outlet
-from homeport.node.orders.tracing import OrderSpans, Told
+from homeport.node.orders.tracing import OnStep, OrderSpans
 from homeport.node.settings import NodeSettings
 from homeport.node.watch.drift import outdated
 from homeport.ports import Clock, InThread, KeepsData, OnProgress, Runtime, Workload
@@ -240,19 +240,19 @@ class Work:
     async def _prepare(self, generation: Generation, workload: Workload, spans: OrderSpans) -> None:
         name = workload.spec.name
         with (
-            spans.step("pull", name) as told,
+            spans.step("pull", name) as on_step,
             _limit(self._settings.prepare_seconds, f"{name} could not be fetched", name),
         ):
             async with self._slots:
-                await self._runtime.prepare(workload, self._teller(generation, workload, told))
+                await self._runtime.prepare(workload, self._progress(generation, workload, on_step))
 
     async def _start(self, generation: Generation, workload: Workload, spans: OrderSpans) -> None:
         name, seconds = workload.spec.name, max(workload.spec.timeout_seconds, 0.1)
         last = [""]
         try:
             with anyio.fail_after(seconds):
-                with spans.step("create", name) as told:
-                    await self._apply(workload, self._teller(generation, workload, told))
+                with spans.step("create", name) as on_step:
+                    await self._apply(workload, self._progress(generation, workload, on_step))
                 passing(Point.RUNTIME_BEFORE_HEALTH)
                 if workload.spec.wait:
                     with spans.step("health", name):
@@ -326,9 +326,9 @@ class Work:
             await self._discard(self._folder(order.deployment_id, name))
         self.tell(order.generation, order.deployment_id, Step.REMOVED, name, f"removed {name}")
 
-    def _teller(self, generation: Generation, workload: Workload, told: Told) -> OnProgress:
+    def _progress(self, generation: Generation, workload: Workload, on_step: OnStep) -> OnProgress:
         def on_progress(step: str, message: str, bytes_done: int, bytes_total: int) -> None:
-            told(step)
+            on_step(step)
             self.tell(
                 generation,
                 workload.deployment_id,

@@ -31,13 +31,13 @@ class OrphanWatch:
         self._executor = executor
         self._outlet = outlet
         self._orphans = anyio.Event()
-        self._told: tuple[Owned, ...] = ()
+        self._reported: tuple[Owned, ...] = ()
         """What the site has called orphaned, and was not removed yet."""
         self._kept: frozenset[Owned] = frozenset()
 
     def take(self, orphans: Orphans) -> None:
         """The site's answer. Acted on in the next round."""
-        self._told = orphans.items
+        self._reported = orphans.items
         self._orphans.set()
 
     async def wait(self, seconds: float) -> None:
@@ -51,8 +51,8 @@ class OrphanWatch:
         if not isinstance(self._runtime, SharedEngine):
             return
         unknown = [item for item in await self._runtime.owned() if self._is_unknown(item)]
-        told, self._told = self._told, ()
-        removed = [item for item in unknown if item in told and await self._remove(self._runtime, item)]
+        reported, self._reported = self._reported, ()
+        removed = [item for item in unknown if item in reported and await self._remove(self._runtime, item)]
         if removed:
             names = ", ".join(sorted({f"{item.component} of {item.deployment_id}" for item in removed})[:5])
             owners = ", ".join(sorted({item.node_id for item in removed})[:3])

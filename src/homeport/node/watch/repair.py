@@ -35,7 +35,7 @@ Key = tuple[DeploymentId, str]
 
 
 @dataclass(slots=True)
-class _Told:
+class _Report:
     """What was reported to the site, and for which order."""
 
     generation: Generation
@@ -67,7 +67,7 @@ class Keeper:
         self._backoffs: dict[Key, Backoff] = {}
         self._failures: dict[Key, str] = {}
         """Why a component could not be started again."""
-        self._told: dict[DeploymentId, _Told] = {}
+        self._reports: dict[DeploymentId, _Report] = {}
         self.health = HealthWatch(runtime, work, clock)
 
     async def keep(self) -> None:
@@ -154,15 +154,15 @@ class Keeper:
 
     async def _tell(self, entry: Entry, release: Release, seen: dict[str, Seen]) -> None:
         deployment_id, generation = release.deployment_id, entry.order.generation
-        told = self._told.get(deployment_id)
-        if told is None or told.generation != generation:
-            told = _Told(
+        report = self._reports.get(deployment_id)
+        if report is None or report.generation != generation:
+            report = _Report(
                 generation,
                 Watch(unhealthy=entry.unhealthy is not None, why=entry.unhealthy.why if entry.unhealthy else ""),
             )
-            self._told[deployment_id] = told
+            self._reports[deployment_id] = report
         hidden = {name: Seen(each.healthy, self._hidden(release, each.why)) for name, each in seen.items()}
-        told.watch, news = look(told.watch, hidden, self._clock.monotonic(), self._rules)
+        report.watch, news = look(report.watch, hidden, self._clock.monotonic(), self._rules)
         if news is None:
             return
         said = log.info if news.healthy else log.warning
@@ -213,7 +213,7 @@ class Keeper:
         entries = self._journal.deployments
         self._backoffs = {key: value for key, value in self._backoffs.items() if key[0] in entries}
         self._failures = {key: value for key, value in self._failures.items() if key[0] in entries}
-        self._told = {key: value for key, value in self._told.items() if key in entries}
+        self._reports = {key: value for key, value in self._reports.items() if key in entries}
         self.health.keep_only(entries.keys())
 
     @staticmethod

@@ -278,7 +278,7 @@ class Reader(SeenReader, TelemetryReader, Protocol):
         ...
 
     async def artifacts(self, owner: str | None, *, limit: int) -> Sequence[StoredArtifact]:
-        """The newest first; those that one owner has and of nobody, or all where no owner is given."""
+        """The newest first; those of one owner and those without an owner, or all where no owner is given."""
         ...
 
     async def catalog_models(self) -> Sequence[ModelEntry]:

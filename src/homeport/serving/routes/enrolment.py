@@ -252,7 +252,7 @@ def enrolment_routes(enrolment: EnrolmentService) -> Routes:
         csr = body.csr.encode()
         with enrolment.throttled(caller.address):
             grant = await enrolment.registrar.renew(body.spiffe_id, csr, address=caller.address)
-        # Without the mark, whoever has an old request could send the nodes of this site elsewhere.
+        # Without the mark, a holder of an old request could send the nodes of this site elsewhere.
         if body.reach is not None and enrolment.name_of(csr) == reach_mark(body.reach.model_dump()):
             await enrolment.reached(grant.record.name, body.reach)
         return enrolment.answer(grant, grant.record.spki)

@@ -1,5 +1,6 @@
 """Which connections a server accepts. What is too much is closed before anything is done for it: a TLS handshake
-costs a millisecond and some 60 kB, and whoever begins one and says no more holds an open file for its whole timeout.
+costs a millisecond and some 60 kB, and a client that begins one and sends no more holds an open file for its
+whole timeout.
 """
 
 import socket
@@ -63,11 +64,11 @@ class Admission:
 
 
 class Listener(socket.socket):
-    """A listening socket that leaves out whoever there is no room for.
+    """A listening socket that leaves out clients that there is no room for.
 
     With TLS it also leaves out connections whose clients have closed them while they waited: a server that falls
-    behind would otherwise spend its time on handshakes with nobody, and fall further behind. Without TLS a client
-    may close its own direction and still read an answer.
+    behind would otherwise spend its time on handshakes of clients that are gone, and fall further behind. Without TLS
+    a client may close its own direction and still read an answer.
     """
 
     has_tls = False

@@ -35,10 +35,10 @@ class CentralSource:
 
     async def series(self, site: SiteName, question: Question) -> dict[str, Any]:
         try:
-            told = await self._ask(site, SERIES_TOPIC, encode_question(question))
+            answered = await self._ask(site, SERIES_TOPIC, encode_question(question))
         except AWAY:
             return await self._stored_series(site, question)
-        return {**told, "is_stored": False}
+        return {**answered, "is_stored": False}
 
     async def _stored_series(self, site: SiteName, question: Question) -> dict[str, Any]:
         step = max(question.step_seconds or 0.0, float(MINUTE.seconds))
@@ -48,8 +48,8 @@ class CentralSource:
             for node_id in question.nodes:
                 contents[node_id] = await find_contents(reader, site, node_id, wanted)
         windows = {node_id: readable(each) for node_id, each in contents.items()}
-        told = await self._central.in_thread(partial(answer, windows, question, wanted))
-        return {**told, "is_stored": True}
+        answered = await self._central.in_thread(partial(answer, windows, question, wanted))
+        return {**answered, "is_stored": True}
 
     async def latest(self, sites: Sequence[SiteName]) -> Newest:
         found: dict[SiteName, Sequence[Latest]] = {}
@@ -70,8 +70,8 @@ class CentralSource:
     async def heartbeats(self, site: SiteName, node_id: NodeId, start: datetime, end: datetime) -> Sequence[Interval]:
         question = {"node": node_id, "start": start.isoformat(), "end": end.isoformat()}
         try:
-            told = await self._ask(site, HEARTBEATS_TOPIC, question)
-            return decode_intervals(told["intervals"][:INTERVALS_MAX])
+            answered = await self._ask(site, HEARTBEATS_TOPIC, question)
+            return decode_intervals(answered["intervals"][:INTERVALS_MAX])
         except (*AWAY, KeyError, ValueError, TypeError):
             pass
         async with self._central.store.read() as reader:

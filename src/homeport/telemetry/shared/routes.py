@@ -106,15 +106,15 @@ def _use(router: Router, source: TelemetrySource, store: Store, clock: Clock, re
         latest = {(each.site, each.node_id): each for each in newest.nodes if (each.site, each.node_id) in shown}
         async with seen_by(caller, store).read() as reader:
             deployments = await reader.deployments_by_ids(sorted(_deployment_ids(latest.values())))
-        told = UseBody(
+        answer = UseBody(
             nodes=[node_use(view, latest.get((view.node.site, view.node.id))) for view in views],
             containers=container_uses(latest.values(), {each.id: each for each in deployments}),
             unreachable_sites=newest.unreachable,
             next=page.cursor(found.next),
         )
         shown_fields = None if page.fields is None else {"nodes": {"__all__": set(page.fields)}}
-        kept = told.model_dump(mode="json", include=shown_fields) if shown_fields else {}
-        return JSONResponse(told.model_dump(mode="json") | kept)
+        kept = answer.model_dump(mode="json", include=shown_fields) if shown_fields else {}
+        return JSONResponse(answer.model_dump(mode="json") | kept)
 
 
 def _series(router: Router, source: TelemetrySource, store: Store, clock: Clock) -> None:
@@ -148,9 +148,9 @@ def _series(router: Router, source: TelemetrySource, store: Store, clock: Clock)
 
 
 async def _told(source: TelemetrySource, clock: Clock, site: SiteName, question: Question) -> TelemetryBody:
-    question.range(clock.now())  # Refused here with its fields, whoever answers.
-    told = await source.series(site, question)
-    return TelemetryBody.model_validate({"is_stored": False, **told, "site": site})
+    question.range(clock.now())  # Refused here with its fields, whichever role answers.
+    answer = await source.series(site, question)
+    return TelemetryBody.model_validate({"is_stored": False, **answer, "site": site})
 
 
 def _with(question: Question, nodes: Sequence[NodeId], deployment: str = "", component: str = "") -> Question:

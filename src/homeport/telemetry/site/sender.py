@@ -35,7 +35,7 @@ class Sender:
         self._site = site
         self._keeper = keeper
         self._heartbeats = heartbeats
-        self._is_told = False
+        self._is_announced = False
         self._pace_seconds = PACE_SECONDS_MIN
 
     async def run(self) -> None:
@@ -55,14 +55,14 @@ class Sender:
         intervals = tuple(islice(self._heartbeats.unsent, INTERVALS_SENT_MAX))
         batch = Batch(self._keeper.latest(), rows, intervals, self._site.clock.now())
         try:
-            told = await central.call(self._site.site, TOPIC, encode_batch(batch))
+            answer = await central.call(self._site.site, TOPIC, encode_batch(batch))
         except PermanentError as error:
             # It would be refused again: a central of another release, most likely.
-            if not self._is_told:
+            if not self._is_announced:
                 log.warning("telemetry refused by central", error=str(error))
-            self._is_told, self._pace_seconds = True, PACE_SECONDS_MAX
+            self._is_announced, self._pace_seconds = True, PACE_SECONDS_MAX
         else:
-            self._is_told, self._pace_seconds = False, decode_pace(told)
+            self._is_announced, self._pace_seconds = False, decode_pace(answer)
         for _ in range(taken):
             self._keeper.unsent.popleft()
         for _ in intervals:

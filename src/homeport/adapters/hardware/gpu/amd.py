@@ -29,10 +29,10 @@ def read_amd() -> Sequence[GpuReading]:
 def parse_rocm_smi(output: str) -> Sequence[GpuReading]:
     """`{"card0": {"GPU use (%)": "3", "VRAM Total Memory (B)": "17163091968", …}, "system": {…}}`"""
     try:
-        told = json.loads(output[output.index("{") :])
+        report = json.loads(output[output.index("{") :])
     except ValueError:
         return ()
-    cards = told.items() if isinstance(told, dict) else ()
+    cards = report.items() if isinstance(report, dict) else ()
     return [
         _reading(name.removeprefix("card"), {str(key).lower(): str(value) for key, value in card.items()})
         for name, card in sorted(cards)[:GPUS_MAX]

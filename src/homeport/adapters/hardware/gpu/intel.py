@@ -20,8 +20,8 @@ def read_intel(*, with_use: bool) -> Sequence[GpuReading]:
     found = () if output is None else parse_lspci(output)
     if not with_use or len(found) != 1:  # The tool shows one device, and does not say which.
         return found
-    told = run_tool(USE_COMMAND)
-    return found if told is None else [parse_intel_gpu_top(told, found[0])]
+    printed = run_tool(USE_COMMAND)
+    return found if printed is None else [parse_intel_gpu_top(printed, found[0])]
 
 
 def parse_lspci(output: str) -> Sequence[GpuReading]:

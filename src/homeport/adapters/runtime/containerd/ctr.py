@@ -58,8 +58,8 @@ class Ctr:
             raise EngineUnavailable(f"containerd's socket {self.socket} is not there.", hint=INSTALL_HINT)
 
     async def version(self) -> str:
-        told = await self.call("version")
-        server = told.partition("Server:")[2]
+        printed = await self.call("version")
+        server = printed.partition("Server:")[2]
         found = re.search(r"Version:\s*(\S+)", server)
         return found[1] if found else "unknown"
 

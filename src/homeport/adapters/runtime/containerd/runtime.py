@@ -255,11 +255,11 @@ class ContainerdRuntime:
     async def _describe(self, container: str, task: Task | None) -> Found | None:
         """None for a container that has just been removed."""
         try:
-            told = json.loads(await self._ctr.call("containers", "info", container))
+            details = json.loads(await self._ctr.call("containers", "info", container))
         except CtrRefusal:
             return None
-        labels = told.get("Labels") or {}
-        return Found(container, str(told.get("Image", "")), labels, str(told.get("CreatedAt", "")), task)
+        labels = details.get("Labels") or {}
+        return Found(container, str(details.get("Image", "")), labels, str(details.get("CreatedAt", "")), task)
 
     def _log(self, container: str) -> Path:
         return self._folder / f"{container}.log"

@@ -31,14 +31,14 @@ class PullProgress:
     def _take(self, line: bytes) -> str | None:
         if not line.strip():
             return None
-        told = json.loads(line)
-        if told.get("error"):
-            return str(told["error"])
-        layer, detail = told.get("id"), told.get("progressDetail") or {}
+        message = json.loads(line)
+        if message.get("error"):
+            return str(message["error"])
+        layer, detail = message.get("id"), message.get("progressDetail") or {}
         # Unpacking repeats the same bytes under the same id, from zero; only the download is counted.
-        if layer and detail.get("total") and told.get("status") == "Downloading":
+        if layer and detail.get("total") and message.get("status") == "Downloading":
             self._layers[layer] = (int(detail.get("current", 0)), int(detail["total"]))
-        elif layer in self._layers and told.get("status") in ("Download complete", "Pull complete"):
+        elif layer in self._layers and message.get("status") in ("Download complete", "Pull complete"):
             total = self._layers[layer][1]
             self._layers[layer] = (total, total)
         return None

@@ -150,8 +150,8 @@ async def _engine(
         await engine.start()
         version = await engine.api().version()
     except EngineUnavailable as error:
-        told = explain_refusal(engine.name, "", str(error))
-        return [told if told.what_to_do else _problem(error)]
+        finding = explain_refusal(engine.name, "", str(error))
+        return [finding if finding.what_to_do else _problem(error)]
     finally:
         await engine.close()
     findings = []

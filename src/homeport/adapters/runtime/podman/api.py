@@ -36,10 +36,10 @@ class PodmanApi(EngineApi):
         """Nodes ask often. For `/version` Podman runs its monitor, its runtime and the package manager, half a second
         of CPU in all; the answer to a ping has it too."""
         try:
-            told = (await self.exchange("GET", "/_ping")).headers.get("libpod-api-version")
+            header = (await self.exchange("GET", "/_ping")).headers.get("libpod-api-version")
         except Refusal:
-            told = None
-        return told or await super().version()
+            header = None
+        return header or await super().version()
 
     async def create(self, name: str, content: Json) -> str:
         if not names_of(content):

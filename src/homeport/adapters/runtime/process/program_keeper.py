@@ -33,37 +33,37 @@ def main() -> None:
         return
     with open(sys.argv[1]) as file:  # noqa: PTH123 - pathlib would cost the keeper memory all its life
         config = json.load(file)
-    told, tell = os.pipe()
+    read_end, write_end = os.pipe()
     if os.fork() == 0:
         try:
-            os.close(told)
+            os.close(read_end)
             os.setsid()
-            _keep(config, tell)
+            _keep(config, write_end)
         finally:
             os._exit(0)
-    os.close(tell)
+    os.close(write_end)
     answer = b""
-    while chunk := os.read(told, CHUNK):
+    while chunk := os.read(read_end, CHUNK):
         answer += chunk
     if answer:
         sys.stderr.write(answer.decode())
         sys.exit(1)
 
 
-def _keep(config: dict[str, object], tell: int) -> None:
+def _keep(config: dict[str, object], write_end: int) -> None:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(config, writing, tell)
+        _become(config, writing, write_end)
     os.close(writing)
     try:
         _put(str(config["state"]), {"pid": pid, "start_time": start_time(pid), **config["identity"]})  # type: ignore[dict-item]
     except OSError as error:
         # The program could not be found again: it would keep running next to its successor.
         os.kill(pid, signal.SIGKILL)
-        os.write(tell, f"{error.strerror}: {config['state']}".encode())
+        os.write(write_end, f"{error.strerror}: {config['state']}".encode())
         return
-    os.close(tell)
+    os.close(write_end)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nothing, descriptor)
@@ -72,8 +72,8 @@ def _keep(config: dict[str, object], tell: int) -> None:
     _put(str(config["exit"]), {"pid": pid, "exit_code": os.waitstatus_to_exitcode(status)})
 
 
-def _become(config: dict[str, object], output: int, tell: int) -> None:
-    """Turns this process into the program. `tell` closes at exec, which signals that it runs."""
+def _become(config: dict[str, object], output: int, write_end: int) -> None:
+    """Turns this process into the program. `write_end` closes at exec, which signals that it runs."""
     try:
         os.setsid()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -86,7 +86,7 @@ def _become(config: dict[str, object], output: int, tell: int) -> None:
         environment.update({name[len(SECRET) :]: value for name, value in given.items()})
         os.execvpe(command[0], command, environment)
     except OSError as error:
-        os.write(tell, f"{error.strerror}: {error.filename or config['command']}".encode())
+        os.write(write_end, f"{error.strerror}: {error.filename or config['command']}".encode())
     os._exit(127)
 
 

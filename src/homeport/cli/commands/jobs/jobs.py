@@ -297,8 +297,8 @@ def _verdict(found: Json) -> int:
         return Exit.DONE
     reason = printable(found["reason"])
     # A reason that begins with what the state says already goes on from there: FAILED after 2 attempts: …
-    told = reason[len("failed") :] if reason.startswith("failed") else f": {reason}"
-    click.echo(f"{click.style('✗', fg='red')} job {_short(found['id'])} {found['state']}{told}", err=True)
+    why = reason[len("failed") :] if reason.startswith("failed") else f": {reason}"
+    click.echo(f"{click.style('✗', fg='red')} job {_short(found['id'])} {found['state']}{why}", err=True)
     code = found["exit_code"]
     is_own = found["failure"] is not None and found["failure"]["code"] == "EXITED"
     return int(code) if is_own and code and 0 < code < 256 else Exit.FAILED

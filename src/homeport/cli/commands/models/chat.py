@@ -16,7 +16,7 @@ from homeport.errors import HomeportError, NotFound
 @click.command()
 @click.argument("message", required=False)
 @click.option("--model", default="", help="The model; the first one there is when left out.")
-@click.option("--system", default="", help="What the model should be told first.")
+@click.option("--system", default="", help="The system prompt, sent before the first message.")
 @click.option("--max-tokens", type=click.IntRange(1, 50_000), help="The longest answer.")
 @connected
 @formatted

@@ -9,7 +9,7 @@ from homeport.core.inference.task import TaskCode
 TEXT_MAX: Final = 300
 _WRONG_REQUEST: Final = frozenset({400, 404, 405, 413, 415, 422, 501})
 """501 is llama.cpp's answer to embeddings or reranking when it was not started for them: no fault of the engine, or
-whoever asks for what it lacks would have its breaker take it from everybody else."""
+a caller that asks for what it lacks would have its breaker take it from all others."""
 _FULL: Final = 429
 
 

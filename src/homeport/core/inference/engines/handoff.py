@@ -92,7 +92,7 @@ class Handoff:
     @property
     def workloads(self) -> frozenset[str]:
         """What it can be asked for, as far as that is known: llama.cpp embeds and reranks only when it was started
-        for it; of an engine that somebody else started the options are not known."""
+        for it; of an engine that was started elsewhere the options are not known."""
         if self.engine is Engine.TRITON:
             return COMPLETING
         if self.engine is not Engine.LLAMACPP or self.is_external:

@@ -1,5 +1,5 @@
 """The values of a word of the filter language, with how many items of a list each would leave: offered while
-somebody types.
+an operator types.
 
 Candidates come from the fleet as a whole, and each is counted together with the rest of the filter, so that the
 number is what choosing it gives.
