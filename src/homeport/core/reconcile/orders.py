@@ -83,17 +83,25 @@ class OrderContext:
     """The time the change has taken, including the order that has ended."""
 
 
-def outcome(result: Result, instance: Instance, known: OrderContext) -> Transition | None:
-    """The transition that a node's result causes. None for the result of an older order, or a repeated one."""
+def outcome(result: Result, instance: Instance, known: OrderContext) -> tuple[Transition, ...]:
+    """The transitions that a node's result causes. None for the result of an older order, or a repeated one."""
     if result.generation != instance.generation:
-        return None
-    if instance.state is S.INSTALLED and result.kind is OrderKind.APPLY and result.succeeded:
-        return None
+        return ()
+    if instance.state is S.INSTALLED and result.kind is OrderKind.APPLY:
+        return () if result.succeeded else _lost_and_failed(result, instance, known)
     failure = _failure(result, instance)
     failure, next_at = (None, None) if failure is None else _failure_and_retry(instance, failure, known)
     reason = _reason(result, failure, instance)
     step = _step(instance, known, _happening(result), Actor.NODE, reason)
-    return replace(step, failure=failure, next_at=next_at)
+    return (replace(step, failure=failure, next_at=next_at),)
+
+
+def _lost_and_failed(result: Result, instance: Instance, known: OrderContext) -> tuple[Transition, ...]:
+    """A node that was restored from an older copy of its folder was sent an installed release again, and could not
+    apply it. It keeps nothing running by itself then, so this is an update that failed, with its retries."""
+    why = f"{instance.node_id} had lost this release and applied it again"
+    again = _step(instance, known, H.CHANGED, Actor.SITE, why)
+    return again, *outcome(result, replace(instance, state=S.UPDATING, attempt=1), known)
 
 
 def unanswered(instance: Instance, failure: Failure, known: OrderContext) -> Transition:

@@ -538,9 +538,7 @@ class Conductor:
                     orphans.note(node_id, item, self.memory, self._clock.monotonic())
                     continue
                 if isinstance(item, Result):
-                    transition = outcome(item, instance, self._order_context(instance))
-                    if transition is not None:
-                        transitions.append(transition)
+                    transitions += outcome(item, instance, self._order_context(instance))
                 elif item.generation == instance.generation and not _is_known(item, instance):
                     progressed.append(Progressed(node_id, item))
             if transitions or progressed:

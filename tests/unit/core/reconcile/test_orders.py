@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from homeport.core.lifecycle.replay import replay
 from homeport.core.model.deployment import Policy
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Held, Result
@@ -63,31 +64,41 @@ def test_a_node_hears_an_order_until_it_has_ended_it() -> None:
 
 def test_success_means_healthy_and_failure_is_passed_on_unchanged() -> None:
     busy = an_instance(state=State.INSTALLING)
-    healthy = outcome(a_result(), busy, KNOWN)
-    assert healthy is not None
+    (healthy,) = outcome(a_result(), busy, KNOWN)
     assert (healthy.trigger, healthy.actor) == (Trigger.HEALTHY, Actor.NODE)
     failure = Failure(Code.IMAGE_PULL_FAILED, "no such image", "web")
-    failed = outcome(a_result(succeeded=False, failure=failure), busy, KNOWN)
-    assert failed is not None
+    (failed,) = outcome(a_result(succeeded=False, failure=failure), busy, KNOWN)
     assert (failed.trigger, failed.failure) == (Trigger.GAVE_UP, failure)
 
 
 def test_only_deleted_with_exit_code_zero_confirms_a_removal() -> None:
     leaving = an_instance(state=State.DELETING)
-    done = outcome(a_result(kind=OrderKind.REMOVE, deleted=True), leaving, KNOWN)
-    assert done is not None
+    (done,) = outcome(a_result(kind=OrderKind.REMOVE, deleted=True), leaving, KNOWN)
     assert done.trigger is Trigger.REMOVED
-    odd = outcome(a_result(kind=OrderKind.REMOVE, deleted=True, exit_code=1), leaving, KNOWN)
-    assert odd is not None
+    (odd,) = outcome(a_result(kind=OrderKind.REMOVE, deleted=True, exit_code=1), leaving, KNOWN)
     assert odd.trigger is Trigger.GAVE_UP
 
 
 def test_the_result_of_an_older_order_means_nothing() -> None:
-    assert outcome(a_result(generation=Generation(6)), an_instance(state=State.UPDATING), KNOWN) is None
+    assert outcome(a_result(generation=Generation(6)), an_instance(state=State.UPDATING), KNOWN) == ()
 
 
 def test_a_repeated_success_is_no_news() -> None:
-    assert outcome(a_result(), an_instance(state=State.INSTALLED), KNOWN) is None
+    assert outcome(a_result(), an_instance(state=State.INSTALLED), KNOWN) == ()
+
+
+def test_an_installed_release_that_could_not_be_applied_again_is_a_failed_update_with_a_retry() -> None:
+    failure = Failure(Code.HEALTH_CHECK_FAILED, "GET /healthz answered 500", "web")
+    installed = replace(an_instance(state=State.INSTALLED), attempt=3)
+    known = OrderContext(NOW, Policy(backoff_seconds=10.0, retries_max=3))
+    changed, failed = outcome(a_result(succeeded=False, failure=failure), installed, known)
+    assert (changed.trigger, changed.actor, changed.revision) == (Trigger.CHANGED, Actor.SITE, installed.revision)
+    assert (failed.trigger, failed.actor, failed.failure) == (Trigger.GAVE_UP, Actor.NODE, failure)
+    assert failed.next_at is not None, "earlier attempts do not count"
+    after = installed
+    for transition in (changed, failed):
+        after, _ = replay(after, transition)
+    assert (after.state, after.failure, after.generation) == (State.FAILED, failure, installed.generation)
 
 
 @pytest.mark.parametrize("node_clock", [timedelta(0), timedelta(days=-1), timedelta(days=365)])
@@ -95,8 +106,8 @@ def test_times_are_the_sites_own_whatever_the_nodes_clock_says(node_clock: timed
     failure = Failure(Code.IMAGE_PULL_FAILED, "no such image", "web")
     result = a_result(succeeded=False, failure=failure, at=NOW + node_clock)
     known = OrderContext(NOW, Policy(backoff_seconds=10.0))
-    step = outcome(result, an_instance(state=State.INSTALLING), known)
-    assert step is not None and step.next_at is not None
+    (step,) = outcome(result, an_instance(state=State.INSTALLING), known)
+    assert step.next_at is not None
     assert step.at == NOW
     assert NOW + timedelta(seconds=5) <= step.next_at <= NOW + timedelta(seconds=10)
 

@@ -142,8 +142,7 @@ class Site:
         known = OrderContext(
             self.now, self.wanted.policy, can_roll_back(self.instance, self.past), self.spent + taking_seconds
         )
-        step = outcome(result, self.instance, known)
-        assert step is not None
+        (step,) = outcome(result, self.instance, known)
         self._step(step, taking_seconds)
         return self.instance.state
 
@@ -234,8 +233,8 @@ def test_the_reason_names_the_attempt_and_what_still_runs() -> None:
     result = Result(
         BAD.id, updating().generation, OrderKind.APPLY, False, NOW, Failure(Code.EXITED, "x."), release_runs=True
     )
-    told = outcome(result, updating(), OrderContext(NOW, POLICY))
-    assert told is not None and told.reason == "x. The release before it still runs."
+    (told,) = outcome(result, updating(), OrderContext(NOW, POLICY))
+    assert told.reason == "x. The release before it still runs."
 
 
 FIVE_MINUTES = replace(POLICY, retries_max=9, deadline_seconds=300.0)
