@@ -140,7 +140,10 @@ def _failure_and_retry(instance: Instance, failure: Failure, known: OrderContext
 
 
 def _failure(result: Result, instance: Instance) -> Failure | None:
-    """States that a rollback failed: neither the new release runs nor the one before it."""
+    """States that a rollback failed: neither the new release runs nor the one before it. A removal that failed is
+    known by its code, whatever kept it: what it has left counts neither as running nor as wanted."""
+    if result.failure is not None and result.kind is OrderKind.REMOVE:
+        return replace(result.failure, code=Code.REMOVE_FAILED)
     return None if result.failure is None else _with_rollback_note(result.failure, instance)
 
 

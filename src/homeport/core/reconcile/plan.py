@@ -394,8 +394,7 @@ def _waits_for_retry(instance: Instance, now: datetime) -> bool:
 
 def _failed_removing(instance: Instance) -> bool:
     """Whether the last failure was a removal: of the whole, or of a component that an update dropped."""
-    code = _code(instance)
-    return code == Code.REMOVE_FAILED or (code == Code.ENGINE_UNREACHABLE and instance.next_at is None)
+    return _code(instance) == Code.REMOVE_FAILED
 
 
 def short(revision: Digest | None) -> str:

@@ -3,10 +3,13 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from homeport.core.lifecycle.replay import replay
 from homeport.core.model.demand import Resources
 from homeport.core.model.deployment import Desired
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Node
+from homeport.core.model.order import Result
+from homeport.core.reconcile.orders import OrderContext, outcome
 from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS, Move, View, plan
 from homeport.vocabulary import UNPLACED, Code, Liveness, NodeId, OrderKind, ProfileType, State
 from homeport.vocabulary import Trigger as H
@@ -173,7 +176,12 @@ def test_a_new_revision_waits_for_the_engine_of_its_node() -> None:
 
 
 def test_a_removal_that_found_no_engine_rests_like_any_failed_removal() -> None:
-    failed = an_instance(state=State.FAILED, failure=Failure(Code.ENGINE_UNREACHABLE, "no engine"))
+    leaving = an_instance(state=State.DELETING)
+    failure = Failure(Code.ENGINE_UNREACHABLE, "no engine")
+    result = Result(leaving.deployment_id, leaving.generation, OrderKind.REMOVE, False, NOW, failure)
+    (transition,) = outcome(result, leaving, OrderContext(NOW))
+    failed, _ = replay(leaving, transition)
+    assert failed.failure == replace(failure, code=Code.REMOVE_FAILED)
     assert plan(view([], [a_node()], [failed]), NOW) == ()
     later = NOW + timedelta(seconds=REMOVAL_RETRY_SECONDS)
     assert told(plan(view([], [a_node()], [failed]), later)) == [("one", H.UNWANTED, OrderKind.REMOVE)]
