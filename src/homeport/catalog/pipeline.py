@@ -14,6 +14,7 @@ from homeport.core.pipelines.expressions import Expression, TemplateError, in_te
 from homeport.core.pipelines.functions import ExpressionError
 from homeport.core.pipelines.graph import cycle, order
 from homeport.core.pipelines.limits import (
+    EXPRESSIONS_MAX,
     INPUT_PATTERN,
     NAME_PATTERN,
     SOURCE_BYTES_MAX,
@@ -36,7 +37,7 @@ from homeport.core.pipelines.values import wrong_type
 from homeport.core.secrets import is_name
 from homeport.core.values.durations import seconds_of
 from homeport.core.values.patterns import matches
-from homeport.errors import InvalidInput, TooLarge
+from homeport.errors import InvalidInput, Problem, TooLarge
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 
 SCHEMA: Final = "pipeline"
@@ -52,6 +53,8 @@ def parse_pipeline(content: bytes, path: str) -> Pipeline:
     """Raises TooLarge, or InvalidInput with all problems, each with field, file and line."""
     if len(content) > SOURCE_BYTES_MAX:
         raise TooLarge(f"{path} is larger than {SOURCE_BYTES_MAX // 1024} KiB.")
+    if content.count(b"${{") > EXPRESSIONS_MAX:
+        raise InvalidInput(problems=[Problem("", f"has more than {EXPRESSIONS_MAX} expressions.", path)])
     document = load(content, path)
     problems = check_structure(document, SCHEMA)
     if not problems:

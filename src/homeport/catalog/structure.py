@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import resources
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from homeport.catalog.documents import Document, Location
@@ -31,26 +32,30 @@ _KINDS: Final = {
     "null": "empty",
 }
 
+WORDED_MAX: Final = 200
+"""Problems that are put into words, each with a suggestion: more are never shown, and twenty thousand take seconds."""
+
 
 def check_structure(document: Document, schema_name: str) -> list[Problem]:
-    """Every violation of the schema, in the order of the lines."""
-    problems = [
+    """The violations of the schema, in the order of the lines."""
+    problems = (
         document.problem(location, message)
         for error in _validator(schema_name).iter_errors(document.data)
         for location, message in _message(error, document)
-    ]
-    return sorted(set(problems), key=lambda problem: (problem.line or 0, problem.field))
+    )
+    return sorted(set(islice(problems, WORDED_MAX)), key=lambda problem: (problem.line or 0, problem.field))
 
 
 def unknown_fields(document: Document, schema_name: str) -> list[Problem]:
     """Fields that the schema does not name: probably typing errors, so they are reported, not ignored. What the
     components of a custom profile are given is for their vendor's devices to know."""
     schema = _schema(schema_name)
-    return [
+    problems = (
         document.problem(location, _unknown(str(location[-1]), known))
         for location, known in _surplus(document.data, schema, schema, ())
         if not _is_of_custom_component(document.data, location)
-    ]
+    )
+    return list(islice(problems, WORDED_MAX))
 
 
 def _is_of_custom_component(data: Any, location: Location) -> bool:

@@ -6,6 +6,7 @@ digest of a running component contains name and version, so that a changed secre
 cannot be guessed from the digest.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
@@ -23,6 +24,7 @@ COUNT_MAX: Final = 1_000
 MASK: Final = "•••"
 _MASKED_LENGTH_MIN: Final = 4
 """Shorter values occur in ordinary words; masking them would garble every sentence and hide nothing."""
+_ESCAPED: Final = ('"', "\\", "/")
 _EXTENSIONS: Final = "x-homeport-extensions"
 
 
@@ -125,11 +127,19 @@ def secret_values(release: Release | None) -> frozenset[str]:
 def masked(text: str, values: Iterable[str]) -> str:
     """`text` without any of the values. The programs we run may print their secrets."""
     for value in sorted(values, key=len, reverse=True):
-        if len(value) >= _MASKED_LENGTH_MIN:
-            text = text.replace(value, MASK)
-            for line in value.splitlines():
-                text = text.replace(line, MASK) if len(line) >= _MASKED_LENGTH_MIN else text
+        for form in _forms(value) if len(value) >= _MASKED_LENGTH_MIN else ():
+            text = text.replace(form, MASK)
     return text
+
+
+def _forms(value: str) -> tuple[str, ...]:
+    """The value, its lines, and how programs write these in JSON: fields of a line of JSON are shown as they were
+    meant, without the signs that hid a quote or a letter. Long ones first."""
+    if value.isascii() and value.isprintable() and not any(sign in value for sign in _ESCAPED):
+        return (value,)
+    plain = {value, *(line for line in value.splitlines() if len(line) >= _MASKED_LENGTH_MIN)}
+    written = {json.dumps(each, ensure_ascii=is_ascii)[1:-1] for each in plain for is_ascii in (True, False)}
+    return tuple(sorted({*plain, *written, *(each.replace("/", "\\/") for each in written)}, key=len, reverse=True))
 
 
 def _filled(part: ComponentSpec, values: Mapping[str, SecretValue]) -> ComponentSpec:

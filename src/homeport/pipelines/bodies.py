@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from homeport.catalog.pipeline import parse_pipeline
 from homeport.core.pipelines.limits import SOURCE_BYTES_MAX
 from homeport.core.pipelines.model import Definition, ItemResult, ItemRun, Pipeline, Run, StepRun
-from homeport.errors import PermanentError
+from homeport.pipelines.reading import readable
 from homeport.serving.bodies.body import Body, PageBody
 
 Source = Annotated[str, StringConstraints(min_length=1, max_length=SOURCE_BYTES_MAX)]
@@ -162,7 +161,8 @@ def run_body(run: Run) -> RunBody:
 
 
 def run_detail(run: Run) -> RunDetailBody:
-    pipeline = _parsed(run)
+    """Blocks: it reads the file."""
+    pipeline = readable(run.source)
     return RunDetailBody(
         **_run_fields(run),
         version=run.version,
@@ -182,18 +182,13 @@ def step_results(step: StepRun, results: Mapping[tuple[str, int], ItemResult]) -
 
 
 def pipeline_body(definition: Definition) -> PipelineBody:
+    """Blocks: it reads the file."""
     return PipelineBody(**_definition_fields(definition))
 
 
 def pipeline_detail(definition: Definition) -> PipelineDetailBody:
+    """Blocks: it reads the file."""
     return PipelineDetailBody(**_definition_fields(definition), source=definition.source)
-
-
-def _parsed(run: Run) -> Pipeline | None:
-    try:
-        return parse_pipeline(run.source.encode(), "pipeline.yaml")
-    except PermanentError:  # Of another version.
-        return None
 
 
 def _run_fields(run: Run) -> dict[str, Any]:
@@ -245,19 +240,19 @@ def _item_body(number: int, item: ItemRun) -> ItemBody:
 
 
 def _definition_fields(definition: Definition) -> dict[str, Any]:
-    pipeline = parse_pipeline(definition.source.encode(), f"{definition.name}.yaml")
-    schedule = pipeline.schedule
+    pipeline = readable(definition.source, f"{definition.name}.yaml")
+    schedule = None if pipeline is None else pipeline.schedule
     return {
         "name": definition.name,
         "site": definition.site,
         "version": definition.version,
-        "description": pipeline.description,
+        "description": "" if pipeline is None else pipeline.description,
         "paused": definition.is_paused,
         "schedule": None if schedule is None else schedule.cron,
         "timezone": None if schedule is None else schedule.timezone,
-        "webhook": pipeline.webhook is not None,
+        "webhook": pipeline is not None and pipeline.webhook is not None,
         "next_at": definition.next_at,
-        "steps": [step.name for step in pipeline.steps],
+        "steps": [] if pipeline is None else [step.name for step in pipeline.steps],
         "saved_by": definition.owner.name,
         "created_at": definition.created_at,
         "updated_at": definition.updated_at,

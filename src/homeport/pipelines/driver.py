@@ -13,7 +13,6 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from homeport.catalog.pipeline import parse_pipeline
 from homeport.core.model.instance import Failure
 from homeport.core.pipelines.advance import (
     EXPRESSION,
@@ -37,6 +36,7 @@ from homeport.fleet.central.platform import CentralPlatform
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.pipelines.events import events_between
+from homeport.pipelines.reading import read_pipeline
 from homeport.pipelines.steps.work import StepKindExecutor, Work
 from homeport.ports import Transaction
 from homeport.vocabulary import RunState, StepState
@@ -112,7 +112,7 @@ class Driver:
             self._results = dict(await reader.pipeline_results(stored))
         self._executions, self._outcomes, self._resumed = {}, [], set(running(stored))
         try:
-            pipeline = parse_pipeline(self._run.source.encode(), f"{self._run.pipeline}.yaml")
+            pipeline = await self._central.in_thread(read_pipeline, stored.source, f"{stored.pipeline}.yaml")
         except PermanentError as error:  # Of another version of Homeport.
             await self._fail(f"its pipeline cannot be read: {error}")
             return

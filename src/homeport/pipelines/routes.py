@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Path, Query, Response
 from starlette.responses import JSONResponse
 
-from homeport.catalog.pipeline import parse_pipeline, pipeline_schema
+from homeport.catalog.pipeline import pipeline_schema
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.pipelines.limits import NAME_PATTERN
 from homeport.core.pipelines.why import why_run
@@ -34,6 +34,7 @@ from homeport.pipelines.bodies import (
     step_results,
 )
 from homeport.pipelines.live import with_live_logs
+from homeport.pipelines.reading import read_pipeline, readable
 from homeport.pipelines.service import WAIT_SECONDS_MAX, Pipelines, RunRequest, check_site, owner_of
 from homeport.ports import PIPELINE_RUNS, PIPELINES, PipelineFilter, RunFilter
 from homeport.serving.bodies.body import SiteNameText
@@ -84,7 +85,7 @@ def pipelines_routes(central: CentralPlatform, pipelines: Pipelines, jobs: Jobs)
     @router.post("/api/v1/pipeline-checks", summary="Check a pipeline's file", responses={422: {}})
     async def check_pipeline(body: CheckPipeline) -> CheckedBody:
         """Every problem with its field and line. Nothing is stored."""
-        return checked_body(parse_pipeline(body.source.encode(), "pipeline.yaml"))
+        return checked_body(await central.in_thread(read_pipeline, body.source))
 
     return Routes(router, ACTIONS)
 
@@ -129,7 +130,7 @@ def _add_runs(router: Router, central: CentralPlatform, pipelines: Pipelines) ->
         found = await pipelines.find(run, caller)
         if after is not None and wait_seconds:
             found = await pipelines.changed(found, after, seconds=wait_seconds)
-        return run_detail(found)
+        return await central.in_thread(run_detail, found)
 
     @router.get(
         "/api/v1/pipeline-runs/{run}/why", summary="Why a run is as it is, step by step", responses=_RESPONSES
@@ -159,7 +160,8 @@ def _add_steps(router: Router, central: CentralPlatform, pipelines: Pipelines, j
             raise NotFound(f'Run {found.id[:8]} has no step "{step}".', hint=known)
         async with seen_by(caller, central.store).read() as reader:
             results = await reader.pipeline_results(found)
-        return step_results(found.step(step), await with_live_logs(jobs, found, step, results, caller))
+        pipeline = await central.in_thread(readable, found.source)
+        return step_results(found.step(step), await with_live_logs(jobs, found, step, results, caller, pipeline))
 
 
 def _add_saved(router: Router, central: CentralPlatform, pipelines: Pipelines) -> None:
@@ -172,16 +174,18 @@ def _add_saved(router: Router, central: CentralPlatform, pipelines: Pipelines) -
         where = PipelineFilter(site=None if site is None else SiteName(site))
         async with seen_by(caller, central.store).read() as reader:
             found = await reader.page(PIPELINES, where, page.cut)
-        return page.answer("pipelines", [pipeline_body(each) for each in found.items], found.next)
+        bodies = await central.in_thread(lambda: [pipeline_body(each) for each in found.items])
+        return page.answer("pipelines", bodies, found.next)
 
     @router.post("/api/v1/pipelines", summary="Save a pipeline", responses={409: {}, 422: {}})
     async def save_pipeline(caller: CallerOf, body: SavePipeline) -> PipelineBody:
         """Under its own name: for its webhook and schedule, and for other pipelines."""
-        return pipeline_body(await pipelines.save(body.source, caller, is_paused=body.paused))
+        saved = await pipelines.save(body.source, caller, is_paused=body.paused)
+        return await central.in_thread(pipeline_body, saved)
 
     @router.get("/api/v1/pipelines/{name}", summary="Show a saved pipeline", responses=_RESPONSES)
     async def show_pipeline(caller: CallerOf, name: PipelineName) -> PipelineDetailBody:
-        return pipeline_detail(await pipelines.saved(name, caller))
+        return await central.in_thread(pipeline_detail, await pipelines.saved(name, caller))
 
     @router.delete(
         "/api/v1/pipelines/{name}", summary="Remove a saved pipeline", status_code=204, responses=_RESPONSES

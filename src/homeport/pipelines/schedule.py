@@ -7,7 +7,6 @@ from typing import Final
 
 import anyio
 
-from homeport.catalog.pipeline import parse_pipeline
 from homeport.core.model.event import NewEvent, Subject
 from homeport.core.pipelines.due import decide, next_due
 from homeport.core.pipelines.lifecycle import RUN_OPEN
@@ -15,6 +14,7 @@ from homeport.core.pipelines.model import Definition
 from homeport.errors import PermanentError, TransientError
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.log import get_log
+from homeport.pipelines.reading import read_pipeline
 from homeport.pipelines.service import Pipelines, RunRequest
 from homeport.ports import PIPELINE_RUNS, Cut, RunFilter, Transaction
 from homeport.vocabulary import EventKind, RunId, SubjectKind
@@ -63,7 +63,7 @@ async def _fire(central: CentralPlatform, definition: Definition, now: datetime)
     assert definition.next_at is not None
     why, following = "", None
     try:
-        pipeline = parse_pipeline(definition.source.encode(), f"{definition.name}.yaml")
+        pipeline = await central.in_thread(read_pipeline, definition.source, f"{definition.name}.yaml")
         following = next_due(pipeline, now)
         assert pipeline.schedule is not None
         due = decide(pipeline.schedule, definition.next_at, now, is_running=await _is_running(central, definition))
@@ -76,6 +76,11 @@ async def _fire(central: CentralPlatform, definition: Definition, now: datetime)
             await pipelines.start(request, definition.owner)
     except PermanentError as error:
         why = str(error)
+    except TransientError:
+        raise
+    except Exception as error:  # one bad pipeline must not keep the others from their times, nor end central
+        log.exception("scheduled run failed because of a fault in Homeport", pipeline=definition.name)
+        why = f"it failed because of a fault in Homeport ({type(error).__name__})"
     if why:
         log.warning("scheduled run skipped", pipeline=definition.name, why=why)
 

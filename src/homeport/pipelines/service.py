@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import anyio
 
-from homeport.catalog.pipeline import parse_pipeline
 from homeport.core.access.roles import site_refusal
 from homeport.core.model.caller import Caller, CallerKind
 from homeport.core.model.event import NewEvent, Subject
@@ -22,6 +21,7 @@ from homeport.fleet.shared.answers.suggestion import did_you_mean
 from homeport.fleet.shared.scope import seen_by
 from homeport.lazy_dataclass import dataclass
 from homeport.pipelines.events import events_between
+from homeport.pipelines.reading import read_pipeline
 from homeport.ports import PIPELINE_RUNS, PIPELINES, WHOLE, PipelineFilter, RunFilter, Transaction
 from homeport.vocabulary import EventKind, RunId, RunState, SiteName, SubjectKind
 
@@ -52,7 +52,7 @@ class Pipelines:
     async def start(self, request: RunRequest, owner: Owner) -> Run:
         """The run, durable. The same id with the same content is the same run. Raises InvalidInput with fields and
         lines, Conflict, QueueFull, and NotAuthorized for a site that is not the owner's."""
-        pipeline = parse_pipeline(request.source.encode(), "pipeline.yaml")
+        pipeline = await self._central.in_thread(read_pipeline, request.source)
         check_sites_of(pipeline, owner)
         inputs = check_inputs(pipeline, request.inputs)
         depth = 0 if request.parent is None else request.parent.depth + 1
@@ -130,7 +130,7 @@ class Pipelines:
 
     async def save(self, source: str, caller: Caller, *, is_paused: bool = False) -> Definition:
         """A new version under the pipeline's own name, unless nothing has changed."""
-        pipeline = parse_pipeline(source.encode(), "pipeline.yaml")
+        pipeline = await self._central.in_thread(read_pipeline, source)
         owner = owner_of(caller)
         check_sites_of(pipeline, owner)
         now = self._central.clock.now()

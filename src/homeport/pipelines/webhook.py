@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from fastapi import Request
 
-from homeport.catalog.pipeline import parse_pipeline
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.access.throttle import Throttle, address_key
 from homeport.core.pipelines.model import Definition, Pipeline
@@ -19,6 +18,7 @@ from homeport.errors import InvalidInput, PermanentError, Problem, TooManyAttemp
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.log import get_log
 from homeport.pipelines.bodies import RunBody, run_body
+from homeport.pipelines.reading import read_pipeline
 from homeport.pipelines.routes import PipelineName
 from homeport.pipelines.service import Pipelines, RunRequest
 from homeport.serving.capability import Routes
@@ -77,12 +77,15 @@ async def _believed(
     central: CentralPlatform, name: str, request: Request, body: bytes
 ) -> tuple[Definition, Pipeline] | str:
     """The pipeline, or why the request is not believed."""
+    timestamp, signature = request.headers.get(TIME_HEADER, ""), request.headers.get(SIGNATURE_HEADER, "")
+    if not timestamp or not signature:
+        return "it is not signed"
     async with central.store.read() as reader:
         definition = await reader.pipeline(name)
     if definition is None or definition.is_paused:
         return "there is no such pipeline, or it is paused"
     try:
-        pipeline = parse_pipeline(definition.source.encode(), f"{name}.yaml")
+        pipeline = await central.in_thread(read_pipeline, definition.source, f"{name}.yaml")
     except PermanentError as error:
         return str(error)
     if pipeline.webhook is None or pipeline.site is None or central.secrets is None:
@@ -90,7 +93,6 @@ async def _believed(
     secret = await central.secrets.reveal(pipeline.site, pipeline.webhook.secret)
     if secret is None:
         return f"site {pipeline.site} has no secret {pipeline.webhook.secret}"
-    timestamp, signature = request.headers.get(TIME_HEADER, ""), request.headers.get(SIGNATURE_HEADER, "")
     now = central.clock.now().timestamp()
     why = judge(secret, timestamp=timestamp, signature=signature, body=body, now=now)
     return (definition, pipeline) if why is None else why

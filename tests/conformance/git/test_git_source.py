@@ -480,3 +480,34 @@ async def test_a_merge_is_the_origin_of_what_it_brings(open_one: Open, person: P
     assert found["deployments/home/a.yaml"] == own
     merged = git("rev-parse", "HEAD^", cwd=person.folder)
     assert found["deployments/home/b.yaml"] == merged
+
+
+@pytest.mark.parametrize("remote", ["path"], indirect=True)
+@pytest.mark.parametrize(
+    ("encoding", "name", "author", "seconds"),
+    [
+        (None, "Zoë".encode("latin-1"), "Zo\ufffd", 1_700_000_000),
+        ("ISO-8859-1", "Zoë".encode("latin-1"), "Zoë", 1_700_000_000),
+        ("nonsense", b"Ann", "Ann", 1_700_000_000),
+        ("punycode", b"Ann", "Ann", 1_700_000_000),
+        (None, b"Ann", "Ann", 2**60),
+        (None, b"Ann", "Ann", 2**62),
+    ],
+)
+async def test_a_commit_of_any_encoding_and_time_is_read(
+    open_one: Open, remote: RealRemote, tmp_path: Path, encoding: str | None, name: bytes, author: str, seconds: int
+) -> None:
+    """By roles, at every start: one that could not would never start again."""
+    tree = git("hash-object", "-t", "tree", "-w", "/dev/null", cwd=remote.path)
+    who = name + f" <a@example.org> {seconds} +0000\n".encode()
+    extra = b"" if encoding is None else f"encoding {encoding}\n".encode()
+    made = tmp_path / "commit"
+    made.write_bytes(f"tree {tree}\n".encode() + b"author " + who + b"committer " + who + extra + b"\nhello \xff\n")
+    commit = git("hash-object", "-t", "commit", "--literally", "-w", str(made), cwd=remote.path)
+    git("update-ref", "refs/heads/main", commit, cwd=remote.path)
+    source = await open_one()
+    assert await source.fetch() == commit
+    message, found, when = await source.log(Commit(commit))
+    assert message.startswith("hello")
+    assert found == author
+    assert when.timestamp() in (seconds, 0)

@@ -11,6 +11,7 @@ import pytest
 
 from homeport.adapters.bus.inprocess import InProcessBus
 from homeport.adapters.logs.postgresql import PostgresLogs
+from homeport.adapters.logs.rows import ORIGINS_KEPT_MIN
 from homeport.adapters.logs.sqlite import LogFile, SqliteLogs
 from homeport.core.logs.gaps import count_of
 from homeport.core.logs.intake import Arrival
@@ -204,3 +205,20 @@ async def test_what_a_consumer_has_not_had_becomes_a_gap_with_a_count(store: Log
     await store.advance("central", 110)
     await store.trim(days=-1, bytes_max=10**9)
     assert list(await store.after(0, 10)) == []
+
+
+async def test_sources_whose_lines_are_gone_are_forgotten(pair: tuple[LogStore, LogStore]) -> None:
+    """Each job is a source of its own, and a node may name any: kept for good, they would fill the memory."""
+    store, other = pair
+    jobs = [("n1", line(number, f"job/{number}")) for number in range(1, ORIGINS_KEPT_MIN + 101)]
+    await store.take([Arrival("site/north", "north", [Batch("b", 0, jobs)])])
+    assert len(await other.after(0, 10)) == 10
+    await anyio.sleep(0.01)
+    await store.trim(days=0.0, bytes_max=10**9)
+    assert await everything(store) == []
+    kept = store.file if isinstance(store, SqliteLogs) else store
+    assert not kept._origins  # type: ignore[attr-defined] # noqa: SLF001
+    for each in (store, other):
+        await each.append([(Origin("north", "n1", "job/7"), line(7, "job/7", text="again"))])
+    assert [each.origin.source for each in await pages(store, EVERYTHING)] == ["job/7", "job/7"]
+    assert await everything(other) == ["again", "again"]

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from homeport.adapters.git.http_backend import RUNNING_OF_ONE_MAX
 from homeport.central.api.git import git_routes
 from tests.support.deployment_files import deployment_file
 from tests.support.git import Person, git
@@ -153,3 +155,30 @@ async def test_a_joined_site_needs_no_other_git_server(tmp_path: Path) -> None:
             return str((await fleet.client.get(f"/api/v1/deployments/{id_}")).body["state"]) == "INSTALLED"
 
         await eventually(installed, what="the deployment to be installed")
+
+
+async def test_one_caller_cannot_take_every_slot(client: Client, home: FakeSite) -> None:
+    """A viewer whose fetches never end would keep all sites from what they should run."""
+    tokens = []
+    for name in ("slow", "other"):
+        made = await client.post("/api/v1/tokens", {"name": name, "role": "viewer"})
+        tokens.append(made.body["token"])
+    host, _, port = client.url.removeprefix("http://").rpartition(":")
+    async with AsyncExitStack() as stack:
+        for _ in range(2 * RUNNING_OF_ONE_MAX):
+            stream = await stack.enter_async_context(await anyio.connect_tcp(host, int(port)))
+            await stream.send(
+                f"POST /git/deployments.git/git-upload-pack HTTP/1.1\r\nHost: {host}:{port}\r\n"
+                f"Authorization: Bearer {tokens[0]}\r\nContent-Length: 1000\r\n"
+                "Content-Type: application/x-git-upload-pack-request\r\n\r\n0".encode()
+            )
+
+        async def status(token: str) -> int:
+            path = "/git/deployments.git/info/refs?service=git-upload-pack"
+            return (await client.get(path, headers={"Authorization": f"Bearer {token}"})).status
+
+        async def refused() -> bool:
+            return await status(tokens[0]) == 429
+
+        await eventually(refused, what="the slow caller to be refused")
+        assert await status(tokens[1]) == 200

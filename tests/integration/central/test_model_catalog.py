@@ -228,3 +228,23 @@ async def test_a_pull_that_cannot_be_harms_itself_alone(client: Client, web: Web
 
     await eventually(is_done, what="the good model to be pulled")
     assert {await state(name) for name in sources} == {"failed"}
+
+
+async def test_files_of_models_survive_the_loss_of_the_database(tmp_path: Path, web: WebServer) -> None:
+    """Tens of gigabytes, which only a person may remove."""
+    web.files["/tiny.gguf"] = b"GGUF" + bytes(1000)
+    data = tmp_path / "central"
+    async with running_central(data) as (_, client):
+        added = await client.post("/v2/catalog/models", {"id": "tiny", "source_url": f"{web.url}/tiny.gguf"})
+        assert added.status == 201, added.body
+        assert (await client.post("/v2/catalog/models/tiny/pull", {})).status == 202
+        assert (await _pulled(client, "tiny"))["state"] == "done"
+    (file,) = data.rglob("tiny.gguf")
+    for path in data.glob("central.db*"):
+        path.unlink()
+    async with running_central(data) as (_, client):
+        assert (await client.get("/v2/catalog/models")).body["models"] == []
+        assert file.exists()
+        await client.post("/v2/catalog/models", {"id": "tiny", "source_url": f"{web.url}/tiny.gguf"})
+        assert (await client.delete("/v2/catalog/models/tiny")).status == 204
+        assert not file.exists(), "removed by a person"

@@ -2,7 +2,11 @@
 
 import hashlib
 import json
+import shutil
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -12,7 +16,9 @@ import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.registry.web_files import SourceOptions, _require_safe, _split
+from homeport.core.inference.models.entries import INDEX_SCHEMA
 from homeport.errors import DigestMismatch, InvalidInput, NotFound, PeerUnavailable, Refused
+from homeport.models.store import fetching
 from homeport.models.store.fetching import ModelFetcher, digest_of_file, model_file
 from homeport.models.store.index import ModelIndex
 from tests.support.web_files import WebServer, web_server
@@ -194,3 +200,47 @@ async def test_whatever_an_address_ends_in_is_kept_as_a_file_in_its_place(
 async def test_an_address_that_is_none_is_refused(tmp_path: Path, reference: str) -> None:
     with pytest.raises(Refused, match="not an address"):
         await fetcher(tmp_path).fetch(reference, digest="", on_bytes=nothing)
+
+
+@pytest.mark.parametrize("content", [b"[]", b"null", b"7", b'{"schema": 1}', b'{"models": {}}', b"[" * 100_000, b"\xff"])
+def test_an_index_that_is_none_is_set_aside(tmp_path: Path, content: bytes) -> None:
+    """Central and nodes read it at each start."""
+    (tmp_path / "index.json").write_bytes(content)
+    assert ModelIndex(tmp_path).entries() == {}
+    assert (tmp_path / "index.damaged").exists()
+
+
+def test_an_entry_with_an_infinite_number_harms_itself_alone(tmp_path: Path) -> None:
+    entries = ", ".join(['{"id": "a", "size_bytes": 1e999}', '{"id": "b", "source": "hf:a/b"}', "[]", "1", "null"])
+    (tmp_path / "index.json").write_text(f'{{"schema": {INDEX_SCHEMA}, "models": [{entries}]}}')
+    assert list(ModelIndex(tmp_path).entries()) == ["b"]
+
+
+async def test_a_file_without_a_size_ends_before_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Endless(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                for _ in range(200):
+                    self.wfile.write(bytes(2**20))
+
+        def log_message(self, *_: Any) -> None:
+            """Silent."""
+
+    monkeypatch.setattr(fetching, "SPACE_KEPT_BYTES", shutil.disk_usage(tmp_path).free - 24 * 2**20)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Endless)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        with pytest.raises(InvalidInput, match="the disk has"):
+            await fetcher(tmp_path).fetch(
+                f"http://127.0.0.1:{server.server_address[1]}/x.gguf", digest="", on_bytes=nothing
+            )
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 2**20

@@ -96,3 +96,9 @@ def test_the_schema_is_one_and_describes_every_field_for_editors() -> None:
     schema = pipeline_schema()
     assert schema["$schema"].endswith("2020-12/schema")
     assert {"job", "inference", "http", "pipeline"} <= schema["$defs"]["step"]["properties"].keys()
+
+
+def test_a_file_with_very_many_expressions_is_refused_before_they_are_read() -> None:
+    words = ", ".join(["'${{ 1 }}'"] * 1_001)
+    with pytest.raises(InvalidInput, match="more than 1000 expressions"):
+        parse_pipeline(f"name: p\nsteps:\n  a: {{job: {{command: [{words}]}}}}\n".encode(), "p.yaml")

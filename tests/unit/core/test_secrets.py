@@ -1,5 +1,6 @@
 """References to secrets, what they make of a release, and that no value shows."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -112,3 +113,11 @@ def test_what_a_program_printed_is_masked() -> None:
     assert masked(f"login with {VALUE} failed", [VALUE]) == f"login with {MASK} failed"
     assert masked("the port is in use", ["in", "a"]) == "the port is in use", "short values would spoil every word"
     assert "second line" not in masked("error: second line", ["first line\nsecond line"])
+
+
+@pytest.mark.parametrize("value", ['p"w\\x1', "pä$$wörd", "two\nlines of it", "a/b/c/d", "tab\there"])
+def test_a_secret_is_masked_as_json_writes_it(value: str) -> None:
+    for written in (json.dumps({"key": value}), json.dumps({"key": value}, ensure_ascii=False).replace("/", "\\/")):
+        shown = masked(written, [value])
+        assert MASK in shown
+        assert value not in str(json.loads(shown))

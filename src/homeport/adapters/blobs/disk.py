@@ -11,6 +11,7 @@ threads, hashing included.
 import hashlib
 import os
 import secrets
+import stat
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -34,6 +35,7 @@ READ_BYTES: Final = 4 * 1024 * 1024
 HASHES_MAX: Final = 1_000
 """How many unfinished uploads keep their hash in memory; for others the file is read again."""
 DEFAULTS: Final = "sha256"
+UPLOAD_ID_LENGTH_MAX: Final = 200
 
 
 @dataclass(slots=True)
@@ -268,16 +270,19 @@ class DiskBlobs:
             self._used = (max(self._used[0] + blobs, 0), max(self._used[1] + uploads, 0))
 
     def _list_blobs(self) -> Iterator[StoredBlob]:
+        """Other files, such as a network disk or a desktop leaves in any folder, are none of ours."""
         for path in self._blobs.glob("*/*/*"):
+            digest = Digest(f"{path.parent.parent.name}:{path.name}")
             with suppress(FileNotFoundError):
                 status = path.stat()
-                digest = Digest(f"{path.parent.parent.name}:{path.name}")
-                yield StoredBlob(digest, status.st_size, _moment(status.st_mtime))
+                if _is_named(digest) and stat.S_ISREG(status.st_mode):
+                    yield StoredBlob(digest, status.st_size, _moment(status.st_mtime))
 
     def _list_uploads(self) -> Iterator[Upload]:
         for path in self._uploads.glob("*"):
             with suppress(NotFound):
-                yield self._seen(UploadId(path.name))
+                if path.is_file():
+                    yield self._seen(UploadId(path.name))
 
     # --- names ------------------------------------------------------------------------------------------------
 
@@ -293,13 +298,18 @@ class DiskBlobs:
 
     def _path(self, digest: Digest) -> Path:
         algorithm, _, digits = digest.partition(":")
-        assert digits.isalnum() and algorithm.isalnum(), "a digest is checked where it comes in"
+        assert _is_named(digest), "a digest is checked where it comes in"
         return self._blobs / algorithm / digits[:2] / digits
 
     def _upload_path(self, upload_id: UploadId) -> Path:
-        if not upload_id.isalnum():
+        if not (upload_id.isascii() and upload_id.isalnum() and len(upload_id) <= UPLOAD_ID_LENGTH_MAX):
             raise NotFound("There is no such upload.")
         return self._uploads / upload_id
+
+
+def _is_named(digest: Digest) -> bool:
+    algorithm, _, digits = digest.partition(":")
+    return digits.isascii() and digits.isalnum() and algorithm.isascii() and algorithm.isalnum()
 
 
 def shown_bytes(size: int) -> str:

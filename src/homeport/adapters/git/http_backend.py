@@ -6,6 +6,7 @@ its children are killed.
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ from homeport.log import get_log
 
 RUNNING_MAX: Final = 16
 """Maximum concurrent fetches and pushes; each is a process and may pack the whole repository."""
+RUNNING_OF_ONE_MAX: Final = 4
+"""Of one caller, so that nobody can keep the others' sites from their desired state."""
 SILENCE_SECONDS_MAX: Final = 60.0
 SECONDS_MAX: Final = 900.0
 HEAD_BYTES_MAX: Final = 16 * 1024
@@ -47,27 +50,31 @@ class GitBackend:
     repository: Path
     settings: Mapping[str, str]
     """Git configuration for these requests; overrides that of the repository."""
-    _running: anyio.CapacityLimiter
+    _running: Counter[str]
+    """By caller."""
 
     @classmethod
     def of(cls, repository: Path, settings: Mapping[str, str]) -> "GitBackend":
-        return cls(repository, settings, anyio.CapacityLimiter(RUNNING_MAX))
+        return cls(repository, settings, Counter())
 
-    async def serve(self, scope: Scope, receive: Receive, send: Send, *, service: str, user: str) -> None:
-        """`service` is the path after the repository. Raises TooManyAttempts beyond `RUNNING_MAX`."""
-        try:
-            self._running.acquire_nowait()
-        except anyio.WouldBlock:
-            raise TooManyAttempts(
-                f"{RUNNING_MAX} fetches and pushes are running already.", retry_after_seconds=2.0
-            ) from None
+    async def serve(self, scope: Scope, receive: Receive, send: Send, *, service: str, user: str, key: str) -> None:
+        """`service` is the path after the repository; `key` tells callers apart, and is empty for those of this
+        machine. Raises TooManyAttempts beyond `RUNNING_MAX`, or `RUNNING_OF_ONE_MAX` of one."""
+        if key and self._running[key] >= RUNNING_OF_ONE_MAX:
+            message = f"{RUNNING_OF_ONE_MAX} fetches and pushes of {user} are running already."
+            raise TooManyAttempts(message, retry_after_seconds=2.0)
+        if self._running.total() >= RUNNING_MAX:
+            raise TooManyAttempts(f"{RUNNING_MAX} fetches and pushes are running already.", retry_after_seconds=2.0)
+        self._running[key] += 1
         try:
             with anyio.fail_after(SECONDS_MAX):
                 await self._serve(scope, receive, send, self._environment(scope, service, user))
         except TimeoutError:
             log.warning("git request cancelled after a timeout", service=service, user=user)
         finally:
-            self._running.release()
+            self._running[key] -= 1
+            if not self._running[key]:
+                del self._running[key]
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, environment: Mapping[str, str]) -> None:
         async with await anyio.open_process(

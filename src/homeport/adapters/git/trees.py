@@ -27,6 +27,7 @@ _ENTRY = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
 _TREE = b"40000"
 _REGULAR = frozenset((FileMode.BLOB, FileMode.BLOB_EXECUTABLE))
 _FILES = frozenset((b"100644", b"100755", b"100664"))
+_ENCODINGS = re.compile(r"(iso-?8859-\d{1,2}|latin-?\d|windows-125\d|cp125\d|koi8-[ru])", re.IGNORECASE)
 
 Entry = tuple[bytes, bytes, bytes]
 """Mode, name and id as stored in a tree: ten thousand of them are compared in a few milliseconds."""
@@ -122,7 +123,28 @@ def is_ancestor(repository: pygit2.Repository, older: Commit, newer: Commit) -> 
 
 def read_log(repository: pygit2.Repository, commit: Commit) -> tuple[str, str, datetime]:
     found = find_commit(repository, commit)
-    return found.message.rstrip("\n"), found.author.name, datetime.fromtimestamp(found.commit_time, UTC)
+    encoding = found.message_encoding
+    message, author = _decoded(found.raw_message, encoding), _decoded(found.author.raw_name, encoding)
+    return message.rstrip("\n"), author, _moment(found.commit_time)
+
+
+def _decoded(content: bytes, encoding: str | None) -> str:
+    """A commit names the encoding of its texts, and may name anything. Every role reads it at every start, so what
+    cannot be read is replaced. Only encodings of one byte a character are used besides UTF-8: some of Python's others
+    take hours for a long text."""
+    known = encoding if encoding and _ENCODINGS.fullmatch(encoding) else "utf-8"
+    try:
+        return content.decode(known, errors="replace")
+    except LookupError:
+        return content.decode(errors="replace")
+
+
+def _moment(seconds: int) -> datetime:
+    """Git accepts times that no calendar has."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
 
 
 def _folder(repository: pygit2.Repository, commit: pygit2.Commit, folder: str) -> pygit2.Tree | None:

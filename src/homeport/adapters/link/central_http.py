@@ -51,6 +51,8 @@ REFUSALS: Final = frozenset({400, 404, 409, 413, 422, 501})
 NO_ANSWER_THERE: Final = frozenset({UnknownKind.code, NotFound.code})
 """A central that does not know the topic, or is too old to know the route."""
 BYTES: Final = {"Content-Type": "application/octet-stream"}
+UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading an answer raises that is not one of central's: on loopback another program may have its port."""
 
 NewContext = Callable[[], ssl.SSLContext]
 VerifyCentral = Callable[[ssl.SSLObject], object]
@@ -155,7 +157,7 @@ class HttpCentralLink:
                 return SecretsThere({name: int(version) for name, version in body["versions"].items()}, changed)
         except LOST as error:
             raise PeerUnavailable(self._unreachable(error)) from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except UNREADABLE as error:
             # Not the error's own message: it could quote what was sent.
             raise PeerUnavailable("central sent secrets that cannot be read") from error
 
@@ -190,7 +192,7 @@ class HttpCentralLink:
                 async for line in answer.content:
                     if line.startswith(b"data:"):
                         yield decode(json.loads(line[5:]))
-        except (*LOST, ValueError, AttributeError) as error:
+        except (*LOST, *UNREADABLE) as error:
             raise PeerUnavailable(self._unreachable(error)) from error
 
     def git(self, method: str, path: str, **options: Any) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
@@ -244,7 +246,7 @@ class HttpCentralLink:
                 if answer.status >= 300:
                     raise await self._refused(answer)
                 return read(await answer.json())
-        except (*LOST, ValueError, KeyError, TypeError) as error:
+        except (*LOST, *UNREADABLE) as error:
             raise PeerUnavailable(self._unreachable(error)) from error
 
     async def _refused(self, answer: aiohttp.ClientResponse) -> PeerUnavailable:
@@ -330,5 +332,5 @@ async def _refusal(answer: aiohttp.ClientResponse) -> tuple[str, str]:
     try:
         problem = await answer.json(content_type=None)
         return str(problem.get("code")), f"central answered {answer.status}: {problem['detail']}"
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except UNREADABLE:
         return "", f"central answered {answer.status}"

@@ -16,6 +16,7 @@ import asyncpg
 from homeport.adapters.logs.rows import (
     EXAMINED_MAX,
     ORIGINS_APART_MAX,
+    ORIGINS_KEPT_MIN,
     TRIM_ROWS_MAX,
     gap_rows,
     row_of,
@@ -132,6 +133,17 @@ class PostgresLogs:
             async with self._connected() as database, database.transaction():
                 more = await database.fetchval("SELECT pg_try_advisory_xact_lock($1)", _TRIM_LOCK)
                 more = more and await self._trim_once(database, days=days, bytes_max=bytes_max)
+        await self._forget_origins()
+
+    async def _forget_origins(self) -> None:
+        """Those without lines. No replica appends meanwhile, and each looks how many there are before it does."""
+        async with self._connected() as database, database.transaction():
+            if await database.fetchval("SELECT count(*) FROM origin") < ORIGINS_KEPT_MIN:
+                return
+            await database.execute("SELECT pg_advisory_xact_lock($1)", _APPEND_LOCK)
+            await database.execute(
+                "DELETE FROM origin WHERE NOT EXISTS (SELECT 1 FROM line WHERE line.origin = origin.id)"
+            )
 
     async def wait(self, after: int) -> None:
         while True:
@@ -244,6 +256,9 @@ class PostgresLogs:
         for key, *rest in await database.fetch("SELECT id, site, node, source FROM origin WHERE id > $1", known):
             origin = Origin(*rest)
             self._origins[origin], self._by_id[key] = key, origin
+        if known and await database.fetchval("SELECT count(*) FROM origin") != len(self._by_id):
+            self._origins, self._by_id = {}, {}  # some without lines were removed
+            await self._refresh_origins(database)
 
     @staticmethod
     async def _bounds(database: Connection) -> tuple[int, int]:

@@ -14,6 +14,8 @@ EXAMINED_MAX: Final = 20_000
 TRIM_ROWS_MAX: Final = 20_000
 ORIGINS_APART_MAX: Final = 20
 """Up to so many origins are looked up one by one by their index; lines of more are found by reading all."""
+ORIGINS_KEPT_MIN: Final = 1_000
+"""Up to so many, origins without lines are not looked for. Each job is one, and a node names whatever it likes."""
 REMOVED: Final = "they were removed to make room before they could be sent on"
 
 Row = Sequence[Any]

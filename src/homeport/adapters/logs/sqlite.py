@@ -22,6 +22,7 @@ import anyio.to_thread
 from homeport.adapters.logs.rows import (
     EXAMINED_MAX,
     ORIGINS_APART_MAX,
+    ORIGINS_KEPT_MIN,
     TRIM_ROWS_MAX,
     Row,
     gap_rows,
@@ -74,6 +75,8 @@ class LogFile:
         self._arrived_ms = 0
         self._origins: dict[Origin, int] = {}
         self._by_id: dict[int, Origin] = {}
+        self._origins_max = ORIGINS_KEPT_MIN
+        """From how many on those without lines are looked for."""
         try:
             self._database = self._open()
         except sqlite3.DatabaseError as error:
@@ -144,13 +147,17 @@ class LogFile:
         with self._writing() as database:
             database.execute("DELETE FROM line WHERE id <= ?", (until,))
             _forget_arrivals(database, until)
+            self._forget_origins(database)
 
     def trim(self, *, days: float, bytes_max: int) -> bool:
         """One step; whether there is more to do."""
         with self._writing() as database:
             oldest, newest = self._bounds(database)
             until = min(self._surplus(database, days=days, bytes_max=bytes_max), oldest + TRIM_ROWS_MAX, newest)
-            return until >= oldest and self._remove(database, until)
+            if until >= oldest and self._remove(database, until):
+                return True
+            self._forget_origins(database)
+            return False
 
     def positions(self) -> dict[str, str]:
         with self._reading() as database:
@@ -244,6 +251,18 @@ class LogFile:
             assert known is not None, "SQLite numbers every row"
             self._origins[origin], self._by_id[known] = known, origin
         return known
+
+    def _forget_origins(self, database: sqlite3.Connection) -> None:
+        """Those without lines: each job is one, and a node names whatever it likes."""
+        if len(self._by_id) < self._origins_max:
+            return
+        unused = "SELECT id FROM origin WHERE NOT EXISTS (SELECT 1 FROM line WHERE line.origin = origin.id)"
+        gone = [key for (key,) in database.execute(unused)]
+        database.executemany("DELETE FROM origin WHERE id = ?", [(key,) for key in gone])
+        for key in gone:
+            if (origin := self._by_id.pop(key, None)) is not None:
+                self._origins.pop(origin, None)
+        self._origins_max = max(ORIGINS_KEPT_MIN, 2 * len(self._by_id))
 
     def _refresh_origins(self) -> None:
         rows = self._database.execute("SELECT id, site, node, source FROM origin").fetchall()

@@ -44,6 +44,8 @@ OPEN_SECONDS_MAX: Final = 20.0
 SILENCE_SECONDS: Final = 15.0
 """A connection that was silent for so long is pinged, and after two further times it is dead."""
 FLUSH_BYTES: Final = 256 * 1024
+UNSENT_BYTES_MAX: Final = 4 * 1024 * 1024
+"""How much may wait for a peer that does not read, beyond what writers wait for: answers to its own frames."""
 LEAVE_SECONDS_MAX: Final = 1.0
 
 
@@ -307,6 +309,7 @@ class MuxConnection(asyncio.Protocol):
                 data, answer = self._codec.decode(data)
                 if answer and self._transport is not None:
                     self._transport.write(answer)
+                    self._break_if_unread(self._transport)
             self.counts.received_bytes += len(data)
             for event in self.mux.receive(data):
                 self._take(event)
@@ -343,9 +346,19 @@ class MuxConnection(asyncio.Protocol):
         if output and self._transport is not None and not self._transport.is_closing():
             self.counts.sent_bytes += len(output)
             self._transport.write(output if self._codec is None else self._codec.encode(output))
+            self._break_if_unread(self._transport)
+
+    def _break_if_unread(self, transport: asyncio.Transport) -> None:
+        """Writers wait while the connection is congested; pongs, refusals and credit do not, and a peer decides how
+        many of them there are."""
+        if not self.writable.is_set() and transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
+            self._break("it does not read what it asked for")
 
     def _take(self, event: Event) -> None:
         match event:
+            case StreamOpened() if len(self._streams) >= 2 * self.mux.streams_max:
+                # Opened and reset by the thousand: what answers them is still at work.
+                raise TunnelProtocolError("streams are opened faster than they end")
             case StreamOpened():
                 stream = self._streams[event.stream] = MuxStream(self, event.stream, decode_header(event.header))
                 self.counts.opened += 1

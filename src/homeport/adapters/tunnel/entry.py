@@ -108,7 +108,13 @@ class TunnelEntry(asyncio.Protocol):
     # --- for the server ---
 
     async def serve(self) -> None:
-        """Until the connection is over."""
+        """Until the connection is over. Whatever it raises harms this connection alone."""
+        try:
+            await self._serve()
+        except Exception:
+            log.exception("tunnel connection failed with an internal error", address=self._address)
+
+    async def _serve(self) -> None:
         try:
             with anyio.move_on_after(REQUEST_SECONDS_MAX):
                 await self._has_request.wait()
@@ -178,7 +184,10 @@ class TunnelEntry(asyncio.Protocol):
             detail = {"code": error.code, "why": str(error)}
             now = datetime.now(UTC)
             entry = NewAudit(now, name, "", self._address, "nodes.tunnel", "", AuditResult.REFUSED, detail)
-            await self._on_refused(entry)
+            try:
+                await self._on_refused(entry)
+            except HomeportError as missed:  # a full disk, above all; the refusal stands
+                log.warning("refused tunnel missing from the audit log", why=str(missed))
         status = next((status for kind, status in _STATUSES if isinstance(error, kind)), HTTPStatus.FORBIDDEN)
         body = json.dumps({"status": status.value, "code": error.code, "detail": str(error)}).encode()
         self._transport.write(

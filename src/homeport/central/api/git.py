@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from homeport.adapters.git.http_backend import GitBackend
 from homeport.core.access.actions import Action, Actions, Audit, Level
 from homeport.core.access.actions import Scope as Reach
+from homeport.core.model.caller import Caller
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.basic import BasicAsBearer
 from homeport.serving.routing import Router
@@ -88,8 +89,8 @@ class _Endpoint:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        user = scope["state"]["caller"].name
-        await self._backend.serve(scope, receive, send, service=self._service, user=user)
+        caller: Caller = scope["state"]["caller"]
+        await self._backend.serve(scope, receive, send, service=self._service, user=caller.name, key=caller.key)
 
 
 def _write_hook(path: Path, branch: str) -> None:

@@ -166,7 +166,7 @@ class Cache:
         while True:
             try:
                 await self.tidy()
-            except HomeportError as error:
+            except (HomeportError, OSError) as error:
                 log.warning("cache not tidied", why=str(error))
             await anyio.sleep(TIDY_SECONDS)
 

@@ -33,7 +33,7 @@ class Files:
 
     def find(self, source: str) -> KeptFile | None:
         """None where there is none; a damaged record counts as none, and is replaced by the next download."""
-        with suppress(OSError, ValueError, TypeError):
+        with suppress(OSError, ValueError, TypeError, RecursionError):
             found = KeptFile(**json.loads((self.root / key_of(source)).read_bytes()))
             return found if found.source == source else None
         return None

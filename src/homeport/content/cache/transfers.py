@@ -214,6 +214,10 @@ class Transfers:
                 self.failed += 1
                 log.warning("download failed", source=transfer.shown, digest=transfer.digest, why=str(error))
                 transfer.error = error
+            except Exception as error:
+                self.failed += 1
+                log.exception("download failed because of a fault in Homeport", source=transfer.shown)
+                transfer.error = PeerUnavailable(f"{transfer.shown} could not be kept: {type(error).__name__}.")
             finally:
                 del self.open[transfer.upload_id]
                 transfer.notify()

@@ -81,7 +81,7 @@ class Users:
 
 def _read(path: Path) -> tuple[str, list[Used]] | None:
     """None where there is none; a damaged file counts as none, and is written again."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         content = json.loads(path.read_bytes())
         return str(content["user"]), [Used(str(name), Digest(str(digest))) for name, digest in content["contents"]]
     return None

@@ -8,6 +8,7 @@ from anyio.to_thread import run_sync
 
 from homeport.content.registry.errors import RegistryProblem
 from homeport.content.registry.garbage import SeenManifest, SeenRepository, find_garbage
+from homeport.content.registry.repositories import UnreadableRecord
 from homeport.content.registry.service import RegistryService
 from homeport.content.registry.uses import Uses
 from homeport.errors import NotFound, UploadBusy
@@ -73,7 +74,12 @@ async def _drop_uploads(registry: RegistryService, before: datetime) -> tuple[in
 async def _collect_repository(
     registry: RegistryService, name: str, used: Mapping[Digest, str], before: datetime
 ) -> int:
-    kept = {each.digest: each for each in await run_sync(registry.repositories.manifests, name)}
+    try:
+        kept = {each.digest: each for each in await run_sync(registry.repositories.manifests, name)}
+        tags = await run_sync(registry.repositories.tagged, name)
+    except UnreadableRecord as error:
+        log.warning("registry record unreadable, repository kept", name=name, why=str(error))
+        return 0
     manifests = {}
     for digest, each in kept.items():
         try:
@@ -83,7 +89,7 @@ async def _collect_repository(
             log.warning("registry manifest unreadable, repository kept", name=name, digest=digest, why=str(error))
             return 0
     seen = SeenRepository(
-        tags=await run_sync(registry.repositories.tagged, name),
+        tags=tags,
         manifests=manifests,
         blobs=dict(await run_sync(registry.repositories.blobs, name)),
     )

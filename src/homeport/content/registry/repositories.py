@@ -19,13 +19,29 @@ from pathlib import Path
 from typing import Any, Final
 
 from homeport.adapters.disk import disk_problems
+from homeport.content.registry.errors import RegistryProblem
+from homeport.content.registry.names import check_digest
+from homeport.errors import Conflict
 from homeport.lazy_dataclass import dataclass
+from homeport.log import get_log
 from homeport.vocabulary import Digest
 
 BLOBS: Final = "_blobs"
 MANIFESTS: Final = "_manifests"
 REFERRERS: Final = "_referrers"
 TAGS: Final = "_tags"
+
+
+log = get_log("homeport.registry")
+
+_UNREADABLE: Final = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError),
+    RegistryProblem,
+)
+
+
+class UnreadableRecord(Conflict):
+    """A file of the registry was damaged or changed by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +102,28 @@ class Repositories:
     # --- manifests --------------------------------------------------------------------------------------------
 
     def manifest(self, name: str, digest: Digest) -> Kept | None:
+        """None, too, where its record cannot be read: pushing the manifest again writes a new one."""
+        try:
+            return self._kept(name, digest)
+        except UnreadableRecord as error:
+            log.warning("registry record unreadable", name=name, digest=digest, why=str(error))
+            return None
+
+    def manifests(self, name: str) -> Sequence[Kept]:
+        """Raises UnreadableRecord: what is not known must not be taken for unused."""
+        found = (self._kept(name, Digest(path.name)) for path in _entries(self.root / name / MANIFESTS))
+        return [kept for kept in found if kept is not None]
+
+    def _kept(self, name: str, digest: Digest) -> Kept | None:
         path = self.root / name / MANIFESTS / digest
         try:
             content, at = json.loads(path.read_bytes()), _changed(path)
+            subject = content.get("subject")
+            return Kept(check_digest(digest), str(content["mediaType"]), subject and check_digest(subject), at)
         except FileNotFoundError:
             return None
-        subject = content.get("subject")
-        return Kept(digest, content["mediaType"], Digest(subject) if subject else None, at)
-
-    def manifests(self, name: str) -> Sequence[Kept]:
-        found = (self.manifest(name, Digest(path.name)) for path in _entries(self.root / name / MANIFESTS))
-        return [kept for kept in found if kept is not None]
+        except _UNREADABLE as error:
+            raise UnreadableRecord(f"The record of {digest[:80]} in {name} cannot be read: {error!r}"[:500]) from error
 
     def add_manifest(
         self, name: str, digest: Digest, media_type: str, subject: Digest | None, descriptor: Mapping[str, Any]
@@ -119,23 +146,34 @@ class Repositories:
     def referrers(self, name: str, subject: Digest) -> Sequence[Mapping[str, Any]]:
         found = []
         for path in _entries(self.root / name / REFERRERS / subject):
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, ValueError, RecursionError):
                 found.append(json.loads(path.read_bytes()))
-        return found
+        return [each for each in found if isinstance(each, dict)]
 
     # --- tags -------------------------------------------------------------------------------------------------
 
     def tag(self, name: str, tag: str) -> Digest | None:
+        """None, too, where its record cannot be read: pushing the tag again writes a new one."""
         try:
-            return Digest((self.root / name / TAGS / tag).read_text("ascii"))
+            return self._tag(name, tag)
+        except UnreadableRecord as error:
+            log.warning("registry record unreadable", name=name, tag=tag, why=str(error))
+            return None
+
+    def _tag(self, name: str, tag: str) -> Digest | None:
+        try:
+            return check_digest((self.root / name / TAGS / tag).read_text("ascii"))
         except FileNotFoundError:
             return None
+        except _UNREADABLE as error:
+            raise UnreadableRecord(f"The tag {tag[:80]} of {name} cannot be read: {error!r}"[:500]) from error
 
     def tags(self, name: str) -> Sequence[str]:
         return [path.name for path in _entries(self.root / name / TAGS)]
 
     def tagged(self, name: str) -> Mapping[str, Digest]:
-        found = {tag: self.tag(name, tag) for tag in self.tags(name)}
+        """Raises UnreadableRecord."""
+        found = {tag: self._tag(name, tag) for tag in self.tags(name)}
         return {tag: digest for tag, digest in found.items() if digest is not None}
 
     def put_tag(self, name: str, tag: str, digest: Digest) -> None:

@@ -184,11 +184,19 @@ def _kept(found: Mapping[str, Any]) -> dict[str, str]:
     return _bounded({name: value for name, value in found.items() if name not in taken})
 
 
+def _written(value: Any) -> str:
+    """What could just be read may be too deep to be written."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return "… nested too deeply …"
+
+
 def _bounded(found: Mapping[str, Any]) -> dict[str, str]:
     kept: dict[str, str] = {}
     size = 0
     for name, value in islice(found.items(), FIELDS_MAX):
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text = value if isinstance(value, str) else _written(value)
         shown = plain(text)[:FIELD_LENGTH_MAX]
         size += len(shown)
         if size > FIELDS_LENGTH_MAX:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from simpleeval import DEFAULT_OPERATORS
 
 from homeport.core.pipelines.limits import EXPRESSION_DEPTH_MAX, OUTPUT_BYTES_MAX
+from homeport.core.values.json_values import is_unicode
 
 TEXT_MAX: Final = OUTPUT_BYTES_MAX
 LIST_MAX: Final = 10_000
@@ -31,8 +32,11 @@ def check_size(value: Any) -> None:
         left -= 1
         if isinstance(each, str):
             characters += len(each)
+            _check_unicode(each)
         elif isinstance(each, dict):
-            characters += sum(len(str(key)) for key in each)
+            for key in map(str, each):
+                characters += len(key)
+                _check_unicode(key)
             waiting += [(inner, depth + 1) for inner in each.values()]
         elif isinstance(each, list):
             waiting += [(inner, depth + 1) for inner in each]
@@ -42,9 +46,24 @@ def check_size(value: Any) -> None:
             raise ExpressionError("the value is too large.")
 
 
+def _check_unicode(text: str) -> None:
+    if not is_unicode(text):
+        raise ExpressionError("a text has half of a surrogate pair.")
+
+
 def _dumped(value: Any) -> str:
     check_size(value)
     return json.dumps(value, ensure_ascii=False)
+
+
+def json_in(text: str) -> Any:
+    """What a program or a server has written as JSON; None where it is none, or more than an expression may hold."""
+    try:
+        value = json.loads(text, parse_constant=lambda name: None)
+        check_size(value)
+    except (ValueError, RecursionError, ExpressionError):
+        return None
+    return value
 
 
 def as_text(value: Any) -> str:

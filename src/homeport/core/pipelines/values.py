@@ -7,6 +7,7 @@ from typing import Any, Final
 from homeport.core.parameters import suggest
 from homeport.core.pipelines.limits import INPUTS_BYTES_MAX
 from homeport.core.pipelines.model import Input, InputType, Pipeline
+from homeport.core.values.json_values import unfit
 from homeport.errors import InvalidInput, Problem
 
 _TYPES: Final[Mapping[InputType, tuple[tuple[type, ...], str]]] = {
@@ -44,6 +45,8 @@ def _problems(inputs: Mapping[str, Input], given: Mapping[str, Any]) -> Iterator
                 yield Problem(f"inputs.{name}", "is missing.")
         elif why := wrong_type(given[name], each.type):
             yield Problem(f"inputs.{name}", why)
+        elif why := unfit(given[name]):
+            yield Problem(f"inputs.{name}", f"{why}.")
 
 
 def from_text(text: str, wanted: InputType) -> Any:

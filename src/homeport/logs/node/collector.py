@@ -109,6 +109,9 @@ class Collector:
         except HomeportError as error:
             log.info("output of a container not read", container=container.name, error=str(error))
             await anyio.sleep(AGAIN_SECONDS)
+        except Exception:  # what one container prints must not end the node
+            log.exception("output of a container not read", container=container.name)
+            await anyio.sleep(AGAIN_SECONDS)
         finally:
             self._places[container.id] = read.resume
             del self._followed[container.id]

@@ -108,6 +108,10 @@ class MargoClient:
                 seconds = self.schedule.poll_seconds * (0.9 + 0.2 * backoff.chance.random())
             except HomeportError as error:
                 seconds = self._failed(error, backoff)
+            except Exception as error:  # whatever another vendor's server says, it must not end the site
+                log.exception("fleet manager not followed because of a fault in Homeport")
+                self.on_contact(f"Homeport itself failed: {type(error).__name__}.")
+                seconds = max(self.schedule.poll_seconds, backoff.next_seconds())
             await anyio.sleep(seconds)
 
     def _failed(self, error: HomeportError, backoff: Backoff) -> float:

@@ -140,6 +140,6 @@ def _seconds(value: Any, now: Callable[[], datetime] = lambda: datetime.now(UTC)
         return float(text)
     try:
         until = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return 0.0
     return max(0.0, (until - now()).total_seconds()) if until.tzinfo is not None else 0.0

@@ -16,7 +16,7 @@ from homeport.log import get_log
 from homeport.models.central.trust import ModelTrust
 from homeport.models.store.fetching import LocalModel, digest_of_file, entry_path, remove_files
 from homeport.models.store.index import INDEX, ModelIndex, write_atomically
-from homeport.ports import Bus, Clock, Store, Transaction
+from homeport.ports import Bus, Clock, Message, Store, Transaction
 
 log = get_log("homeport.models")
 T = TypeVar("T")
@@ -41,6 +41,8 @@ class Catalog:
         self._states: Mapping[str, ModelLifecycle] = {}
         self._known: Mapping[str, CatalogModel] | None = None
         """By id, and by reference where no id is like it; None before the first read."""
+        self._removed: set[str] = set()
+        """Models that somebody removed, whose files here go with the next read."""
         self._reading = anyio.Lock()
         self._changed = anyio.Event()
         self._listeners: list[Callable[[], None]] = []
@@ -114,12 +116,16 @@ class Catalog:
         return await self._write(apply)
 
     async def remove(self, model_id: str) -> None:
-        """With its files on this disk, and soon on those of other centrals. Raises NotFound."""
+        """With its files on this disk, and soon on those of other centrals that run. Raises NotFound."""
 
         async def drop(transaction: Transaction) -> None:
             await transaction.change_catalog_model(model_id, lambda old: removed(_there(old, model_id)))
 
-        await self._write(drop)
+        self._removed.add(model_id)
+        try:
+            await self._write(drop, {"removed": model_id})
+        finally:
+            self._removed.discard(model_id)
 
     async def pulled(self, model_id: str, found: LocalModel) -> None:
         """Its files have arrived on this disk, and have this digest. Raises NotFound where it was removed since."""
@@ -154,7 +160,7 @@ class Catalog:
 
     async def run(self) -> None:
         """Reads again whenever something has changed, here or at another central."""
-        forget = self._bus.subscribe(TOPIC, lambda message: self._changed.set(), on_gap=self._changed.set)
+        forget = self._bus.subscribe(TOPIC, self._heard, on_gap=self._changed.set)
         try:
             while True:
                 await self._changed.wait()
@@ -180,11 +186,16 @@ class Catalog:
             return False
         return True
 
-    async def _write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def _write(self, work: Callable[[Transaction], Awaitable[T]], news: Message | None = None) -> T:
         result = await self._store.write(work)
         await self._read()
-        self._bus.publish(TOPIC, {})
+        self._bus.publish(TOPIC, news or {})
         return result
+
+    def _heard(self, message: Message) -> None:
+        if isinstance(message.get("removed"), str):
+            self._removed.add(str(message["removed"]))
+        self._changed.set()
 
     async def _read(self) -> None:
         async with self._reading:
@@ -196,7 +207,9 @@ class Catalog:
             by_source = {entry.source: judged[entry.id] for entry in in_order if entry.source}
             self._known = {**by_source, **judged}
             self._states = {entry.id: entry.state for entry in entries if not entry.is_removed}
-            await run_sync(self._drop_files, frozenset(self._states))
+            gone = {*self._removed, *(entry.id for entry in entries if entry.is_removed)}
+            self._removed.clear()
+            await run_sync(self._drop_files, frozenset(gone - self._states.keys()))
         for listener in self._listeners:
             listener()
 
@@ -211,10 +224,11 @@ class Catalog:
             is_removed=entry.is_removed,
         )
 
-    def _drop_files(self, kept: frozenset[str]) -> None:
-        """Of models that are no longer in the catalog."""
+    def _drop_files(self, gone: frozenset[str]) -> None:
+        """Of models that were removed. One that the catalog never heard of stays: its database may be an older copy,
+        or a new one."""
         for entry in self._index.entries().values():
-            if entry.id not in kept:
+            if entry.id in gone:
                 remove_files(self._index, entry)
                 self._index.remove(entry.id)
 

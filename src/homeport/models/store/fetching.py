@@ -230,6 +230,8 @@ class ModelFetcher:
             async for chunk in file.chunks():
                 waiting += chunk
                 if len(waiting) >= HASH_CHUNK:
+                    if not total:
+                        await self._require_space_for_more(partial, waiting)
                     await run_sync(_append, partial, bytes(waiting))
                     done += len(waiting)
                     waiting.clear()
@@ -240,6 +242,15 @@ class ModelFetcher:
         on_bytes(done, total)
         if total and done < total:
             raise PeerUnavailable(f"The download ended after {done} of {total} bytes.")
+
+    async def _require_space_for_more(self, partial: Path, waiting: bytearray) -> None:
+        """A server that does not say how much it sends may go on without end; what it sent is of no use then."""
+        try:
+            await run_sync(_require_space, partial.parent, len(waiting))
+        except InvalidInput:
+            waiting.clear()
+            await run_sync(partial.unlink, True)
+            raise
 
     def _accept(self, reference: ModelReference, partial: Path, digest: str) -> LocalModel:
         """Verified, then renamed into place. What does not match is removed: resuming it would never end well."""
@@ -377,5 +388,5 @@ def _remember(folder: Path, validator: str) -> None:
 def _validator(folder: Path) -> str:
     try:
         return str(json.loads((folder / ".validator").read_bytes())["etag"])
-    except (OSError, ValueError, LookupError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return ""

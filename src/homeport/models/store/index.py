@@ -94,6 +94,8 @@ class ModelIndex:
         try:
             with path.open("rb") as file:
                 data = json.loads(file.read(INDEX_BYTES_MAX))
+            if not isinstance(data, dict) or not isinstance(data.get("models"), list):
+                raise ValueError("it is not an object with a list of models")
         except (ValueError, RecursionError) as error:
             aside = path.with_suffix(".damaged")
             path.replace(aside)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from homeport.adapters.http_calls import HttpAnswer, call
 from homeport.core.model.instance import Failure
 from homeport.core.pipelines.advance import Outcome
-from homeport.core.pipelines.functions import as_text
+from homeport.core.pipelines.functions import as_text, json_in
 from homeport.core.pipelines.limits import BODY_BYTES_MAX, OUTPUT_BYTES_MAX
 from homeport.core.pipelines.model import ItemResult
 from homeport.core.pipelines.reach import refusal
@@ -101,7 +101,7 @@ def _body(work: Work, headers: dict[str, str]) -> bytes | None:
 
 def _outcome(work: Work, head: str, answer: HttpAnswer, values: list[str]) -> Outcome:
     text = masked(answer.body.decode(errors="replace"), values)
-    parsed = _parsed(text) if len(text) <= TEXT_MAX else None
+    parsed = json_in(text) if len(text) <= TEXT_MAX else None
     output = {
         "status": answer.status,
         "headers": {name: answer.headers[name] for name in HEADERS_KEPT if name in answer.headers},
@@ -117,9 +117,3 @@ def _outcome(work: Work, head: str, answer: HttpAnswer, values: list[str]) -> Ou
     is_final = 300 <= answer.status < 500 and answer.status not in (408, 425, 429)
     return Outcome(result, Failure("HTTP_STATUS", f"The answer was {answer.status}"), is_final=is_final)
 
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=lambda name: None)
-    except (ValueError, RecursionError):
-        return None

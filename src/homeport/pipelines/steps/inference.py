@@ -75,10 +75,12 @@ def _body(work: Work, task_id: str) -> bytes:
 
 
 def _outcome(task_id: str, answer: TaskAnswer, said: str) -> Outcome:
+    # An engine may end in the middle of a character.
+    text = answer.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     log = f"{said}task {task_id} on {answer.replica or 'no replica'}: {answer.tokens_in} tokens in, "
-    log += f"{answer.tokens_out} out\n{answer.text}\n"
+    log += f"{answer.tokens_out} out\n{text}\n"
     output = {
-        "text": answer.text,
+        "text": text,
         "tokens_in": answer.tokens_in,
         "tokens_out": answer.tokens_out,
         "task": task_id,

@@ -7,6 +7,7 @@ from typing import Any, Final
 from homeport.core.jobs.job import ENDED, Job, JobSpec, JobType
 from homeport.core.model.instance import Failure
 from homeport.core.pipelines.advance import Outcome
+from homeport.core.pipelines.functions import json_in
 from homeport.core.pipelines.model import ItemResult
 from homeport.core.placement.eligibility import bytes_of
 from homeport.core.values.selectors import ANYTHING, parse_selector
@@ -97,10 +98,8 @@ def _parsed(output: str) -> Any:
     lines = output.strip().splitlines()
     for text in (output, lines[-1] if lines else ""):
         if text.strip()[:1] in ("{", "[") and len(text) <= JSON_BYTES_MAX:
-            try:
-                return json.loads(text, parse_constant=lambda name: None)
-            except (ValueError, RecursionError):
-                continue
+            if (found := json_in(text)) is not None:
+                return found
     return None
 
 

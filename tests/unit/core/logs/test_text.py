@@ -64,6 +64,13 @@ def test_json_that_is_broken_or_too_deep_is_text() -> None:
     assert parsed(deep).fields == {}
 
 
+def test_json_that_can_just_be_read_is_shown_without_its_depth() -> None:
+    """As deep as a container can make it: the limit of reading is not that of writing."""
+    for depth in range(800, 1100):
+        line = parsed(b'{"msg":"hello","deep":' + b"[" * depth + b"]" * depth + b"}")
+        assert line.text.startswith(("hello", "{"))
+
+
 def test_escape_sequences_and_control_characters_do_not_reach_a_terminal() -> None:
     assert plain("\x1b[31mred\x1b[0m\x07") == "red\\x07"
     assert plain("\x1b]0;title\x07text") == "text"
@@ -97,6 +104,11 @@ def test_cleaning_a_clean_line_changes_nothing() -> None:
     assert clean(clean(LogLine(NOW, "job/1", "warn", "a\x07", {"k\x07": "v" * 5_000}))) == clean(
         LogLine(NOW, "job/1", "warn", "a\x07", {"k\x07": "v" * 5_000})
     )
+
+
+def test_a_secret_that_json_has_to_escape_is_masked_too() -> None:
+    line = parsed(b'{"msg":"with p\\"w1\\u00fc","deep":{"key":"p\\"w1\\u00fc"}}', secrets=['p"w1\u00fc'])
+    assert "w1" not in line.text and "w1" not in str(line.fields)
 
 
 def test_secrets_are_masked_also_inside_structured_lines() -> None:

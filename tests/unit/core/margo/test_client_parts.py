@@ -189,3 +189,11 @@ def test_the_hints_of_a_problem_decide_whether_and_when_it_is_tried_again() -> N
     assert isinstance(growing, WfmUnavailable) and isinstance(fixed, WfmUnavailable)
     assert [wait_seconds(growing, 1.0, chance=chance) for chance in (0.0, 0.5, 1.0)] == [3.0, 3.75, 4.5]
     assert [wait_seconds(fixed, 8.0, chance=chance) for chance in (0.0, 1.0)] == [3.0, 4.5]
+
+
+@pytest.mark.parametrize(
+    "text", ["Fri, 31 Dec 2100 23:59:59 +99999999999999999999", "Fri, 31 Dec 99999999999 23:59:59 GMT", "\x00", "²" * 9]
+)
+def test_a_wait_that_is_no_time_asks_for_nothing(text: str) -> None:
+    found = failure_of(503, text, b"")
+    assert isinstance(found, WfmUnavailable) and found.retry_after_seconds == 0

@@ -149,7 +149,7 @@ def read_index(data: Any) -> tuple[dict[str, ModelEntry], tuple[str, ...]]:
         try:
             entry = read_entry(each)
             entries[entry.id] = entry
-        except (InvalidInput, TypeError, ValueError, AttributeError) as error:
+        except (InvalidInput, TypeError, ValueError, AttributeError, LookupError, OverflowError) as error:
             problems.append(f"entry {position} of the model index is not readable: {error}")
     return entries, tuple(problems)
 
