@@ -3,6 +3,7 @@
 import ast
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ LIST_MAX: Final = 10_000
 NUMBER_MAX: Final = 2.0**63
 VALUES_MAX: Final = 100_000
 """Values that one expression may look at or make, all together."""
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 class ExpressionError(Exception):
@@ -30,16 +32,25 @@ def check_size(value: Any) -> None:
         each, depth = waiting.pop()
         left -= 1
         if isinstance(each, str):
-            characters += len(each)
+            characters += _length_of_text(each)
         elif isinstance(each, dict):
-            characters += sum(len(str(key)) for key in each)
+            characters += sum(_length_of_text(str(key)) for key in each)
             waiting += [(inner, depth + 1) for inner in each.values()]
         elif isinstance(each, list):
             waiting += [(inner, depth + 1) for inner in each]
         elif isinstance(each, float) and not math.isfinite(each):
             raise ExpressionError("the number is not finite.")
-        if left < len(waiting) or characters > TEXT_MAX or depth > EXPRESSION_DEPTH_MAX:
+        if depth > EXPRESSION_DEPTH_MAX:
+            raise ExpressionError("the value is nested too deeply.")
+        if left < len(waiting) or characters > TEXT_MAX:
             raise ExpressionError("the value is too large.")
+
+
+def _length_of_text(text: str) -> int:
+    """JSON can write half a character (a lone surrogate), which no file, database or socket takes."""
+    if not text.isascii() and _SURROGATES.search(text):
+        raise ExpressionError("the text has half a character.")
+    return len(text)
 
 
 def _dumped(value: Any) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from homeport.core.parameters import suggest
+from homeport.core.pipelines.functions import ExpressionError, check_size
 from homeport.core.pipelines.limits import INPUTS_BYTES_MAX
 from homeport.core.pipelines.model import Input, InputType, Pipeline
 from homeport.errors import InvalidInput, Problem
@@ -26,7 +27,7 @@ def wrong_type(value: Any, wanted: InputType) -> str | None:
 
 def check_inputs(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
     """All inputs, with defaults. Raises InvalidInput with every problem."""
-    problems = list(_problems(pipeline.inputs, given))
+    problems = list(_problems(pipeline.inputs, given)) or list(_unbounded(given))
     if not problems and len(json.dumps(given)) > INPUTS_BYTES_MAX:
         problems = [Problem("inputs", f"are larger than {INPUTS_BYTES_MAX // 1024} KiB.")]
     if problems:
@@ -44,6 +45,25 @@ def _problems(inputs: Mapping[str, Input], given: Mapping[str, Any]) -> Iterator
                 yield Problem(f"inputs.{name}", "is missing.")
         elif why := wrong_type(given[name], each.type):
             yield Problem(f"inputs.{name}", why)
+
+
+def _unbounded(given: Mapping[str, Any]) -> Iterator[Problem]:
+    """Before anything writes them as JSON, which fails for what is nested too deeply, or is not a number."""
+    for name, value in given.items():
+        try:
+            check_size(value)
+        except ExpressionError as error:
+            yield Problem(f"inputs.{name}", f"cannot be used: {error}")
+
+
+def from_json(text: str) -> Any:
+    """What a program or a server has written, within the bounds of every value; None where it is not JSON."""
+    try:
+        found = json.loads(text, parse_constant=lambda name: None)
+        check_size(found)
+    except (ValueError, RecursionError, ExpressionError):
+        return None
+    return found
 
 
 def from_text(text: str, wanted: InputType) -> Any:

@@ -13,6 +13,7 @@ from homeport.core.pipelines.limits import BODY_BYTES_MAX, OUTPUT_BYTES_MAX
 from homeport.core.pipelines.model import ItemResult
 from homeport.core.pipelines.reach import refusal
 from homeport.core.pipelines.settings import PipelineSettings
+from homeport.core.pipelines.values import from_json
 from homeport.core.redaction import redact
 from homeport.core.secrets import masked
 from homeport.errors import InvalidInput, NotFound, PeerUnavailable, Problem, TooLarge
@@ -101,7 +102,7 @@ def _body(work: Work, headers: dict[str, str]) -> bytes | None:
 
 def _outcome(work: Work, head: str, answer: HttpAnswer, values: list[str]) -> Outcome:
     text = masked(answer.body.decode(errors="replace"), values)
-    parsed = _parsed(text) if len(text) <= TEXT_MAX else None
+    parsed = from_json(text) if len(text) <= TEXT_MAX else None
     output = {
         "status": answer.status,
         "headers": {name: answer.headers[name] for name in HEADERS_KEPT if name in answer.headers},
@@ -116,10 +117,3 @@ def _outcome(work: Work, head: str, answer: HttpAnswer, values: list[str]) -> Ou
         return Outcome(result)
     is_final = 300 <= answer.status < 500 and answer.status not in (408, 425, 429)
     return Outcome(result, Failure("HTTP_STATUS", f"The answer was {answer.status}"), is_final=is_final)
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text, parse_constant=lambda name: None)
-    except (ValueError, RecursionError):
-        return None

@@ -8,6 +8,7 @@ from homeport.core.jobs.job import ENDED, Job, JobSpec, JobType
 from homeport.core.model.instance import Failure
 from homeport.core.pipelines.advance import Outcome
 from homeport.core.pipelines.model import ItemResult
+from homeport.core.pipelines.values import from_json
 from homeport.core.placement.eligibility import bytes_of
 from homeport.core.values.selectors import ANYTHING, parse_selector
 from homeport.errors import InvalidInput, NotFound, Problem
@@ -97,10 +98,9 @@ def _parsed(output: str) -> Any:
     lines = output.strip().splitlines()
     for text in (output, lines[-1] if lines else ""):
         if text.strip()[:1] in ("{", "[") and len(text) <= JSON_BYTES_MAX:
-            try:
-                return json.loads(text, parse_constant=lambda name: None)
-            except (ValueError, RecursionError):
-                continue
+            found = from_json(text)
+            if found is not None:
+                return found
     return None
 
 
