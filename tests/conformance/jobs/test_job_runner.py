@@ -164,3 +164,25 @@ async def test_gpus_reach_the_container_with_everything_else(real: JobStand) -> 
     found = await _ended(runner, request.id)
     assert found.exit_code is not None
     assert await runner.runs() == [request.id], "it is found again by its labels"
+
+
+async def test_jobs_at_the_same_time_get_gpus_of_their_own(real: JobStand) -> None:
+    if real.name != "podman":
+        pytest.skip("devices can be pretended with Podman alone")
+    runner, script = real.runner(), "trap 'exit 0' TERM; echo \"$GPU_0 $GPU_1 $GPU_2\"; sleep 600 & wait"
+    large, small = (replace(real.request(script, gpus=gpus), id=f"{real.run_id}{gpus}") for gpus in (2, 1))
+    with pretended_gpus(3):
+        await runner.prepare(large, _ignore)
+        async with anyio.create_task_group() as tasks:
+            for request in (large, small):
+                tasks.start_soon(runner.start, request)
+        with_two, with_one = [_gpus(await anext(aiter(runner.output(each.id)))) for each in (large, small)]
+        assert (len(with_two), len(with_one), with_two | with_one) == (2, 1, {0, 1, 2})
+        await runner.stop(small.id)
+        after = replace(small, id=f"{real.run_id}9")
+        await runner.start(after)
+        assert _gpus(await anext(aiter(runner.output(after.id)))) == with_one, "one that has ended has none any more"
+
+
+def _gpus(line: bytes) -> set[int]:
+    return {number for number, word in enumerate(line.splitlines()[0].split(b" ")) if word}
