@@ -168,11 +168,19 @@ steps:
 """
 
 
+DUE = """
+name: due
+triggers: {schedule: {cron: "0 3 * * *", missed: run}}
+steps: {ask: {http: {url: "http://127.0.0.1:1/"}}}
+"""
+
+
 @pytest.mark.anyio
 async def test_another_central_goes_on_with_the_run_of_one_that_is_killed(
     host: Machine, tmp_path: Path, base: str, postgres: PostgresServer
 ) -> None:
-    """Two on one PostgreSQL. The one that drives the run is killed with its request sent and no answer stored."""
+    """Two on one PostgreSQL. The one that drives the run is killed with its request sent and no answer stored. What is
+    due meanwhile is run by one of them."""
     database = await postgres.copy_database()
     shared = [
         "--git", str(bare_repository(tmp_path / "deployments.git")), "--store", postgres.url(database),
@@ -189,12 +197,18 @@ async def test_another_central_goes_on_with_the_run_of_one_that_is_killed(
         holder = _central(host, "holder", shared)
         host.environment = {}
         other = _central(host, "other", shared)
+        due = tmp_path / "due.yaml"
+        due.write_text(DUE)
+        host.homeport("pipelines", "save", str(due), url=holder.url)
+        await postgres.execute("UPDATE pipelines SET next_at = next_at - interval '2 days'", database)
         host.command("pipelines", "run", "--detach", "--id", run, str(file), url=holder.url)
         assert holder.popen.wait(90) == -signal.SIGKILL
         host.url = other.url
         host.wait_for(lambda: host.json("pipelines", "show", run)["state"] == "SUCCEEDED")
         assert "it is sent again" in host.homeport("pipelines", "logs", run, "first")
         assert _endings(host) == {run: 1}
+        host.wait_for(lambda: host.json("pipelines", "list", "--pipeline", "due", "--state", "FAILED")["runs"])
+        assert len(host.json("pipelines", "list", "--pipeline", "due")["runs"]) == 1
         sent = Counter(_Answers.keys)
         assert sorted(sent.values()) == [1, 2], "the first one was sent by both, with one key"
     finally:
