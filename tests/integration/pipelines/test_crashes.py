@@ -179,8 +179,8 @@ steps: {ask: {http: {url: "http://127.0.0.1:1/"}}}
 async def test_another_central_goes_on_with_the_run_of_one_that_is_killed(
     host: Machine, tmp_path: Path, base: str, postgres: PostgresServer
 ) -> None:
-    """Two on one PostgreSQL. The one that drives the run is killed with its request sent and no answer stored. What is
-    due meanwhile is run by one of them."""
+    """Two on one PostgreSQL. The one that drives the run is killed with its request sent and no answer stored.
+    What is due meanwhile is run by one of them."""
     database = await postgres.copy_database()
     shared = [
         "--git", str(bare_repository(tmp_path / "deployments.git")), "--store", postgres.url(database),
