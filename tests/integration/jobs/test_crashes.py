@@ -48,6 +48,7 @@ def test_a_kill_at_every_step_loses_no_job_and_runs_none_twice(host: Machine, tm
         host.wait_for(lambda: _state(host, name) == "COMPLETED")  # noqa: B023
     assert Counter(_runs(host).read_text().split()) == dict.fromkeys(names, 1)
     assert _endings(host) == dict.fromkeys(names, 1)
+    assert "older copy" not in (host.folder / "home.log").read_text(), "a restart is no restore"
 
 
 def _submit(host: Machine, name: str, dying: "subprocess.Popen[bytes] | None" = None) -> None:

@@ -225,10 +225,10 @@ class JobBoard:
             if changes:
                 await self._commit(changes)
 
-    @property
-    def position(self) -> int:
+    async def position(self) -> int:
         """Of the last report to central."""
-        return self._recorder.position
+        async with self._turn():
+            return self._recorder.position
 
     async def report_again(self, after: int) -> None:
         """After a restore from an older copy of the database: central has taken reports up to this position that are
