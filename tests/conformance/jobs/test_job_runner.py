@@ -1,10 +1,12 @@
 """Every `JobRunner` behaves alike."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import pytest
 
+from homeport.adapters.jobs.processes import ProcessJobs
 from homeport.errors import WorkFailed
 from homeport.ports import JobRunner, RunStatus
 from tests.conformance.jobs.stand import JobStand
@@ -126,6 +128,25 @@ async def test_a_native_command_cannot_hand_out_files_of_the_machine(real: JobSt
     await _ended(runner, request.id)
     with pytest.raises(WorkFailed, match="no such file in the job's folder"):
         await runner.collect(request.id, "link", bytes_max=1000)
+
+
+@pytest.mark.parametrize(
+    "state", ["", "[]", "{}", '{"pid": []}', '{"pid": 1, "start_time": 1, "digest": "", "started_at": "?"}']
+)
+async def test_what_a_power_cut_or_a_person_left_in_the_folder_of_native_jobs_harms_none(
+    tmp_path: Path, state: str
+) -> None:
+    runner = ProcessJobs(tmp_path, {"PATH": "/usr/bin:/bin"})
+    (tmp_path / "file").write_text("not of ours")
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "job.1").mkdir()
+    (tmp_path / "job.1" / "state.json").write_text(state)
+    assert list(await runner.runs()) == ["job.1"]
+    assert await runner.look("job.1") is None
+    assert await runner.look("file") is None
+    await runner.stop("job.1")
+    await runner.remove("job.1")
+    assert list(await runner.runs()) == []
 
 
 async def test_every_line_of_a_chatty_run_is_read_once_and_in_order(real: JobStand) -> None:
