@@ -2,12 +2,17 @@
 
 import json
 import os
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from homeport.failpoints import VARIABLE, Point
 from tests.e2e.test_secrets import set_secret
 from tests.support.engines import probe_image
+from tests.support.fleet import Fleet
+from tests.support.git import bare_repository
 from tests.support.podman import podman
 from tests.support.processes import Machine, start_up
 from tests.support.registry import RunningRegistry
@@ -87,6 +92,7 @@ def test_a_running_job_is_followed_and_cancelled(host: Machine, node: str, image
     assert [each["state"] for each in states] == ["PENDING", "ASSIGNED", "RUNNING", "CANCELLED"]
     listed = host.json("jobs", "list", "--state", "CANCELLED")["jobs"]
     assert [each["id"] for each in listed] == ["long"]
+    assert host.homeport("jobs", "logs", "long") == "on\n", "what it has printed stays"
     assert podman("ps", "--all", "--quiet", "--filter", f"label=homeport.job-node={node}") == ""
 
 
@@ -111,6 +117,41 @@ def test_what_a_person_types_by_mistake_is_answered_with_a_sentence(host: Machin
     assert (nothing.returncode, "Give the command to run" in nothing.stderr) == (2, True), nothing.stderr
     confused = host.command("logs", node)
     assert (confused.returncode, f"homeport logs node/{node}" in confused.stderr) == (3, True), confused.stderr
+
+
+def test_a_container_runs_once_though_node_site_and_central_are_killed(
+    host: Machine, node_prefix: str, image: str, tmp_path: Path
+) -> None:
+    """tests/integration/jobs/test_crashes.py walks every step, with native commands."""
+    fleet, node = Fleet(host, str(bare_repository(tmp_path / "deployments.git"))), f"{node_prefix}-n"
+    fleet.central()
+    fleet.site("home", "--poll", "1")
+    fleet.node(node, "home", runtime="podman")
+    host.wait_for(
+        lambda: [each["capabilities"]["engine"][:6] for each in host.json("nodes", "list")["nodes"]] == ["podman"]
+    )
+    run = ("jobs", "run", "--detach", "--site", "home", "--image", image)
+    for what, role, point in (
+        ("started", node, Point.JOB_AFTER_START),
+        ("ended", node, Point.JOB_AFTER_END),
+        ("given", "home", f"{Point.STORE_AFTER_COMMIT}:2"),
+        ("taken", "central", Point.STORE_AFTER_COMMIT),
+    ):
+        name = f"{node}-{what}"
+        fleet.roles[role].kill()
+        host.environment = {VARIABLE: str(point)}
+        dying = host.start(role, *fleet.commands[role])
+        host.environment = {}
+        submission = (*run, "--id", name, "--", "/bin/sh", "-c", "echo once; sleep 0.5; exit 3")
+        host.wait_for(lambda: host.command(*submission).returncode == 0 or dying.popen.poll() is not None)  # noqa: B023
+        assert dying.popen.wait(60) == -signal.SIGKILL, point
+        fleet.again(role)
+        host.wait_for(lambda: host.command(*submission).returncode == 0)  # noqa: B023
+        host.wait_for(lambda: host.json("jobs", "show", name)["state"] == "FAILED")  # noqa: B023
+        assert host.json("jobs", "show", name)["exit_code"] == 3
+        assert host.homeport("jobs", "logs", name) == "once\n"
+        starts = ("events", "--stream=false", "--since", "10m", "--filter", "event=start")
+        assert len(podman(*starts, "--filter", f"label=homeport.job-run={name}.1").splitlines()) == 1, name
 
 
 def _lives(group: int) -> bool:

@@ -54,8 +54,8 @@ class PostgresServer:
     async def drop_database(self, name: str) -> None:
         await self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
-    async def execute(self, statement: str) -> None:
-        connection = await asyncpg.connect(host=str(self.socket_folder), user="postgres", database="postgres")
+    async def execute(self, statement: str, database: str = "postgres") -> None:
+        connection = await asyncpg.connect(host=str(self.socket_folder), user="postgres", database=database)
         try:
             await connection.execute(statement)
         finally:

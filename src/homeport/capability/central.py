@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from homeport.fleet.central.index import CommitReader
 from homeport.fleet.central.platform import CentralPlatform
+from homeport.fleet.central.site_removal import ForgetSite
 from homeport.lazy_dataclass import dataclass
 from homeport.serving.capability import Routes
 from homeport.vocabulary import SiteName
@@ -53,6 +54,7 @@ class CentralPart:
     """Shown on `/metrics`."""
     from_sites: Mapping[str, FromSite] = field(default_factory=dict)
     """By topic."""
+    forget_site: ForgetSite | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """Every `JobRunner` behaves alike."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import pytest
 
+from homeport.adapters.jobs.processes import ProcessJobs
 from homeport.errors import WorkFailed
 from homeport.ports import JobRunner, RunStatus
 from tests.conformance.jobs.stand import JobStand
@@ -128,6 +130,25 @@ async def test_a_native_command_cannot_hand_out_files_of_the_machine(real: JobSt
         await runner.collect(request.id, "link", bytes_max=1000)
 
 
+@pytest.mark.parametrize(
+    "state", ["", "[]", "{}", '{"pid": []}', '{"pid": 1, "start_time": 1, "digest": "", "started_at": "?"}']
+)
+async def test_what_a_power_cut_or_a_person_left_in_the_folder_of_native_jobs_harms_none(
+    tmp_path: Path, state: str
+) -> None:
+    runner = ProcessJobs(tmp_path, {"PATH": "/usr/bin:/bin"})
+    (tmp_path / "file").write_text("not of ours")
+    (tmp_path / "a folder").mkdir()
+    (tmp_path / "job.1").mkdir()
+    (tmp_path / "job.1" / "state.json").write_text(state)
+    assert list(await runner.runs()) == ["job.1"]
+    assert await runner.look("job.1") is None
+    assert await runner.look("file") is None
+    await runner.stop("job.1")
+    await runner.remove("job.1")
+    assert list(await runner.runs()) == []
+
+
 async def test_every_line_of_a_chatty_run_is_read_once_and_in_order(real: JobStand) -> None:
     """Also the last one: a run ends in the moment in which it prints it."""
     runner, count = real.runner(), 20_000
@@ -164,3 +185,25 @@ async def test_gpus_reach_the_container_with_everything_else(real: JobStand) -> 
     found = await _ended(runner, request.id)
     assert found.exit_code is not None
     assert await runner.runs() == [request.id], "it is found again by its labels"
+
+
+async def test_jobs_at_the_same_time_get_gpus_of_their_own(real: JobStand) -> None:
+    if real.name != "podman":
+        pytest.skip("devices can be pretended with Podman alone")
+    runner, script = real.runner(), "trap 'exit 0' TERM; echo \"$GPU_0 $GPU_1 $GPU_2\"; sleep 600 & wait"
+    large, small = (replace(real.request(script, gpus=gpus), id=f"{real.run_id}{gpus}") for gpus in (2, 1))
+    with pretended_gpus(3):
+        await runner.prepare(large, _ignore)
+        async with anyio.create_task_group() as tasks:
+            for request in (large, small):
+                tasks.start_soon(runner.start, request)
+        with_two, with_one = [_gpus(await anext(aiter(runner.output(each.id)))) for each in (large, small)]
+        assert (len(with_two), len(with_one), with_two | with_one) == (2, 1, {0, 1, 2})
+        await runner.stop(small.id)
+        after = replace(small, id=f"{real.run_id}9")
+        await runner.start(after)
+        assert _gpus(await anext(aiter(runner.output(after.id)))) == with_one, "one that has ended has none any more"
+
+
+def _gpus(line: bytes) -> set[int]:
+    return {number for number, word in enumerate(line.splitlines()[0].split(b" ")) if word}

@@ -321,6 +321,8 @@ class Receiver:
     bodies: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
     answers: list[int] = field(default_factory=list)
     """What it answers next; 204 after that."""
+    poison: bytes = b"nothing"
+    """What it refuses for good."""
 
 
 @contextmanager
@@ -332,6 +334,8 @@ def receiver() -> Iterator[tuple[str, Receiver]]:
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers["Content-Length"]))
             status = received.answers.pop(0) if received.answers else 204
+            if status < 300 and received.poison in gzip.decompress(raw):
+                status = 400
             if status < 300:
                 received.bodies.append((self.path, dict(self.headers), json.loads(gzip.decompress(raw))))
             self.send_response(status)
@@ -385,3 +389,19 @@ async def test_lines_go_on_to_an_otlp_collector_and_to_loki(tmp_path: Path) -> N
         "level": "warning",
     }
     assert stream["values"][0] == [str(1777636800 * 10**9), "line 1", {"n": "1"}]
+
+
+async def test_a_wrong_token_loses_no_line_and_a_line_that_is_refused_harms_no_other(tmp_path: Path) -> None:
+    with receiver() as (url, received):
+        received.answers[:], received.poison = [401], b'"line 7"'
+        logs = LogSettings(loki_url=f"{url}/loki/api/v1/push")
+        async with running_central(tmp_path / "central", logs=logs) as (central, _):
+            await anyio.sleep(0.5)  # A receiver that is new gets what is written from now on.
+            await send(central, batch(1, 20))
+            await eventually(lambda: len(_texts(received)) == 19, what="all lines but one")
+    assert _texts(received) == [f"line {number}" for number in range(1, 21) if number != 7]
+
+
+def _texts(received: Receiver) -> list[str]:
+    streams = [stream for _, _, body in received.bodies for stream in body["streams"]]
+    return [value[1] for stream in streams for value in stream["values"]]

@@ -12,9 +12,12 @@ import pytest
 import yaml
 
 from homeport.central.api.identity import AuthorityBody
+from homeport.core.jobs.job import Job, JobSpec, JobType
+from homeport.jobs.bodies import JobsBody, job_body
 from homeport.serving.bodies.apps import AddApps, AppsAddedBody
 from homeport.serving.bodies.fleet import NodesBody, SitesBody
 from homeport.serving.bodies.revisions import HistoryBody, HistoryEntryBody
+from homeport.vocabulary import JobId, JobState, SiteName
 from tests.integration.cli.canned import (
     A_DAY_AGO,
     HELLO,
@@ -195,6 +198,17 @@ def test_tasks_that_wait_are_listed_before_those_placed_last(homeport: Homeport,
     assert json.loads(homeport("tasks", "ls", "-o", "json").stdout)["tasks"][0]["task_id"] == "t-2"
     canned.answers["GET /v2/queue"] = lambda _: (200, b'{"waiting": [], "placed": []}')
     assert "No task waits" in homeport("tasks", "list").stderr
+
+
+def test_a_job_with_a_long_script_takes_one_line_of_the_list(homeport: Homeport, canned: Canned) -> None:
+    spec = JobSpec(JobType.COMMAND, ("sh", "-c", "echo one\necho two\n" * 100))
+    job = Job(JobId("backup"), SiteName("home"), spec, JobState.PENDING, 1, A_DAY_AGO, "ada", A_DAY_AGO)
+    canned.answers["GET /api/v1/jobs"] = lambda _: JobsBody(jobs=[job_body(job)])
+    _, line = homeport("jobs", "list").stdout.splitlines()
+    assert line.startswith("backup ")
+    assert "sh -c 'echo one echo two" in line
+    assert line.endswith("…")
+    assert json.loads(homeport("jobs", "list", "-o", "json").stdout)["jobs"][0]["command"] == list(spec.command)
 
 
 def test_an_app_in_two_categories_must_be_named_with_one(homeport: Homeport, canned: Canned) -> None:

@@ -5,7 +5,7 @@ from collections import Counter
 import anyio
 import pytest
 
-from homeport.core.jobs.job import ENDED, JobType
+from homeport.core.jobs.job import ENDED, Job, JobType
 from homeport.core.model.caller import INTERNAL
 from homeport.errors import Conflict, InvalidInput, NoNodeFits, QueueFull
 from homeport.jobs.site import board as boards
@@ -101,12 +101,13 @@ async def test_a_full_queue_refuses_and_loses_nothing(job_site: OpenJobs, monkey
 async def test_a_running_job_is_stopped_and_a_pending_one_is_dropped(job_site: OpenJobs) -> None:
     async with job_site("one") as site:
         running = await site.submit(environment={"HOMEPORT_NULL_SECONDS": "600"})
-        await eventually(lambda: site.board._open[running.id].state is JobState.RUNNING)
+        await eventually(lambda: _has_printed(site, running))
         pending = await site.submit(node="one", cpu_cores=0.0, environment={"HOMEPORT_NULL_SECONDS": "600"})
         for job in (running, pending):
             await site.jobs.cancel(job, INTERNAL)
             ended = await site.ended(job)
             assert (ended.state, ended.cancelled_by) == (JobState.CANCELLED, "homeport")
+        assert await _kept(site, running) == "echo hi\n", "what it has printed stays"
 
 
 async def test_a_job_over_its_time_is_killed(job_site: OpenJobs) -> None:
@@ -138,11 +139,21 @@ async def test_without_retries_a_lost_node_is_a_failure_with_the_reason(job_site
     quick = {"heartbeat_seconds": 0.2, "stale_seconds": 0.6, "lost_seconds": 1.2, "sweep_seconds": 0.1}
     async with job_site("one", **quick) as site:
         job = await site.submit(environment={"HOMEPORT_NULL_SECONDS": "600"})
-        await eventually(lambda: site.board._open[job.id].state is JobState.RUNNING)
+        await eventually(lambda: _has_printed(site, job))
         site.scopes["one"].cancel()
         ended = await site.ended(job)
         assert ended.state is JobState.FAILED
         assert ended.reason == "failed: Node one was lost while it had the job (NODE_OFFLINE)"
+        assert await _kept(site, job) == "echo hi\n"
+
+
+def _has_printed(site: JobSite, job: Job) -> bool:
+    is_running = site.board._open[job.id].state is JobState.RUNNING
+    return is_running and site.board.live.read(job.id, 1, 0) is not None
+
+
+async def _kept(site: JobSite, job: Job) -> str:
+    return (await site.jobs.output(job, after=0, generation=0, wait_seconds=0)).text
 
 
 def _is_empty(site: JobSite, name: str) -> bool:

@@ -13,7 +13,7 @@ from homeport.core.jobs.job import Job, JobSpec, JobType
 from homeport.jobs.ports import SYNC
 from homeport.vocabulary import JobId, JobState, SiteName
 from homeport.wire.jobs import job_to_json
-from tests.support.running_central import Client, FakeSite, running_central
+from tests.support.running_central import Client, FakeSite, node_changed, running_central
 
 pytestmark = pytest.mark.anyio
 
@@ -62,3 +62,21 @@ async def test_a_position_beyond_that_of_the_site_shows_the_restore_too(tmp_path
         await FakeSite(client).join()
         await exchange(central, (1, RUNS), (2, RUNS))
         assert (await exchange(central))["acknowledged"] == 2, "a site at position 1 sees that it was further before"
+
+
+async def test_jobs_of_a_site_that_is_removed_from_the_fleet_end(tmp_path: Path) -> None:
+    """Those that it has, and those that still wait for it."""
+    async with running_central(tmp_path / "central") as (central, client):
+        site = FakeSite(client)
+        await site.join()
+        await site.say(node_changed())
+        await exchange(central, (1, RUNS))
+        waits = await client.post("/api/v1/jobs", {"id": "two", "site": "home", "image": "app:1"})
+        assert (waits.status, waits.body["state"]) == (201, "PENDING"), waits.body
+        assert (await client.delete("/api/v1/sites/home", params={"force": "true"})).status == 200
+        for name in ("one", "two"):
+            shown = (await client.get(f"/api/v1/jobs/{name}")).body
+            assert (shown["state"], shown["reason"]) == ("FAILED", "Its site was removed from the fleet."), shown
+        await FakeSite(client).join()
+        assert (await exchange(central, (2, ENDED)))["jobs"] == [], "nothing waits for a site of the same name"
+        assert await state_of(client, "one") == "FAILED", "an ended job stays as it is"

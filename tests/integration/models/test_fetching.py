@@ -202,7 +202,9 @@ async def test_an_address_that_is_none_is_refused(tmp_path: Path, reference: str
         await fetcher(tmp_path).fetch(reference, digest="", on_bytes=nothing)
 
 
-@pytest.mark.parametrize("content", [b"[]", b"null", b"7", b'{"schema": 1}', b'{"models": {}}', b"[" * 100_000, b"\xff"])
+@pytest.mark.parametrize(
+    "content", [b"[]", b"null", b"7", b'{"schema": 1}', b'{"models": {}}', b"[" * 100_000, b"\xff"]
+)
 def test_an_index_that_is_none_is_set_aside(tmp_path: Path, content: bytes) -> None:
     """Central and nodes read it at each start."""
     (tmp_path / "index.json").write_bytes(content)

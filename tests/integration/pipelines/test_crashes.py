@@ -1,4 +1,5 @@
-"""`kill -9` of central at each step of a run: it goes on where it was, and no job is submitted twice."""
+"""`kill -9` of central at each step of a run, and of its site and node during it: it goes on where it was, and no job
+is submitted twice."""
 
 import itertools
 import json
@@ -28,6 +29,8 @@ steps:
   only:
     job: {image: "app:1", command: [three]}
 """
+BELOW = {"home": f"{Point.STORE_AFTER_COMMIT}:3", "one": str(Point.JOB_AFTER_START)}
+"""Where the site and the node end, once each, while the run is under way."""
 PIPELINE = """
 name: chain
 steps:
@@ -84,6 +87,7 @@ def test_a_kill_at_every_step_runs_each_job_once_and_ends_the_run_once(
     inner.write_text(INNER)
     host.homeport("pipelines", "save", str(inner))
     run = str(uuid.uuid4())
+    dying = {role: _dying(host, fleet, role, point) for role, point in BELOW.items()}
     kills = Counter(_kills(host, fleet, file, run))
     starts = _starts(host, "one")
     runs = {each["id"]: each["pipeline"] for each in host.json("pipelines", "list")["runs"]}
@@ -95,21 +99,36 @@ def test_a_kill_at_every_step_runs_each_job_once_and_ends_the_run_once(
     assert len(_Answers.keys) <= 1 + sum(kills.values())
     # Before the first and after the last step, and between all of them.
     assert min(kills[point] for point in POINTS) >= 2, kills
+    assert {role: process.popen.poll() for role, process in dying.items()} == dict.fromkeys(BELOW, -signal.SIGKILL)
 
 
 def _kills(host: Machine, fleet: Fleet, file: Path, run: str) -> Iterator[Point]:
     """One run, during which central is killed at the first point that it comes to, again and again: each life makes
     one step at most."""
     for point in itertools.cycle(POINTS):
-        fleet.roles["central"].kill()
-        host.environment = {VARIABLE: str(point)}
-        process = host.start("central", *fleet.commands["central"])
-        host.environment = {}
-        fleet.roles["central"] = process
+        process = _dying(host, fleet, "central", str(point))
         if _submit(host, run, file, process.popen) == "SUCCEEDED":
             return
-        assert process.popen.wait(90) == -signal.SIGKILL
+        host.wait_for(lambda: _ended(fleet, process), seconds=90)  # noqa: B023
+        assert process.popen.poll() == -signal.SIGKILL
         yield point
+
+
+def _ended(fleet: Fleet, central: Process) -> bool:
+    """Whether central has ended. A site or a node that has is started again."""
+    for role in BELOW:
+        if fleet.roles[role].popen.poll() is not None:
+            fleet.again(role)
+    return central.popen.poll() is not None
+
+
+def _dying(host: Machine, fleet: Fleet, role: str, point: str) -> Process:
+    """Starts a role anew so that it ends at this point."""
+    fleet.roles[role].kill()
+    host.environment = {VARIABLE: point}
+    process = fleet.roles[role] = host.start(role, *fleet.commands[role])
+    host.environment = {}
+    return process
 
 
 def _submit(host: Machine, run: str, file: Path, dying: "subprocess.Popen[bytes]") -> str:
@@ -149,11 +168,19 @@ steps:
 """
 
 
+DUE = """
+name: due
+triggers: {schedule: {cron: "0 3 * * *", missed: run}}
+steps: {ask: {http: {url: "http://127.0.0.1:1/"}}}
+"""
+
+
 @pytest.mark.anyio
 async def test_another_central_goes_on_with_the_run_of_one_that_is_killed(
     host: Machine, tmp_path: Path, base: str, postgres: PostgresServer
 ) -> None:
-    """Two on one PostgreSQL. The one that drives the run is killed with its request sent and no answer stored."""
+    """Two on one PostgreSQL. The one that drives the run is killed with its request sent and no answer stored.
+    What is due meanwhile is run by one of them."""
     database = await postgres.copy_database()
     shared = [
         "--git", str(bare_repository(tmp_path / "deployments.git")), "--store", postgres.url(database),
@@ -170,12 +197,18 @@ async def test_another_central_goes_on_with_the_run_of_one_that_is_killed(
         holder = _central(host, "holder", shared)
         host.environment = {}
         other = _central(host, "other", shared)
+        due = tmp_path / "due.yaml"
+        due.write_text(DUE)
+        host.homeport("pipelines", "save", str(due), url=holder.url)
+        await postgres.execute("UPDATE pipelines SET next_at = next_at - interval '2 days'", database)
         host.command("pipelines", "run", "--detach", "--id", run, str(file), url=holder.url)
         assert holder.popen.wait(90) == -signal.SIGKILL
         host.url = other.url
         host.wait_for(lambda: host.json("pipelines", "show", run)["state"] == "SUCCEEDED")
         assert "it is sent again" in host.homeport("pipelines", "logs", run, "first")
         assert _endings(host) == {run: 1}
+        host.wait_for(lambda: host.json("pipelines", "list", "--pipeline", "due", "--state", "FAILED")["runs"])
+        assert len(host.json("pipelines", "list", "--pipeline", "due")["runs"]) == 1
         sent = Counter(_Answers.keys)
         assert sorted(sent.values()) == [1, 2], "the first one was sent by both, with one key"
     finally:

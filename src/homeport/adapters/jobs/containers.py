@@ -9,6 +9,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
+from itertools import islice
 from typing import Final
 
 import anyio
@@ -18,6 +19,7 @@ from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.image_pull import pull_image
 from homeport.adapters.runtime.failures import create_failed, is_transient_start_error
 from homeport.adapters.runtime.programs.output_file import read_output_file
+from homeport.core.jobs.rules import GPUS_MAX
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.core.secrets import masked
 from homeport.errors import WorkFailed
@@ -26,6 +28,8 @@ from homeport.vocabulary import Code, NodeId
 
 LABEL_RUN: Final = "homeport.job-run"
 LABEL_OWNER: Final = "homeport.job-node"
+LABEL_GPUS: Final = "homeport.job-gpus"
+"""The numbers of the GPUs that a job has, so that the next one gets others."""
 SILENCE_SECONDS_MAX: Final = 8 * 86_400.0
 """A job may print nothing until it ends."""
 END_SECONDS_MAX: Final = 5.0
@@ -44,22 +48,37 @@ class ContainerJobs:
         self._engine = engine
         self._api = api
         self._node_id = node_id
+        self._choosing_gpus = anyio.Lock()
 
     async def prepare(self, request: RunRequest, on_progress: OnProgress) -> None:
         await pull_image(self._engine, self._api, request.image, on_progress, source="job", seconds=3600.0)
 
     async def start(self, request: RunRequest) -> None:
-        name = self._name(request.id)
         try:
-            try:
-                await self._api.create(name, self._content(request))
-            except Refusal as refusal:
-                if refusal.status != NAME_TAKEN and "is already in use" not in refusal.message:
-                    raise
-            if (await self._status(name)) is None:
-                await self._start(name)
+            if not request.gpus:
+                await self._start(request, ())
+                return
+            async with self._choosing_gpus:
+                await self._start(request, await self._free_gpus(request.gpus))
         except Refusal as refusal:
             raise create_failed("the job", masked(refusal.message, request.secrets.values())) from refusal
+
+    async def _start(self, request: RunRequest, gpus: Sequence[int]) -> None:
+        name = self._name(request.id)
+        try:
+            await self._api.create(name, self._content(request, gpus))
+        except Refusal as refusal:
+            if refusal.status != NAME_TAKEN and "is already in use" not in refusal.message:
+                raise
+        if (await self._status(name)) is None:
+            await self._begin(name)
+
+    async def _free_gpus(self, count: int) -> Sequence[int]:
+        """Those that no running job has; the site gives no more jobs than there are GPUs."""
+        running = [each.labels for each in await self._api.containers([LABEL_RUN]) if each.running]
+        taken = {number for labels in running for number in labels.get(LABEL_GPUS, "").split(",")}
+        free = (number for number in range(GPUS_MAX) if str(number) not in taken)
+        return list(islice(free, count))
 
     async def look(self, run_id: str) -> RunStatus | None:
         """None also for a container that was created and not started: the node was killed in between."""
@@ -143,7 +162,7 @@ class ContainerJobs:
         listed = await self._api.containers([f"{LABEL_OWNER}={self._node_id}"])
         return [each.labels[LABEL_RUN] for each in listed if LABEL_RUN in each.labels]
 
-    async def _start(self, name: str) -> None:
+    async def _begin(self, name: str) -> None:
         try:
             await self._api.start(name)
         except Refusal as refusal:
@@ -171,7 +190,7 @@ class ContainerJobs:
         text = f"{self._node_id}/{run_id}"
         return f"hp-job-{digest_of_bytes(text.encode()).removeprefix('sha256:')[:20]}"
 
-    def _content(self, request: RunRequest) -> Json:
+    def _content(self, request: RunRequest, gpus: Sequence[int]) -> Json:
         emptied = dict.fromkeys(self._engine.leaking_variables, "")
         environment = {**emptied, **request.environment, **request.secrets}
         host: Json = dict(self._engine.output_options)
@@ -179,12 +198,15 @@ class ContainerJobs:
             host |= {"Memory": request.memory_bytes, "MemorySwap": request.memory_bytes}
         if request.cpu_cores:
             host["NanoCpus"] = int(request.cpu_cores * 1_000_000_000)
-        if request.gpus:
-            host |= self._engine.gpu_options([str(number) for number in range(request.gpus)])
+        labels = {LABEL_RUN: request.id, LABEL_OWNER: self._node_id}
+        if gpus:
+            names = [str(number) for number in gpus]
+            host |= self._engine.gpu_options(names)
+            labels[LABEL_GPUS] = ",".join(names)
         content: Json = {
             "Image": request.image,
             "Env": [f"{name}={value}" for name, value in environment.items()],
-            "Labels": {LABEL_RUN: request.id, LABEL_OWNER: self._node_id},
+            "Labels": labels,
             "HostConfig": host,
         }
         if request.entrypoint:

@@ -136,7 +136,9 @@ class ProcessJobs:
         self._of(run_id).remove()
 
     async def runs(self) -> Sequence[str]:
-        return sorted(path.name for path in self._folder.iterdir()) if self._folder.is_dir() else ()
+        """What is not ours is left alone."""
+        found = self._folder.iterdir() if self._folder.is_dir() else ()
+        return sorted(path.name for path in found if SAFE_NAME.fullmatch(path.name) and path.is_dir())
 
     def _of(self, run_id: str) -> ProcessFolder:
         if not SAFE_NAME.fullmatch(run_id):

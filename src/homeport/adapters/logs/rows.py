@@ -40,11 +40,19 @@ def row_of(origin: int, line: LogLine) -> Row:
     return origin, to_ms(line.at), RANKS.get(line.level, 1), line.text, fields
 
 
+class DamagedRow(Exception):
+    """What is stored is not what was written."""
+
+
 def stored_of(row: Row, origins: Mapping[int, Origin]) -> StoredLine:
+    """Raises DamagedRow."""
     number, origin_id, at_ms, level, text, fields = row
-    origin = origins[origin_id]
-    line = LogLine(from_ms(at_ms), origin.source, LEVELS[level], text, json.loads(fields) if fields else {}, number)
-    return StoredLine(number, origin, line)
+    try:
+        origin = origins[origin_id]
+        kept = json.loads(fields) if fields else {}
+        return StoredLine(number, origin, LogLine(from_ms(at_ms), origin.source, LEVELS[level], text, kept, number))
+    except (LookupError, TypeError, ValueError, OverflowError, OSError) as error:
+        raise DamagedRow(f"line {number}: {error!r}") from error
 
 
 def gap_rows(rows: Iterable[Row], origins: Mapping[int, Origin]) -> list[tuple[int, Row]]:

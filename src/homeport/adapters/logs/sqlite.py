@@ -24,6 +24,7 @@ from homeport.adapters.logs.rows import (
     ORIGINS_APART_MAX,
     ORIGINS_KEPT_MIN,
     TRIM_ROWS_MAX,
+    DamagedRow,
     Row,
     gap_rows,
     row_of,
@@ -34,9 +35,12 @@ from homeport.core.logs.intake import Arrival, take
 from homeport.core.logs.line import LogLine, Origin, StoredLine
 from homeport.core.logs.query import LogFilter
 from homeport.errors import TransientError
+from homeport.log import get_log
 from homeport.ports import InThread, LogsFound
 
 T = TypeVar("T")
+
+log = get_log("homeport.logs")
 
 SKEW_MS: Final = 300_000
 """By how much the clock of a machine that writes lines may be ahead of the one that stores them."""
@@ -60,6 +64,7 @@ CREATE TABLE IF NOT EXISTS consumer (name TEXT PRIMARY KEY, cursor INTEGER NOT N
 CREATE TABLE IF NOT EXISTS position (
   container TEXT PRIMARY KEY, resume TEXT NOT NULL, at_ms INTEGER NOT NULL) WITHOUT ROWID;
 """
+_DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _INSERT: Final = "INSERT INTO line (origin, at_ms, level, text, fields) VALUES (?, ?, ?, ?, ?)"
 _LINE: Final = "SELECT id, origin, at_ms, level, text, fields FROM line"
 
@@ -68,7 +73,8 @@ class LogFile:
     """The file, for one thread at a time."""
 
     def __init__(self, path: Path, *, now_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
-        """Raises TransientError where it cannot be opened. A file that is not a database is put aside."""
+        """Raises TransientError where it cannot be opened. A damaged file is put aside, and a new one begun: a role
+        must not depend on its log, whatever a power cut has left of it."""
         self._lock = threading.Lock()
         self._now_ms = now_ms
         self._path = path
@@ -77,20 +83,20 @@ class LogFile:
         self._by_id: dict[int, Origin] = {}
         self._origins_max = ORIGINS_KEPT_MIN
         """From how many on those without lines are looked for."""
+        self._newest = 0
+        self._is_closed = self._is_missing = False
+        self.buffer = ""
         try:
             self._database = self._open()
+            self._bounds(self._database)
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
+            if not _is_damaged(error):
                 raise TransientError(f"The log file {path} cannot be opened: {error}.") from error
-            for ending in ("", "-wal", "-shm"):
-                with suppress(OSError):
-                    path.with_name(path.name + ending).replace(path.with_name(f"{path.name}.damaged{ending}"))
-            self._database = self._open()
-        self.buffer: str = self._meta("buffer") or self._set_meta("buffer", uuid.uuid4().hex)
-        self._refresh_origins()
+            self._begin_anew(error)
 
     def close(self) -> None:
         with self._lock:
+            self._is_closed = True
             self._database.close()
 
     def append(self, lines: Iterable[tuple[Origin, LogLine]], positions: Mapping[str, str] | None = None) -> None:
@@ -188,12 +194,47 @@ class LogFile:
         except OSError as error:
             raise TransientError(f"The log file {self._path} cannot be opened: {error.strerror}.") from error
         database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(database)
+        except BaseException:
+            database.close()  # Else it would remove the write-ahead log of the file that takes its place.
+            raise
+        return database
+
+    def _prepare(self, database: sqlite3.Connection) -> None:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA journal_size_limit = 16777216")
         database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         database.executescript(_SCHEMA)
-        return database
+        found = database.execute("SELECT value FROM meta WHERE name = 'buffer'").fetchone()
+        self.buffer = str(found[0]) if found else self.buffer or uuid.uuid4().hex
+        if not found:
+            database.execute("INSERT INTO meta VALUES ('buffer', ?)", (self.buffer,))
+            # Ids go on: whoever follows this file knows those of the one before.
+            database.execute("INSERT INTO sqlite_sequence VALUES ('line', ?)", (self._newest,))
+        self._refresh_origins(database)
+
+    def _begin_anew(self, error: sqlite3.Error | DamagedRow) -> None:
+        """What was not sent on yet is lost to others; it stays in the damaged file."""
+        log.error("log file damaged, put aside", file=str(self._path), error=str(error))
+        if hasattr(self, "_database"):
+            self._database.close()
+        for ending in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                aside = self._path.with_name(f"{self._path.name}.damaged{ending}")
+                self._path.with_name(self._path.name + ending).replace(aside)
+        self._arrived_ms, self._is_missing = 0, True
+        if not self._newest:  # Nothing is known of the ids before, so these lines must not be taken for those.
+            self.buffer = ""
+        self._database = self._open()
+        self._is_missing = False
+
+    def _failed(self, error: sqlite3.Error | DamagedRow, what: str) -> TransientError:
+        if not self._is_closed and (_is_damaged(error) or self._is_missing):
+            with suppress(sqlite3.Error):
+                self._begin_anew(error)
+        return TransientError(f"The log file {self._path} cannot be {what}: {error}.")
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -206,18 +247,18 @@ class LogFile:
                 except BaseException:
                     if self._database.in_transaction:
                         self._database.execute("ROLLBACK")
-                    self._refresh_origins()
+                    self._refresh_origins(self._database)
                     raise
-            except sqlite3.Error as error:
-                raise TransientError(f"The log file {self._path} cannot be written: {error}.") from error
+            except (sqlite3.Error, DamagedRow) as error:
+                raise self._failed(error, "written") from error
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             try:
                 yield self._database
-            except sqlite3.Error as error:
-                raise TransientError(f"The log file {self._path} cannot be read: {error}.") from error
+            except (sqlite3.Error, DamagedRow) as error:
+                raise self._failed(error, "read") from error
 
     def _take(self, database: sqlite3.Connection, arrival: Arrival) -> int:
         found = database.execute("SELECT buffer, last FROM sender WHERE name = ?", (arrival.sender,)).fetchone()
@@ -264,20 +305,20 @@ class LogFile:
                 self._origins.pop(origin, None)
         self._origins_max = max(ORIGINS_KEPT_MIN, 2 * len(self._by_id))
 
-    def _refresh_origins(self) -> None:
-        rows = self._database.execute("SELECT id, site, node, source FROM origin").fetchall()
+    def _refresh_origins(self, database: sqlite3.Connection) -> None:
+        rows = database.execute("SELECT id, site, node, source FROM origin").fetchall()
         self._by_id = {key: Origin(*rest) for key, *rest in rows}
         self._origins = {origin: key for key, origin in self._by_id.items()}
 
-    @staticmethod
-    def _bounds(database: sqlite3.Connection) -> tuple[int, int]:
+    def _bounds(self, database: sqlite3.Connection) -> tuple[int, int]:
         oldest = database.execute("SELECT min(id) FROM line").fetchone()[0]
         newest = database.execute("SELECT max(id) FROM line").fetchone()[0]
         if oldest is None:
             found = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'line'").fetchone()
-            newest = 0 if found is None else int(found[0])
-            return newest + 1, newest
-        return int(oldest), int(newest)
+            self._newest = 0 if found is None else int(found[0])
+            return self._newest + 1, self._newest
+        self._newest = int(newest)
+        return int(oldest), self._newest
 
     def _range(
         self, database: sqlite3.Connection, query: LogFilter, *, is_newest_first: bool, after: int | None
@@ -330,14 +371,6 @@ class LogFile:
         database.executemany(with_ids, [(key, *row) for key, row in gaps])
         _forget_arrivals(database, min((key for key, _ in gaps), default=until))
         return removed > len(gaps)
-
-    def _meta(self, name: str) -> str | None:
-        found = self._database.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return None if found is None else str(found[0])
-
-    def _set_meta(self, name: str, value: str) -> str:
-        self._database.execute("INSERT INTO meta VALUES (?, ?)", (name, value))
-        return value
 
 
 class SqliteLogs:
@@ -393,6 +426,12 @@ class SqliteLogs:
             self._changed.set()
             self._changed = anyio.Event()
         return result
+
+
+def _is_damaged(error: sqlite3.Error | DamagedRow) -> bool:
+    if isinstance(error, DamagedRow):
+        return True
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED or "Could not decode to UTF-8" in str(error)
 
 
 def _pages(cursor: sqlite3.Cursor) -> Iterator[Any]:

@@ -104,6 +104,7 @@ def _keep_sites(router: Router, central: CentralParts) -> None:
             clock=central.clock,
             reachability=central.reachability,
             revoke=revoke,
+            forgetting=[part.forget_site for part in central.brought if part.forget_site is not None],
         )
         return RemovedSiteBody(name=site, identity_removed=had_identity)
 

@@ -23,6 +23,8 @@ ARTIFACT_BYTES_MAX: Final = 1024 * 1024
 """Of all artifacts of a job together: results travel on the stream of orders."""
 OUTPUT_BYTES_MAX: Final = 64 * 1024
 """Of the end of the output, which is kept with the result; the log has the rest."""
+CPU_MIN: Final = 0.01
+"""Kernels give no less."""
 CPU_MAX: Final = 1024.0
 MEMORY_BYTES_MIN: Final = 6 * 1024 * 1024
 """Engines refuse less."""
@@ -104,8 +106,8 @@ def _environment_problems(environment: Mapping[str, str], secrets: Mapping[str, 
 
 
 def _limit_problems(spec: JobSpec) -> Iterator[Problem]:
-    if not (math.isfinite(spec.cpu_cores) and 0 <= spec.cpu_cores <= CPU_MAX):
-        yield Problem("cpu", f"must be from 0 to {CPU_MAX:g} cores.")
+    if spec.cpu_cores and not CPU_MIN <= spec.cpu_cores <= CPU_MAX:
+        yield Problem("cpu", f"must be from {CPU_MIN:g} to {CPU_MAX:g} cores, or 0.")
     if spec.memory_bytes and not MEMORY_BYTES_MIN <= spec.memory_bytes <= MEMORY_BYTES_MAX:
         yield Problem("memory", "must be at least 6 MiB and at most 1 PiB.")
     if not 0 <= spec.gpus <= GPUS_MAX:

@@ -124,7 +124,11 @@ def schedule(
         if key in refused:  # As an equal one before it: nodes only fill up in one round.
             waiting[job.id] = refused[key]
             continue
-        node_id, why = _node_for(job.spec, roster, load, zones, strategy)
+        try:
+            node_id, why = _node_for(job.spec, roster, load, zones, strategy)
+        except Exception as error:  # noqa: BLE001 - a strategy of the user's own may raise anything; other jobs go on
+            waiting[job.id] = f"the scheduling strategy failed: {type(error).__name__}: {str(error)[:200]}"
+            continue
         if node_id is None:
             refused[key] = waiting[job.id] = why
             continue

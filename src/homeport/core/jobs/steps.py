@@ -89,9 +89,9 @@ def finish(job: Job, outcome: JobOutcome, failure: Failure | None, actor: Actor,
     return _stepped(job, failed, JobTrigger.GAVE_UP, actor, now)
 
 
-def give_up(job: Job, failure: Failure, now: datetime) -> Step:
-    """Before any attempt, or without the node."""
-    return finish(job, JobOutcome(), failure, Actor.SITE, now)
+def give_up(job: Job, failure: Failure, now: datetime, outcome: JobOutcome | None = None) -> Step:
+    """Before any attempt, or without the node; `outcome` is what was seen of the attempt."""
+    return finish(job, outcome or JobOutcome(), failure, Actor.SITE, now)
 
 
 def lose(job: Job, why: str, now: datetime) -> Step:
@@ -114,8 +114,10 @@ def ask_to_cancel(job: Job, by: str, now: datetime) -> Job | None:
     )
 
 
-def cancel(job: Job, actor: Actor, now: datetime) -> Step:
-    gone = replace(job, finished_at=now, reason=f"cancelled by {job.cancelled_by}")
+def cancel(job: Job, actor: Actor, now: datetime, output_bytes: int | None = None) -> Step:
+    """`output_bytes` of the newest attempt, where they are not known yet."""
+    size = job.output_bytes if output_bytes is None else output_bytes
+    gone = replace(job, finished_at=now, reason=f"cancelled by {job.cancelled_by}", output_bytes=size)
     return _stepped(job, gone, JobTrigger.CANCELLED, actor, now)
 
 

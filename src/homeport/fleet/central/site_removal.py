@@ -25,6 +25,8 @@ log = get_log("homeport.fleet.central")
 
 Revoke = Callable[[SiteName], Awaitable[bool]]
 """Removes the identity of a site; returns whether it had one."""
+ForgetSite = Callable[[Transaction, SiteName, datetime], Awaitable[None]]
+"""Ends what a capability still expects of a site, in the transaction that removes it from the fleet."""
 
 
 async def remove_site(
@@ -36,6 +38,7 @@ async def remove_site(
     clock: Clock,
     reachability: Reachability,
     revoke: Revoke,
+    forgetting: Sequence[ForgetSite] = (),
 ) -> bool:
     """Returns whether an identity was removed with it. Raises NotFound, or Conflict where something is deployed there
     or the site is reachable."""
@@ -52,7 +55,7 @@ async def remove_site(
 
     had_identity = await revoke(site.name)
     await git_writer.write(decide, author=caller.name)
-    await git_writer.store.write(lambda tx: _forget(tx, site.name, caller, clock.now()))
+    await git_writer.store.write(lambda tx: _forget(tx, site.name, caller, clock.now(), forgetting))
     log.info("site removed", site=site.name, by=caller.name, deployments=len(rows), identity_removed=had_identity)
     return had_identity
 
@@ -71,7 +74,11 @@ def _check(site: SiteName, rows: Sequence[Deployment], *, is_reachable: bool) ->
         )
 
 
-async def _forget(tx: Transaction, site: SiteName, caller: Caller, now: datetime) -> None:
+async def _forget(
+    tx: Transaction, site: SiteName, caller: Caller, now: datetime, forgetting: Sequence[ForgetSite]
+) -> None:
+    for forget in forgetting:
+        await forget(tx, site, now)
     rows = await tx.deployments(DeploymentFilter(site=site))
     await tx.put_deployments(
         [

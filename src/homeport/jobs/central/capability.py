@@ -32,6 +32,7 @@ def _part(central: CentralPlatform) -> CentralPart:
         ),
         loops=(Loop("jobs wake", jobs.wake_sites), Loop("jobs trim", trim_jobs, Replicas.ONE)),
         from_sites={SYNC: jobs.take},
+        forget_site=jobs.forget_site,
         metrics=(jobs.metrics,),
     )
 

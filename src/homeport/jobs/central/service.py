@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final
 
 import anyio
@@ -52,6 +53,7 @@ SENT_MAX: Final = 100
 WOKEN_MAX: Final = 1_000
 EPOCH_PATTERN: Final = r"[A-Za-z0-9-]{1,100}"
 LOST: Final = "The site lost its record of this job: its database is another one now."
+REMOVED: Final = "Its site was removed from the fleet."
 
 
 class CentralJobs:
@@ -289,15 +291,16 @@ class CentralJobs:
             await tx.append_events([job_event(job, before, job.updated_at)])
         return (job,)
 
+    async def forget_site(self, tx: Transaction, site: SiteName, now: datetime) -> None:
+        """It was removed from the fleet: nothing more will be heard of its jobs, nor will it take those that wait."""
+        found = await tx.page(JOBS, JobFilter(site=site, states=OPEN), Cut(None))
+        await _lose(tx, found.items, REMOVED, now)
+
     async def _lose_open(self, tx: Transaction, site: SiteName, known: frozenset[str]) -> Sequence[Job]:
         """The site has another database, or an older copy: it will say nothing more about jobs that are not in it."""
-        now = self._central.clock.now()
         found = await tx.page(JOBS, JobFilter(site=site, delivered=True, states=OPEN), Cut(None))
-        lost = [steps.lose(job, LOST, now) for job in found.items if job.id not in known]
-        for step in lost:
-            await tx.put_jobs([step.job])
-            await tx.append_events([job_event(step.job, step.before, now)])
-        return [step.job for step in lost]
+        lost = [job for job in found.items if job.id not in known]
+        return await _lose(tx, lost, LOST, self._central.clock.now())
 
     async def _end_undelivered(self, jobs: Sequence[Job]) -> None:
         """Cancelled before the site had them."""
@@ -312,6 +315,13 @@ class CentralJobs:
 
         await self._central.store.write(work)
         self.metrics.ended(ended)
+
+
+async def _lose(tx: Transaction, jobs: Sequence[Job], why: str, now: datetime) -> Sequence[Job]:
+    lost = [steps.lose(job, why, now) for job in jobs]
+    await tx.put_jobs([step.job for step in lost])
+    await tx.append_events([job_event(step.job, step.before, now) for step in lost])
+    return [step.job for step in lost]
 
 
 def _output_part(answer: Mapping[str, Any]) -> OutputPart:

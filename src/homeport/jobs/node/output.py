@@ -58,7 +58,7 @@ class Output:
 
     def end(self) -> JobOutput:
         self._take(self._line + self._decoder.decode(b"", final=True), is_end=True)
-        return JobOutput(_end_of("".join(self._tail)), self._total)
+        return JobOutput(end_of("".join(self._tail)), self._total)
 
     def restart(self) -> None:
         """The output is read again from its beginning."""
@@ -109,7 +109,7 @@ def position_of(source: str, generation: int) -> str:
     return f"{source}.{generation}"
 
 
-def _end_of(text: str) -> str:
+def end_of(text: str) -> str:
     """The last OUTPUT_BYTES_MAX bytes, without half a character."""
     if len(text) * 4 <= OUTPUT_BYTES_MAX:
         return text

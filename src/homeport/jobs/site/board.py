@@ -14,7 +14,7 @@ from typing import Final
 import anyio
 
 from homeport.core.jobs import steps
-from homeport.core.jobs.job import ENDED, JOB, OPEN, Job, JobSpec
+from homeport.core.jobs.job import ENDED, JOB, OPEN, Job, JobOutcome, JobOutput, JobSpec
 from homeport.core.jobs.rules import check_job_id, check_spec
 from homeport.core.jobs.schedule import Load, is_gone, resources_of, schedule, unplaceable
 from homeport.core.jobs.strategies import Strategy
@@ -35,6 +35,7 @@ from homeport.errors import (
 from homeport.fleet.site.platform import SitePlatform
 from homeport.jobs.finding import same_job
 from homeport.jobs.metrics import JobMetrics
+from homeport.jobs.node.output import end_of
 from homeport.jobs.site.live import LiveOutput
 from homeport.jobs.site.record import WAITING_MAX, Changes, Recorder
 from homeport.lazy_dataclass import dataclass
@@ -224,10 +225,10 @@ class JobBoard:
             if changes:
                 await self._commit(changes)
 
-    @property
-    def position(self) -> int:
+    async def position(self) -> int:
         """Of the last report to central."""
-        return self._recorder.position
+        async with self._turn():
+            return self._recorder.position
 
     async def report_again(self, after: int) -> None:
         """After a restore from an older copy of the database: central has taken reports up to this position that are
@@ -261,7 +262,8 @@ class JobBoard:
                 elif item is None and job.state is JobState.RUNNING:
                     # Sent again, its command would run twice, and only its author knows whether it may.
                     failure = Failure(Code.NODE_CRASHED, f"Node {node_id} has lost its record of the running job.")
-                    forgotten.steps.append(steps.give_up(job, failure, self._platform.clock.now()))
+                    forgotten.outcomes[job.id] = seen = self._seen(job)
+                    forgotten.steps.append(steps.give_up(job, failure, self._platform.clock.now(), seen))
                 elif item is None or item.generation < job.generation:
                     await self._send(job)
             if forgotten:
@@ -314,11 +316,7 @@ class JobBoard:
             is_start = item.step is Step.STARTING and item.generation == job.generation
             return steps.start(job, item.at, now) if is_start else None
         if item.kind is OrderKind.REMOVE:
-            # A higher number is that of an order to stop it that an older copy of the database has lost.
-            is_ours = job.cancelled_by is not None and item.generation >= job.cancel_generation
-            if is_ours and not item.succeeded:
-                self._unstopped[job.id] = self._platform.clock.monotonic() + STOP_AGAIN_SECONDS
-            return steps.cancel(job, Actor.NODE, now) if is_ours and item.succeeded else None
+            return self._stopped(job, item, changes)
         if item.generation != job.generation:
             return None
         try:
@@ -328,6 +326,21 @@ class JobBoard:
         failure = None if item.succeeded else item.failure or Failure(Code.INTERNAL, "the node gave no reason")
         changes.outcomes[job.id] = outcome
         return steps.finish(job, outcome, failure, Actor.NODE, now)
+
+    def _stopped(self, job: Job, item: Result, changes: Changes) -> steps.Step | None:
+        # A higher number is that of an order to stop it that an older copy of the database has lost.
+        if job.cancelled_by is None or item.generation < job.cancel_generation:
+            return None
+        if not item.succeeded:
+            self._unstopped[job.id] = self._platform.clock.monotonic() + STOP_AGAIN_SECONDS
+            return None
+        seen = changes.outcomes[job.id] = self._seen(job)
+        return steps.cancel(job, Actor.NODE, self._platform.clock.now(), seen.output.bytes_total)
+
+    def _seen(self, job: Job) -> JobOutcome:
+        """What nodes have sent of the output of an attempt, for one whose end its node does not tell."""
+        shown = self.live.read(job.id, job.generation, 0)
+        return JobOutcome() if shown is None else JobOutcome(output=JobOutput(end_of(shown.text), shown.next))
 
     # --- giving jobs to nodes ---------------------------------------------------------------------------------
 
@@ -387,7 +400,8 @@ class JobBoard:
                 failure = Failure(Code.NODE_OFFLINE, f"Node {job.node_id} was lost while it had the job.")
             if failure is not None:
                 stopped = replace(job, cancel_generation=steps.next_generation(job))
-                changes.steps.append(steps.give_up(stopped, failure, now))
+                changes.outcomes[job.id] = seen = self._seen(job)
+                changes.steps.append(steps.give_up(stopped, failure, now, seen))
                 self._platform.send(job.node_id, _stop_order(job.id, stopped.cancel_generation, "its time is over"))
         return changes
 

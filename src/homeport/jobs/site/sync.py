@@ -81,7 +81,7 @@ class JobSync:
             body["open"] = await self._board.known_open()
         answer = _read(await self._central.call(self._platform.site, SYNC, json.dumps(body).encode()))
         acknowledged = int(answer.get("acknowledged", 0))
-        self._is_restored = bool(answer.get("restored")) or acknowledged > self._board.position
+        self._is_restored = bool(answer.get("restored")) or acknowledged > await self._board.position()
         if self._is_restored:
             log.warning("older copy of the database, open jobs are reported again", acknowledged=acknowledged)
             await self._board.report_again(acknowledged)

@@ -32,11 +32,17 @@ def loki_body(lines: Sequence[StoredLine]) -> dict[str, Any]:
         "streams": [
             {
                 "stream": {"job": "homeport", **labels_of(origin), "level": level},
-                "values": [[_nanoseconds(each), each.line.text, dict(each.line.fields)] for each in group],
+                "values": [_value(each) for each in group],
             }
             for (origin, level), group in streams.items()
         ]
     }
+
+
+def _value(stored: StoredLine) -> list[Any]:
+    """Without metadata where there is none: a Loki that keeps none refuses it."""
+    fields = dict(stored.line.fields)
+    return [_nanoseconds(stored), stored.line.text, *([fields] if fields else ())]
 
 
 def labels_of(origin: Origin) -> dict[str, str]:

@@ -18,7 +18,8 @@ from homeport.logs.outputs.formats import loki_body, otlp_body
 
 SEND_SECONDS: Final = 10.0
 ANSWER_LENGTH_MAX: Final = 300
-TRY_AGAIN: Final = frozenset({408, 425, 429})
+TRY_AGAIN: Final = frozenset({401, 403, 404, 405, 407, 408, 425, 429})
+"""Its address or its token is wrong, or it is busy: no fault of these lines, which wait until that is put right."""
 
 
 @asynccontextmanager

@@ -21,6 +21,8 @@ log = get_log("homeport.logs")
 
 LINES_MAX: Final = 1_000
 PAUSE_SECONDS: Final = 0.5
+REFUSALS_MAX: Final = 50
+"""Of one batch. A receiver that refuses everything must not be sent every line alone."""
 
 
 class Output(Protocol):
@@ -77,7 +79,16 @@ async def _begin(store: LogStore, consumer: str) -> int:
 
 
 async def _send(output: Output, lines: Sequence[StoredLine]) -> None:
-    try:
-        await output.send(lines)
-    except PermanentError as error:
-        log.warning("log lines refused by an output", output=output.name, lines=len(lines), why=str(error))
+    """One bad line harms itself alone: what is refused for good is sent in halves until that line is found."""
+    parts, refusals = [lines], 0
+    while parts:
+        part = parts.pop()
+        try:
+            await output.send(part)
+        except PermanentError as error:
+            refusals += 1
+            if len(part) > 1 and refusals <= REFUSALS_MAX:
+                middle = len(part) // 2
+                parts += [part[middle:], part[:middle]]
+                continue
+            log.warning("log lines refused by an output", output=output.name, lines=len(part), why=str(error))

@@ -41,6 +41,8 @@ def test_plain_jobs_are_fine() -> None:
         (replace(GOOD, environment={"A": "x"}, secrets={"A": "a"}), "secrets.A"),
         (replace(GOOD, cpu_cores=math.nan), "cpu"),
         (replace(GOOD, cpu_cores=-1.0), "cpu"),
+        (replace(GOOD, cpu_cores=0.001), "cpu"),
+        (replace(GOOD, cpu_cores=math.inf), "cpu"),
         (replace(GOOD, memory_bytes=5), "memory"),
         (replace(GOOD, gpus=-1), "gpus"),
         (replace(GOOD, retries=11), "retries"),

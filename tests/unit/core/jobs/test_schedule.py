@@ -95,6 +95,24 @@ def test_a_strategy_of_ones_own_decides() -> None:
     assert spread(made) == {"b": 1}
 
 
+@pytest.mark.parametrize(
+    "rank",
+    [lambda name: 1 / 0, lambda name: {name: 1}, lambda name: 1 if name == "a" else "b"],
+    ids=["raises", "unordered", "mixed"],
+)
+def test_a_strategy_of_ones_own_that_fails_is_what_its_job_waits_for_and_no_other(rank: Any) -> None:
+    """One that raises, one whose ranks have no order, and one whose ranks are of two types."""
+
+    class OnSomeJobs:
+        def rank(self, job: JobSpec, node: Candidate) -> Any:
+            return rank(node.node.id) if job.command else 0
+
+    pending = [job(1, command=("odd",)), job(2)]
+    made = schedule(pending, [machine("a"), machine("b")], (), Load(), OnSomeJobs(), limit=10)
+    assert [each.job_id for each in made.given] == ["j0002"]
+    assert "the scheduling strategy failed: " in made.waiting[JobId("j0001")]
+
+
 def test_a_node_gets_no_more_than_its_slots_and_the_rest_waits_with_a_reason() -> None:
     node = machine("a")
     made = given(jobs(slots_of(node) + 2), [node])

@@ -99,6 +99,7 @@ class ComposeRuntime:
         self._access = ContainerAccess(engine, self._api)
         self._images = ImageContainers(engine, self._api, node_id, permissions)
         self._projects = Projects(engine, permissions)
+        self._jobs = ContainerJobs(engine, self._api, node_id)
 
     async def start(self) -> None:
         await self._engine.start()
@@ -254,7 +255,7 @@ class ComposeRuntime:
         return await self._access.address_of(container_id, port)
 
     def job_runner(self) -> JobRunner:
-        return ContainerJobs(self._engine, self._api, self._node_id)
+        return self._jobs
 
     # --- looking ----------------------------------------------------------------------------------------------
 

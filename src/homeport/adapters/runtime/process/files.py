@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +72,21 @@ class Program:
 
 
 def read_program(folder: ProcessFolder) -> Program | None:
-    state = _json(folder.state)
+    """None where none was started, or the file that says so is damaged."""
+    state, ended = _json(folder.state), _json(folder.exit)
     if state is None:
         return None
-    ended = _json(folder.exit)
-    return Program(
-        pid=state["pid"],
-        start_time=state["start_time"],
-        digest=state["digest"],
-        started_at=state["started_at"],
-        boot_id=state["boot_id"],
-        exit_code=ended["exit_code"] if ended and ended["pid"] == state["pid"] else None,
-    )
+    try:
+        return Program(
+            pid=int(state["pid"]),
+            start_time=int(state["start_time"]),
+            digest=str(state["digest"]),
+            started_at=datetime.fromisoformat(state["started_at"]).isoformat(),
+            boot_id=str(state["boot_id"]),
+            exit_code=int(ended["exit_code"]) if ended and ended.get("pid") == state["pid"] else None,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def boot_id() -> str:
@@ -91,10 +95,10 @@ def boot_id() -> str:
 
 def _json(path: Path) -> dict[str, Any] | None:
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+        content = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
         return None
-    return content
+    return content if isinstance(content, dict) else None
 
 
 def _lives(pid: int, started: int) -> bool:

@@ -27,6 +27,8 @@ WAIT_SECONDS: Final = 5.0
 RESULT_SECONDS: Final = 0.1
 SILENCE_SECONDS_MAX: Final = 120.0
 """How long an attached command waits for a server that does not answer. The job goes on without it."""
+COMMAND_SHOWN_MAX: Final = 120
+"""In the list; `jobs show` and -o json have all of it."""
 SITE: Final = click.option("--site", shell_complete=complete_sites, help="Where several sites have a job of this id.")
 
 
@@ -115,7 +117,7 @@ def list_jobs(settings: Settings, /, *, watch: bool, site: str | None, node: str
             Column("IMAGE", lambda item: item["image"] or "-", wide=True),
             Column("BY", lambda item: item["created_by"], wide=True),
             Column("ID", lambda item: item["id"], wide=True),
-            Column("COMMAND", _command),
+            Column("COMMAND", _command_in_list),
         ),
         identity=lambda item: item["id"],
         empty="There is no job. Run one:  homeport jobs run --image debian:12 -- echo hello",
@@ -341,8 +343,13 @@ def _short(job_id: str) -> str:
 
 
 def _command(item: Item) -> str:
-
     return shlex.join(item["command"])
+
+
+def _command_in_list(item: Item) -> str:
+    """On one line: a script of many would push the others off the screen."""
+    flat = " ".join(_command(item).split())
+    return flat if len(flat) <= COMMAND_SHOWN_MAX else f"{flat[: COMMAND_SHOWN_MAX - 1]}…"
 
 
 def _took(item: Item) -> str:
