@@ -29,7 +29,14 @@ async def drain_pool(plane: "TaskPlane", pool_id: str, *, deadline_ms: int) -> N
     plane.registry.drain(pool_id, is_on=True)
     plane.metrics.drained(pool_id, "request")
     plane.scheduler.reroute(pool_id)
-    log.info("pool drained", pool_id=pool_id, actor="pools", action="drain", human="The pool takes no new tasks.")
+    log.narrate(
+        "pool drained",
+        actor="pools",
+        action="drain",
+        target=pool_id,
+        human="A pool takes no new tasks.",
+        pool_id=pool_id,
+    )
     plane.start(lambda: _stop_when_idle(plane, pool_id, deadline_ms / 1000))
 
 
@@ -141,7 +148,16 @@ async def _stop_when_idle(plane: "TaskPlane", pool_id: str, seconds: float) -> N
     is_stopped = is_idle or await _idle(replicas, CANCEL_SECONDS)
     took_ms = int(1000 * (plane.clock.monotonic() - began))
     plane.metrics.drain_ms.labels(pool_id).observe(took_ms)
-    log.info("pool idle after drain", pool_id=pool_id, in_time=is_idle, drain_duration_ms=took_ms, action="drain")
+    log.narrate(
+        "pool idle after drain",
+        actor="pools",
+        action="drain",
+        target=pool_id,
+        human="A drained pool is idle." if is_idle else "What still ran in a drained pool is cancelled.",
+        pool_id=pool_id,
+        in_time=is_idle,
+        drain_duration_ms=took_ms,
+    )
     if is_stopped or plane.ports.engines is None:
         return
     for replica in replicas:

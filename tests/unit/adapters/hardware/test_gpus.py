@@ -144,9 +144,7 @@ def test_rocm_smi_names_differ_and_not_available_is_nothing() -> None:
 
 def test_amd_smi_says_memory_in_powers_of_two_and_names_in_another_list() -> None:
     assert parse_amd_smi(AMD_SMI, AMD_SMI_NAMES) == [
-        GpuReading(
-            "0", "AMD Radeon RX 7800 XT", "AMD", 16368 * MEBIBYTE, 62.0, 2242.0 * MEBIBYTE, 54.0, 120.0
-        ),
+        GpuReading("0", "AMD Radeon RX 7800 XT", "AMD", 16368 * MEBIBYTE, 62.0, 2242.0 * MEBIBYTE, 54.0, 120.0),
         GpuReading("1", "AMD GPU", "AMD"),
     ]
     assert parse_amd_smi(AMD_SMI_OLD, "") == [GpuReading("0", "AMD GPU", "AMD", 16368 * MEBIBYTE, power_watts=7.0)]
@@ -168,7 +166,10 @@ def test_intel_devices_come_from_lspci_and_their_use_from_the_last_whole_sample(
     assert (used.percent, used.power_watts, used.model) == (48.0, 0.75, gpu.model)
 
 
-@pytest.mark.parametrize("output", ["", "{", "[]", "null", '{"card0": 3}', "no such thing", "a, b", "\x00\n\x00", "[" * 100_000, '{"a":' * 100_000])
+@pytest.mark.parametrize(
+    "output",
+    ["", "{", "[]", "null", '{"card0": 3}', "no such thing", "a, b", "\x00\n\x00", "[" * 100_000, '{"a":' * 100_000],
+)
 def test_output_of_another_format_is_no_gpu(output: str) -> None:
     assert parse_nvidia_smi(output) == []
     assert list(parse_rocm_smi(output)) == []
@@ -193,7 +194,7 @@ def test_the_newer_tools_are_asked_first(tmp_path: Path, monkeypatch: pytest.Mon
     _tool(tmp_path, "lspci", f"/bin/cat <<'.'\n{LSPCI}\n.")
     _tool(tmp_path, "amd-smi", f"case $1 in metric) echo '{AMD_SMI}';; static) echo '{AMD_SMI_NAMES}';; esac")
     said = {"discovery -j": XPU_LIST, "discovery -d 0 -j": XPU_DEVICE, "stats -d 0 -j": XPU_STATS}
-    cases = " ".join(f'"{asked}") echo \'{output}\';;' for asked, output in said.items())
+    cases = " ".join(f"\"{asked}\") echo '{output}';;" for asked, output in said.items())
     _tool(tmp_path, "xpu-smi", f'case "$*" in {cases} esac')
     monkeypatch.setenv("PATH", str(tmp_path))
     radeon, _, arc = read_gpus()

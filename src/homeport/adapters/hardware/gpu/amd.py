@@ -1,5 +1,5 @@
-"""AMD: `amd-smi`, which releases of ROCm since 6 bring along; `rocm-smi` where that is not installed. Both write JSON,
-in forms that differ between releases."""
+"""AMD: `amd-smi`, which releases of ROCm since 6 bring along; `rocm-smi` where that is missing. Both write JSON, in
+forms that differ between releases."""
 
 import json
 from collections.abc import Mapping, Sequence
