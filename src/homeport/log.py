@@ -35,6 +35,22 @@ class Log:
     def error(self, message: str, /, **fields: Any) -> None:
         self._write(logging.ERROR, message, fields)
 
+    def narrate(
+        self,
+        message: str,
+        /,
+        *,
+        actor: str,
+        action: str,
+        target: str,
+        human: str,
+        level: int = logging.INFO,
+        **fields: Any,
+    ) -> None:
+        """A decision, with a sentence that a person can read: in the present tense, at most a hundred characters, not
+        made of ids. `target` names what it is about."""
+        self._write(level, message, {"actor": actor, "action": action, "target": target, "human": human, **fields})
+
     def exception(self, message: str, /, *, error: BaseException | None = None, **fields: Any) -> None:
         """With the stack trace of `error`, or of the exception that is being handled."""
         self._write(logging.ERROR, message, fields, exc_info=error or True)

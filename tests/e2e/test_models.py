@@ -1,10 +1,9 @@
-"""`homeport models serve` with the real llama.cpp: from a file to a pool, through a kill and a bad reload."""
+"""`homeport models serve` with the real llama.cpp: from a file to a pool. What pools then do is in `test_pools`."""
 
 import contextlib
 import json
 import os
 import signal
-import struct
 import time
 import urllib.error
 import urllib.request
@@ -91,12 +90,14 @@ def served(host: Machine) -> list[str]:
     return [each["model"]["id"] for each in is_bound(host)]
 
 
-def test_a_file_becomes_a_pool_that_survives_a_kill_and_a_bad_reload(host: Machine, model: Path) -> None:
+def test_a_file_becomes_a_pool_and_what_cannot_is_refused_with_the_reason(host: Machine, model: Path) -> None:
     start_up(host, runtime="process")
     refused = host.command("models", "serve", str(model), "--name", "tiny")
     assert refused.returncode == 1
     assert "no usable GPU" in refused.stdout + refused.stderr
     assert "--allow-cpu" in refused.stdout + refused.stderr
+    wrong = host.command("models", "serve", str(model), "--allow-cpu", "--min-replicas", "1")
+    assert (wrong.returncode, "--min-replicas needs --idle" in wrong.stderr) == (2, True), wrong.stderr
 
     port = free_port()
     serve = ("models", "serve", str(model), "--name", "tiny", "--allow-cpu", "--port", str(port))
@@ -107,18 +108,6 @@ def test_a_file_becomes_a_pool_that_survives_a_kill_and_a_bad_reload(host: Machi
     assert first["engine_version"].startswith("llamacpp-package:")
     assert [each["id"] for each in host.json("models", "list")["models"]] == ["tiny"]
 
-    before = engine_pid(host)
-    os.kill(before, signal.SIGKILL)
-    host.wait_for(lambda: engine_pid(host) not in (0, before) and is_bound(host))
-    assert handoffs(host) == [first], "the same replica at the same address"
-
-    broken, empty = model.with_name("broken.gguf"), b"GGUF" + struct.pack("<IQQ", 3, 0, 0) + bytes(8)
-    for content, words in ((b"this is no model", "is not a GGUF model"), (empty, "cannot read the model")):
-        broken.write_bytes(content)
-        status, said = post(host, "/v2/pools/tiny/reload", {"new_model_ref": str(broken)})
-        assert (status, said["code"]) == (409, "CONFLICT")
-        assert words in said["message"]
-        assert [each["model"]["id"] for each in host.wait_for(lambda: is_bound(host))] == ["tiny"]
     refused = host.command("models", "serve", str(model.with_name("cut.gguf")), "--allow-cpu")
     assert refused.returncode == 3, "there is no such file"
     model.with_name("cut.gguf").write_bytes(model.read_bytes()[:100_000])
@@ -129,29 +118,6 @@ def test_a_file_becomes_a_pool_that_survives_a_kill_and_a_bad_reload(host: Machi
     host.homeport("deployments", "delete", "tiny@home", "--wait")
     assert handoffs(host) == []
     assert states(host) == []
-
-
-def test_a_model_is_unloaded_when_idle_and_loaded_by_the_next_request(host: Machine, model: Path) -> None:
-    start_up(host, runtime="process")
-    wrong = host.command("models", "serve", str(model), "--allow-cpu", "--min-replicas", "1")
-    assert (wrong.returncode, "--min-replicas needs --idle" in wrong.stderr) == (2, True), wrong.stderr
-    host.homeport("models", "serve", str(model), "--allow-cpu", "--idle", "2s")
-    host.wait_for(lambda: engine_pid(host) == 0)
-    assert [each["loading"] for each in handoffs(host)] == ["unloaded"]
-    assert "tiny" in host.homeport("deployments", "list"), "the deployment is as it was"
-
-    body = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
-    status, said = post(host, "/v1/chat/completions", body)
-    assert (status, said["usage"]["completion_tokens"]) == (200, 4), said
-    host.wait_for(lambda: engine_pid(host) == 0)
-
-    (path,) = (Path(each["model"]["path"]) for each in handoffs(host))
-    path.write_bytes(b"this is no model")
-    status, said = post(host, "/v1/chat/completions", body)
-    assert (status, said["error"]["code"]) == (503, "pool_unready"), said
-    assert "could not be loaded" in said["error"]["message"]
-    assert engine_pid(host) == 0
-    host.homeport("deployments", "delete", "tiny@home", "--wait")
 
 
 def test_a_retired_model_leaves_the_memory_until_it_is_active_again(host: Machine, model: Path) -> None:

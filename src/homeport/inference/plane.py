@@ -46,6 +46,14 @@ SUBMITTED_MAX: Final = 10_000
 """Of one key at another central, in one message."""
 RECOVERY_SECONDS: Final = 60.0
 """How long a task from before a restart waits for its pool to be announced again."""
+RECOVERY_LOOK_SECONDS: Final = 1.0
+"""How long it waits for a change of the pools before it tries again all the same: its queue may have been full."""
+_LOST: Final = Refusal(TaskCode.WORKER_RESET, "Homeport was restarted while the task ran.", retry_after_ms=1000)
+_NOT_BACK: Final = Refusal(
+    TaskCode.WORKER_RESET,
+    "Homeport was restarted while the task waited, and no pool took it in time. Send it again with a new id.",
+    retry_after_ms=1000,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +343,9 @@ class TaskPlane:
                     for run in list(self._runs.values()):
                         self._start(run)
                     await self._recover()
-                    log.info("inference plane started", actor="tasks", action="start-up", human="Tasks are taken.")
+                    log.narrate(
+                        "inference plane started", actor="tasks", action="start-up", target="tasks", human=_TAKEN
+                    )
                     await anyio.sleep_forever()
         finally:
             self._tasks = None
@@ -379,7 +389,14 @@ class TaskPlane:
         for stored in unfinished:
             self._resume(stored)
         if unfinished:
-            log.info("tasks recovered after a restart", count=len(unfinished), action="recover")
+            log.narrate(
+                "tasks recovered after a restart",
+                actor="tasks",
+                action="recover",
+                target="tasks",
+                human="Tasks from before a restart are queued again, or end with an error.",
+                count=len(unfinished),
+            )
 
     def _resume(self, stored: StoredTask) -> None:
         """Unless it is here already, or was sent again in this very moment: then that submission resumes it."""
@@ -413,31 +430,35 @@ class TaskPlane:
         try:
             kept = json.loads(stored.body)
             task, sites = read_task(kept["request"].encode()), tuple(kept["sites"])
-        except (TaskRefused, ValueError, KeyError, TypeError):
+        except (TaskRefused, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self._end_lost(stored)
             return
+        why = _NOT_BACK
         with anyio.move_on_after(RECOVERY_SECONDS):
             while True:
+                changed = self._changed
                 try:
-                    ticket = self.scheduler.admit(task, caller=stored.caller, sites=sites)
+                    ticket = self.scheduler.admit_again(task, caller=stored.caller, sites=sites)
                 except TaskRefused as refused:
                     if not refused.refusal.is_retriable:
+                        why = refused.refusal
                         break
-                    await anyio.sleep(0.2)
+                    with anyio.move_on_after(RECOVERY_LOOK_SECONDS):
+                        await changed.wait()
                     continue
                 self._runs[stored.id] = Run(ticket)
                 self._start(self._runs[stored.id])
                 return
-        self._end_lost(stored)
+        self._end_lost(stored, why)
 
-    def _end_lost(self, stored: StoredTask) -> None:
+    def _end_lost(self, stored: StoredTask, why: Refusal | None = None) -> None:
         self._forget(stored.id)
-        lost = Refusal(TaskCode.WORKER_RESET, "Homeport was restarted while the task ran.", retry_after_ms=1000)
+        lost = why or _LOST
         stream = TaskStream()
         stream.error(lost.to_data())
         try:
             job = _job(read_task(json.loads(stored.body)["request"].encode()))
-        except (TaskRefused, ValueError, KeyError, TypeError):
+        except (TaskRefused, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             job = {"job_id": stored.id, "session_id": ""}
         artifact = self._transcript(job, stored.caller, stream, {})
         outcome = {"error": lost.to_data(), "artifact_id": artifact.id}
@@ -574,6 +595,7 @@ def _replayed(stored: StoredTask, digest: str, submitter: Submitter) -> str:
     return stored.answer
 
 
+_TAKEN: Final = "Tasks are taken."
 _CONFLICT: Final = Refusal(
     TaskCode.CONFLICT, "There is a task with this id already, and its request is another. Use a new UUID."
 )

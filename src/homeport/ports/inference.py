@@ -4,7 +4,7 @@ They are packages of their own and never import each other. The role has one `In
 its own part into it when it is created, in the order of the role's list.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -63,9 +63,9 @@ class ModelCatalog(Protocol):
 class EngineControl(Protocol):
     """Starts and stops engines. Each call returns when it is done, and raises a HomeportError that says why not."""
 
-    async def reload(self, current: Handoff, model_ref: str) -> Handoff:
-        """Serves another model on the same pool, replica and devices. When it fails, the old engine serves again
-        with its old model before the error is raised."""
+    async def reload(self, current: Sequence[Handoff], model_ref: str) -> Sequence[Handoff]:
+        """Serves another model on the same pool, replicas and devices: on all of them. When one fails, all serve the
+        old model again before the error is raised."""
         ...
 
     async def stop(self, current: Handoff) -> None:

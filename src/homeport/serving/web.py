@@ -42,7 +42,7 @@ _ENVELOPE: Final = {
     },
 }
 _SAYS: Final = {
-    400: "The request cannot be read, or has a token in its URL.",
+    400: "The request cannot be read, or has a token in its URL; below /v2 also: a field is wrong.",
     401: "It needs an access token, or the one given is not valid.",
     403: "Not allowed, or a page of another origin asks.",
     404: "There is no such thing.",
@@ -169,10 +169,12 @@ def _document_raw(document: dict[str, Any], route: RawRoute) -> None:
 
 
 def _document_problems(operation: dict[str, Any], *, has_envelope: bool) -> None:
-    """Below /v2 errors have the envelope of its own contract."""
+    """Below /v2 errors have the envelope of its own contract, and a wrong field is 400 there (`ErrorShapes`)."""
     responses = operation["responses"]
     for status in (*_EVERYWHERE, *(_WITH_BODY if "requestBody" in operation else ())):
         responses.setdefault(str(status), {})
+    if has_envelope:
+        del responses["422"]
     for status, response in responses.items():
         if int(status) < 400 or "ReadyBody" in str(response):
             continue
@@ -181,5 +183,7 @@ def _document_problems(operation: dict[str, Any], *, has_envelope: bool) -> None
         if has_envelope:
             response["content"]["application/json"] = {"schema": _ENVELOPE}
         response["headers"] = {"X-Request-Id": {"schema": {"type": "string"}}}
+        if has_envelope:
+            response["headers"]["X-Correlation-Id"] = {"schema": {"type": "string"}}
         if int(status) in {429, 503}:
             response["headers"]["Retry-After"] = {"schema": {"type": "integer"}}

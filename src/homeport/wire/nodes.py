@@ -455,7 +455,7 @@ def from_node_from_proto(message: PbMessage) -> FromNode:  # noqa: PLR0911 - one
         case "logs" | "telemetry" as kind:
             return _streamed_or_unreadable(kind, message)
         case "replicas":
-            return _replicas_or_unreadable(message.replicas)
+            return _replicas(message.replicas)
         case _:
             return Unreadable("message", "this site does not know its kind", is_unknown=True)
 
@@ -503,13 +503,15 @@ def _streamed_or_unreadable(kind: str, message: PbMessage) -> Logs | Telemetry |
         return Unreadable(kind, _why(error))
 
 
-def _replicas_or_unreadable(message: PbMessage) -> Replicas | Unreadable:
-    """One record that cannot be read makes the list unusable: without it, its replica would seem to be gone."""
-    try:
-        records = [json.loads(record) for record in message.handoffs_json[:REPLICAS_MAX]]
-        return Replicas(tuple(parse_handoff(record) for record in records), message.network[:NETWORK_LENGTH_MAX])
-    except (ValueError, RecursionError, InvalidInput) as error:
-        return Unreadable("replicas", _why(error))
+def _replicas(message: PbMessage) -> Replicas:
+    """A record that cannot be read, as of an engine that only a newer version knows, harms itself alone."""
+    found, unreadable = [], []
+    for record in message.handoffs_json[:REPLICAS_MAX]:
+        try:
+            found.append(parse_handoff(json.loads(record)))
+        except (ValueError, RecursionError, InvalidInput) as error:
+            unreadable.append(_why(error))
+    return Replicas(tuple(found), message.network[:NETWORK_LENGTH_MAX], tuple(unreadable))
 
 
 def _tunable_to_proto(tunable: Tunable) -> PbMessage:

@@ -1,6 +1,7 @@
 """A pool's model changed from central: a commit, followed until the site has taken it or has gone back."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -29,18 +30,26 @@ CURRENT = Handoff(
 
 async def deployed(client: Client) -> tuple[FakeSite, dict[str, Any]]:
     """A site where the engine serves model a."""
-    site = FakeSite(client)
-    await site.join()
-    await site.say(node_changed())
+    await added(client)
+    return await deployed_at(client, "home")
+
+
+async def added(client: Client) -> None:
     imported = import_engine(Engine.LLAMACPP)
     assert imported.place is not None
     repository, revision = imported.place
     description = render_description(imported, repository=repository, revision=revision, version="1.0.0")
     body = {"category": "local", "app_name": "llama-cpp", "description": dump(description).decode()}
-    added = await client.post("/api/v1/apps", body)
-    assert added.status == 201, added.body
+    answer = await client.post("/api/v1/apps", body)
+    assert answer.status == 201, answer.body
+
+
+async def deployed_at(client: Client, name: str) -> tuple[FakeSite, dict[str, Any]]:
+    site = FakeSite(client, name)
+    await site.join()
+    await site.say(node_changed(site=name))
     parameters = {"model": "hf:org/repo/a.gguf", "model_id": "a", "device": "cpu"}
-    answer = await client.deploy(app="llama-cpp", name="tiny", parameters=parameters)
+    answer = await client.deploy(name, app="llama-cpp", name="tiny", parameters=parameters)
     assert answer.status == 202, answer.body
     row = (await client.get(f"/api/v1/deployments/{answer.body['deployment_ids'][0]}")).body
     await site.say(
@@ -60,7 +69,10 @@ async def changed(client: Client, row: dict[str, Any], is_so: Callable[[dict[str
 
 
 async def reloading(
-    central: CentralApp, model_ref: str, beside: Callable[[], Awaitable[None]]
+    central: CentralApp,
+    model_ref: str,
+    beside: Callable[[], Awaitable[None]],
+    current: Sequence[Handoff] = (CURRENT,),
 ) -> tuple[Handoff | None, Conflict | None]:
     """What a reload ends in while the site does its part."""
     engines = central.parts.inference.engines
@@ -70,7 +82,7 @@ async def reloading(
 
     async def run() -> None:
         try:
-            found.append(await engines.reload(CURRENT, model_ref))
+            found.extend(await engines.reload(current, model_ref))
         except Conflict as error:
             refused.append(error)
 
@@ -114,6 +126,42 @@ async def test_a_model_that_does_not_start_is_taken_back_out_of_git(central: Cen
     assert "cannot read the model" in str(refused)
     now = (await client.get(f"/api/v1/deployments/{row['id']}")).body
     assert now["parameters"]["model"] == "hf:org/repo/a.gguf"
+
+
+async def test_a_reload_of_several_sites_is_undone_at_those_that_took_it_where_one_fails(
+    central: CentralApp, client: Client
+) -> None:
+    await added(client)
+    home, north = await deployed_at(client, "home"), await deployed_at(client, "north")
+
+    async def one_fails() -> None:
+        taken: dict[str, dict[str, Any]] = {}
+        for site, row in (home, north):
+            now = taken[site.name] = await changed(client, row, lambda each: each["revision"] != row["revision"])  # noqa: B023
+            await site.say(transition(row["id"], Trigger.CHANGED, revision=now["revision"], generation=2))
+        site, row = home
+        await site.say(transition(row["id"], Trigger.HEALTHY, revision=taken["home"]["revision"], generation=2))
+        site, row = north
+        broken = Failure("EXITED", "the engine cannot read the model")
+        gave_up = transition(
+            row["id"], Trigger.GAVE_UP, revision=taken["north"]["revision"], generation=2, failure=broken
+        )
+        await site.say(gave_up)
+        # Back again: the answer waits for the site that had taken it.
+        site, row = home
+        back = await changed(client, row, lambda each: each["parameters"]["model"] == "hf:org/repo/a.gguf")
+        await site.say(
+            transition(row["id"], Trigger.CHANGED, revision=back["revision"], generation=3),
+            transition(row["id"], Trigger.HEALTHY, revision=back["revision"], generation=3),
+        )
+
+    both = (CURRENT, replace(CURRENT, replica_id="north/node-a"))
+    found, refused = await reloading(central, "hf:org/repo/bad.gguf", one_fails, both)
+    assert found is None
+    assert "cannot read the model" in str(refused)
+    for _, row in (home, north):
+        now = (await client.get(f"/api/v1/deployments/{row['id']}")).body
+        assert now["parameters"]["model"] == "hf:org/repo/a.gguf"
 
 
 async def test_an_engine_that_somebody_else_started_is_not_changed(central: CentralApp, client: Client) -> None:

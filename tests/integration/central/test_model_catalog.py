@@ -49,6 +49,16 @@ async def test_a_model_is_added_shown_retired_and_removed(client: Client) -> Non
     assert (await client.get("/v2/catalog/models/m")).body["code"] == "NOT_FOUND"
 
 
+async def test_a_wrong_field_is_400_below_v2_and_documented_as_that(client: Client) -> None:
+    wrong = await client.post("/v2/catalog/models", {"id": ["m"]})
+    assert (wrong.status, wrong.body["code"]) == (400, "INVALID_PARAMS")
+    paths = (await client.get("/openapi.json")).body["paths"]
+    operations = [each for path, methods in paths.items() if path.startswith("/v2/") for each in methods.values()]
+    assert operations
+    assert not [each["operationId"] for each in operations if "422" in each["responses"]]
+    assert not [each["operationId"] for each in operations if "400" not in each["responses"]]
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [

@@ -319,3 +319,6 @@ async def test_a_reader_of_one_byte_a_second_holds_back_the_engine_and_then_lose
             return bool((await client.get("/v2/pools/default/health")).body["metrics"]["active_leases"] == 0)
 
         await eventually(is_free, what="the lease to end")
+        page = (await client.get("/metrics")).body.splitlines()
+        canceled = [line for line in page if line.startswith("tasks_canceled_total{")]
+        assert [('reason="slow_client"' in line, line.rpartition(" ")[2]) for line in canceled] == [(True, "1.0")]

@@ -4,7 +4,7 @@ import gc
 import json
 import uuid
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -463,10 +463,10 @@ class Control:
         self.stopped = 0
         self.removed: tuple[str, ...] = ()
 
-    async def reload(self, current: Handoff, model_ref: str) -> Handoff:
+    async def reload(self, current: Sequence[Handoff], model_ref: str) -> Sequence[Handoff]:
         if self.fails:
             raise PermanentError("The file is not a model.")
-        return replace(current, url="http://reloaded", model=HandoffModel(model_ref))
+        return [replace(each, url=f"{each.url}/reloaded", model=HandoffModel(model_ref)) for each in current]
 
     async def stop(self, current: Handoff) -> None:
         if self.fails:

@@ -35,6 +35,8 @@ async def test_who_follows_a_task_hears_that_it_waits_until_its_pool_is_back(tmp
     ):
         assert (answer.status, answer.content_type) == (200, "text/event-stream")
         assert await answer.content.readline() == b": waiting\n"
+        page = (await client.get("/metrics")).body
+        assert "tasks_rejected_total{" not in page, "to wait for its pool is no refusal"
         await bind(client, central, handoff(llama, engine=Engine.OPENAI, model=HandoffModel("m")))
         kinds = [line async for line in answer.content if line.startswith(b"event: ")]
         assert (kinds[0], kinds[-1]) == (b"event: started\n", b"event: end\n")
@@ -65,3 +67,13 @@ async def test_who_sends_a_task_again_gets_its_answer_and_no_second_run(tmp_path
         async with client.session.get(f"{client.url}/v2/tasks/{waiting['task_id']}/events") as answer:
             kinds = [line async for line in answer.content if line.startswith(b"event: ")]
         assert (kinds[0], kinds[-1]) == (b"event: started\n", b"event: end\n")
+
+
+async def test_a_task_that_may_not_run_any_more_says_why_after_a_restart(tmp_path: Path) -> None:
+    waiting = await left_waiting(tmp_path / "central")
+    async with running_central(tmp_path / "central") as (_, client):
+        assert (await client.post("/v2/catalog/models", {"id": "m", "source_url": "hf:org/repo/m"})).status == 201
+        assert (await client.post("/v2/catalog/models/m/state", {"state": "Retired"})).status == 202
+        async with client.session.get(f"{client.url}/v2/tasks/{waiting['task_id']}/events") as answer:
+            said = await answer.text()
+    assert "MODEL_DEPRECATED" in said, said

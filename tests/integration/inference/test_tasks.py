@@ -102,7 +102,8 @@ async def test_a_verbose_stream_begins_with_started_and_explains_its_metrics(cli
     assert metrics
     assert all(each["phase"] and each["human"] and each["prep"] == {} for each in metrics)
     assert all(0.0 <= each["on_time_probability"] <= 1.0 for each in metrics)
-    assert events[-1].event == "end"
+    assert [each.event for each in events[-2:]] == ["narration", "end"]
+    assert events[-2].data == {"human": "The task has ended."}
 
 
 async def test_the_same_seed_gives_the_same_tokens(client: Client) -> None:
@@ -157,6 +158,7 @@ async def test_a_repeated_task_replays_its_answer_and_another_body_is_a_conflict
             "POOL_UNAVAILABLE",
             "none of the preferred pools",
         ),
+        ({"placement": {"require_device_mask": "0, one"}}, 400, "INVALID_PARAMS", "require_device_mask must be"),
         ({"placement": {"require_device_mask": "GPU9"}}, 503, "POOL_UNAVAILABLE", "DEVICE_MASK_MISMATCH"),
         ({"placement": {"avoid_pools": ["default"]}}, 503, "POOL_UNAVAILABLE", "AVOIDED"),
     ],

@@ -83,7 +83,7 @@ class Gateway:
         outcome = Outcome(plane, ticket, lambda: estimate_of(asked.data))
         try:
             with exchange.while_connected(outcome.gone) as request:
-                watch = _SlowClient(request, plane.settings.slow_client_seconds)
+                watch = _SlowClient(request, plane.settings.slow_client_seconds, outcome)
                 plane.requests[ticket] = partial(outcome.abort, request)
                 try:
                     await self._attempts(exchange, asked, ticket, outcome, watch)
@@ -249,7 +249,7 @@ class Outcome:
         self._replica: Replica | None = None
         self._began = 0.0
         self._first: float | None = None
-        self._is_gone = False
+        self._is_gone = self._is_slow = False
         self._has_ended = False
         self._tokens = (0, 0)
         self._decode_ms = 0
@@ -298,6 +298,9 @@ class Outcome:
     def gone(self) -> None:
         self._is_gone = True
 
+    def slow(self) -> None:
+        self._is_slow = True
+
     def abort(self, request: RequestUnderWay, refusal: Refusal) -> None:
         """Ends the request as failed; its client gets an error."""
         if not self._is_gone:
@@ -308,7 +311,7 @@ class Outcome:
         canceled = ""
         if not self._has_ended:
             if self.error is None:
-                canceled = "disconnect" if self._is_gone else "interrupted"
+                canceled = "disconnect" if self._is_gone else "slow_client" if self._is_slow else "interrupted"
             if self._replica is not None:
                 self._replica.breaker = self._replica.breaker.abandoned()
                 self._use_so_far(is_canceled=bool(canceled))
@@ -320,8 +323,8 @@ class Outcome:
             canceled=canceled,
             error=self.error,
         )
-        if self._is_gone and not self._has_ended:
-            self._plane.metrics.canceled(self._replica, "disconnect")
+        if canceled:
+            self._plane.metrics.canceled(self._replica, canceled)
         self._plane.scheduler.release(self._ticket)
 
     def _use_so_far(self, *, is_canceled: bool) -> None:
@@ -336,8 +339,9 @@ class Outcome:
 class _SlowClient:
     """Ends a request whose client has not read for too long, with one timer for the whole request."""
 
-    def __init__(self, request: RequestUnderWay, seconds: float) -> None:
+    def __init__(self, request: RequestUnderWay, seconds: float, outcome: Outcome) -> None:
         self.sending = False
+        self._outcome = outcome
         self._request = request
         self._seconds = seconds
         self._was_sending = False
@@ -349,6 +353,7 @@ class _SlowClient:
 
     def _look(self) -> None:
         if self.sending and self._was_sending:
+            self._outcome.slow()
             self._request.end("slow client")
             return
         self._was_sending = self.sending

@@ -13,6 +13,7 @@ from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffMode
 from homeport.core.inference.task import CTX_CAP, MAX_TOKENS_CAP, Refusal, TaskCode, TaskRefused
 from homeport.errors import InvalidInput
 from homeport.inference.http.exchange import Exchange
+from homeport.inference.http.tasks import task_id_of
 from homeport.inference.plane import TaskPlane
 from homeport.inference.pools.operations import drain_pool, purge_pool, reload_pool
 from homeport.inference.tasks.artifacts import artifact_of, shown
@@ -22,6 +23,7 @@ from homeport.inference.tasks.bodies import (
     PurgeBody,
     RegisterBody,
     ReloadBody,
+    is_artifact_id,
     is_uuid,
     read,
 )
@@ -149,6 +151,8 @@ async def post_artifact(plane: TaskPlane, exchange: Exchange) -> None:
 
 async def get_artifact(plane: TaskPlane, exchange: Exchange) -> None:
     submitter, artifact_id = exchange.submitter, exchange.params["id"].removeprefix("sha256:")
+    if not is_artifact_id(artifact_id):
+        raise TaskRefused(Refusal(TaskCode.NOT_FOUND, "There is no such artifact: its id is not a SHA-256."))
     async with plane.store.read() as reader:
         found = await reader.artifact(artifact_id)
         is_seen = submitter.sees_all or await reader.owns_artifact(artifact_id, submitter.key)
@@ -202,7 +206,7 @@ async def usage(plane: TaskPlane, exchange: Exchange) -> None:
 
 
 async def why_task(plane: TaskPlane, exchange: Exchange) -> None:
-    task_id = exchange.params["id"].lower()
+    task_id = task_id_of(exchange)
     try:
         run = plane.find(task_id, exchange.submitter)
     except TaskRefused:

@@ -119,7 +119,7 @@ def _budget(headers: Mapping[str, str], name: str) -> float | None:
 
 
 async def cancel(plane: TaskPlane, exchange: Exchange) -> None:
-    task_id, submitter = _task_id(exchange), exchange.submitter
+    task_id, submitter = task_id_of(exchange), exchange.submitter
     try:
         plane.find(task_id, submitter).cancel("client")
     except TaskRefused:
@@ -128,7 +128,7 @@ async def cancel(plane: TaskPlane, exchange: Exchange) -> None:
 
 
 async def events(plane: TaskPlane, exchange: Exchange) -> None:
-    task_id, submitter = _task_id(exchange), exchange.submitter
+    task_id, submitter = task_id_of(exchange), exchange.submitter
     verbose = exchange.query.get("verbose", [""])[-1].lower() in {"1", "true"}
     try:
         run = plane.find(task_id, submitter)
@@ -228,7 +228,7 @@ def _frame(kind: str, data: Any) -> bytes:
     return f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-def _task_id(exchange: Exchange) -> str:
+def task_id_of(exchange: Exchange) -> str:
     task_id = exchange.params["id"]
     if not is_uuid(task_id):
         raise TaskRefused(Refusal(TaskCode.NOT_FOUND, "There is no such task: its id is not a UUID."))

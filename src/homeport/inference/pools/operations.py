@@ -29,7 +29,14 @@ async def drain_pool(plane: "TaskPlane", pool_id: str, *, deadline_ms: int) -> N
     plane.registry.drain(pool_id, is_on=True)
     plane.metrics.drained(pool_id, "request")
     plane.scheduler.reroute(pool_id)
-    log.info("pool drained", pool_id=pool_id, actor="pools", action="drain", human="The pool takes no new tasks.")
+    log.narrate(
+        "pool drained",
+        actor="pools",
+        action="drain",
+        target=pool_id,
+        human="A pool takes no new tasks.",
+        pool_id=pool_id,
+    )
     plane.start(lambda: _stop_when_idle(plane, pool_id, deadline_ms / 1000))
 
 
@@ -47,8 +54,7 @@ async def reload_pool(plane: "TaskPlane", pool_id: str, model_ref: str) -> None:
     plane.scheduler.reloading.add(pool_id)
     began = plane.clock.monotonic()
     try:
-        for replica in replicas:
-            await _reload(plane, replica, model_ref)
+        await _reload(plane, list(replicas), model_ref)
     except HomeportError as error:
         plane.metrics.failed_reloads.labels(pool_id).inc()
         text = f"The old model serves on: {error}"
@@ -110,21 +116,26 @@ async def _stop_all(plane: "TaskPlane", pool_id: str, replicas: list[Replica], b
             raise TaskRefused(Refusal(TaskCode.CONFLICT, f"The pool serves on: {error}", pool_id=pool_id)) from error
 
 
-async def _reload(plane: "TaskPlane", replica: Replica, model_ref: str) -> None:
+async def _reload(plane: "TaskPlane", replicas: list[Replica], model_ref: str) -> None:
+    """All of them or none: half a pool with another model would answer some requests and not others."""
     engines = plane.ports.engines
     assert engines is not None
-    replica.draining = True
-    if not await _idle([replica], RELOAD_DRAIN_SECONDS):
-        raise TaskRefused(
-            Refusal(TaskCode.CONFLICT, "Tasks under way did not end in time.", pool_id=replica.handoff.pool_id)
-        )
-    plane.registry.bind(await engines.reload(replica.handoff, model_ref), replica.opens)
+    for replica in replicas:
+        replica.draining = True
+    if not await _idle(replicas, RELOAD_DRAIN_SECONDS):
+        text = "The old model serves on: tasks under way did not end in time. Try again later."
+        raise TaskRefused(Refusal(TaskCode.CONFLICT, text, pool_id=replicas[0].handoff.pool_id))
+    reloaded = await engines.reload([each.handoff for each in replicas], model_ref)
+    for replica, handoff in zip(replicas, reloaded, strict=True):
+        plane.registry.bind(handoff, replica.opens)
     with anyio.move_on_after(READY_SECONDS):
-        while True:
-            found = plane.registry.replica(replica.key)
-            if found is not None and found.ready:
-                return
+        while not all(_is_ready(plane, each) for each in replicas):  # noqa: ASYNC110 - health is asked for in rounds
             await anyio.sleep(POLL_SECONDS)
+
+
+def _is_ready(plane: "TaskPlane", replica: Replica) -> bool:
+    found = plane.registry.replica(replica.key)
+    return found is not None and found.ready
 
 
 async def _stop_when_idle(plane: "TaskPlane", pool_id: str, seconds: float) -> None:
@@ -137,7 +148,16 @@ async def _stop_when_idle(plane: "TaskPlane", pool_id: str, seconds: float) -> N
     is_stopped = is_idle or await _idle(replicas, CANCEL_SECONDS)
     took_ms = int(1000 * (plane.clock.monotonic() - began))
     plane.metrics.drain_ms.labels(pool_id).observe(took_ms)
-    log.info("pool idle after drain", pool_id=pool_id, in_time=is_idle, drain_duration_ms=took_ms, action="drain")
+    log.narrate(
+        "pool idle after drain",
+        actor="pools",
+        action="drain",
+        target=pool_id,
+        human="A drained pool is idle." if is_idle else "What still ran in a drained pool is cancelled.",
+        pool_id=pool_id,
+        in_time=is_idle,
+        drain_duration_ms=took_ms,
+    )
     if is_stopped or plane.ports.engines is None:
         return
     for replica in replicas:

@@ -33,3 +33,14 @@ def preparation(pool_id: str, replicas: Sequence[Replica]) -> tuple[Mapping[str,
     if first.handoff.model.size_bytes:
         step["bytes_total"] = first.handoff.model.size_bytes
     return (step,)
+
+
+def completed(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The same, by step, when the task has begun: everything before it is done."""
+    return {step["id"]: _completed(step) for step in steps}
+
+
+def _completed(step: Mapping[str, Any]) -> dict[str, Any]:
+    total = step.get("bytes_total")
+    sizes = {} if total is None else {"bytes_total": total, "bytes_done": total}
+    return {"status": "completed", **sizes, "pct": 100, "phase": step["group"], "human": step["description"]}

@@ -4,6 +4,7 @@ In memory only: a role that announces replicas (`bind`) announces them again aft
 when its engine has answered the first health check, not before.
 """
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -81,30 +82,24 @@ class PoolRegistry:
         if bound is None and len(self._replicas) >= REPLICAS_MAX:
             log.warning("replica not bound, too many are", pool_id=handoff.pool_id, replica_id=handoff.replica_id)
             return
-        fields = {"pool_id": handoff.pool_id, "replica_id": handoff.replica_id, "engine": handoff.engine.value}
+        engine = handoff.engine.value
         if bound is not None:
-            log.warning("replica rebound", **fields, actor="registry", action="rebind", human="A replica has moved.")
+            _narrate("replica rebound", handoff.key, "rebind", "A replica has moved.", logging.WARNING, engine=engine)
             self._leave(bound)
         else:
-            log.info("replica bound", **fields, actor="registry", action="bind", human="A replica joins its pool.")
+            _narrate("replica bound", handoff.key, "bind", "A replica joins its pool.", engine=engine)
         replica = Replica(handoff, self._connect(handoff, opens), self._site_of(handoff), opens)
         replica.draining = handoff.pool_id in self._draining
         self._replicas[handoff.key] = replica
         self._regroup()
 
     def _change(self, replica: Replica, handoff: Handoff) -> None:
-        pool_id, replica_id = replica.key
         if handoff.loading is not replica.handoff.loading:
-            log.info(
-                f"replica {handoff.loading.value}",
-                pool_id=pool_id,
-                replica_id=replica_id,
-                actor="registry",
-                action="load",
-                human=f"The model of a replica is {handoff.loading.value}.",
-            )
+            human = f"The model of a replica is {handoff.loading.value}."
+            _narrate(f"replica {handoff.loading.value}", replica.key, "load", human)
         if replica.change(handoff, self._monotonic()):
-            log.warning("replica not loaded", pool_id=pool_id, replica_id=replica_id, why=handoff.problem)
+            human = "The model of a replica could not be loaded."
+            _narrate("replica not loaded", replica.key, "load", human, logging.WARNING, why=handoff.problem)
             for listener in self._on_load_failed:
                 listener(replica)
         self._regroup()
@@ -112,7 +107,7 @@ class PoolRegistry:
     def unbind(self, pool_id: str, replica_id: str) -> None:
         replica = self._replicas.pop((pool_id, replica_id), None)
         if replica is not None:
-            log.info("replica unbound", pool_id=pool_id, replica_id=replica_id, actor="registry", action="unbind")
+            _narrate("replica unbound", replica.key, "unbind", "A replica leaves its pool.")
             self._leave(replica)
             if pool_id in self._ending and not any(key[0] == pool_id for key in self._replicas):
                 self._ending.discard(pool_id)
@@ -239,11 +234,10 @@ class PoolRegistry:
         if health.live:
             replica.heartbeat_at = now
         if before != (replica.live, replica.ready):
-            pool_id, replica_id = replica.key
-            write = log.info if health.ready else log.warning
-            write(
-                "replica health changed", pool_id=pool_id, replica_id=replica_id, ready=health.ready, why=health.error
-            )
+            level = logging.INFO if health.ready else logging.WARNING
+            human = "A replica is ready." if health.ready else "A replica is not ready, and gets no tasks."
+            fields = {"ready": health.ready, "why": health.error}
+            _narrate("replica health changed", replica.key, "health", human, level, **fields)
         if was_doubted or before != (replica.live, replica.ready):
             self._changed()
 
@@ -272,6 +266,23 @@ class PoolRegistry:
     def _changed(self) -> None:
         for listener in self._on_changed:
             listener()
+
+
+def _narrate(
+    message: str, key: tuple[str, str], action: str, human: str, level: int = logging.INFO, **fields: Any
+) -> None:
+    pool_id, replica_id = key
+    log.narrate(
+        message,
+        actor="registry",
+        action=action,
+        target=f"{pool_id}/{replica_id}",
+        human=human,
+        level=level,
+        pool_id=pool_id,
+        replica_id=replica_id,
+        **fields,
+    )
 
 
 def _serving(replicas: Sequence[Replica], everything: Counter[tuple[str, str]]) -> "ServingReplicas":

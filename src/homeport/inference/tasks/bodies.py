@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
-from homeport.core.inference.engines.handoff import POOL_ID_PATTERN
+from homeport.core.inference.engines.handoff import DEVICE_MASK_PATTERN, POOL_ID_PATTERN
 from homeport.core.inference.task import (
     PlacementMode,
     PlacementWish,
@@ -27,10 +27,12 @@ _ARTIFACT_PATTERN: Final = r"^[0-9a-f]{64}$"
 _PATTERNS: Final = {
     _UUID_PATTERN: "a UUID, such as 6b1f0f6e-30c1-4d4f-9d0c-5a7d1c0de001",
     _ARTIFACT_PATTERN: "the id of an artifact: 64 digits from 0 to 9 and a to f",
+    f"^{DEVICE_MASK_PATTERN}$": 'numbers or names of GPUs, as in "0" or "0,1"',
     f"^{POOL_ID_PATTERN}$": "a name of letters, digits, dots, hyphens and underscores, at most 128",
 }
 Uuid = Annotated[str, StringConstraints(pattern=_UUID_PATTERN)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=512)]
+DeviceMask = Annotated[str, StringConstraints(pattern=f"^{DEVICE_MASK_PATTERN}$")]
 PoolId = Annotated[str, StringConstraints(pattern=f"^{POOL_ID_PATTERN}$")]
 Int32 = Annotated[int, Field(ge=-(2**31), lt=2**31, strict=True)]
 Int64 = Annotated[int, Field(ge=-(2**63), lt=2**63, strict=True)]
@@ -45,7 +47,7 @@ class PlacementBody(_Body):
     pin_pool_id: PoolId | None = None
     prefer_pools: Annotated[tuple[PoolId, ...], Field(max_length=64)] = ()
     avoid_pools: Annotated[tuple[PoolId, ...], Field(max_length=64)] = ()
-    require_device_mask: Annotated[str, StringConstraints(max_length=512)] | None = None
+    require_device_mask: DeviceMask | None = None
     allow_fallback: bool = True
 
 
@@ -102,11 +104,16 @@ class ArtifactBody(_Body):
 
 
 _TASK: Final = TypeAdapter(TaskBody)
+_ARTIFACT_ID: Final = re.compile(r"[0-9a-f]{64}")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 def is_uuid(text: str) -> bool:
     return _UUID.fullmatch(text) is not None
+
+
+def is_artifact_id(text: str) -> bool:
+    return _ARTIFACT_ID.fullmatch(text) is not None
 
 
 def read_task(body: bytes) -> Task:

@@ -8,7 +8,7 @@ from beginning to end or not at all: `REQUESTS_PER_SECOND` are, those beyond are
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from homeport.core.inference.task import Refusal
 from homeport.log import get_log
@@ -55,9 +55,16 @@ class Narrator:
             return
         left_out, self._requests.left_out = self._requests.left_out, 0
         if left_out:
-            log.info("requests not narrated, too many at once", count=left_out, actor="tasks", action="narration")
+            log.narrate(
+                "requests not narrated, too many at once",
+                actor="tasks",
+                action="narration",
+                target="tasks",
+                human="More requests come than are told of one by one.",
+                count=left_out,
+            )
         has_slot = ticket.replica is not None
-        log.info(
+        log.narrate(
             "task admitted",
             actor="tasks",
             action="admission",
@@ -71,7 +78,7 @@ class Narrator:
 
     def placed(self, ticket: "Ticket") -> None:
         if ticket.is_narrated:
-            log.info(
+            log.narrate(
                 "task placed",
                 actor="tasks",
                 action="placement",
@@ -81,9 +88,20 @@ class Narrator:
                 **_about(ticket),
             )
 
+    def retried(self, ticket: "Ticket", why: str) -> None:
+        """Always: there are few."""
+        log.narrate(
+            "task retried on another replica",
+            actor="tasks",
+            action="retry",
+            human="A replica failed a task before its first token, and another one is asked.",
+            why=why,
+            **_about(ticket),
+        )
+
     def started(self, ticket: "Ticket") -> None:
         if ticket.is_narrated:
-            log.info(
+            log.narrate(
                 "task started",
                 actor="tasks",
                 action="start",
@@ -105,7 +123,7 @@ class Narrator:
         """`canceled` is the reason."""
         if not ticket.is_narrated and (error is None or not self._failures.takes(self._monotonic())):
             return
-        log.info(
+        log.narrate(
             "task ended",
             actor="tasks",
             action="cancel" if canceled else "end",
@@ -123,7 +141,7 @@ class Narrator:
         return int(1000 * (self._monotonic() - ticket.since))
 
 
-def _about(ticket: "Ticket") -> dict[str, str]:
+def _about(ticket: "Ticket") -> dict[str, Any]:
     """Which task, whose, and where: the fields that every line has."""
     task = ticket.task
     engine, version, pool_id, replica_id = ticket.where or ("", "", ticket.pool_id, "")

@@ -5,6 +5,7 @@ taken are those of a process that is gone: the process that takes it adopts them
 lease."""
 
 import json
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -51,7 +52,14 @@ class TaskOwnership:
             await anyio.sleep(self._seconds / RENEWALS)
             try:
                 if self._lease is None or not await self._leases.renew(self._lease, seconds=self._seconds):
-                    log.warning("tasks were taken over by another central", action="recover")
+                    log.narrate(
+                        "tasks were taken over by another central",
+                        actor="tasks",
+                        action="recover",
+                        target="tasks",
+                        human="Another central has taken over the tasks of this one, which was away for too long.",
+                        level=logging.WARNING,
+                    )
                     self._lease, self.id = None, secrets.token_hex(8)
                     lost()
                     await self.begin()

@@ -15,6 +15,7 @@ from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused, Workload
 from homeport.errors import TransientError
 from homeport.inference.metrics import InferenceMetrics
+from homeport.inference.pools.preparation import completed
 from homeport.inference.pools.replica import Replica
 from homeport.inference.tasks.journal import TaskJournal
 from homeport.inference.tasks.narration import Narrator
@@ -146,7 +147,7 @@ class Runner:
                     raise TaskRefused(refusal) from error
                 run.retried = True
                 self._of_session(run, lambda session: session.failed_over())
-                log.info("task retried on another replica", task=run.task.task_id, why=str(error), action="retry")
+                self.narrator.retried(run.ticket, str(error))
             else:
                 replica.breaker = replica.breaker.succeeded()
                 return
@@ -154,6 +155,7 @@ class Runner:
     async def _attempt(self, run: Run, replica: Replica) -> None:
         task, began = run.task, self.monotonic()
         if not run.retried:
+            run.stream.preparation = completed(run.ticket.preparation)
             run.stream.started(_started(run, replica))
         # Overlaps with the engine's work on the prompt; waited for before the first token is shown.
         durable = self.journal.start(task.task_id)

@@ -158,6 +158,13 @@ class Scheduler:
         self._metrics.enqueued(ticket)
         return ticket
 
+    def admit_again(self, task: Task, *, caller: str, sites: tuple[str, ...]) -> Ticket:
+        """A task from before a restart, which was admitted then: that it has to wait for its pool is no refusal, and
+        not counted as one. Raises TaskRefused."""
+        ticket = self._admitted(task, caller, sites, None, self._monotonic())
+        self._metrics.enqueued(ticket)
+        return ticket
+
     def _admitted(
         self, task: Task, caller: str, sites: tuple[str, ...], session: Session | None, now: float
     ) -> Ticket:

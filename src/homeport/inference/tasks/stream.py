@@ -5,7 +5,7 @@ reader that is behind, so memory stays bounded and no token is dropped; metrics 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from json import dumps
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final
@@ -41,6 +41,8 @@ class TaskStream:
         """A cancel was acknowledged: no token comes any more."""
         self.is_cut = False
         self.transcript: list[Event] = []
+        self.preparation: Mapping[str, Any] = {}
+        """By step: how it went. Only verbose readers are told."""
         self._moved = asyncio.Event()
         self._space = asyncio.Event()
 
@@ -119,7 +121,7 @@ class TaskStream:
     ) -> AsyncIterator[bytes]:
         """Everything from the beginning, as it comes, several events together where they are there already; a comment
         after each silence of that length."""
-        shown = render_verbose if verbose else render
+        shown = self._render_verbose if verbose else render
         position = self._dropped
         self.has_reader = True
         try:
@@ -143,6 +145,22 @@ class TaskStream:
         finally:
             self.has_reader = False
 
+    def _render_verbose(self, event: Event) -> bytes:
+        """With sentences for a person: beside the start and the end, and in the metrics."""
+        kind, data = event
+        if kind == "started":
+            return render(event) + _narration("The task has a slot and begins.")
+        if kind == "metrics":
+            prep = dict(self.preparation)
+            return render((kind, {**data, "phase": "decode", "human": "The answer is generated.", "prep": prep}))
+        if kind == "end":
+            return _narration("The task is cancelled." if data.get("canceled") else "The task has ended.") + render(
+                event
+            )
+        if kind == "error":
+            return _narration("The task has ended with an error.") + render(event)
+        return render(event)
+
 
 def render(event: Event) -> bytes:
     kind, data = event
@@ -157,14 +175,8 @@ def render(event: Event) -> bytes:
     return f"event: {kind}\ndata: {dumps(data, separators=(',', ':'))}\n\n".encode()
 
 
-def render_verbose(event: Event) -> bytes:
-    """With sentences for a person: beside the start, and in the metrics."""
-    kind, data = event
-    if kind == "started":
-        return render(event) + render(("narration", {"human": "The task has a slot and begins."}))
-    if kind == "metrics":
-        return render((kind, {**data, "phase": "decode", "human": "The answer is generated.", "prep": {}}))
-    return render(event)
+def _narration(sentence: str) -> bytes:
+    return render(("narration", {"human": sentence}))
 
 
 def as_content(stream: TaskStream) -> dict[str, Any]:

@@ -40,19 +40,44 @@ class DeployedEngines:
         self._catalog = catalog
         self._trust = trust
 
-    async def reload(self, current: Handoff, model_ref: str) -> Handoff:
-        row = await self._deployment(current)
+    async def reload(self, current: Sequence[Handoff], model_ref: str) -> Sequence[Handoff]:
+        # All of them are looked up first: where one was not deployed from here, none is changed.
+        rows = list({row.id: row for row in [await self._deployment(each) for each in current]}.values())
         wanted = await self._parameters(model_ref)
-        before = {key: str(row.parameters.get(key) or "") for key in MODEL_PARAMETERS}
-        await self._deploy(row, wanted)
+        taken: list[Deployment] = []
         try:
-            await self._settled(row)
+            for row in rows:
+                await self._deploy(row, wanted)
+            await self._take(rows, taken)
         except HomeportError as error:
-            log.warning("reload failed", pool_id=current.pool_id, why=str(error))
-            # Git says again what runs: otherwise the failed model would stay the wanted one.
-            await self._deploy(row, before)
+            log.warning("reload failed", pool_id=current[0].pool_id, why=str(error))
+            await self._restore(rows, taken)
             raise
-        return replace(current, model=HandoffModel(wanted["model_id"]))
+        return [replace(each, model=HandoffModel(wanted["model_id"])) for each in current]
+
+    async def _take(self, rows: Sequence[Deployment], taken: list[Deployment]) -> None:
+        """Adds those that have taken it. Waits for each, and raises what went wrong first."""
+        problem: Conflict | None = None
+        for row in rows:
+            try:
+                await self._settled(row)
+            except Conflict as error:
+                problem = problem or error
+            else:
+                taken.append(row)
+        if problem is not None:
+            raise problem
+
+    async def _restore(self, rows: Sequence[Deployment], taken: Sequence[Deployment]) -> None:
+        """Git says again what ran before: otherwise the failed model would stay the wanted one, and sites that have
+        taken it would serve another model than the others. A site that failed has gone back by itself."""
+        for row in rows:
+            await self._deploy(row, {key: str(row.parameters.get(key) or "") for key in MODEL_PARAMETERS})
+        for row in taken:
+            try:
+                await self._settled(row)
+            except Conflict as error:
+                log.warning("old model not served again", site=row.site, deployment=row.name, why=str(error))
 
     async def stop(self, current: Handoff) -> None:
         row = await self._deployment(current)

@@ -26,6 +26,8 @@ from homeport.vocabulary import NodeId, SiteName
 log = get_log("homeport.models")
 
 REPLICAS_MAX = 4_096
+PROBLEMS_MAX = 32
+"""Replicas of a site that cannot be used are logged, not without end."""
 TOPIC = "replicas"
 
 
@@ -82,9 +84,10 @@ class FleetReplicas:
         self._central.bus.publish(TOPIC, {"site": site, "digest": digest})
         here, problems = assigned({site: (announced.network, announced.replicas)}, network=self._network)
         behind, more = assigned({site: ("", announced.behind_nodes)}, network=self._network)
-        if problems + more != self._problems.get(site, ()):
-            self._problems[site] = problems + more
-            for problem in problems + more:
+        problems = (*problems, *more, *announced.unreadable)[:PROBLEMS_MAX]
+        if problems != self._problems.get(site, ()):
+            self._problems[site] = problems
+            for problem in problems:
                 log.warning("replica not usable", site=site, why=problem)
         fresh = of_site(site, (*here, *map(_of_its_node, behind)))
         pools, before = self._central.inference.pools, self.bound.get(site, {})
@@ -118,6 +121,8 @@ class _Told(NamedTuple):
     """Of the site's own machine."""
     behind_nodes: list[Handoff]
     """Of machines that the site reaches through their tunnels."""
+    unreadable: tuple[str, ...]
+    """Why further ones are left out: a newer site may have engines that this central does not know."""
 
 
 def _read(body: bytes) -> _Told:
@@ -129,4 +134,17 @@ def _read(body: bytes) -> _Told:
     lists = isinstance(here, list) and isinstance(behind, list)
     if not isinstance(network, str) or not lists or len(here) + len(behind) > REPLICAS_MAX:
         raise InvalidInput(f"The list of replicas must have a network and at most {REPLICAS_MAX} replicas.")
-    return _Told(network[:64], [parse(record) for record in here], [parse(record) for record in behind])
+    unreadable: list[str] = []
+    readable = _readable(here, unreadable), _readable(behind, unreadable)
+    return _Told(network[:64], *readable, tuple(unreadable))
+
+
+def _readable(records: list[Any], unreadable: list[str]) -> list[Handoff]:
+    """One record harms itself alone; why is added to the list."""
+    found = []
+    for record in records:
+        try:
+            found.append(parse(record))
+        except InvalidInput as error:
+            unreadable.append("; ".join(map(str, error.problems))[:500] or str(error)[:500])
+    return found

@@ -8,7 +8,7 @@ changed; what it said before stays in force, and the others are not touched.
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from homeport.adapters.folder_watch import FolderWatch
 from homeport.core.inference.engines.handoff import Handoff, parse, to_data
@@ -109,12 +109,24 @@ async def watch_handoffs(
             found = await in_thread(files.look)
             changed = changes(known, found)
             for handoff in (*changed.bound, *changed.rebound):
-                log.info(
-                    "engine handed over", pool_id=handoff.pool_id, replica_id=handoff.replica_id, url=handoff.url
-                )
-            for pool_id, replica_id in changed.unbound:
-                log.info("engine withdrawn", pool_id=pool_id, replica_id=replica_id)
+                _narrate("engine handed over", handoff.key, "An engine is handed over to its pool.", url=handoff.url)
+            for key in changed.unbound:
+                _narrate("engine withdrawn", key, "An engine is withdrawn from its pool.")
             if changed or is_first:
                 announce(found)
             known, is_first = found, False
             await watch.wait()
+
+
+def _narrate(message: str, key: tuple[str, str], human: str, **fields: Any) -> None:
+    pool_id, replica_id = key
+    log.narrate(
+        message,
+        actor="handoffs",
+        action="autobind",
+        target=f"{pool_id}/{replica_id}",
+        human=human,
+        pool_id=pool_id,
+        replica_id=replica_id,
+        **fields,
+    )

@@ -40,4 +40,6 @@ async def with_engines(
     native = ProcessRuntime(data / "engine-programs", environment)
     await native.start()
     provisioner = Provisioner(data, fetcher, environment, main_engine(inner.name))
-    return EngineRuntime(inner, native, provisioner, data, node_id)
+    runtime = EngineRuntime(inner, native, provisioner, data, node_id)
+    await runtime.finish_unloading()
+    return runtime

@@ -28,7 +28,7 @@ from homeport.core.inference.engines.spec import EngineSpec, Mode, own_environme
 from homeport.core.model.custom import Kind
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.health import HealthSample, Run, RunState
-from homeport.errors import InvalidInput, NotFound, WorkFailed
+from homeport.errors import HomeportError, InvalidInput, NotFound, WorkFailed
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.models.node.handoffs import write_handoff
@@ -100,6 +100,9 @@ class EngineState:
     problem_at_ms: int = 0
 
 
+_STATE_FIELDS: Final = frozenset(EngineState.__annotations__)
+
+
 class EngineRuntime:
     """A runtime around another: components without an engine are passed on."""
 
@@ -134,6 +137,16 @@ class EngineRuntime:
 
     async def close(self) -> None:
         await self._inner.close()
+
+    async def finish_unloading(self) -> None:
+        """Ends engines that were being unloaded when the node was killed: they would stay in memory, unseen, since
+        what is unloaded is not looked for."""
+        for (deployment_id, component), state in await run_sync(self._all):
+            if state.loading == Loading.UNLOADED.value and state.section:
+                try:
+                    await self._runtime_of(state).remove(DeploymentId(deployment_id), component, remove_images=False)
+                except HomeportError as error:
+                    log.warning("engine not ended, although unloaded", pool_id=state.pool_id, why=str(error))
 
     async def version(self) -> str:
         return await self._inner.version()
@@ -517,10 +530,12 @@ def _handoff(state: EngineState, node_id: NodeId) -> Handoff:
 def _read_state(path: Path) -> EngineState | None:
     try:
         data = json.loads(path.read_bytes())
-        return EngineState(**{**data, "flags": tuple(data.get("flags", ()))})
+        # A newer version may have written more. Not to know the engine would be to start it again elsewhere.
+        known = {name: value for name, value in data.items() if name in _STATE_FIELDS}
+        return EngineState(**{**known, "flags": tuple(data.get("flags", ()))})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         log.warning("engine state not readable", path=str(path), error=str(error))
         return None
 

@@ -32,6 +32,8 @@ TOPIC: Final = "replicas"
 TELL_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
 OLD_CENTRAL_SECONDS: Final = 300.0
+PROBLEMS_MAX: Final = 32
+"""Replicas that cannot be used are logged, not without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,10 @@ class SiteReplicas:
             {node_id: (message.network, message.handoffs) for node_id, message in self._announced.items()},
             network=self._network,
         )
+        unreadable = (
+            f"{node_id}: {why}" for node_id, message in self._announced.items() for why in message.unreadable
+        )
+        problems = (*problems, *unreadable)[:PROBLEMS_MAX]
         if problems != self._problems:
             self._problems = problems
             for problem in problems:

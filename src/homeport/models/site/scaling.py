@@ -7,6 +7,7 @@ gone keeps nothing loaded. What it said about retired models counts until it say
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -52,6 +53,11 @@ RETIRED: Final = "retired-models.json"
 Served = tuple[str, str]
 """A pool and the model that it serves: a pool of the same name with another model is another matter."""
 COUNT_MAX: Final = 1_000_000
+_SENTENCES: Final = {
+    Action.LOAD: "A replica is loaded: {why}.",
+    Action.UNLOAD: "A replica is unloaded: {why}.",
+    Action.KEEP: "A pool stays as it is: {why}.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +231,14 @@ class SiteScaling:
         decided = self._decide(pool_id, pool, now)
         if decided.why != pool.said:
             pool.said = decided.why
-            log.info(
+            log.narrate(
                 "pool scaled" if decided.action is not Action.KEEP else "pool kept as it is",
-                pool_id=pool_id,
-                replica_id=decided.replica,
                 actor="scaling",
                 action=decided.action.value,
-                human=f"The pool's replicas: {decided.why}.",
+                target=f"{pool_id}/{decided.replica}" if decided.replica else pool_id,
+                human=_SENTENCES[decided.action].format(why=decided.why),
+                pool_id=pool_id,
+                replica_id=decided.replica,
             )
         if decided.action is not Action.KEEP and self._tasks is not None:
             will_be = Loading.LOADING if decided.action is Action.LOAD else Loading.UNLOADED
@@ -306,7 +313,16 @@ class SiteScaling:
         except (HomeportError, TimeoutError, StopIteration) as error:
             pool.failed_until[decided.replica] = self._site.clock.monotonic() + RETRY_SECONDS
             pool.expected.pop(decided.replica, None)
-            log.warning("replica not changed", pool_id=pool_id, action=decided.action.value, why=str(error))
+            log.narrate(
+                "replica not changed",
+                actor="scaling",
+                action=decided.action.value,
+                target=f"{pool_id}/{decided.replica}",
+                human="A replica could not be loaded or unloaded, and is tried again later.",
+                level=logging.WARNING,
+                pool_id=pool_id,
+                why=str(error),
+            )
         finally:
             pool.since, pool.quiet_since = self._site.clock.monotonic(), None
             self.look()

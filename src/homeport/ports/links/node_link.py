@@ -175,6 +175,8 @@ class Replicas:
     handoffs: tuple[Handoff, ...]
     network: str = ""
     """Identifies the machine and network namespace that loopback addresses belong to."""
+    unreadable: tuple[str, ...] = ()
+    """Why further ones are left out."""
 
 
 FromNode = Hello | Beat | News | Notice | Found | Logs | Telemetry | Replicas | Unreadable

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from homeport.adapters.hardware.gpu.amd import parse_rocm_smi
-from homeport.adapters.hardware.gpu.intel import parse_intel_gpu_top, parse_lspci
+from homeport.adapters.hardware.gpu.amd import parse_amd_smi, parse_rocm_smi
+from homeport.adapters.hardware.gpu.intel import parse_intel_gpu_top, parse_lspci, parse_xpu_device, parse_xpu_list
 from homeport.adapters.hardware.gpu.machine import numbered, read_gpus
 from homeport.adapters.hardware.gpu.nvidia import parse_nvidia_smi, read_nvidia
 from homeport.adapters.hardware.gpu.reading import GpuReading, run_tool
@@ -29,6 +29,44 @@ ROCM_SMI = json.dumps(
         },
         "card1": {"Current Socket Graphics Package Power (W)": "N/A", "GPU use (%)": "N/A"},
         "system": {"Driver version": "6.7.0"},
+    }
+)
+AMD_SMI = json.dumps(
+    {
+        "gpu_data": [
+            {
+                "gpu": 0,
+                "usage": {"gfx_activity": {"value": 62, "unit": "%"}, "umc_activity": {"value": 3, "unit": "%"}},
+                "power": {"socket_power": {"value": 120, "unit": "W"}, "gfx_voltage": "N/A"},
+                "temperature": {"edge": "N/A", "hotspot": {"value": 54, "unit": "C"}},
+                "mem_usage": {
+                    "total_vram": {"value": 16368, "unit": "MB"},
+                    "used_vram": {"value": 2242, "unit": "MB"},
+                },
+            },
+            {"gpu": 1, "usage": "N/A", "mem_usage": {"total_vram": {"value": "N/A", "unit": "MB"}}},
+        ]
+    }
+)
+AMD_SMI_NAMES = json.dumps({"gpu_data": [{"gpu": 0, "asic": {"market_name": "AMD Radeon RX 7800 XT"}}]})
+AMD_SMI_OLD = json.dumps([{"gpu": 0, "mem_usage": {"total_vram": "16368 MB"}, "power": {"socket_power": "7 W"}}])
+XPU_LIST = json.dumps(
+    {
+        "device_list": [
+            {"device_id": 0, "device_name": "Intel(R) Arc(TM) Pro B60 Graphics", "pci_bdf_address": "0000:03:00.0"}
+        ]
+    }
+)
+XPU_DEVICE = json.dumps({"device_id": 0, "memory_physical_size_byte": "25669140480"})
+XPU_STATS = json.dumps(
+    {
+        "device_id": 0,
+        "device_level": [
+            {"metrics_type": "XPUM_STATS_GPU_UTILIZATION", "value": 12.5},
+            {"metrics_type": "XPUM_STATS_MEMORY_USED", "value": 1024.0},
+            {"metrics_type": "XPUM_STATS_GPU_CORE_TEMPERATURE", "value": 48},
+            {"metrics_type": "XPUM_STATS_POWER", "value": 31.4},
+        ],
     }
 )
 LSPCI = """00:00.0 "Host bridge" "Intel Corporation" "12th Gen Core" -r02 "Dell" "Device 0b04"
@@ -104,6 +142,23 @@ def test_rocm_smi_names_differ_and_not_available_is_nothing() -> None:
     ]
 
 
+def test_amd_smi_says_memory_in_powers_of_two_and_names_in_another_list() -> None:
+    assert parse_amd_smi(AMD_SMI, AMD_SMI_NAMES) == [
+        GpuReading("0", "AMD Radeon RX 7800 XT", "AMD", 16368 * MEBIBYTE, 62.0, 2242.0 * MEBIBYTE, 54.0, 120.0),
+        GpuReading("1", "AMD GPU", "AMD"),
+    ]
+    assert parse_amd_smi(AMD_SMI_OLD, "") == [GpuReading("0", "AMD GPU", "AMD", 16368 * MEBIBYTE, power_watts=7.0)]
+
+
+def test_xpu_smi_says_the_size_of_the_memory_in_bytes_and_its_use_in_mebibytes() -> None:
+    (card,) = parse_xpu_list(XPU_LIST)
+    assert card == GpuReading("0", "Intel(R) Arc(TM) Pro B60 Graphics", "Intel")
+    assert parse_xpu_device(card, XPU_DEVICE, XPU_STATS) == GpuReading(
+        "0", card.model, "Intel", 25669140480, 12.5, 1024.0 * MEBIBYTE, 48.0, 31.4
+    )
+    assert parse_xpu_device(card, "", '{"error": "device not found", "errno": 20}') == card
+
+
 def test_intel_devices_come_from_lspci_and_their_use_from_the_last_whole_sample() -> None:
     (gpu,) = parse_lspci(LSPCI)
     assert gpu == GpuReading("0", "Intel Alder Lake-P GT2 [Iris Xe Graphics]", "Intel")
@@ -111,10 +166,15 @@ def test_intel_devices_come_from_lspci_and_their_use_from_the_last_whole_sample(
     assert (used.percent, used.power_watts, used.model) == (48.0, 0.75, gpu.model)
 
 
-@pytest.mark.parametrize("output", ["", "{", "[]", "null", '{"card0": 3}', "no such thing", "a, b", "\x00\n\x00"])
+@pytest.mark.parametrize(
+    "output",
+    ["", "{", "[]", "null", '{"card0": 3}', "no such thing", "a, b", "\x00\n\x00", "[" * 100_000, '{"a":' * 100_000],
+)
 def test_output_of_another_format_is_no_gpu(output: str) -> None:
     assert parse_nvidia_smi(output) == []
     assert list(parse_rocm_smi(output)) == []
+    assert list(parse_amd_smi(output, output)) == []
+    assert list(parse_xpu_list(output)) == []
     assert parse_lspci(output) == []
     gpu = GpuReading("0", "it", "Intel")
     assert parse_intel_gpu_top(output, gpu).percent is None
@@ -124,11 +184,28 @@ def test_the_tools_are_found_on_the_path_and_one_that_fails_is_passed_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, output, code in (("nvidia-smi", NVIDIA_SMI, 9), ("rocm-smi", ROCM_SMI, 0), ("lspci", LSPCI, 0)):
-        (tmp_path / f"{name}.txt").write_text(output)
-        (tmp_path / name).write_text(f"#!/bin/sh\n/bin/cat {tmp_path}/{name}.txt\nexit {code}\n")
-        (tmp_path / name).chmod(0o755)
+        _tool(tmp_path, name, f"/bin/cat <<'.'\n{output}\n.\nexit {code}")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert [gpu.manufacturer for gpu in read_gpus()] == ["AMD", "AMD", "Intel"]
+
+
+def test_the_newer_tools_are_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _tool(tmp_path, "rocm-smi", "echo '{\"card7\": {}}'")
+    _tool(tmp_path, "lspci", f"/bin/cat <<'.'\n{LSPCI}\n.")
+    _tool(tmp_path, "amd-smi", f"case $1 in metric) echo '{AMD_SMI}';; static) echo '{AMD_SMI_NAMES}';; esac")
+    said = {"discovery -j": XPU_LIST, "discovery -d 0 -j": XPU_DEVICE, "stats -d 0 -j": XPU_STATS}
+    cases = " ".join(f"\"{asked}\") echo '{output}';;" for asked, output in said.items())
+    _tool(tmp_path, "xpu-smi", f'case "$*" in {cases} esac')
+    monkeypatch.setenv("PATH", str(tmp_path))
+    radeon, _, arc = read_gpus()
+    assert (radeon.index, radeon.model, radeon.memory_bytes) == ("0", "AMD Radeon RX 7800 XT", 16368 * MEBIBYTE)
+    assert (arc.index, arc.memory_bytes, arc.memory_used_bytes) == ("intel-0", 25669140480, 1024.0 * MEBIBYTE)
+    assert [gpu.percent for gpu in read_gpus(with_use=False) if gpu.manufacturer == "Intel"] == [None]
+
+
+def _tool(folder: Path, name: str, script: str) -> None:
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
 
 
 def test_gpus_of_several_makers_in_one_machine_have_different_numbers() -> None:

@@ -12,6 +12,7 @@ MEBIBYTE: Final = 2**20
 FIELDS: Final = "index,name,memory.total,memory.used,utilization.gpu,temperature.gpu,power.draw"
 COMMAND: Final = ("nvidia-smi", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits")
 MANUFACTURER: Final = "NVIDIA"
+LINE_MAX: Final = 1_000
 
 
 def read_nvidia(load: Callable[[str], Any] = import_module) -> Sequence[GpuReading]:
@@ -25,7 +26,9 @@ def read_nvidia(load: Callable[[str], Any] = import_module) -> Sequence[GpuReadi
 def parse_nvidia_smi(output: str) -> Sequence[GpuReading]:
     """A line for each GPU: `0, NVIDIA GeForce RTX 3080, 10240, 1024, 37, 61, 221.50`, memory in MiB."""
     found = []
-    for row in list(csv.reader(output.splitlines(), skipinitialspace=True))[:GPUS_MAX]:
+    # No line of the tool is this long, and the reader gives up at one that is far longer.
+    lines = [line for line in output.splitlines() if len(line) <= LINE_MAX]
+    for row in list(csv.reader(lines, skipinitialspace=True))[:GPUS_MAX]:
         if len(row) != FIELDS.count(",") + 1:
             continue
         index, name, total, used, percent, temperature, power = row

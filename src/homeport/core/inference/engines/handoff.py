@@ -15,6 +15,8 @@ from homeport.errors import InvalidInput, Problem
 from homeport.lazy_dataclass import dataclass
 
 POOL_ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+DEVICE_MASK_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}(?:,[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}){0,15}"
+"""Numbers of GPUs, or names that a driver has for them."""
 URL_PATTERN: Final = r"https?://[^\s/?#@]{1,255}(/[^\s?#]{0,255})?"
 TEXT_LENGTH_MAX: Final = 512
 FLAGS_MAX: Final = 256
@@ -139,7 +141,7 @@ def parse(found: Any) -> Handoff:
         pool_id=reading.pattern("pool_id", POOL_ID_PATTERN, "is not a valid pool id", default="default"),
         replica_id=reading.pattern("replica_id", POOL_ID_PATTERN, "is not a valid replica id", default="r0"),
         flags=reading.flags(),
-        device_mask=reading.text("device_mask") or None,
+        device_mask=reading.mask(),
         slots_total=reading.count("slots_total", SLOTS_MAX) or 1,
         slots_free=reading.count("slots_free", SLOTS_MAX),
         ctx_max=reading.count("ctx_max", CTX_MAX) or None,
@@ -188,6 +190,12 @@ class _Reading:
         if re.fullmatch(pattern, value, re.ASCII) is None:
             self.problems.append(Problem(name, message))
         return value
+
+    def mask(self) -> str | None:
+        value = self.text("device_mask").replace(" ", "")
+        if value and re.fullmatch(DEVICE_MASK_PATTERN, value, re.ASCII) is None:
+            self.problems.append(Problem("device_mask", 'must be numbers or names of GPUs, as in "0" or "0,1"'))
+        return value or None
 
     def engine(self) -> Engine:
         value = self.text("engine")

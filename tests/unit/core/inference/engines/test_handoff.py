@@ -39,6 +39,8 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
         ({"model": {"id": "a\nb"}}, "model.id"),
         ({"pool_id": "../etc"}, "pool_id"),
         ({"replica_id": "x" * 200}, "replica_id"),
+        ({"device_mask": "0;1"}, "device_mask"),
+        ({"device_mask": "0,,1"}, "device_mask"),
         ({"flags": "all"}, "flags"),
         ({"flags": [1]}, "flags"),
         ({"slots_total": 10**9}, "slots_total"),
@@ -51,6 +53,11 @@ def test_a_wrong_field_is_named(change: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse({**GOOD, **change})
     assert field in [problem.field for problem in caught.value.problems]
+
+
+def test_a_device_mask_has_one_form_however_it_was_written() -> None:
+    assert parse({**GOOD, "device_mask": "0, 1"}).device_mask == parse({**GOOD, "device_mask": "0,1"}).device_mask
+    assert parse({**GOOD, "device_mask": "GPU-8f2a,MIG-1.2"}).device_mask == "GPU-8f2a,MIG-1.2"
 
 
 def test_something_else_than_an_object_is_refused() -> None:

@@ -1,0 +1,79 @@
+"""What a node remembers of its engines, and makes of it when it starts again."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from homeport.adapters.registry.oci import OciRegistry
+from homeport.adapters.runtime.fake import NullRuntime
+from homeport.adapters.runtime.process.runtime import ProcessRuntime
+from homeport.core.custom import OURS
+from homeport.core.inference.engines.handoff import Loading
+from homeport.core.model.deployment import ComponentSpec
+from homeport.models.node.open import with_engines
+from homeport.models.node.runtime import EngineState
+from homeport.ports import Runtime, Workload
+from homeport.vocabulary import NodeId, ProfileType
+from tests.support.builders import deployment_id
+
+pytestmark = pytest.mark.anyio
+
+SECTION = {"process": {"command": [sys.executable, "-c", "import time; time.sleep(600)"]}}
+STATE = EngineState(
+    digest="sha256:of-the-component",
+    pool_id="tiny",
+    engine="llamacpp",
+    engine_version="llamacpp-package:1",
+    mode="package",
+    url="http://127.0.0.1:8100",
+    port=8100,
+    model_id="tiny",
+    model_path="/tiny.gguf",
+    model_ref="file:/tiny.gguf",
+    slots=1,
+    context=4096,
+    section=SECTION,
+    loading=Loading.UNLOADED.value,
+)
+
+
+async def started_again(data: Path) -> Runtime:
+    return await with_engines(NullRuntime(data), data, OciRegistry(), NodeId("n1"), {})
+
+
+def keep(data: Path, **more: object) -> None:
+    path = data / "engine-state" / deployment_id() / "engine.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({**asdict(STATE), **more}))
+
+
+async def test_an_engine_whose_unloading_was_interrupted_by_a_kill_leaves_the_memory(tmp_path: Path) -> None:
+    native = ProcessRuntime(tmp_path / "engine-programs", {})
+    component = ComponentSpec("engine", ProfileType.CUSTOM, "none", "1", extensions={OURS: SECTION})
+    await native.apply(Workload(deployment_id(), component, tmp_path), lambda *progress: None)
+    try:
+        assert len(await native.observe(deployment_id())) == 1
+        keep(tmp_path)
+        await started_again(tmp_path)
+        assert await native.observe(deployment_id()) == []
+    finally:
+        await native.remove(deployment_id(), "engine", remove_images=False)
+
+
+async def test_what_a_newer_version_has_written_is_read_as_far_as_it_is_known(tmp_path: Path) -> None:
+    keep(tmp_path, color="green")
+    runtime = await started_again(tmp_path)
+    (seen,) = await runtime.observe(deployment_id())
+    assert (seen.component, seen.digest) == ("engine", STATE.digest), "it is not started a second time"
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"pool_id": 3}', b"[" * 100_000, b"\xff"])
+async def test_a_damaged_state_harms_itself_alone(tmp_path: Path, content: bytes) -> None:
+    keep(tmp_path)
+    bad = tmp_path / "engine-state" / deployment_id() / "other.json"
+    bad.write_bytes(content)
+    runtime = await started_again(tmp_path)
+    assert [seen.component for seen in await runtime.observe(deployment_id())] == ["engine"]
