@@ -42,6 +42,8 @@ _PULL_CAUSES = (
     ),
 )
 """What engines answer, and what it means; the first that matches."""
+LOCAL = "localhost/"
+"""How Podman calls what was built without the name of a registry."""
 _FULL = ("no space left on device", "disk quota exceeded")
 
 
@@ -91,6 +93,9 @@ def create_failed(component: str, reason: str) -> WorkFailed:
 def pull_failed(component: str, image: str, reason: str) -> WorkFailed:
     if is_disk_full(reason):
         return disk_full(component)
+    if image.startswith(LOCAL):
+        cause = f"images called {LOCAL}… are built on the machine itself, and this one is not there"
+        return WorkFailed(Code.IMAGE_PULL_FAILED, f"The image {image} could not be pulled: {cause}", source=component)
     causes = (found.expand(text) for pattern, text in _PULL_CAUSES if (found := pattern.search(reason)))
     cause = next(causes, reason)
     return WorkFailed(Code.IMAGE_PULL_FAILED, f"The image {image} could not be pulled: {cause}", source=component)

@@ -98,3 +98,11 @@ def test_a_port_that_one_of_ours_has_says_whose_it_is() -> None:
     assert with_port_holder(said, "shop@home").endswith("port 18999 is already in use on this machine by shop@home")
     assert with_port_holder(said, "") == said
     assert port_in_use("it ended") is None
+
+
+def test_an_image_that_can_only_be_built_is_not_blamed_on_a_registry() -> None:
+    reason = "pinging container registry localhost: dial tcp 127.0.0.1:80: connect: connection refused"
+    assert str(pull_failed("web", "localhost/shop:1", reason)) == (
+        "The image localhost/shop:1 could not be pulled: "
+        "images called localhost/… are built on the machine itself, and this one is not there"
+    )

@@ -1,6 +1,7 @@
 """`homeport nodes`: the machines, their capabilities and their last heartbeat."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import click
 
@@ -18,7 +19,7 @@ from homeport.cli.terminal.output import Column, Item, Listing, done, print_data
 from homeport.cli.terminal.protocols import protocol_text
 from homeport.core.node.tuning import LOG_LEVELS
 from homeport.core.values.durations import duration_text, seconds_of
-from homeport.errors import NotFound
+from homeport.errors import NotFound, Refused
 
 
 @click.group(cls=Group)
@@ -224,8 +225,14 @@ def join_command(settings: Settings, site: str | None, valid: float) -> None:
 def pending(settings: Settings, watch: bool, site: str | None) -> None:
     """List the nodes that wait for approval at a site: that of --site, or the only one, or with the site's own
     --url."""
-    found = site_of_nodes(Client(settings.url), site)
-    show_identities(settings, watch=watch, kinds=("node",), standing="pending", site=found)
+    show = partial(show_identities, settings, watch=watch, kinds=("node",), standing="pending")
+    try:
+        show(site=site_of_nodes(Client(settings.url), site))
+    except Refused:
+        # The only site has no identity, and so nobody who asks it for one.
+        if site is not None:
+            raise
+        show()
 
 
 @nodes.command("approve")
