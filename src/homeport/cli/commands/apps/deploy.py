@@ -168,7 +168,7 @@ class _Wanted:
 
 
 def _tool_ahead(ctx: click.Context) -> "AskTool":
-    """The compose tool takes longest to start: before the first request, and before everything else is imported."""
+    """The compose tool takes longest to start; `cli.entry` may have started it already."""
     from homeport.cli.local.tool_ahead import tool_ahead  # noqa: PLC0415 - start-up time
 
     return ctx.with_resource(tool_ahead())
@@ -269,7 +269,9 @@ def _report(settings: Settings, deployed: Json) -> None:
 def _wait(settings: Settings, client: Client, deployed: Json, *, timeout_seconds: float) -> Exit:
     lines = None if settings.is_data else lines_for(settings)
     following = Wait(client, deployed["deployment_ids"], lines)
-    ends = following.run(after=deployed.get("last_event_id"), timeout_seconds=timeout_seconds)
+    ends = following.run(
+        after=deployed.get("last_event_id"), timeout_seconds=timeout_seconds, settled=deployed["unchanged"]
+    )
     if settings.is_data:
         print_data(settings, {**deployed, "deployments": [end.deployment for end in ends]})
     else:
