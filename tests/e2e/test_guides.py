@@ -364,6 +364,7 @@ def walk_registry(host: Machine, walks: Path, own: str, registry: RunningRegistr
                 },
                 left_out={
                     "docker login": "there may be no Docker here",
+                    "oras login": "not to be had here; tests/conformance/distribution/test_oras.py has its requests",
                     "skopeo delete": "walked by tests/e2e/test_registry_clients.py",
                     "homeport identity ca": "it is about TLS: tests/e2e/test_remote_central.py",
                     "podman login central.example": "walked by tests/e2e/test_remote_central.py",

@@ -12,7 +12,8 @@ SHOWN_BY: Final = {
            "faults/test_crashes.py::test_the_walk_leaves_out_no_point",
            "faults/test_replicas.py::"
            "test_the_holder_of_every_lease_is_killed_at_each_step_and_nothing_is_lost_or_doubled"),
-    "F2": ("faults/test_power.py::test_after_a_power_cut_without_uplink_the_last_good_workloads_run_again",),
+    "F2": ("faults/test_power.py::test_after_a_power_cut_without_uplink_the_last_good_workloads_run_again",
+           "faults/test_power.py::test_a_home_that_is_a_service_has_its_apps_and_their_data_again_after_a_power_cut"),
     "F3": ("faults/test_partitions.py::test_a_site_that_was_cut_off_from_central_tells_everything_once",
            "faults/test_a_day_offline.py::test_a_day_of_churn_fits_and_arrives_in_order_once"),
     "F4": ("faults/test_partitions.py::test_a_flapping_link_ends_with_everything_where_it_should_be",),

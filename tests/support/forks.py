@@ -29,7 +29,7 @@ NONE = "no"
 START_SECONDS_MAX = 60.0
 ENTER = "--net="
 COMMAND = Path(sys.executable).with_name("homeport")
-ENTRY = "homeport.cli.main:main"
+ENTRY = "homeport.cli.entry:main"
 READ_AT_START = ("PYTHON", "LC_", "LANG")
 """How variables begin that an interpreter looks at only once."""
 UNREAD = frozenset({"PYTHONPATH", "PYTHONUNBUFFERED"})

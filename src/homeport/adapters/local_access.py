@@ -6,10 +6,8 @@ behind a proxy. A key is found by the port that it opens, so several roles on on
 is worthless after the role has stopped: a process that takes over the port learns nothing that is of use later.
 """
 
-import hmac
 import os
 import pwd
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import field
@@ -47,7 +45,7 @@ class LocalKeys:
 
     @classmethod
     def new(cls) -> "LocalKeys":
-        made = {kind: f"{prefix}_{secrets.token_hex(SECRET_BYTES)}" for kind, prefix in _PREFIXES.items()}
+        made = {kind: f"{prefix}_{os.urandom(SECRET_BYTES).hex()}" for kind, prefix in _PREFIXES.items()}
         return cls(made[Kind.PERSON], made[Kind.MACHINE])
 
     def of(self, kind: Kind) -> str:
@@ -57,6 +55,8 @@ class LocalKeys:
         """Which of the keys `text` is; None for neither."""
         if not text.startswith(_BEGINNINGS):
             return None
+        import hmac  # noqa: PLC0415 - it takes OpenSSL along, and the command line only reads a file
+
         given = text.encode()
         return next((kind for kind in Kind if hmac.compare_digest(self.of(kind).encode(), given)), None)
 

@@ -1,5 +1,5 @@
 """`python -m homeport.cli` is `homeport`."""
 
-from homeport.cli.main import main
+from homeport.cli.entry import main
 
 main()

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
+from homeport.cli.sources import is_path, is_source
 from homeport.lazy_dataclass import dataclass
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -29,7 +30,7 @@ class ImportOptions:
 
     def is_path(self, app: str | None) -> bool:
         """Whether it is a file or a folder of this machine."""
-        return self.image is None and app is not None and is_source(app) and not app.startswith("oci://")
+        return self.image is None and app is not None and is_path(app)
 
     def check(self, app: str | None) -> None:
         """Raises UsageError for options that do not apply to what is deployed."""
@@ -48,11 +49,6 @@ class ImportOptions:
                 raise click.UsageError(
                     f"{option} is for a compose file, a chart or an image; {app} is in the catalog."
                 )
-
-
-def is_source(app: str) -> bool:
-    """`.`, `./shop`, `/srv/shop`, `~/shop`, `compose.yaml`, `oci://…`: anything that cannot be the name of an app."""
-    return app in {".", ".."} or app.startswith(("./", "../", "/", "~", "oci://")) or app.endswith((".yaml", ".yml"))
 
 
 def importing(command: Decorated) -> Decorated:

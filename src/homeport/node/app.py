@@ -212,6 +212,7 @@ def _wire(
     logs = _open_logs(settings, runtime, surroundings, outlet)
     stack.callback(logs.close)
     work = Work(settings, runtime, outlet, clock, in_thread=surroundings.in_thread, note=journal.note)
+    work.site_name = lambda: status.site
     work.on_started = logs.collector.started
     spans_of = partial(OrderSpans, tracer, clock, status.node_id)
     deployments = DeploymentHandler(runtime=runtime, work=work, clock=clock, spans_of=spans_of)

@@ -29,6 +29,8 @@ class Workload:
     """Where the runtime may keep this component's files; survives restarts of the node."""
     name: str = ""
     """The deployment's name, to which its data volumes belong. Needed only where something is started."""
+    site: str = ""
+    """The name of the site, once the node has learned it; only for people who look at the engine."""
 
 
 @dataclass(frozen=True, slots=True)

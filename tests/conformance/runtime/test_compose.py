@@ -1,6 +1,7 @@
 """What only compose components can show, on Podman and on Docker: several services, images, networks, ports."""
 
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
@@ -89,15 +90,25 @@ async def test_a_taken_port_is_named_and_a_later_try_succeeds(
     compose_runtime: Runtime, compose_stand: ComposeStand
 ) -> None:
     port = free_port()
-    workload = await compose_stand.services("port", {"app": {**STAYS_SERVICE, "ports": [f"127.0.0.1:{port}:80"]}})
+    workload = replace(
+        await compose_stand.services("port", {"app": {**STAYS_SERVICE, "ports": [f"127.0.0.1:{port}:80"]}}),
+        name="shop",
+        site="home",
+    )
+    taken = f"web could not be started: port {port} is already in use on this machine by"
     with socket.create_server(("127.0.0.1", port)):
         with pytest.raises(WorkFailed) as failure:
             await install(compose_runtime, workload)
         assert failure.value.code is Code.CREATE_FAILED
-        assert str(failure.value) == f"web could not be started: port {port} is already in use on this machine"
+        assert str(failure.value).startswith(taken) and str(failure.value).endswith(f" (pid {os.getpid()})")
     await install(compose_runtime, workload)
     (observation,) = await compose_runtime.observe(compose_stand.deployment_id)
     assert observation.is_running
+    other = replace(workload, deployment_id=DeploymentId(str(uuid.uuid4())), name="second")
+    with pytest.raises(WorkFailed) as failure:
+        await install(compose_runtime, other)
+    assert str(failure.value) == f"{taken} shop@home"
+    await compose_runtime.remove(other.deployment_id, "web", remove_images=False)
 
 
 async def test_removal_needs_no_files_and_leaves_no_network(

@@ -1,7 +1,10 @@
 """A command imports what it needs and nothing else, so that the prompt is back at once."""
 
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +27,12 @@ from homeport.cli.main import run
 code = run(sys.argv[1:])
 print("loaded:", *sorted(sys.modules))
 sys.exit(code)
+"""
+
+INTERRUPTIBLE = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in a script's background it would be ignored
+runpy.run_module("homeport.cli", run_name="__main__", alter_sys=True)
 """
 
 
@@ -49,3 +58,21 @@ def test_the_version_is_the_packages_own() -> None:
         [sys.executable, "-m", "homeport.cli", "version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"homeport {__version__}\n"
+
+
+def test_ctrl_c_while_modules_are_imported_ends_it_without_a_word(tmp_path: Path) -> None:
+    """Its first import, click, takes as long here as on a slow disk."""
+    (tmp_path / "click.py").write_text("import sys\nprint('importing', flush=True)\nsys.stdin.read()\n")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, "deploy", "./compose.yaml"],
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"importing\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == -signal.SIGINT
+        assert process.stderr.read() == b""

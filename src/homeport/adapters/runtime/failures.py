@@ -1,7 +1,6 @@
 """Turns the output of engines and compose tools into one sentence. Pure."""
 
 import re
-from collections.abc import Mapping
 
 from homeport.errors import WorkFailed
 from homeport.vocabulary import Code
@@ -43,6 +42,8 @@ _PULL_CAUSES = (
     ),
 )
 """What engines answer, and what it means; the first that matches."""
+LOCAL = "localhost/"
+"""How Podman calls what was built without the name of a registry."""
 _FULL = ("no space left on device", "disk quota exceeded")
 
 
@@ -63,12 +64,15 @@ def explain(reason: str) -> str:
     return re.sub(r'^unable to start container "[0-9a-f]{12,64}": ', "", reason)
 
 
-def with_port_holder(message: str, holders: Mapping[int, str]) -> str:
-    """The sentence of `explain`, with the name of our deployment that uses the port."""
+def port_in_use(message: str) -> int | None:
+    """The port that a sentence of `explain` is about."""
     taken = _PORT_IN_USE.search(message)
-    if taken is None or int(taken[1]) not in holders:
-        return message
-    return message.replace(taken[0], f"{taken[0]} by {holders[int(taken[1])]}", 1)
+    return None if taken is None else int(taken[1])
+
+
+def with_port_holder(message: str, holder: str) -> str:
+    """The sentence of `explain`, with what uses the port."""
+    return _PORT_IN_USE.sub(lambda taken: f"{taken[0]} by {holder}", message, count=1) if holder else message
 
 
 def is_disk_full(reason: str) -> bool:
@@ -89,6 +93,9 @@ def create_failed(component: str, reason: str) -> WorkFailed:
 def pull_failed(component: str, image: str, reason: str) -> WorkFailed:
     if is_disk_full(reason):
         return disk_full(component)
+    if image.startswith(LOCAL):
+        cause = f"images called {LOCAL}… are built on the machine itself, and this one is not there"
+        return WorkFailed(Code.IMAGE_PULL_FAILED, f"The image {image} could not be pulled: {cause}", source=component)
     causes = (found.expand(text) for pattern, text in _PULL_CAUSES if (found := pattern.search(reason)))
     cause = next(causes, reason)
     return WorkFailed(Code.IMAGE_PULL_FAILED, f"The image {image} could not be pulled: {cause}", source=component)

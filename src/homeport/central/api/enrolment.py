@@ -71,8 +71,9 @@ def invitations_routes(central: CentralParts, enrolment: EnrolmentService) -> Ro
         reach = await reach_of(central.store, site)
         if reach is None:
             raise NotFound(
-                f"Site {site} has not joined with an identity, so it cannot admit nodes of other machines.",
-                hint=f"Join it first:  homeport sites join-command {site}",
+                f"Site {site} has no identity, as in  homeport up , so it takes nodes of its own machine alone.",
+                hint="Another machine becomes a site of its own:  homeport sites join-command NAME . "
+                "A node of this machine:  homeport node --site HOST:PORT , the address of --grpc.",
             )
         made = await central.registrar.invite(
             SiteName(site), caller, lifetime_seconds=body.lifetime_seconds, kind=IdentityKind.NODE

@@ -4,7 +4,6 @@ Credentials belong to a server: they are sent to the URL they were given for and
 """
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
@@ -76,7 +75,9 @@ def read() -> Configuration:
 
 def write(configuration: Configuration) -> None:
     """Atomic, and never readable by others, not even for a moment."""
-    import yaml  # noqa: PLC0415 - start-up time
+    import tempfile  # noqa: PLC0415 - start-up time
+
+    import yaml  # noqa: PLC0415
 
     contexts = {
         name: {key: value for key in ("url", "token", "ca", "pin") if (value := getattr(context, key))}

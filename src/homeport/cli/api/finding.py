@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from homeport.cli.api.client import Client, Json
 from homeport.core.values.versions import version_order
 from homeport.errors import Conflict, NotFound
@@ -75,6 +77,25 @@ def find_deployment(client: Client, reference: str) -> Json:
     if not _REFERENCE.fullmatch(reference):
         raise NotFound(f'There is no deployment "{reference}".', hint="List them:  homeport deployments list")
     return client.get(f"/api/v1/deployments/{reference}")
+
+
+def only_site(client: Client, *, how: str = "--site SITE") -> str:
+    """The site of a command that names none. Raises UsageError where that is ambiguous; `how` is how to name one."""
+    found = client.pages("/api/v1/sites", "sites", limit=10, fields="name")["sites"]
+    names = [str(site["name"]) for site in found]
+    if len(names) == 1:
+        return names[0]
+    known = f"Known sites: {', '.join(sorted(names)[:10])}."
+    if not names:
+        known = "No site has joined yet. One that is being started is there in a moment."
+    raise click.UsageError(f"Missing site. Use {how}. {known}")
+
+
+def site_of_nodes(client: Client, site: str | None, *, how: str = "--site SITE") -> str | None:
+    """The site whose nodes are meant, at central; None where the server is a site itself, and means its own."""
+    if site is not None or client.get("/healthz")["role"] == "site":
+        return site
+    return only_site(client, how=how)
 
 
 def suggestion(word: str, known: Sequence[str]) -> str:

@@ -13,10 +13,11 @@ from typing import Any, Final, Literal
 import anyio
 
 from homeport.adapters.hardware.gpu.machine import installed_gpus
+from homeport.adapters.listening import holder_of
 from homeport.adapters.runtime.doctor.diagnosis import diagnose as diagnose_engine
 from homeport.adapters.runtime.helm.program import INSTALL_HINT, MISSING, find_helm
 from homeport.adapters.runtime.podman.api import FILE_DRIVERS
-from homeport.cli.roles.addresses import Address, holder_of, is_free
+from homeport.cli.roles.addresses import Address, is_free
 from homeport.errors import HomeportError
 from homeport.lazy_dataclass import dataclass
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from homeport.adapters.listening import holder_of
 from homeport.core.values.addresses import is_host, is_loopback
 from homeport.errors import HomeportError, Refused
 from homeport.lazy_dataclass import dataclass
@@ -123,18 +124,3 @@ def is_free(address: Address) -> bool:
                 f"Cannot listen on {address}: {error.strerror}.", hint="Give an address of this machine."
             ) from error
     return True
-
-
-def holder_of(port: int) -> str:
-    """`python3 (pid 4711)`, or nothing when the system does not tell."""
-    import psutil  # noqa: PLC0415 - start-up time
-
-    try:
-        for connection in psutil.net_connections(kind="tcp"):
-            address: tuple[Any, ...] = connection.laddr
-            listens = connection.status == psutil.CONN_LISTEN and address[1:] == (port,)
-            if listens and connection.pid:
-                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
-    except psutil.Error:
-        return ""
-    return ""

@@ -1,7 +1,8 @@
 """Column widths of a table, so that it fits the terminal and its first column is not truncated.
 
 The widest columns shrink first, down to a useful minimum; then whole columns are dropped, from the right, those that
-matter most at last. The first one identifies the item and the last one, a note, may wrap: both stay.
+matter most at last. The first one identifies the item and the last one, a note, may wrap: both stay. A note that
+would be wrapped into a tower of words goes below its row instead.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,6 +13,8 @@ FIRST_MIN: Final = 32
 OTHERS_MIN: Final = 11
 """Enough for the longest state."""
 LAST_MIN: Final = 16
+TOWER_WIDTH: Final = 40
+TOWER_LINES: Final = 3
 
 
 def fit(
@@ -30,6 +33,11 @@ def fit(
             break
         widths[widest] -= 1
     return widths
+
+
+def is_tower(natural: int, width: int, columns: int) -> bool:
+    """Whether a note of this width would be wrapped into many short lines beside the other columns."""
+    return columns > 2 and width < TOWER_WIDTH and natural > TOWER_LINES * width
 
 
 def _least(position: int, naturals: Sequence[int], titles: Sequence[int]) -> int:

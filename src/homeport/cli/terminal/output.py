@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from homeport.cli.options import Settings
-from homeport.cli.terminal.fitting import GAP, fit
+from homeport.cli.terminal.fitting import GAP, fit, is_tower
 from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     # For its type alone: roles print lines, and never ask a server.
     from types import FrameType
 
-    from rich.console import Console
+    from rich.console import Console, Group, RenderableType
     from rich.live import Live
     from rich.table import Table
+    from rich.text import Text
 
     from homeport.cli.api.client import Client
 
@@ -47,6 +48,8 @@ STATE_COLORS: Final[Mapping[str, str]] = {
 }
 REFRESH_SECONDS: Final = 1.0
 SHOW_CURSOR: Final = b"\x1b[?25h"
+BELOW: Final = 4
+"""How far a note below its row is indented."""
 BESIDE_MIN: Final = 24
 """How wide a text must be that is wrapped beside its head."""
 
@@ -170,9 +173,11 @@ def print_table(settings: Settings, columns: Sequence[Column], items: Sequence[I
         click.echo(line.rstrip())
 
 
-def table(settings: Settings, columns: Sequence[Column], items: Sequence[Item], *, available: int) -> "Table":
+def table(settings: Settings, columns: Sequence[Column], items: Sequence[Item], *, available: int) -> "Group":
+    """Its last column, a note, is wrapped beside the others; where that would be a tower of words, below each row."""
     from rich.cells import cell_len  # noqa: PLC0415 - start-up time
-    from rich.table import Table  # noqa: PLC0415
+    from rich.console import Group  # noqa: PLC0415
+    from rich.padding import Padding  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
     shown = [column for column in columns if not column.wide or settings.output == "wide"]
@@ -184,15 +189,39 @@ def table(settings: Settings, columns: Sequence[Column], items: Sequence[Item], 
     ]
     vital = [position for position, column in enumerate(shown) if column.vital]
     widths = fit(naturals, titles, available, vital=vital)
-    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-    for position, width in widths.items():
-        is_last = position == len(shown) - 1
-        grid.add_column(
-            shown[position].title, width=width, no_wrap=not is_last, overflow="fold" if is_last else "ellipsis"
-        )
+    last = len(shown) - 1
+    if not is_tower(naturals[last], widths[last], len(shown)):
+        grid = _grid([(shown[each].title, width) for each, width in widths.items()], wraps=True)
+        for row in rows:
+            grid.add_row(*(_cell(row[each]) for each in widths))
+        return Group(grid)
+    widths = fit(naturals[:-1], titles[:-1], available, vital=vital)
+    heads = [(shown[each].title, width) for each, width in widths.items()]
+    grid = _grid(heads)
+    parts: list[RenderableType] = [grid]
     for row in rows:
-        grid.add_row(*(Text(row[each], style=STATE_COLORS.get(row[each], "")) for each in widths))
+        grid.add_row(*(_cell(row[each]) for each in widths))
+        if row[last]:
+            grid = _grid(heads, has_heads=False)
+            parts += [Padding.indent(Text(row[last]), BELOW), grid]
+    return Group(*parts)
+
+
+def _grid(columns: Sequence[tuple[str, int]], *, has_heads: bool = True, wraps: bool = False) -> "Table":
+    """With `wraps`, the last column goes on in the next line; else what does not fit ends with an ellipsis."""
+    from rich.table import Table  # noqa: PLC0415 - start-up time
+
+    grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", show_header=has_heads)
+    for position, (title, width) in enumerate(columns):
+        folds = wraps and position == len(columns) - 1
+        grid.add_column(title, width=width, no_wrap=not folds, overflow="fold" if folds else "ellipsis")
     return grid
+
+
+def _cell(text: str) -> "Text":
+    from rich.text import Text  # noqa: PLC0415 - start-up time
+
+    return Text(text, style=STATE_COLORS.get(text, ""))
 
 
 def _print_once(settings: Settings, listing: Listing, answer: Item, *, compact: bool = False) -> None:

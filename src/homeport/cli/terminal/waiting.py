@@ -5,7 +5,7 @@ so a lost event only costs a second.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
@@ -86,14 +86,17 @@ class Wait:
     _held: set[str] = field(default_factory=set)
     _steps: Steps = field(default_factory=Steps)
 
-    def run(self, *, after: int | None, timeout_seconds: float) -> list[Ended]:
-        """The outcome of each of `ids`, in their order. Without `after`, from now on."""
+    def run(
+        self, *, after: int | None, timeout_seconds: float, settled: Collection[str] | None = None
+    ) -> list[Ended]:
+        """The outcome of each of `ids`, in their order. Without `after`, from now on. `settled` are those that may
+        have no event to come, where that is known: others are not looked at before one."""
         deadline = self.began + timeout_seconds
         # Events of many deployments are most of all events, and their ids would not fit into a URL.
         subjects = [f"deployment/{each}" for each in self.ids] if len(self.ids) <= SUBJECTS_MAX else None
         feed = Feed(self.client, "/api/v1/events", after=after, subject=subjects)
-        look_at = set(self.ids)
-        next_look = 0.0
+        look_at = set(self.ids if settled is None or after is None else settled)
+        next_look = time.monotonic() + TICK_SECONDS
         try:
             while True:
                 if look_at or time.monotonic() >= next_look:

@@ -31,6 +31,7 @@ _UPLOAD: Final = Action("registry.upload", Level.OPERATOR, Scope.FLEET, Audit.NO
 _PUSH: Final = Action("registry.push", Level.OPERATOR, Scope.FLEET, Audit.WAIT)
 _DELETE: Final = Action("registry.delete", Level.OPERATOR, Scope.FLEET, Audit.WAIT)
 _ROOT: Final = "/v2/"
+_CATALOG: Final = "/v2/_catalog"
 _MANIFEST: Final = "/v2/{name:path}/manifests/{reference}"
 _BLOB: Final = "/v2/{name:path}/blobs/{digest}"
 _UPLOADS: Final = "/v2/{name:path}/blobs/uploads/"
@@ -43,6 +44,7 @@ ACTIONS: Final[Actions] = {
     # Every client begins here without credentials, to learn how to authenticate: that is not a refusal to be
     # recorded.
     ("GET", _ROOT): Action("registry.read", Level.OPEN, Scope.NONE, Audit.NONE),
+    ("GET", _CATALOG): _PULL,
     ("GET", _ONE_UPLOAD): _UPLOAD,
     ("PATCH", _ONE_UPLOAD): _UPLOAD,
     ("PUT", _ONE_UPLOAD): _UPLOAD,
@@ -112,6 +114,12 @@ async def get_blob(registry: RegistryService, exchange: Exchange) -> None:
         shown = f"bytes {part[0]}-{part[0] + part[1] - 1}/{opened.size_bytes}"
         await exchange.answer_file(206, {**headers, "Content-Range": shown}, opened.file, part)
         registry.traffic.pulled += part[1]
+
+
+async def list_repositories(registry: RegistryService, exchange: Exchange) -> None:
+    """Not in the specification, but in every registry: `oras repo ls` and people with curl ask for it."""
+    page, link = _page(exchange, {name: name for name in await registry.names()})
+    await exchange.answer_json({"repositories": page}, link)
 
 
 async def list_tags(registry: RegistryService, exchange: Exchange) -> None:
@@ -204,6 +212,7 @@ async def delete_blob(registry: RegistryService, exchange: Exchange) -> None:
 
 HANDLERS: Final[Mapping[tuple[str, str], Handler]] = {
     ("GET", _ROOT): greet,
+    ("GET", _CATALOG): list_repositories,
     ("GET", _ONE_UPLOAD): show_upload,
     ("PATCH", _ONE_UPLOAD): append_part,
     ("PUT", _ONE_UPLOAD): finish_upload,

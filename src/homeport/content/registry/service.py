@@ -198,6 +198,10 @@ class RegistryService:
                 await run_sync(self.repositories.drop_tag, name, reference)
             await run_sync(self.repositories.tidy, name)
 
+    async def names(self) -> Sequence[str]:
+        """Every repository with content, in lexical order."""
+        return sorted(await run_sync(lambda: list(self.repositories.names())), key=lexical)
+
     async def tags(self, name: str) -> Sequence[str]:
         """In case-insensitive lexical order, as the specification requires."""
         check_name(name)
@@ -256,8 +260,8 @@ class RegistryService:
         return RegistryProblem(SpecCode.NAME_UNKNOWN, f"There is no repository {name}.")
 
 
-def lexical(tag: str) -> tuple[str, str]:
-    return tag.lower(), tag
+def lexical(name: str) -> tuple[str, str]:
+    return name.lower(), name
 
 
 @contextmanager

@@ -74,6 +74,8 @@ class Work:
         self._clock = clock
         self._in_thread = in_thread
         self._note = note
+        self.site_name: Callable[[], str] = str
+        """What the site is called; "" while that is not known."""
         self.on_started: Callable[[Workload], None] = lambda workload: None
         """Called for every component that was started, whether or not it is still running."""
         self._slots = anyio.Semaphore(settings.parallel)
@@ -201,7 +203,7 @@ class Work:
             self._outlet.progress(progress)
 
     def workload(self, deployment_id: DeploymentId, spec: ComponentSpec, name: str = "") -> Workload:
-        return Workload(deployment_id, spec, self._folder(deployment_id, spec.name), name)
+        return Workload(deployment_id, spec, self._folder(deployment_id, spec.name), name, self.site_name())
 
     def tell(
         self,

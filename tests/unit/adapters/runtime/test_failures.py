@@ -2,7 +2,13 @@
 
 import pytest
 
-from homeport.adapters.runtime.failures import create_failed, meaningful_line, pull_failed, with_port_holder
+from homeport.adapters.runtime.failures import (
+    create_failed,
+    meaningful_line,
+    port_in_use,
+    pull_failed,
+    with_port_holder,
+)
 from homeport.vocabulary import Code
 
 PODMAN_PORT = """\
@@ -88,8 +94,15 @@ def test_a_full_disk_has_its_own_code() -> None:
 
 def test_a_port_that_one_of_ours_has_says_whose_it_is() -> None:
     said = str(create_failed("web", PODMAN_PORT))
-    assert with_port_holder(said, {18999: "shop of the deployment f80c9843"}).endswith(
-        "port 18999 is already in use on this machine by shop of the deployment f80c9843"
+    assert port_in_use(said) == 18999
+    assert with_port_holder(said, "shop@home").endswith("port 18999 is already in use on this machine by shop@home")
+    assert with_port_holder(said, "") == said
+    assert port_in_use("it ended") is None
+
+
+def test_an_image_that_can_only_be_built_is_not_blamed_on_a_registry() -> None:
+    reason = "pinging container registry localhost: dial tcp 127.0.0.1:80: connect: connection refused"
+    assert str(pull_failed("web", "localhost/shop:1", reason)) == (
+        "The image localhost/shop:1 could not be pulled: "
+        "images called localhost/… are built on the machine itself, and this one is not there"
     )
-    assert with_port_holder(said, {80: "another"}) == said
-    assert with_port_holder("it ended", {18999: "shop"}) == "it ended"

@@ -34,6 +34,9 @@ LABEL_DEPLOYMENT = "homeport.deployment"
 LABEL_COMPONENT = "homeport.component"
 LABEL_DIGEST = "homeport.digest"
 LABEL_NODE = "homeport.node"
+LABEL_NAME = "homeport.name"
+LABEL_SITE = "homeport.site"
+"""What people call the deployment, name@site; for them and for messages, never to find a container by."""
 LABEL_SERVICES = "homeport.services"
 """How many containers each service of the component should have: `web=1,worker=2`. Set on every container, so that a
 remaining one shows which are missing."""
@@ -51,6 +54,19 @@ class Service:
     """Others wait until it has completed: it prepares something, and is not meant to keep running."""
     variables: frozenset[str] = field(default=frozenset(), compare=False)
     """The names in its own environment."""
+
+
+def container_labels(workload: Workload, node_id: NodeId) -> dict[str, str]:
+    """The labels of every container of a component, whatever starts it."""
+    found = {
+        LABEL_DEPLOYMENT: str(workload.deployment_id),
+        LABEL_COMPONENT: workload.spec.name,
+        LABEL_DIGEST: str(workload.spec.digest),
+        LABEL_NODE: str(node_id),
+        LABEL_NAME: workload.name,
+        LABEL_SITE: workload.site,
+    }
+    return {label: value for label, value in found.items() if value}
 
 
 def project_name(deployment_id: DeploymentId, component: str, node_id: NodeId) -> str:
@@ -119,13 +135,8 @@ def write_override(
     none of that name.
     """
     spec = workload.spec
-    labels = {
-        LABEL_DEPLOYMENT: workload.deployment_id,
-        LABEL_COMPONENT: spec.name,
-        LABEL_DIGEST: spec.digest,
-        LABEL_NODE: node_id,
-        LABEL_SERVICES: ",".join(f"{service.name}={service.count}" for service in services),
-    }
+    labels = container_labels(workload, node_id)
+    labels[LABEL_SERVICES] = ",".join(f"{service.name}={service.count}" for service in services)
     added: dict[str, Any] = {"labels": {name: escape(value) for name, value in labels.items()}}
     given = {} if interpolates_only(spec) else plain_environment(spec)
     environment: dict[str, str | None] = {name: escape(value) for name, value in given.items()}

@@ -37,7 +37,6 @@ from homeport.adapters.runtime.failures import (
     disk_full,
     is_transient_start_error,
     meaningful_line,
-    with_port_holder,
 )
 from homeport.adapters.runtime.health.observations import (
     LABEL_SERVICE,
@@ -51,6 +50,7 @@ from homeport.adapters.runtime.health.observations import (
     sample,
     shown_name,
 )
+from homeport.adapters.runtime.port_holders import naming_port_holder
 from homeport.adapters.runtime.programs import child_process
 from homeport.adapters.runtime.programs.concurrently import at_once
 from homeport.adapters.runtime.programs.environment import compose_environment, steers_the_tool
@@ -152,8 +152,7 @@ class ComposeRuntime:
             else:
                 await self._up(workload, on_progress, is_new=not seen)
         except WorkFailed as failure:
-            message = with_port_holder(str(failure), await self._port_holders())
-            raise WorkFailed(Code(failure.code), message, source=failure.source) from failure
+            raise await naming_port_holder(failure, self._api) from failure
         passing(Point.RUNTIME_AFTER_CREATE)
         on_progress(Step.STARTING, f"starting {spec.name}", 0, 0)
         await self._refuse_exited(workload)
@@ -383,15 +382,6 @@ class ComposeRuntime:
             await self._refuse_exited(workload, only=ends)  # The tool names it only by its id, if at all.
             reason = meaningful_line(done.errors + "\n" + done.output)
             raise create_failed(spec.name, masked(reason, spec.secret_values.values()))
-
-    async def _port_holders(self) -> dict[int, str]:
-        """Which of our deployments, of any node on this engine, publishes which port."""
-        return {
-            port: f"{each.labels.get(LABEL_COMPONENT)} of the deployment {each.labels[LABEL_DEPLOYMENT][:8]}"
-            for each in await self._api.containers([LABEL_DEPLOYMENT])
-            if each.running
-            for port in each.ports
-        }
 
     async def _refuse_exited(self, workload: Workload, *, only: Callable[[Listed], bool] = bool) -> None:
         """A container that has already failed will not become healthy by waiting."""

@@ -4,7 +4,6 @@ Imports little: the command line uses it too, while a user waits.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,13 +37,21 @@ async def ask_tool(
             prestarted=prestarted,
         )
     except TimeoutError as error:
-        raise InvalidInput(f"the compose tool did not read {COMPOSE_FILE} in time") from error
+        raise too_slow() from error
     except OSError as error:
         raise EngineUnavailable(f"The compose tool cannot be run: {error.strerror}: {command[0]}.") from error
+    return await run_sync(resolved_project, done)
+
+
+def resolved_project(done: child_process.Finished) -> Mapping[str, Any]:
+    """What the tool has printed. Raises InvalidInput with its error."""
     if done.exit_code != 0:
         raise InvalidInput(f"the compose tool refuses it: {meaningful_line(done.errors + done.output)}")
     if len(done.output) >= OUTPUT_MAX:
         raise InvalidInput(f"{COMPOSE_FILE} describes more than {OUTPUT_MAX // 1024} KiB.")
-    read = partial(load_documents, done.output, COMPOSE_FILE, size_max=OUTPUT_MAX)
-    resolved = (await run_sync(read) or [None])[0]
+    resolved = (load_documents(done.output, COMPOSE_FILE, size_max=OUTPUT_MAX) or [None])[0]
     return resolved if isinstance(resolved, Mapping) else {}
+
+
+def too_slow() -> InvalidInput:
+    return InvalidInput(f"the compose tool did not read {COMPOSE_FILE} in time")

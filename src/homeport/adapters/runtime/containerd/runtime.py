@@ -27,6 +27,7 @@ from homeport.adapters.runtime.compose.files import (
     LABEL_DIGEST,
     LABEL_NODE,
     SECRETS_FOLDER,
+    container_labels,
     volume_name,
     write_secret_files,
 )
@@ -270,12 +271,7 @@ class ContainerdRuntime:
         spec, custom = workload.spec, self._read(workload)
         name = container_name(workload.deployment_id, spec.name, self._node_id)
         container = f"{name}-{uuid.uuid4().hex[:8]}"
-        labels = {
-            LABEL_DEPLOYMENT: str(workload.deployment_id),
-            LABEL_COMPONENT: spec.name,
-            LABEL_DIGEST: str(spec.digest),
-            LABEL_NODE: str(self._node_id),
-        }
+        labels = container_labels(workload, self._node_id)
         command = [*custom.command, *custom.args]
         if custom.args and not custom.command:
             command = [*await entrypoint(self._ctr, spec.name, custom.image), *custom.args]

@@ -7,11 +7,8 @@ same code. Values of secrets go over the socket: they are on no command line and
 from functools import partial
 
 from homeport.adapters.runtime.compose.files import (
-    LABEL_COMPONENT,
-    LABEL_DEPLOYMENT,
-    LABEL_DIGEST,
-    LABEL_NODE,
     SECRETS_FOLDER,
+    container_labels,
     describe_configuration,
     volume_name,
     write_secret_files,
@@ -129,12 +126,7 @@ class ImageContainers:
         content: Json = {
             "Image": custom.image,
             "Env": [f"{variable}={value}" for variable, value in environment.items()],
-            "Labels": {
-                LABEL_DEPLOYMENT: workload.deployment_id,
-                LABEL_COMPONENT: spec.name,
-                LABEL_DIGEST: spec.digest,
-                LABEL_NODE: self._node_id,
-            },
+            "Labels": container_labels(workload, self._node_id),
             "ExposedPorts": {f"{port.container}/{port.protocol}": {} for port in custom.ports},
             "HostConfig": {
                 "PortBindings": _bindings(custom.ports),

@@ -19,6 +19,7 @@ from homeport.adapters.runtime.compose.files import (
     LABEL_DIGEST,
     LABEL_NODE,
     configuring,
+    container_labels,
     project_name,
 )
 from homeport.adapters.runtime.compose.removal import remove_images_unused, remove_project
@@ -35,6 +36,7 @@ from homeport.adapters.runtime.helm.kube_play import KubePlay, PodSeen
 from homeport.adapters.runtime.helm.kube_pods import LABEL_CHECKS, LABEL_CONTAINERS, LABEL_POD, KubePod, make_pods
 from homeport.adapters.runtime.helm.kube_services import service_notes
 from homeport.adapters.runtime.helm.program import INSTALL_HINT, MISSING, find_helm, render
+from homeport.adapters.runtime.port_holders import naming_port_holder
 from homeport.adapters.runtime.programs.concurrently import at_once
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.health import HealthSample, RunState
@@ -119,7 +121,8 @@ class HelmOnPodman:
             message = f"{spec.name} was not started within {spec.timeout_seconds:.0f} s."
             raise WorkFailed(Code.TIMEOUT, message, source=spec.name) from error
         except Refusal as refusal:
-            raise create_failed(spec.name, masked(refusal.message, spec.secret_values.values())) from refusal
+            failure = create_failed(spec.name, masked(refusal.message, spec.secret_values.values()))
+            raise await naming_port_holder(failure, self._api) from refusal
         passing(Point.RUNTIME_AFTER_CREATE)
         await self._refuse_exited(workload)
 
@@ -208,12 +211,7 @@ class HelmOnPodman:
         if self._helm is None:
             raise WorkFailed(Code.UNSUPPORTED_TYPE, MISSING, source=spec.name)
         text = await render(self._helm, workload, chart_path(workload), self._engine.environment)
-        labels = {
-            LABEL_DEPLOYMENT: workload.deployment_id,
-            LABEL_COMPONENT: spec.name,
-            LABEL_DIGEST: spec.digest,
-            LABEL_NODE: self._node_id,
-        }
+        labels = container_labels(workload, self._node_id)
         try:
             rendered = await run_sync(read_manifests, text)
             if rendered.refused:

@@ -78,7 +78,7 @@ async def _to_its_end(
     process: anyio.abc.Process, *, seconds: float, output_max: int, limits: Limits | None
 ) -> Finished:
     if limits is not None:
-        _limit(process.pid, limits)
+        limit(process.pid, limits)
     output, errors = bytearray(), bytearray()
     try:
         with anyio.fail_after(seconds):
@@ -94,7 +94,7 @@ async def _to_its_end(
     return Finished(process.returncode, output.decode(errors="replace"), errors.decode(errors="replace"))
 
 
-def _limit(pid: int, limits: Limits) -> None:
+def limit(pid: int, limits: Limits) -> None:
     """From outside, because nothing may run between fork and exec in a process with threads; a program takes longer
     to start than this."""
     try:

@@ -8,7 +8,7 @@ import click
 
 from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_apps_and_paths, complete_nodes, complete_parameters, complete_sites
-from homeport.cli.api.finding import find_app
+from homeport.cli.api.finding import find_app, only_site
 from homeport.cli.exits import Exit
 from homeport.cli.import_options import ImportOptions, importing
 from homeport.cli.options import Settings, connected, formatted, pass_settings
@@ -122,7 +122,7 @@ def deploy(
     ask = _tool_ahead(ctx) if imports.is_path(app) else None
     client = Client(settings.url)
     if not sites and not waves.is_rollout:
-        sites = (only_site(client, also=", or -l SELECTOR for every site with these labels"),)
+        sites = (only_site(client, how="--site SITE, or -l SELECTOR for every site with these labels"),)
     wanted = _wanted(settings, client, app, imports, given, ask=ask, name=name, sites=sites, plan=plan)
     body: Json = {**wanted.body, "sites": target_sites(sites, hosts, device)}
     if given:
@@ -168,7 +168,7 @@ class _Wanted:
 
 
 def _tool_ahead(ctx: click.Context) -> "AskTool":
-    """The compose tool takes longest to start: before the first request, and before everything else is imported."""
+    """The compose tool takes longest to start; `cli.entry` may have started it already."""
     from homeport.cli.local.tool_ahead import tool_ahead  # noqa: PLC0415 - start-up time
 
     return ctx.with_resource(tool_ahead())
@@ -223,19 +223,6 @@ def _title(app: Json) -> str:
     return f"{app['app_name']} {app['version']}"
 
 
-def only_site(client: Client, *, also: str = "") -> str:
-    """The target of a deployment without a site. Raises UsageError where that is ambiguous. `also` is what else may
-    be given in place of one."""
-    found = client.pages("/api/v1/sites", "sites", limit=10, fields="name")["sites"]
-    names = [str(site["name"]) for site in found]
-    if len(names) == 1:
-        return names[0]
-    known = f"Known sites: {', '.join(sorted(names)[:10])}."
-    if not names:
-        known = "No site has joined yet. One that is being started is there in a moment."
-    raise click.UsageError(f"Missing target. Use --site SITE{also}. {known}")
-
-
 def placement_of(place: str | None, selector: str | None) -> Json:
     """The `placement` of the request; empty where no option was given."""
     placement: Json = {} if selector is None else {"selector": selector}
@@ -282,7 +269,9 @@ def _report(settings: Settings, deployed: Json) -> None:
 def _wait(settings: Settings, client: Client, deployed: Json, *, timeout_seconds: float) -> Exit:
     lines = None if settings.is_data else lines_for(settings)
     following = Wait(client, deployed["deployment_ids"], lines)
-    ends = following.run(after=deployed.get("last_event_id"), timeout_seconds=timeout_seconds)
+    ends = following.run(
+        after=deployed.get("last_event_id"), timeout_seconds=timeout_seconds, settled=deployed["unchanged"]
+    )
     if settings.is_data:
         print_data(settings, {**deployed, "deployments": [end.deployment for end in ends]})
     else:

@@ -9,6 +9,7 @@ import click
 
 from homeport.cli.api.client import Client
 from homeport.cli.api.completers import complete_sites
+from homeport.cli.api.finding import only_site
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age
@@ -16,6 +17,9 @@ from homeport.cli.terminal.output import Column, Listing, done, print_data, show
 from homeport.errors import InvalidInput, NotFound, TooLarge
 
 VALUE_BYTES_MAX: Final = 64 * 1024
+
+
+NAMED: Final = click.argument("named", metavar="[SITE] NAME", nargs=-1, required=True, shell_complete=complete_sites)
 
 
 @click.group(cls=Group)
@@ -27,26 +31,26 @@ def secrets() -> None:
 
 
 @secrets.command("set")
-@click.argument("site", shell_complete=complete_sites)
-@click.argument("name")
-@click.argument("value", required=False, nargs=-1)
+@NAMED
 @click.option("--from-file", type=click.Path(path_type=Path), help="Read the value from this file.")
 @connected
 @formatted
 @pass_settings
-def set_secret(settings: Settings, site: str, name: str, value: tuple[str, ...], from_file: Path | None) -> None:
-    """Set or change a secret of a site: what uses it is updated.
+def set_secret(settings: Settings, named: tuple[str, ...], from_file: Path | None) -> None:
+    """Set or change a secret of a site (the only one, if none is named): what uses it is updated.
 
     The value comes from --from-file, from standard input, or from a prompt. One line break at its end is removed.
     """
-    if value:
+    if len(named) > 2:
         # Not repeated in the error: the shell's history and `ps` have already shown it.
         raise click.UsageError(
             "A value on the command line can be read by others with ps, and stays in the shell's history. "
             "Pipe it in, use --from-file, or let me ask for it. Take this one for known."
         )
+    client = Client(settings.url)
+    site, name = _site_and_name(client, named)
     text = _value(from_file)
-    found = Client(settings.url).put(f"/api/v1/sites/{site}/secrets/{name}", {"value": text})
+    found = client.put(f"/api/v1/sites/{site}/secrets/{name}", {"value": text})
     if settings.is_data:
         print_data(settings, found)
         return
@@ -77,13 +81,14 @@ def list_secrets(settings: Settings, watch: bool, site: str | None) -> None:
 
 
 @secrets.command("remove")
-@click.argument("site", shell_complete=complete_sites)
-@click.argument("name")
+@NAMED
 @connected
 @pass_settings
-def remove(settings: Settings, site: str, name: str) -> None:
-    """Remove a secret that no deployment uses."""
-    Client(settings.url).delete(f"/api/v1/sites/{site}/secrets/{name}")
+def remove(settings: Settings, named: tuple[str, ...]) -> None:
+    """Remove a secret of a site (the only one, if none is named) that no deployment uses."""
+    client = Client(settings.url)
+    site, name = _site_and_name(client, named)
+    client.delete(f"/api/v1/sites/{site}/secrets/{name}")
     done(f"removed secret {name} of site {site}")
 
 
@@ -103,6 +108,13 @@ def rotate_key(settings: Settings) -> None:
     done(f"{_counted(found['secrets'])} sealed with key {found['key_number']}; older keys are deleted")
     if found["unreadable"]:
         click.echo(f"  {_counted(found['unreadable'])} cannot be opened by any key here, before as after: set again.")
+
+
+def _site_and_name(client: Client, named: tuple[str, ...]) -> tuple[str, str]:
+    if len(named) > 2:
+        raise click.UsageError(f'"{named[2]}" is one word too many: write SITE NAME.')
+    site = named[0] if len(named) == 2 else only_site(client, how="SITE NAME")
+    return site, named[-1]
 
 
 def _counted(number: int) -> str:

@@ -4,6 +4,7 @@ import click
 
 from homeport.cli.api.client import Client
 from homeport.cli.api.completers import complete_sites
+from homeport.cli.api.finding import site_of_nodes
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.terminal.ages import size
@@ -41,11 +42,5 @@ def show_cache(settings: Settings, site: str | None) -> None:
 
 
 def _path(client: Client, site: str | None) -> str:
-    if site is None and client.get("/healthz")["role"] == "site":
-        return "/api/v1/cache"
-    if site is None:
-        names = [each["name"] for each in client.get("/api/v1/sites")["sites"]]
-        if len(names) != 1:
-            raise click.UsageError(f"Say which site: {', '.join(names) or 'none has joined yet'}.")
-        site = names[0]
-    return f"/api/v1/sites/{site}/cache"
+    found = site_of_nodes(client, site, how="homeport cache show SITE")
+    return "/api/v1/cache" if found is None else f"/api/v1/sites/{found}/cache"

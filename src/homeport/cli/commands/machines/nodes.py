@@ -1,11 +1,13 @@
 """`homeport nodes`: the machines, their capabilities and their last heartbeat."""
 
 from datetime import UTC, datetime
+from functools import partial
 
 import click
 
 from homeport.cli.api.client import Client
 from homeport.cli.api.completers import complete_nodes, complete_sites
+from homeport.cli.api.finding import only_site, site_of_nodes
 from homeport.cli.commands.machines.identity import approve_identity, show_identities, site_option
 from homeport.cli.commands.machines.sites import parse_labels
 from homeport.cli.join_lines import print_line, valid_option
@@ -17,7 +19,7 @@ from homeport.cli.terminal.output import Column, Item, Listing, done, print_data
 from homeport.cli.terminal.protocols import protocol_text
 from homeport.core.node.tuning import LOG_LEVELS
 from homeport.core.values.durations import duration_text, seconds_of
-from homeport.errors import NotFound
+from homeport.errors import NotFound, Refused
 
 
 @click.group(cls=Group)
@@ -201,16 +203,17 @@ def set_node(
 
 
 @nodes.command("join-command")
-@click.argument("site", shell_complete=complete_sites)
+@click.argument("site", required=False, shell_complete=complete_sites)
 @valid_option
 @connected
 @formatted
 @pass_settings
-def join_command(settings: Settings, site: str, valid: float) -> None:
-    """Print the one line that joins a new node to a site, with a one-time token. The site must be connected to
-    central, or use the site's own --url."""
-    path = f"/api/v1/sites/{site}/nodes/join-token"
-    made = Client(settings.url).post(path, {"lifetime_seconds": valid * 60})
+def join_command(settings: Settings, site: str | None, valid: float) -> None:
+    """Print the one line that joins a new node to a site (the only one, if none is named), with a one-time token. The
+    site must be connected to central, or use the site's own --url."""
+    client = Client(settings.url)
+    path = f"/api/v1/sites/{site or only_site(client, how='homeport nodes join-command SITE')}/nodes/join-token"
+    made = client.post(path, {"lifetime_seconds": valid * 60})
     line = ["node", "--site", made["nodes"] or "HOST:PORT", "--join-url", made["api"] or settings.url]
     print_line(settings, [*line, "--join", made["token"], "--pin", made["pin"]], made)
 
@@ -220,8 +223,16 @@ def join_command(settings: Settings, site: str, valid: float) -> None:
 @listed
 @pass_settings
 def pending(settings: Settings, watch: bool, site: str | None) -> None:
-    """List the nodes that wait for approval: of a site with --site, or with the site's own --url."""
-    show_identities(settings, watch=watch, kinds=("node",), standing="pending", site=site)
+    """List the nodes that wait for approval at a site: that of --site, or the only one, or with the site's own
+    --url."""
+    show = partial(show_identities, settings, watch=watch, kinds=("node",), standing="pending")
+    try:
+        show(site=site_of_nodes(Client(settings.url), site))
+    except Refused:
+        # The only site has no identity, and so nobody who asks it for one.
+        if site is not None:
+            raise
+        show()
 
 
 @nodes.command("approve")
@@ -231,8 +242,8 @@ def pending(settings: Settings, watch: bool, site: str | None) -> None:
 @connected
 @pass_settings
 def approve(settings: Settings, node: str, key: str | None, site: str | None) -> None:
-    """Approve a pending node: name its site with --site, or use the site's own --url."""
-    approve_identity(settings, node, key, site)
+    """Approve a pending node of a site: that of --site, or the only one, or with the site's own --url."""
+    approve_identity(settings, node, key, site_of_nodes(Client(settings.url), site))
 
 
 def state_text(node: Item) -> str:

@@ -222,7 +222,8 @@ def join_command(settings: Settings, name: str, central_url: str | None, valid: 
     if not url.startswith("https://"):
         raise InvalidInput(
             f"A site joins over https, and {url} is not.",
-            hint="Start central with --tls, and give its https:// address with --central.",
+            hint="Start it again with  --http 0.0.0.0:8080  (on loopback:  --tls ), and give its https:// address "
+            "with --central.",
         )
     made = Client(settings.url).post(f"/api/v1/sites/{name}/join-token", {"lifetime_seconds": valid * 60})
     line = ["site", "--name", name, "--central", url, "--join", made["token"], "--pin", made["pin"]]

@@ -9,7 +9,8 @@ import click
 
 from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_nodes, complete_sites
-from homeport.cli.commands.apps.deploy import only_site, target_sites
+from homeport.cli.api.finding import only_site
+from homeport.cli.commands.apps.deploy import target_sites
 from homeport.cli.exits import Exit
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
