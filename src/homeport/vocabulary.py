@@ -353,6 +353,8 @@ class EventKind(StrEnum):
     INSTANCE_HEALTHY = "instance.healthy"
     REPORT_SET_ASIDE = "report.set-aside"
     SITE_JOINED = "site.joined"
+    SITE_DEVICES = "site.devices"
+    """A Margo client has removed a device that something is deployed to, or has reported it again."""
     SITE_LABELLED = "site.labelled"
     SITE_REMOVED = "site.removed"
     SITE_SYNCED = "site.synced"

@@ -390,6 +390,9 @@ class MemoryReader:
         devices = self._tables.margo_devices
         return [devices[key] for key in sorted(devices) if key[0] == site]
 
+    async def margo_device_ids(self, site: SiteName, among: Sequence[str] | None = None) -> Sequence[str]:
+        return [id_ for of, id_ in self._tables.margo_devices if of == site and (among is None or id_ in among)]
+
     async def margo_devices_of(self, sites: Sequence[SiteName]) -> Sequence[MargoDevice]:
         return [each for each in self._tables.margo_devices.values() if each.site in sites]
 
@@ -448,6 +451,9 @@ class MemoryReader:
 
     async def value(self, key: str) -> str | None:
         return self._tables.values.get(key)
+
+    async def values(self, keys: Sequence[str]) -> Mapping[str, str]:
+        return {key: self._tables.values[key] for key in keys if key in self._tables.values}
 
 
 class MemoryTransaction(MemoryReader):

@@ -218,10 +218,10 @@ class MockRealm:
 
 @asynccontextmanager
 async def running_mock(
-    realm: MockRealm, wfm: MockWfm | None = None, *, server_id: str = spiffe.central_id(DOMAIN, WFM)
+    realm: MockRealm, wfm: MockWfm | None = None, *, server_id: str = spiffe.central_id(DOMAIN, WFM), port: int = 0
 ) -> AsyncIterator[MockWfm]:
     mock = wfm or MockWfm()
-    listener = bind("127.0.0.1", 0)
+    listener = bind("127.0.0.1", port)
     context = realm.server(server_id).server_context("required")
 
     def shown(connection: ssl.SSLObject) -> None:

@@ -201,7 +201,7 @@ def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Diges
     restart = ours.get("restart") or ""
     components = tuple(_specification(each, kind, parameters, restart) for each in profile["components"])
     return Desired(
-        id=DeploymentId(data["id"]),
+        id=DeploymentId(data["id"].lower()),
         site=site,
         name=metadata["name"],
         namespace=metadata["namespace"],
@@ -211,7 +211,7 @@ def _desired(data: Mapping[str, Any], path: str, site: SiteName, revision: Diges
         app_version=version,
         profile_id=ours.get("profile") or "",
         profile_type=kind,
-        release=Release(DeploymentId(data["id"]), metadata["name"], revision, version, components),
+        release=Release(DeploymentId(data["id"].lower()), metadata["name"], revision, version, components),
         parameters={name: as_value(each["value"]) for name, each in parameters.items()},
         device_constraints=profile.get("deviceConstraints"),
         placement=read_placement(ours),

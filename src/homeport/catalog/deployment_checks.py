@@ -53,7 +53,7 @@ def _check_envelope(document: Document) -> list[Problem]:
 def _check_identity(document: Document, site: SiteName) -> list[Problem]:
     data, name = document.data, PurePosixPath(document.path).stem
     problems = []
-    if data["id"] != name:
+    if data["id"].lower() != name:
         message = f'is "{data["id"]}", but the file is called {name}.yaml; the two must be the same.'
         problems.append(document.problem(("id",), message))
     device, ours = data["metadata"]["deviceId"], data["spec"].get(OURS) or {}

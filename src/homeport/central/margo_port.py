@@ -43,6 +43,7 @@ async def serve_margo(central: CentralParts, stopping: Stopping, on_answer: OnAn
         policy=central.registrar.policy,
         auditor=central.auditor,
         base=base,
+        takes_unknown_types=settings.margo_unknown_types == "custom",
         on_answer=on_answer,
         on_unknown_peer=central.unknown_peers.add,
     )

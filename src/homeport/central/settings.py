@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import Literal
 
 from homeport.adapters.local_access import default_folder
 from homeport.content.registry.names import TagPolicy
@@ -51,6 +52,8 @@ class CentralSettings:
     """Whether central refuses to start where that port cannot be opened. Otherwise it says so and goes on."""
     margo_base: str = ""
     """A path in front of `/api/v1` of that interface."""
+    margo_unknown_types: Literal["refuse", "custom"] = "refuse"
+    """What a runtime or deployment type that Margo does not name is in a device's report: an error, or `custom`."""
     grpc_address: str | None = "127.0.0.1:50051"
     """HOST:PORT of jobs, logs and the node registry over gRPC; None where a site of the same process serves them."""
     allowed_hosts: tuple[str, ...] = ()

@@ -2,11 +2,12 @@
 
 # ruff: noqa: E501 - a table
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 CLIENT: Final = "tests/integration/margo/test_client.py"
 WFM: Final = "tests/integration/margo/test_wfm.py"
+EXACT: Final = "tests/conformance/margo/test_exactness.py"
 EXCHANGE: Final = "tests/conformance/margo/test_wfm.py"
 ATTACKS: Final = "tests/integration/margo/test_attacks.py"
 HERD: Final = "tests/faults/test_herd.py"
@@ -19,6 +20,9 @@ class Rule:
     question: str
     answer: str
     tests: tuple[str, ...]
+
+    def and_(self, file: str, *names: str) -> "Rule":
+        return replace(self, tests=(*self.tests, *(f"{file}::test_{name}" for name in names)))
 
 
 def rule(question: str, answer: str, file: str, *names: str) -> Rule:
@@ -70,8 +74,17 @@ RULES: Final[tuple[Rule, ...]] = (
          "It is answered with 200, changes nothing, and is in the audit trail.",
          ATTACKS, "a_status_that_is_replayed_changes_nothing"),
     rule("What of a gateway that is removed?",
-         "Its child devices go with it; what is deployed to them stays until deleted.",
-         EXCHANGE, "capabilities"),
+         "Its child devices go with it, and what is deployed to them is not listed until the device is reported again. Nothing is removed from Git.",
+         EXCHANGE, "capabilities", "what_is_for_a_removed_gateway_is_not_listed_until_its_device_is_back"),
+    rule("What of a client that sends everything at once?",
+         "32 of its reports may be under way; more are told to wait (429). Others do not wait for it.",
+         EXACT, "a_client_that_floods_is_told_to_wait_and_others_are_not"),
+    rule("What if something that is stored is damaged?",
+         "Bytes that do not match their digest are not there, and come back with the client's next manifest; a record that cannot be read fails for its own client (503). A site goes on from its last commit, and takes nothing older.",
+         EXACT, "damaged_records_harm_their_own_client_alone_and_wrong_bytes_are_never_served").and_(CLIENT, "a_damaged_memory_is_made_of_the_commit_and_nothing_older_is_taken"),
+    rule("What of an id that is no UUID?",
+         "An id is used as it was announced. One that is no UUID fails alone, because Margo demands one of the file; the rest of the manifest is adopted.",
+         CLIENT, "an_id_is_used_as_it_was_announced_and_one_that_is_no_uuid_fails_alone"),
     rule("What of a client that is removed and comes back?",
          "Its versions go on where they were.",
          WFM, "a_client_that_was_removed_and_comes_back_finds_its_versions_go_on"),

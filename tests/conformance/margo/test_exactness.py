@@ -1,5 +1,6 @@
 """Central byte for byte against the contract: what other implementations are known to get wrong, each as a test."""
 
+import asyncio
 import gzip
 import io
 import json
@@ -11,10 +12,12 @@ import tarfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import anyio
 import pytest
 import yaml
 from anyio.to_thread import run_sync
@@ -27,9 +30,11 @@ from yarl import URL
 from homeport.adapters.identity.authority import open_authority
 from homeport.core.margo import problems
 from homeport.core.margo.manifest import digest_of
-from homeport.margo.wfm.app import refuse_while_stopping
+from homeport.core.model.event import NewEvent
+from homeport.margo.wfm.app import REPORTS_MAX, refuse_while_stopping
 from homeport.serving.server.limits import Limits
 from homeport.serving.server.run import Stopping, bind, http_server
+from homeport.vocabulary import EventKind, SiteName
 from tests.support.margo import MargoClient, WfmStand, assert_valid, device, gateway, is_site, running_wfm, status
 from tests.support.waiting import eventually
 
@@ -333,6 +338,10 @@ async def test_a_bundle_holds_exactly_the_files_of_its_manifest(wfm: WfmStand, l
     assert versions == sorted(set(versions)) and versions[0] == 1 and versions[-1] < 2**64
 
 
+def port_of(wfm: WfmStand) -> int:
+    return int(wfm.url.rpartition(":")[2])
+
+
 def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     stream = archive.extractfile(member)
     assert stream is not None
@@ -529,6 +538,91 @@ async def test_what_goes_wrong_inside_is_a_500_that_may_be_tried_again(wfm: WfmS
         assert (await other.put_device(device("press-1"))).status == 201
     await run_sync(set_properties, before)
     assert (await line7.put_device(device("press-1"))).status == 200
+
+
+async def test_a_client_that_floods_is_told_to_wait_and_others_are_not(wfm: WfmStand, line7: MargoClient) -> None:
+    content = json.dumps(device("press-1")).encode()
+    head = b"PUT /api/v1/capabilities/press-1 HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(content)
+    streams = []
+    for _ in range(REPORTS_MAX):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port_of(wfm), ssl=await wfm.context("line-7"))
+        writer.write(head + content[:1])
+        streams.append((reader, writer))
+
+    async def refused() -> bool:
+        return (await line7.put_device(device("press-1"))).status == 429
+
+    await eventually(refused, what="all of them to be under way")
+    for reply in (
+        await line7.put_device(device("press-1")),
+        await line7.call("DELETE", "/api/v1/capabilities/press-1"),
+        await line7.report(UNKNOWN, status(UNKNOWN, 1)),
+    ):
+        assert (reply.status, reply.problem) == (429, "about:blank")  # which looks at the hints, too
+        assert reply.headers["retry-after"] == str(reply.json["retryAfterSeconds"])
+    assert (await line7.manifest()).status == 200
+    async with wfm.client("line-8") as other:
+        assert (await other.put_device(device("press-1"))).status == 201
+    for _, writer in streams:
+        writer.write(content[1:])
+    answers = [(await reader.readline()).split()[1] for reader, _ in streams]
+    assert set(answers) <= {b"200", b"201"}
+    for _, writer in streams:
+        writer.close()
+    assert (await line7.put_device(device("press-1"))).status == 200
+
+
+async def test_damaged_records_harm_their_own_client_alone_and_wrong_bytes_are_never_served(
+    wfm: WfmStand, line7: MargoClient
+) -> None:
+    await line7.manifest()
+    await is_site(wfm, "line-7")
+    await wfm.deploy("line-7")
+    manifest = await line7.listed(1)
+    urls = [manifest["bundle"]["url"], manifest["deployments"][0]["url"]]
+
+    def damage(*statements: str) -> None:
+        with closing(sqlite3.connect(wfm.folder / "central" / "central.db", timeout=30)) as database, database:
+            for statement in statements:
+                assert database.execute(statement).rowcount > 0, statement
+
+    # Other bytes at a digest: nothing is there, and the next manifest brings all of it back.
+    for url, kind in ((urls[0], "IS NULL"), (urls[1], "IS NOT NULL")):
+        await run_sync(damage, f"UPDATE margo_artifacts SET content = x'00' WHERE deployment_id {kind}")
+        assert (await line7.get(url)).status == 404
+        again = await line7.listed(1)
+        assert again["manifestVersion"] > manifest["manifestVersion"] and again["bundle"] == manifest["bundle"]
+        assert digest_of((await line7.get(url)).body) == url.rpartition("/")[2]
+    # A record that cannot be read, or a file of which no copy is whole: its client waits, alone and told so.
+    news = NewEvent(EventKind.SITE_DEVICES, datetime.now(UTC), "something of it changes", site=SiteName("line-7"))
+    for name, statements in (
+        ("line-8", ["UPDATE margo_manifests SET recent = '{' WHERE site = 'line-7'"]),
+        (
+            "line-9",
+            [
+                "UPDATE margo_manifests SET recent = '[]', body = x'7b' WHERE site = 'line-7'",
+                "UPDATE margo_artifacts SET content = x'00'",
+                "UPDATE revisions SET content = x'00'",
+            ],
+        ),
+    ):
+        await run_sync(damage, *statements)
+        await wfm.central.parts.store.write(lambda tx: tx.append_events([news]))
+
+        async def fails() -> bool:
+            return (await line7.manifest()).status == 503
+
+        await eventually(fails, what="the damage to be noticed")
+        replies: dict[str, Any] = {}
+        async with wfm.client(name) as other, anyio.create_task_group() as tasks:
+
+            async def ask(client: MargoClient, replies: dict[str, Any] = replies) -> None:
+                replies[client.name] = await client.manifest()
+
+            for client in (line7, other):
+                tasks.start_soon(ask, client)
+        assert {key: each.status for key, each in replies.items()} == {"line-7": 503, name: 200}
+        assert "about:blank" in replies["line-7"].problem
 
 
 async def test_a_certificate_that_is_no_longer_trusted_is_refused_on_an_open_connection(

@@ -181,6 +181,57 @@ async def test_capabilities(wfm: WfmStand, line7: MargoClient) -> None:
         assert (refused.status, refused.problem) == (404, "device-not-found")
 
 
+async def test_a_type_that_margo_does_not_name_counts_as_custom_where_that_is_wanted(tmp_path: Path) -> None:
+    async with running_wfm(tmp_path, margo_unknown_types="custom") as wfm, wfm.client("line-7") as line7:
+        other = device("press-1", supportedRuntimes=["wasm"], supportedDeploymentTypes=["compose", "quadlet"])
+        assert (await line7.put_device(other)).status == 201
+        assert (await line7.put_device(device("press-2"))).status == 201
+        for wrong in (
+            device("press-1", supportedRuntimes=[]),
+            device("press-1", supportedRuntimes=[1]),
+            device("press-1", supportedDeploymentTypes="quadlet"),
+            device("press-1", peripherals=[{"type": "lamp"}]),
+            {"properties": None},
+        ):
+            assert (await line7.put_device(wrong, path="press-1")).problem == "semantic-error", wrong
+        await is_site(wfm, "line-7")
+        kept = [each["properties"] for each in (await wfm.api.get("/api/v1/sites/line-7/devices")).body["items"]]
+        types = [(each["supportedRuntimes"], each["supportedDeploymentTypes"]) for each in kept]
+        assert types == [(["wasm", "custom"], ["compose", "quadlet", "custom"]), (["oci"], ["compose"])]
+
+
+async def test_what_is_for_a_removed_gateway_is_not_listed_until_its_device_is_back(
+    wfm: WfmStand, line7: MargoClient
+) -> None:
+    """The desired state stays as it is; other devices of the client keep theirs."""
+    for body in (gateway("gw1"), device("gw1/press-1"), device("press-9")):
+        await line7.put_device(body)
+    await is_site(wfm, "line-7")
+    (child,) = await wfm.deploy(sites=[{"site_id": "line-7", "device_id": "gw1/press-1"}])
+    (other,) = await wfm.deploy(sites=[{"site_id": "line-7", "device_id": "press-9"}], name="other")
+    before = await line7.listed(2)
+    assert (await line7.report(child, status(child, before["manifestVersion"]))).status == 201
+    assert (await line7.call("DELETE", "/api/v1/capabilities/gw1")).status == 204
+    without = await line7.listed(1)
+    assert without["deployments"][0]["deploymentId"] == other
+    assert without["manifestVersion"] > before["manifestVersion"]
+    for state in ("removing", "removed"):  # as its client has to say
+        assert (await line7.report(child, status(child, without["manifestVersion"], state))).status == 200
+    assert (await wfm.api.get(f"/api/v1/deployments/{child}")).body["wanted"] is True
+    exported = str((await wfm.api.get("/api/v1/events/export?site=line-7")).body)
+    assert "gw1 was removed by its client" in exported
+    assert (await line7.put_device(gateway("gw1"))).status == 201
+    assert (await line7.manifest()).json == without  # whose child is not there yet
+    assert (await line7.put_device(device("gw1/press-1"))).status == 201
+    again = await line7.listed(2)
+    assert again["deployments"] == before["deployments"]
+    assert again["manifestVersion"] > without["manifestVersion"]
+    # A device that nothing is deployed to goes without a new manifest.
+    await line7.put_device(device("press-8"))
+    assert (await line7.call("DELETE", "/api/v1/capabilities/press-8")).status == 204
+    assert (await line7.manifest()).json == again
+
+
 async def test_status(wfm: WfmStand, line7: MargoClient) -> None:
     manifest, deployment_id = await deployed(wfm, line7)
     version = manifest["manifestVersion"]

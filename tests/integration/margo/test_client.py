@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from homeport.core.margo.manifest import MANIFEST_BYTES_MAX, MANIFEST_TYPE, depl
 from homeport.fleet.shared.snapshot import FILE_SIZE_MAX
 from homeport.margo.client import transport
 from homeport.site.app import SiteApp
-from homeport.vocabulary import DeploymentId
+from homeport.vocabulary import DeploymentId, State
 from tests.support.margo_sites import running_site
 from tests.support.mock_wfm import DOMAIN, Heard, MockRealm, MockWfm, deployment, deployment_id, running_mock
+from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -97,6 +99,29 @@ async def test_version_and_etag_survive_a_restart_and_a_replayed_manifest_is_rej
         assert wanted(site) == {ONE}
         problem = await eventually(lambda: site.parts.conductor.memory.source_problem)
         assert "not newer" in problem
+
+
+async def test_a_damaged_memory_is_made_of_the_commit_and_nothing_older_is_taken(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    wfm.want(deployment(1))
+    async with running_site(tmp_path, "north", node=False, **options) as site:
+        await eventually(lambda: wanted(site) == {ONE})
+        await polled_again(wfm)
+        await site.parts.store.write(lambda tx: tx.set_value("margo_client", '{"version": 3}'))
+    empty: dict[str, Any] = {"bundle": None, "deployments": [], "manifestVersion": wfm.version - 1}
+    wfm.manifest_body = json.dumps(empty).encode()
+    async with running_site(tmp_path, "north", node=False, **options) as site:
+        problem = await eventually(lambda: site.parts.conductor.memory.source_problem)
+        assert "not newer" in problem and wanted(site) == {ONE}
+        wfm.manifest_body = None
+
+        async def is_followed() -> bool:
+            return (await site.parts.contact.checks()).get("wfm", "ok") in {"", "ok"}
+
+        await eventually(is_followed, what="the same manifest to be taken once more")
+        wfm.want(deployment(2))
+        await eventually(lambda: wanted(site) == {TWO})
 
 
 async def test_capabilities_are_the_first_call_after_each_start(
@@ -321,6 +346,30 @@ async def test_what_is_for_other_devices_is_answered_with_the_reserved_codes(
         assert wanted(site) >= {deployment_id(3)}
 
 
+async def test_an_id_is_used_as_it_was_announced_and_one_that_is_no_uuid_fails_alone(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    """A manifest may name any text; of the file itself Margo demands a UUID."""
+    capitals, named = DeploymentId(ONE.upper()), DeploymentId("vision-20261006")
+    both = [
+        deployment(1, name=f"app-{name}").replace(ONE.encode(), key.encode())
+        for name, key in (("capitals", capitals), ("named", named))
+    ]
+    wfm.want(deployment(2), *both)
+    async with running_site(tmp_path, "north", **options) as site:
+        await installed(wfm, TWO)
+        await installed(wfm, capitals)
+        await eventually(lambda: wfm.states(named) == ["failed"])
+        assert "is not a UUID" in wfm.statuses(named)[0]["status"]["error"]["message"]
+        assert wanted(site) == {TWO, DeploymentId(capitals.lower())}
+        wfm.want(deployment(2))
+        await eventually(lambda: wfm.states(capitals)[-1:] == ["removed"])
+        assert wanted(site) == {TWO}
+    paths = {each.path for each in wfm.heard if each.method == "POST"}
+    assert paths == {f"/api/v1/deployments/{key}/status" for key in (TWO, capitals, named)}
+    assert {each.body["deploymentId"] for each in wfm.heard if each.method == "POST"} == {TWO, capitals, named}
+
+
 async def test_what_cannot_be_taken_is_reported_when_the_manager_is_back(
     tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
 ) -> None:
@@ -440,12 +489,53 @@ async def test_each_site_polls_at_the_rate_that_it_is_given(
             assert rare.paths("GET").count("/api/v1/deployments") == 1
 
 
+def closed_now() -> tuple[str, str]:
+    """Hours of which this is not one, however long a test takes, and hours of which it is."""
+    hour = datetime.now().astimezone().hour
+    return f"{(hour + 3) % 24:02}:00-{(hour + 4) % 24:02}:00", f"{hour:02}:00-{(hour + 2) % 24:02}:00"
+
+
 async def test_outside_its_hours_and_in_a_downtime_nobody_is_called(
     tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
 ) -> None:
-    async with running_site(tmp_path, "north", node=False, wfm_downtime=("00:00-24:00",), **options) as site:
+    others, these = closed_now()
+    wfm.want(deployment(1))
+    async with (
+        running_site(tmp_path / "a", "north", node=False, wfm_downtime=("00:00-24:00",), **options) as in_downtime,
+        running_site(tmp_path / "b", "north", node=False, wfm_hours=(others,), **options) as outside,
+    ):
         await anyio.sleep(1.5)  # a poll would have come
-        assert wfm.heard == [] and (await site.parts.contact.checks()).get("wfm", "ok") in {"", "ok"}
+        assert wfm.heard == []
+        for site in (in_downtime, outside):
+            assert (await site.parts.contact.checks()).get("wfm", "ok") in {"", "ok"} and not wanted(site)
+    async with running_site(tmp_path / "b", "north", node=False, wfm_hours=(others, these), **options) as open_now:
+        await eventually(lambda: wanted(open_now) == {ONE}, what="the manifest to be adopted within the hours")
+
+
+async def test_a_long_disconnection_is_survived_with_a_restart_in_it(tmp_path: Path, realm: MockRealm) -> None:
+    """Nobody answers at the fleet manager's address: what runs stays, and what happened meanwhile is reported and
+    caught up with when it is back."""
+    mock, port = MockWfm(), free_port()
+    mock.want(deployment(1), deployment(2))
+    options: dict[str, Any] = {"svid_folder": realm.client("north"), "wfm_url": f"https://127.0.0.1:{port}/base"}
+    async with running_mock(realm, mock, port=port), running_site(tmp_path, "north", **options) as site:
+        await installed(mock, ONE)
+        await installed(mock, TWO)
+        adopted = mock.version
+    async with running_site(tmp_path, "north", **options) as site:
+
+        async def is_said() -> bool:
+            return "cannot be reached" in (await site.parts.contact.checks()).get("wfm", "")
+
+        await eventually(is_said)
+        instances = site.parts.conductor.memory.instances.values()
+        assert {each.deployment_id: each.state for each in instances} == dict.fromkeys((ONE, TWO), State.INSTALLED)
+        mock.want(deployment(2), deployment(3))
+        async with running_mock(realm, mock, port=port):
+            await installed(mock, deployment_id(3))
+            await eventually(lambda: mock.states(ONE)[-1:] == ["removed"])
+    assert {each["adoptedManifestVersion"] for each in mock.statuses(deployment_id(3))} == {adopted + 1}
+    assert mock.wrong_bodies == []
 
 
 async def test_a_report_that_is_refused_delays_no_other(

@@ -81,20 +81,25 @@ async def test_a_failure_reaches_the_operator_and_removal_ends_the_deployment(
 
 
 async def test_versions_go_on_above_all_served_ones_when_central_is_rebuilt_from_git(tmp_path: Path) -> None:
-    async with running_wfm(tmp_path) as wfm, wfm.client("line-7") as client:
-        await client.manifest()
-        await is_site(wfm, "line-7")
-        await wfm.deploy("line-7")
+    """Also those of a client that has nothing any more: a version that goes back is a replay to it."""
+    async with running_wfm(tmp_path) as wfm, wfm.client("line-7") as client, wfm.client("line-8") as emptied:
+        for each in (client, emptied):
+            await each.manifest()
+            await is_site(wfm, each.name)
+        _, gone = await wfm.deploy("line-7", "line-8")
         served = (await client.listed(1))["manifestVersion"]
-        context = await wfm.context("line-7")
+        await emptied.listed(1)
+        await wfm.api.delete(f"/api/v1/deployments/{gone}")
+        served = max(served, (await emptied.listed(0))["manifestVersion"])
     for path in (tmp_path / "central").glob("central.db*"):
         path.unlink()
     async with running_wfm(tmp_path) as wfm:
-        await wfm.api.post("/api/v1/identities/line-7/approve", {})
-        wfm.contexts.clear()
-        async with wfm.client("line-7") as client:
-            assert (await client.listed(1))["manifestVersion"] > served
-        assert context is not None
+        for name, count in (("line-7", 1), ("line-8", 0)):
+            await wfm.api.post(f"/api/v1/identities/{name}/approve", {})
+            async with wfm.client(name) as client:
+                assert (await client.listed(count))["manifestVersion"] > served
+        async with wfm.client("line-9") as client:
+            assert (await client.manifest()).json["manifestVersion"] == 1
 
 
 async def test_a_restart_serves_the_same_bytes(tmp_path: Path) -> None:

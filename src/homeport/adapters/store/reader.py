@@ -303,6 +303,9 @@ class SqlReader:
     async def margo_devices(self, site: SiteName) -> Sequence[MargoDevice]:
         return await margo.find_devices(self._connection, site)
 
+    async def margo_device_ids(self, site: SiteName, among: Sequence[str] | None = None) -> Sequence[str]:
+        return await margo.find_device_ids(self._connection, site, among)
+
     async def margo_devices_of(self, sites: Sequence[SiteName]) -> Sequence[MargoDevice]:
         return await margo.find_devices_of(self._connection, sites)
 
@@ -328,6 +331,9 @@ class SqlReader:
 
     async def value(self, key: str) -> str | None:
         return await role_state.find_value(self._connection, key)
+
+    async def values(self, keys: Sequence[str]) -> Mapping[str, str]:
+        return await role_state.find_values(self._connection, keys)
 
     async def telemetry(
         self, site: SiteName, node_id: NodeId, resolution_seconds: int, *, start: datetime, end: datetime

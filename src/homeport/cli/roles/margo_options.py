@@ -19,6 +19,7 @@ class MargoOptions:
     """None where no option was given."""
     usual: Address
     base: str
+    unknown_types: str = "refuse"
 
     @property
     def addresses(self) -> Mapping[str, Address]:
@@ -33,6 +34,7 @@ class MargoOptions:
             "margo_address": None if chosen == OFF else (chosen.host, chosen.port),
             "margo_is_required": self.given is not None,
             "margo_base": self.base,
+            "margo_unknown_types": self.unknown_types,
         }
 
 
@@ -44,7 +46,7 @@ def margo_notes(margo: "MargoPort", options: MargoOptions) -> Sequence[str]:
 
 
 def margo_options(usual: Address) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Adds --margo and --margo-base, which the command receives as `margo`."""
+    """Adds --margo and what belongs to it, which the command receives as `margo`."""
     options = (
         click.option(
             "--margo",
@@ -52,12 +54,19 @@ def margo_options(usual: Address) -> Callable[[Callable[..., None]], Callable[..
             help=f"The Margo management interface, with mutual TLS; off for none [{usual}].",
         ),
         click.option("--margo-base", metavar="PATH", default="", help="A path in front of its /api/v1."),
+        click.option(
+            "--margo-unknown-types",
+            type=click.Choice(["refuse", "custom"]),
+            default="refuse",
+            show_default=True,
+            help="What a runtime or deployment type that Margo does not name is in a device's report.",
+        ),
     )
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def gathered(*, margo: Address | None, margo_base: str, **others: Any) -> None:
-            command(margo=MargoOptions(margo, usual, margo_base), **others)
+        def gathered(*, margo: Address | None, margo_base: str, margo_unknown_types: str, **others: Any) -> None:
+            command(margo=MargoOptions(margo, usual, margo_base, margo_unknown_types), **others)
 
         decorated: Callable[..., None] = gathered
         for option in reversed(options):

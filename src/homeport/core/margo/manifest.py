@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID, uuid5
 
 from homeport.core.margo.text import UUID_PATTERN
 from homeport.errors import InvalidInput
@@ -25,6 +26,9 @@ MANIFEST_BYTES_MAX: Final = 8 * 1024 * 1024
 DEPLOYMENTS_MAX: Final = 20_000
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _UUID: Final = re.compile(UUID_PATTERN)
+_PATH_SEGMENT: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._~-]{1,200}")
+_OTHER_IDS: Final = UUID("8f0c6e0a-4a53-5d0f-9d0b-6f2b3f3a7c11")
+"""The space of names for ids that are no UUIDs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Listed:
     size_bytes: int | None = None
     """Advisory; never a proof of anything."""
     announced_as: str = ""
-    """The id as a manager has written it, where it is not in small letters: its URL has it so."""
+    """The id as a manager has written it, where that is not a UUID in small letters: its paths have it so."""
 
     @property
     def url(self) -> str:
@@ -136,11 +140,21 @@ def _listed(data: Any) -> Listed:
     if not isinstance(data, dict) or not isinstance(data.get("deploymentId"), str):
         raise InvalidInput("A deployment of the manifest has no deploymentId.")
     deployment_id, digest = data["deploymentId"], _digest(data)
-    if not _UUID.fullmatch(deployment_id):
-        raise InvalidInput(f"deploymentId {deployment_id[:80]!r} is not a UUID.")
+    if not _PATH_SEGMENT.fullmatch(deployment_id):
+        raise InvalidInput(f"deploymentId {deployment_id[:80]!r} cannot be a part of a path.")
     _check_url(data, deployment_url(deployment_id, digest))
-    known_as = DeploymentId(deployment_id.lower())
+    known_as = known_id(deployment_id)
     return Listed(known_as, digest, _size(data), "" if known_as == deployment_id else deployment_id)
+
+
+def is_uuid(text: str) -> bool:
+    return _UUID.fullmatch(text) is not None
+
+
+def known_id(announced: str) -> DeploymentId:
+    """What a deployment is called here: a UUID in small letters. The contract takes any text for an id in a manifest,
+    and demands a UUID of the file only; so one that is none is this deployment's own fault."""
+    return DeploymentId(announced.lower() if is_uuid(announced) else str(uuid5(_OTHER_IDS, announced)))
 
 
 def _whole(value: Any) -> Any:

@@ -5,6 +5,7 @@ other: from there on there is one path, with the same checks, history and rollba
 and its version and ETag are stored, when the site has taken over that commit.
 """
 
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -21,7 +22,15 @@ from homeport.catalog.marker import render_marker
 from homeport.core.margo.bundle import unpack
 from homeport.core.margo.client import Adopted, UpdateRejected, is_adopted, judge, missing, verified
 from homeport.core.margo.device import Share, capabilities_of
-from homeport.core.margo.manifest import MANIFEST_TYPE, Manifest, bundle_url, canonical, digest_of, etag_of
+from homeport.core.margo.manifest import (
+    MANIFEST_TYPE,
+    Manifest,
+    bundle_url,
+    canonical,
+    digest_of,
+    etag_of,
+    is_uuid,
+)
 from homeport.core.margo.polling import Schedule
 from homeport.core.margo.status import GatewayCode, MargoError
 from homeport.errors import HomeportError, InvalidInput, PermanentError, TransientError
@@ -42,6 +51,8 @@ ADOPTION_SECONDS_MAX: Final = 120.0
 CLOSED_SECONDS_MAX: Final = 60.0
 """How long is waited at once outside the polling hours: a clock may be set meanwhile."""
 INVALID: Final = "INVALID"
+COMMIT_MESSAGE: Final = "manifest {}"
+_COMMIT_MESSAGE: Final = re.compile(r"manifest ([0-9]{1,20})")
 
 log = get_log("homeport.margo")
 
@@ -91,11 +102,22 @@ class MargoClient:
 
     async def run(self) -> None:
         """Runs while the role runs."""
-        await self.memory.load()
+        if not await self.memory.load():
+            await self._remember_from_git()
         await self.reporter.begin()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._poll)
             tasks.start_soon(self.reporter.run)
+
+    async def _remember_from_git(self) -> None:
+        """What was kept is damaged. Each adopted manifest is a commit here, which says its version; it may come once
+        more, and nothing older. Its deployments are there as well, so nothing is fetched or changed by that."""
+        head = await self.git.head()
+        message = "" if head is None else (await self.git.log(head))[0]
+        found = _COMMIT_MESSAGE.fullmatch(message.strip())
+        version = int(found[1]) - 1 if found else 0
+        log.error("what was kept of the fleet manager is damaged, taken from the commit", version=version)
+        await self.memory.save(adopted=Adopted(version, ""), commit=head or "")
 
     async def _poll(self) -> None:
         backoff = Backoff(first_seconds=1.0, last_seconds=max(self.schedule.poll_seconds, 60.0))
@@ -168,13 +190,33 @@ class MargoClient:
     async def _adopt(self, manifest: Manifest, etag: str) -> None:
         have = await self._files()
         contents = await self._fetched(manifest, have)
-        taken = {key: content for key, content in contents.items() if _gateway_error(self.site, content) is None}
+        announced = {each.deployment_id: each.announced_as for each in manifest.deployments if each.announced_as}
+        elsewhere = {
+            key: error
+            for key, content in contents.items()
+            if (error := _error_of(self.site, announced.get(key, key), content)) is not None
+        }
+        taken = {key: content for key, content in contents.items() if key not in elsewhere}
         async with self.memory.adopting:
             commit = await self._commit(taken, manifest)
             await self._until_taken_over(commit)
-            refusals = {key: found for key, content in contents.items() if (found := self._refusal(key, content))}
-            await self.memory.save(adopted=Adopted(manifest.version, etag), commit=commit, refusals=refusals)
+            refusals = {
+                key: found
+                for key, content in contents.items()
+                if (found := self._refusal(key, content, elsewhere.get(key))) is not None
+            }
+            await self.memory.save(
+                adopted=Adopted(manifest.version, etag),
+                commit=commit,
+                refusals=refusals,
+                announced={**self._still_reported(), **announced},
+            )
         log.info("manifest adopted", version=manifest.version, deployments=len(contents), commit=commit[:8])
+
+    def _still_reported(self) -> dict[str, str]:
+        """Of those that are about to be removed, which is reported under the name that they were announced with."""
+        kept = self.memory.kept
+        return {key: text for key, text in kept.announced.items() if key in kept.components}
 
     async def _files(self) -> dict[DeploymentId, bytes]:
         head = await self.git.head()
@@ -208,7 +250,7 @@ class MargoClient:
             there = {file.path: file.content for file in files}
             changes = [Change(path, content) for path, content in wanted.items() if there.get(path) != content]
             changes += [Change(path, None) for path in there.keys() - wanted.keys()]
-            return Proposal(changes, f"manifest {manifest.version}")
+            return Proposal(changes, COMMIT_MESSAGE.format(manifest.version))
 
         commit = await self.git.commit(decide, author=AUTHOR) or await self.git.head()
         assert commit is not None, "the marker is in every commit"
@@ -223,18 +265,21 @@ class MargoClient:
         except TimeoutError as error:
             raise TransientError("The site has not taken over the manifest yet.") from error
 
-    def _refusal(self, key: DeploymentId, content: bytes) -> Mapping[str, Any] | None:
+    def _refusal(self, key: DeploymentId, content: bytes, error: MargoError | None) -> Mapping[str, Any] | None:
         """Why this site cannot take it; the rest of the manifest is adopted."""
-        error = _gateway_error(self.site, content)
         if error is None and key in self.conductor.memory.unreadable:
             problem = self.conductor.memory.source_problem or "the deployment is not valid"
             error = MargoError(INVALID, str(_metadata(content).get("name") or key), problem)
         return None if error is None else {**asdict(error), "components": _component_names(content)}
 
 
-def _gateway_error(site: SiteName, content: bytes) -> MargoError | None:
-    """For a device that is not this one. The site is an opaque gateway: it shows no children."""
-    device = _metadata(content).get("deviceId")
+def _error_of(site: SiteName, announced: str, content: bytes) -> MargoError | None:
+    """Why it is not even tried. The site is an opaque gateway: it shows no children, so another device is none of
+    its own."""
+    metadata = _metadata(content)
+    if not is_uuid(announced):
+        return MargoError(INVALID, str(metadata.get("name") or announced), f'its id "{announced}" is not a UUID')
+    device = metadata.get("deviceId")
     if not isinstance(device, str) or device == site:
         return None
     if device == f"{site}/*":

@@ -115,17 +115,20 @@ class StatusReporter:
             return  # nothing was adopted from a fleet manager yet
         states = [each.state for each in components]
         shown = overall(states) if states else state
-        body = status_body(Status(deployment_id, version, shown, components, error))
+        called = self.memory.kept.announced.get(deployment_id, deployment_id)
+        body = status_body(Status(called, version, shown, components, error))
         if self._last.get(deployment_id) == body:
             return
         try:
-            await self.transport.send("POST", f"/api/v1/deployments/{deployment_id}/status", body)
+            await self.transport.send("POST", f"/api/v1/deployments/{called}/status", body)
         except WfmRefused as refused:
             log.warning("status refused by the fleet manager", deployment=deployment_id, why=str(refused))
         if state is MargoState.REMOVED:
             self._last.pop(deployment_id, None)
-            left = {key: names for key, names in self.memory.kept.components.items() if key != deployment_id}
-            await self.memory.save(components=left)
+            kept = self.memory.kept
+            left = {key: names for key, names in kept.components.items() if key != deployment_id}
+            announced = {key: text for key, text in kept.announced.items() if key != deployment_id}
+            await self.memory.save(components=left, announced=announced)
             return
         self._last[deployment_id] = body
 

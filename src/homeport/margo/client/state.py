@@ -31,6 +31,8 @@ class Kept:
     """The component names of each deployment, for reports about its removal."""
     refusals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What of the adopted manifest this site cannot take at all, and has not reported yet."""
+    announced: Mapping[str, str] = field(default_factory=dict)
+    """What the fleet manager calls deployments whose id is not a UUID in small letters."""
 
 
 @dataclass(slots=True)
@@ -41,19 +43,15 @@ class ClientMemory:
     """Held while the site takes over a manifest: what happens meanwhile is reported with its version."""
     _saving: anyio.Lock = field(default_factory=anyio.Lock)
 
-    async def load(self) -> None:
+    async def load(self) -> bool:
+        """False where what was kept cannot be read any more."""
         async with self.store.read() as reader:
             text = await reader.value(KEY)
-        if text:
-            data = json.loads(text)
-            self.kept = Kept(
-                Adopted(int(data["version"]), data["etag"]),
-                data["commit"],
-                data["capabilities"],
-                data["cursor"],
-                {key: tuple(names) for key, names in data["components"].items()},
-                data.get("refusals", {}),  # not there in what an older release has written
-            )
+        try:
+            self.kept = _read(text) if text else self.kept
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return False
+        return True
 
     async def save(self, **changes: Any) -> None:
         async with self._saving:
@@ -67,7 +65,22 @@ class ClientMemory:
                     "cursor": kept.cursor,
                     "components": {key: list(names) for key, names in kept.components.items()},
                     "refusals": dict(kept.refusals),
+                    "announced": dict(kept.announced),
                 }
             )
             await self.store.write(lambda tx: tx.set_value(KEY, text))
             self.kept = kept
+
+
+def _read(text: str) -> Kept:
+    data = json.loads(text)
+    return Kept(
+        Adopted(int(data["version"]), str(data["etag"])),
+        str(data["commit"]),
+        str(data["capabilities"]),
+        None if data["cursor"] is None else int(data["cursor"]),
+        {key: tuple(names) for key, names in data["components"].items()},
+        # Not there in what an older release has written.
+        dict(data.get("refusals", {})),
+        dict(data.get("announced", {})),
+    )

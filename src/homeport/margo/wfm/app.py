@@ -7,6 +7,7 @@ else a request claims is not read. Every answer that is not a success is a probl
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -38,6 +39,9 @@ from homeport.serving.server.connections import PEER
 from homeport.vocabulary import Digest, SiteName
 
 BODY_BYTES_MAX: Final = 256 * 1024
+REPORTS_MAX: Final = 32
+"""How many reports of one client may be under way at the same time. A client sends one after the other; of one that
+floods, the rest waits, and others do not wait for it."""
 TARGET_MAX: Final = 200
 MANIFEST_BYTES: Final = MANIFEST_TYPE.encode()
 PROBLEM_JSON: Final = b"application/problem+json"
@@ -111,16 +115,21 @@ class Wfm:
         policy: AcceptedClients,
         auditor: Auditor,
         base: str = "",
+        takes_unknown_types: bool = False,
         on_answer: OnAnswer | None = None,
         on_unknown_peer: Callable[[Peer], None] = lambda peer: None,
     ) -> None:
-        """`base` is a path in front of `/api/v1`; URLs in manifests never have it."""
+        """`base` is a path in front of `/api/v1`; URLs in manifests never have it. With `takes_unknown_types`, a
+        runtime or deployment type that the contract does not name counts as `custom`."""
         self._manifests = manifests
         self._contacts = contacts
         self._store = store
         self._clock = clock
         self._policy = policy
         self._auditor = auditor
+        self._takes_unknown_types = takes_unknown_types
+        self._reports: Counter[SiteName] = Counter()
+        """Under way, of each client."""
         self._base = base.rstrip("/")
         self._manifest_path = self._base + MANIFEST
         self._manifest_target = self._manifest_path.encode()
@@ -190,7 +199,7 @@ class Wfm:
             template, params = self._found(scope)
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
             asked = Asked(site, peer.name, _joined(scope["headers"]), params, receive)
-            answer = await self._handlers[method, template](asked)
+            answer = await self._handled(asked, method, template)
             if answer.ignored_as:
                 await self._record(peer.name, scope, template, AuditResult.REFUSED, {"code": answer.ignored_as})
             elif self._table.rows[method, template].audit is not Audit.NONE:
@@ -207,6 +216,20 @@ class Wfm:
             log.exception("margo request failed with an internal error", path=scope["path"])
             answer = _problem(Declined(500, "The fleet manager has failed to answer; its log says why."), scope)
         return template, answer
+
+    async def _handled(self, asked: Asked, method: str, template: str) -> Answer:
+        handler = self._handlers[method, template]
+        if method == "GET":
+            return await handler(asked)
+        if self._reports[asked.site] >= REPORTS_MAX:
+            raise Declined(429, f"{REPORTS_MAX} reports of this client are under way. Send one after the other.")
+        self._reports[asked.site] += 1
+        try:
+            return await handler(asked)
+        finally:
+            self._reports[asked.site] -= 1
+            if not self._reports[asked.site]:
+                del self._reports[asked.site]
 
     async def _admit(self, peer: Peer | None, scope: Scope) -> SiteName:
         """Asked at each request: taking a client off the list works on a connection that is open."""
@@ -279,7 +302,14 @@ class Wfm:
     async def _put_device(self, asked: Asked) -> Answer:
         body = await _json(asked)
         try:
-            is_new = await put_device(self._store, self._clock, asked.site, asked.params["deviceId"], body)
+            is_new = await put_device(
+                self._store,
+                self._clock,
+                asked.site,
+                asked.params["deviceId"],
+                body,
+                takes_unknown_types=self._takes_unknown_types,
+            )
         except InvalidInput as error:
             raise _semantic(error) from error
         except GatewayUnknown as error:
@@ -287,7 +317,7 @@ class Wfm:
         return _empty(201 if is_new else 200)
 
     async def _delete_device(self, asked: Asked) -> Answer:
-        if not await remove_device(self._store, asked.site, asked.params["deviceId"]):
+        if not await remove_device(self._store, self._clock, asked.site, asked.params["deviceId"]):
             raise Declined("device-not-found", "This client has no such device.")
         return Answer(204)
 

@@ -5,17 +5,18 @@ something of theirs has changed: the event log tells which. Those that ask while
 together next.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 import anyio
 
+from homeport.core.margo.manifest import digest_of
 from homeport.core.margo.records import ManifestArtifact
 from homeport.errors import HomeportError, TransientError
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
-from homeport.margo.wfm.rendering import Prepared, Renderer
+from homeport.margo.wfm.rendering import Prepared, Rendered, Renderer
 from homeport.ports import Clock, InThread, Store
 from homeport.vocabulary import Digest, EventKind, SiteName
 
@@ -29,6 +30,7 @@ CHANGING: Final = frozenset(
         EventKind.DEPLOYMENT_CREATED,
         EventKind.DEPLOYMENT_CHANGED,
         EventKind.DEPLOYMENT_UNWANTED,
+        EventKind.SITE_DEVICES,
         EventKind.SITE_REMOVED,
     }
 )
@@ -75,9 +77,16 @@ class Manifests:
         return ticket.found
 
     async def artifact(self, site: SiteName, digest: Digest) -> ManifestArtifact | None:
-        """Only among the client's own."""
+        """Only among the client's own, and only the bytes that its digest is of. Where they are damaged there is
+        nothing at this digest; the client's next manifest is a new one, with everything that it lists."""
         async with self._store.read() as reader:
-            return await reader.margo_artifact(site, digest)
+            found = await reader.margo_artifact(site, digest)
+        if found is None or digest_of(found.content) == digest:
+            return found
+        log.error("stored artifact is damaged, the manifest is rendered again", site=site, digest=digest)
+        await self._renderer.discard(site)
+        self.changed(site)
+        return None
 
     def changed(self, site: SiteName) -> None:
         """The next request renders it again, or finds that nothing of it has changed."""
@@ -126,11 +135,7 @@ class Manifests:
 
     async def _render(self, batch: Mapping[SiteName, _Ticket]) -> None:
         self._rendering = set(batch)
-        try:
-            rendered = await self._renderer.render(list(batch))
-        except HomeportError as error:
-            log.warning("manifests not rendered", count=len(batch), why=str(error))
-            rendered = dict.fromkeys(batch, error)
+        rendered = await self._rendered_of(list(batch))
         for site, ticket in batch.items():
             found = rendered.get(site)
             if found is None or (isinstance(found, Prepared) and site not in self._rendering):
@@ -140,6 +145,20 @@ class Manifests:
             if isinstance(found, Prepared):
                 self._keep(site, found)
         self._rendering = set()
+
+    async def _rendered_of(self, sites: Sequence[SiteName]) -> Rendered:
+        """A damaged record fails for its own client alone."""
+        try:
+            return await self._renderer.render(sites)
+        except HomeportError as error:
+            log.warning("manifests not rendered", count=len(sites), why=str(error))
+            return dict.fromkeys(sites, error)
+        except Exception:  # a row that somebody has written by hand, or a damaged page of the database
+            if len(sites) > 1:
+                return {key: found for site in sites for key, found in (await self._rendered_of([site])).items()}
+            log.exception("manifest not rendered, its record is damaged", site=sites[0])
+            why = f"The manifest of {sites[0]} cannot be made; the log of the fleet manager says why."
+            return {sites[0]: TransientError(why)}
 
     def _keep(self, site: SiteName, made: Prepared) -> None:
         if len(self._prepared) >= PREPARED_MAX:

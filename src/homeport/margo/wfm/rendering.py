@@ -5,6 +5,7 @@ back. What cannot be rendered fails for its own client alone.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -25,8 +26,9 @@ from homeport.core.model.event import Deployment
 from homeport.errors import HomeportError, InvalidInput, TransientError
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
+from homeport.margo.wfm.removed import Revision, left_out, removed_devices
 from homeport.ports import Clock, DeploymentFilter, InThread, Reader, Store, Transaction
-from homeport.vocabulary import DeploymentId, Digest, SiteName
+from homeport.vocabulary import DeploymentId, SiteName
 
 VERSIONS_KEPT: Final = 10
 """How many manifests back their artifacts can be fetched, for a client that was cut off in the middle of a sync."""
@@ -77,6 +79,8 @@ class Renderer:
         found: dict[SiteName, Prepared | HomeportError] = {}
         async with self.store.read() as reader:
             wanted = await _wanted(reader, sites)
+            unlisted = await left_out(reader, wanted, await removed_devices(reader, sites))
+            wanted = _without(wanted, unlisted)
             for record in await reader.margo_manifests_of(sites):
                 if _is_current(record, wanted[record.site]):
                     found[record.site] = prepared(record)
@@ -92,15 +96,26 @@ class Renderer:
                 files[site] = {row.id: contents[row.id] for row in wanted[site]}
         if files:
             packed = await self.in_thread(_pack, files)
-            records = await self.store.write(lambda tx: self._write(tx, packed))
+            records = await self.store.write(lambda tx: self._write(tx, packed, unlisted))
             found |= {record.site: prepared(record) for record in records}
             log.info("manifests rendered", sites=_named(records))
         return found
 
-    async def _write(self, tx: Transaction, files: Mapping[SiteName, _Files]) -> Sequence[ManifestRecord]:
+    async def discard(self, site: SiteName) -> None:
+        """The client's next manifest is a new one, and what it lists is stored again."""
+
+        async def work(tx: Transaction) -> None:
+            records = await tx.margo_manifests_of([site])
+            await tx.put_margo_manifests([replace(each, version=each.version + 1, body=b"") for each in records])
+
+        await self.store.write(work)
+
+    async def _write(
+        self, tx: Transaction, files: Mapping[SiteName, _Files], unlisted: frozenset[Revision]
+    ) -> Sequence[ManifestRecord]:
         sites, now = list(files), self.clock.now()
         before = {record.site: record for record in await tx.margo_manifests_of(sites)}
-        wanted = await _wanted(tx, sites)
+        wanted = _without(await _wanted(tx, sites), unlisted)
         known: list[ManifestRecord] = []
         new: list[ManifestRecord] = []
         artifacts: list[ManifestArtifact] = []
@@ -145,16 +160,27 @@ async def _wanted(reader: Reader, sites: Sequence[SiteName]) -> Wanted:
     return found
 
 
+def _without(wanted: Wanted, unlisted: frozenset[Revision]) -> Wanted:
+    if not unlisted:
+        return wanted
+    return {site: [row for row in rows if (row.id, row.revision) not in unlisted] for site, rows in wanted.items()}
+
+
 async def _contents(reader: Reader, rows: Sequence[Deployment]) -> Mapping[DeploymentId, bytes]:
-    """The exact bytes of the files in Git, as far as they are known."""
-    found = dict(await reader.revision_contents({row.id: row.revision for row in rows}))
+    """The exact bytes of the files in Git, as far as they are known. What is stored and damaged is not known."""
+    stored = await reader.revision_contents({row.id: row.revision for row in rows})
+    found: dict[DeploymentId, bytes] = {}
     for row in rows:
-        if row.id not in found and (known := await reader.margo_artifact(row.site, row.revision)) is not None:
-            found[row.id] = known.content
+        content = stored.get(row.id)
+        if content is None or digest_of(content) != row.revision:
+            known = await reader.margo_artifact(row.site, row.revision)
+            content = None if known is None else known.content
+        if content is not None and digest_of(content) == row.revision:
+            found[row.id] = content
     return found
 
 
-def _revisions(wanted: Sequence[Deployment]) -> set[tuple[DeploymentId, Digest]]:
+def _revisions(wanted: Sequence[Deployment]) -> set[Revision]:
     return {(row.id, row.revision) for row in wanted}
 
 

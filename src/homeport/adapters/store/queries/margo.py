@@ -85,6 +85,13 @@ async def find_devices(connection: Connection, site: SiteName) -> Sequence[Margo
     return [_device(row) for row in await connection.rows(query)]
 
 
+async def find_device_ids(connection: Connection, site: SiteName, among: Sequence[str] | None) -> Sequence[str]:
+    query = select(_DEVICES.id).where(_DEVICES.site == site)
+    if among is not None:
+        query = query.where(_DEVICES.id.in_(among))
+    return [str(row.id) for row in await connection.rows(query)]
+
+
 async def find_devices_of(connection: Connection, sites: Sequence[SiteName]) -> Sequence[MargoDevice]:
     query = select(schema.margo_devices)
     return [

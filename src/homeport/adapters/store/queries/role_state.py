@@ -77,6 +77,15 @@ async def find_value(connection: Connection, key: str) -> str | None:
     return None if row is None else str(row.value)
 
 
+async def find_values(connection: Connection, keys: Sequence[str]) -> Mapping[str, str]:
+    query = select(_VALUES.key, _VALUES.value)
+    return {
+        str(row.key): str(row.value)
+        for piece in pieces(keys)
+        for row in await connection.rows(query.where(_VALUES.key.in_(piece)))
+    }
+
+
 async def set_value(connection: Connection, key: str, value: str) -> None:
     await connection.run(insert_or_update(connection, schema.role_values), {"key": key, "value": value})
 
