@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import re
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.support.dashboard import (
     serious_problems,
     shown,
     visit,
+    wrong_commands,
 )
 from tests.support.engines import probe_image
 from tests.support.llama_server import llama_server
@@ -33,6 +35,7 @@ from tests.support.ports import free_port
 from tests.support.processes import machine
 from tests.support.registry import RunningRegistry
 from tests.support.tiny_model import write_tiny_model
+from tests.support.web_files import web_server
 
 PAINT_MILLISECONDS = 1000
 PAINTS_MAX = 10
@@ -108,6 +111,30 @@ def test_an_app_is_deployed_from_the_form_and_its_logs_are_read(fleet: Fleet, pa
     expect(page.get_by_role("log").get_by_text("deployment written to git").first).to_be_visible()
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_text("Following has stopped.")).to_be_visible()
+    page.get_by_label("Filter").fill("")
+    page.get_by_label("Filter").press("Enter")
+    page.get_by_role("button", name="Follow").first.click()
+    lines_are_followed_until_somebody_scrolls_up(page)
+
+
+IS_AT_ITS_END = "each => each.scrollTop + each.clientHeight >= each.scrollHeight - 2"
+
+
+def lines_are_followed_until_somebody_scrolls_up(page: Page) -> None:
+    """Rows that are read again and a window of another size move the list too, and stop nothing."""
+    log, wide = page.get_by_role("log"), page.viewport_size
+    assert wide is not None
+    expect(log.locator("[data-row]").nth(10)).to_be_visible()
+    for height in (wide["height"], 480, 700, 440):
+        page.set_viewport_size({"width": wide["width"], "height": height})
+        expect(page.get_by_text("Following.", exact=True)).to_be_visible()
+        page.wait_for_function(
+            "each => each.scrollTop + each.clientHeight >= each.scrollHeight - 2", arg=log.element_handle()
+        )
+    log.hover()
+    page.mouse.wheel(0, -120)
+    expect(page.get_by_text("Following has stopped.")).to_be_visible()
+    page.set_viewport_size(wide)
 
 
 def test_a_dropped_compose_file_becomes_an_app_of_the_catalog(fleet: Fleet, page: Page, image: str) -> None:
@@ -194,6 +221,7 @@ def test_a_node_shows_charts_takes_a_command_and_is_drained(fleet: Fleet, page: 
     expect(page.get_by_role("log")).to_contain_text("42 is it")
     page.get_by_role("button", name="Stop").click()
 
+    labels_of_two_people_are_both_kept(fleet, page)
     page.get_by_role("button", name="Drain…").click()
     page.get_by_label("Reason").fill("new disk")
     page.get_by_role("button", name=f"Drain {fleet.node}").click()
@@ -201,6 +229,40 @@ def test_a_node_shows_charts_takes_a_command_and_is_drained(fleet: Fleet, page: 
     page.get_by_role("button", name="Undrain…").click()
     page.get_by_role("button", name="Undrain", exact=True).click()
     expect(page.get_by_role("button", name="Drain…")).to_be_visible()
+    visit(page, "/nodes?view=cards")
+    page.get_by_role("button", name="Add a machine…").click()
+    dialog = page.get_by_role("dialog", name="Add a machine to home")
+    dialog.get_by_role("button", name="Make a token").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("has not joined with an identity")
+    dialog.get_by_role("button", name="Keep it as it is").click()
+
+
+def labels_of_two_people_are_both_kept(fleet: Fleet, page: Page) -> None:
+    page.get_by_role("button", name="Labels…").click()
+    dialog = page.get_by_role("dialog", name=f"Labels of {fleet.node}")
+    text, button = dialog.get_by_label("Labels, one a line"), dialog.get_by_role("button", name="Set labels")
+    expect(button).to_be_enabled()
+    text.fill("zone cellar")
+    button.click()
+    expect(dialog.locator("#node-labels")).to_contain_text("“zone cellar” is not a label: write KEY=VALUE.")
+    expect(text).to_have_attribute("aria-invalid", "true")
+    text.fill("zone=cellar")
+    button.click()
+    expect(dialog.locator("#node-labels")).to_contain_text("homeport.allow is the node's own")
+    text.fill("homeport.allow=all\nzone=cellar")
+    fleet.host.homeport("nodes", "set", fleet.node, "--label", "rack=2")
+    button.click()
+    expect(dialog.get_by_role("alert")).to_contain_text("another user was faster")
+    assert sorted(text.input_value().split()) == ["homeport.allow=all", "rack=2", "zone=cellar"]
+    expect(dialog.locator("code")).to_have_text(f"homeport nodes set {fleet.node}@home --label zone=cellar")
+    button.click()
+    expect(dialog).to_be_hidden()
+    for each in ("zone=cellar", "rack=2"):
+        expect(page.locator("h1")).to_contain_text(each)
+    seen = page.locator(".lede time")
+    expect(seen).to_have_text(re.compile(r"^\d+ s$"))
+    # Local time with its zone, and UTC.
+    expect(seen).to_have_attribute("title", re.compile(r"\d:\d\d:\d\d .*UTC \(\d{4}-\d\d-\d\dT[\d:.]+Z\)$"))
 
 
 def test_a_job_is_submitted_and_a_pipeline_edited_and_run(fleet: Fleet, page: Page, image: str) -> None:
@@ -211,6 +273,12 @@ def test_a_job_is_submitted_and_a_pipeline_edited_and_run(fleet: Fleet, page: Pa
     page.get_by_role("button", name="Run it").click()
     expect(page.locator("#job-memory")).to_contain_text("512Mi")
     page.get_by_label("Memory").fill("")
+    for field, wrong in (("Cores", "many"), ("Retries", "some"), ("Environment", "LEVEL")):
+        page.get_by_label(field).fill(wrong)
+        page.get_by_role("button", name="Run it").click()
+        expect(page.get_by_label(field)).to_have_attribute("aria-invalid", "true")
+        expect(page.get_by_label(field).locator("xpath=..").locator(".wrong")).not_to_be_empty()
+        page.get_by_label(field).fill("")
     page.get_by_role("button", name="Run it").click()
     expect(page.get_by_role("log")).to_contain_text("job says hello")
     expect(page.locator("h1 .pill")).to_have_text("COMPLETED")
@@ -219,14 +287,25 @@ def test_a_job_is_submitted_and_a_pipeline_edited_and_run(fleet: Fleet, page: Pa
     page.get_by_label("Pipeline file").fill("name: two\nsteps:\n  one: {jobs: 1}\n")
     expect(page.locator("#pipeline-said")).to_contain_text("line")
     job = json.dumps({"image": image, "command": ["/bin/sh", "-c", "echo step output"]})
-    source = f"name: two\nsteps:\n  one:\n    job: {job}\n  two:\n    needs: [one]\n    job: {job}\n"
+    says = json.dumps({"image": image, "command": ["/bin/sh", "-c", "echo step output on ${{ inputs.day }}"]})
+    inputs = "inputs:\n  day: {type: string}\n  copies: {type: number, default: 1}\n"
+    source = f"name: two\n{inputs}steps:\n  one:\n    job: {job}\n  two:\n    needs: [one]\n    job: {says}\n"
     page.get_by_label("Pipeline file").fill(source)
     expect(page.get_by_text("two is valid: one → two.")).to_be_visible()
     graph_follows_the_text(page, source)
+    inputs_of = page.get_by_role("region", name="Inputs")
+    inputs_of.get_by_label("copies").fill("several")
+    page.get_by_role("button", name="Run it").click()
+    expect(inputs_of.locator("label", has_text="day").locator(".wrong")).to_have_text("is missing.")
+    expect(inputs_of.locator("label", has_text="copies").locator(".wrong")).to_have_text("must be a number.")
+    inputs_of.get_by_label("day").fill("monday")
+    inputs_of.get_by_label("copies").fill("2")
+    expect(page.get_by_text("homeport pipelines run ./two.yaml --input day=monday --input copies=2")).to_be_visible()
     page.get_by_role("button", name="Run it").click()
     expect(page.locator("h1 .pill")).to_have_text("SUCCEEDED")
+    expect(page.get_by_role("region", name="Inputs")).to_contain_text("monday")
     page.get_by_role("link", name=re.compile("^two, job")).click()
-    expect(page.get_by_role("region", name="Step two")).to_contain_text("step output")
+    expect(page.get_by_role("region", name="Step two")).to_contain_text("step output on monday")
 
 
 def graph_follows_the_text(page: Page, source: str) -> None:
@@ -415,9 +494,20 @@ def confirm(page: Page, label: str, title: str, button: str) -> None:
 
 def test_a_rollout_is_steered_and_deployments_are_rolled_back_and_deleted(fleet: Fleet, page: Page) -> None:
     fleet.host.homeport("sites", "label", "home", "region=eu")
-    fleet.host.homeport("deploy", "quiet@1.0.0", "-l", "region=eu", "--wave", "100%", "--bake", "1h", "--no-wait")
-    visit(page, "/rollouts")
-    page.get_by_role("link", name="quiet").first.click()
+    visit(page, "/deploy?app=quiet&version=1.0.0")
+    page.get_by_label("By label, in waves").check()
+    page.get_by_role("textbox", name="Waves").fill("most")
+    page.get_by_label("Sites with labels").fill("region=eu")
+    expect(page.locator("#deploy-waves")).to_contain_text("most")
+    page.get_by_role("textbox", name="Waves").fill("100%")
+    page.get_by_role("textbox", name="Bake").fill("1h")
+    page.locator("summary", has_text="Placement and policy").click()
+    page.get_by_label("Retries").fill("1")
+    expect(page.get_by_role("region", name="Plan")).to_contain_text("Wave 1 100% home")
+    line = "homeport deploy quiet@1.0.0 -l region=eu --wave 100% --bake 1h --retries 1"
+    expect(page.get_by_text(line, exact=True)).to_be_visible()
+    page.get_by_role("button", name="Deploy to 1 site", exact=True).click()
+    page.wait_for_url(re.compile("/rollouts/"))
     state = page.locator("h1 .pill")
     expect(state).to_have_text("running")
     confirm(page, "Pause…", "Pause this rollout", "Pause")
@@ -429,7 +519,9 @@ def test_a_rollout_is_steered_and_deployments_are_rolled_back_and_deleted(fleet:
 
     visit(page, "/deployments/home/talker")
     page.get_by_role("button", name="Roll back…").click()
-    button = page.get_by_role("dialog").get_by_role("button", name=re.compile("^Roll back to"))
+    dialog = page.get_by_role("dialog", name="Roll talker@home back")
+    expect(dialog.get_by_role("group", name="What changed")).to_contain_text("version:")
+    button = dialog.get_by_role("button", name=re.compile("^Roll back to"))
     version = button.inner_text().removeprefix("Roll back to ")
     button.click()
     expect(page.locator(".lede")).to_contain_text(f"Wanted {version} on 1 of 1 node")
@@ -439,38 +531,68 @@ def test_a_rollout_is_steered_and_deployments_are_rolled_back_and_deleted(fleet:
         page.get_by_role("button", name="Delete…").click()
         dialog = page.get_by_role("dialog", name=f"Delete {name}@home")
         expect(dialog.get_by_role("button", name=f"Delete {name}@home")).to_be_disabled()
+        dialog.get_by_label("Remove its data volumes too").check()
+        expect(dialog.locator("code")).to_have_text(f"homeport deployments delete {name}@home --remove-data")
         dialog.get_by_label("to confirm").fill(name)
-        dialog.get_by_role("button", name=f"Delete {name}@home").click()
+        expect(dialog.get_by_role("button", name=f"Delete {name}@home and its data")).to_be_enabled()
+        dialog.get_by_label("to confirm").press("Enter")
         expect(dialog).to_be_hidden()
         visit(page, "/deployments")
         expect(page.get_by_role("link", name=f"{name}@home")).to_have_count(0)
 
 
-def test_a_model_is_added_retired_and_deleted_and_a_refused_pull_says_why(fleet: Fleet, page: Page) -> None:
-    file = fleet.host.folder.parent / "tiny.gguf"
+def test_a_model_is_added_pulled_verified_retired_and_deleted(fleet: Fleet, page: Page) -> None:
+    content = b"weights" * 1_800_000
     visit(page, "/inference?tab=models")
-    page.get_by_role("button", name="Add model…").click()
-    dialog = page.get_by_role("dialog", name="Add a model")
-    dialog.get_by_label("Name").fill("pocket")
-    dialog.get_by_label("Digest").fill("short")
-    dialog.get_by_role("button", name="Add", exact=True).click()
-    expect(dialog.locator("#model-digest")).to_contain_text("sha256")
-    dialog.get_by_label("Source").fill(f"file:{file}")
-    dialog.get_by_label("Digest").fill("sha256:" + hashlib.sha256(file.read_bytes()).hexdigest())
-    dialog.get_by_role("button", name="Add", exact=True).click()
-    expect(dialog).to_be_hidden()
     row = page.get_by_role("region", name="Models").get_by_role("listitem")
-    page.get_by_role("button", name="Pull…").click()
-    dialog = page.get_by_role("dialog", name="Pull pocket")
-    dialog.get_by_role("button", name="Pull", exact=True).click()
-    expect(dialog.get_by_role("alert")).to_contain_text("there is nothing to pull")
-    dialog.get_by_role("button", name="Keep it as it is").click()
+    with web_server() as web:
+        web.files["/pocket.gguf"], web.held["/pocket.gguf"] = content, threading.Event()
+        page.get_by_role("button", name="Add model…").click()
+        dialog = page.get_by_role("dialog", name="Add a model")
+        dialog.get_by_label("Name").fill("pocket")
+        dialog.get_by_label("Digest").fill("short")
+        dialog.get_by_role("button", name="Add", exact=True).click()
+        expect(dialog.locator("#model-digest")).to_contain_text("sha256")
+        dialog.get_by_label("Source").fill(f"{web.url}/pocket.gguf")
+        dialog.get_by_label("Digest").fill("sha256:" + hashlib.sha256(content).hexdigest())
+        dialog.get_by_label("Digest").press("Enter")
+        expect(dialog).to_be_hidden()
+        confirm(page, "Pull…", "Pull pocket", "Pull")
+        expect(row.get_by_role("progressbar", name="Pulling pocket")).to_be_visible()
+        expect(row.get_by_text(re.compile(r"^pulling: [4-6]\.\d MB of 13 MB"))).to_be_visible()
+        web.held["/pocket.gguf"].set()
+        expect(row).to_contain_text("Pulled and verified at central.")
+    confirm(page, "Verify…", "Verify pocket", "Verify")
+    expect(page.get_by_text("pocket is what its digest says.")).to_be_visible()
     confirm(page, "Retire…", "Retire pocket", "Retire")
     expect(row).to_contain_text("Retired")
     confirm(page, "Activate…", "Activate pocket", "Activate")
+    delete_model(page, "pocket")
+    what_is_not_its_digest_is_a_failure_in_words(fleet, page)
+
+
+def what_is_not_its_digest_is_a_failure_in_words(fleet: Fleet, page: Page) -> None:
+    file = fleet.host.folder / "odd.gguf"
+    file.write_bytes((fleet.host.folder.parent / "tiny.gguf").read_bytes())
+    digest = "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
+    fleet.host.homeport("models", "add", f"file:{file}", "--id", "odd", "--digest", digest)
+    file.write_bytes(b"GGUF of others")
+    visit(page, "/inference")
+    visit(page, "/inference?tab=models")
+    for label, said in (("Pull", "there is nothing to pull"), ("Verify", "odd is not what its digest says")):
+        page.get_by_role("button", name=f"{label}…").click()
+        dialog = page.get_by_role("dialog", name=f"{label} odd")
+        dialog.get_by_role("button", name=label, exact=True).click()
+        expect(dialog.get_by_role("alert")).to_contain_text(said)
+        dialog.get_by_role("button", name="Keep it as it is").click()
+    expect(page.get_by_role("region", name="Models")).to_contain_text("verification failed")
+    delete_model(page, "odd")
+
+
+def delete_model(page: Page, name: str) -> None:
     page.get_by_role("button", name="Delete…").click()
-    page.get_by_label("to confirm").fill("pocket")
-    page.get_by_role("button", name="Delete pocket").click()
+    page.get_by_label("to confirm").fill(name)
+    page.get_by_role("button", name=f"Delete {name}").click()
     expect(page.get_by_text("No model is in the catalog yet.")).to_be_visible()
 
 
@@ -495,7 +617,7 @@ def test_every_page_has_nothing_serious_for_axe_in_light_and_dark(fleet: Fleet, 
     within = None
     for name, path in {**pages(fleet), **detail_pages(fleet)}.items():
         visit(page, path)
-        wrong += [f"{name}: {each}" for each in serious_problems(page, within=within)]
+        wrong += [f"{name}: {each}" for each in (*serious_problems(page, within=within), *wrong_commands(page))]
         page.evaluate("document.documentElement.dataset.theme = 'dark'")
         wrong += [f"{name} in dark: {each}" for each in serious_problems(page, "color-contrast", within=within)]
         page.evaluate("document.documentElement.dataset.theme = 'light'")
@@ -608,17 +730,26 @@ def test_central_is_lost_and_found_again(fleet: Fleet, page: Page) -> None:
     expect(page.get_by_text("Central does not answer.")).to_be_hidden()
 
 
-def test_a_viewer_is_refused_on_a_phone(fleet: Fleet, browser: Browser) -> None:
+def test_a_viewer_is_refused_on_a_phone_and_out_once_the_token_is_revoked(
+    fleet: Fleet, page: Page, browser: Browser
+) -> None:
     made = fleet.host.json("tokens", "create", "--name", "vera", "--role", "viewer")
-    with shown(browser, fleet.url, viewport={"width": 390, "height": 844}, color_scheme="dark") as page:
-        log_in(page, "hp_00000000_" + "0" * 40)
-        expect(page.get_by_role("alert")).to_contain_text("token")
-        log_in(page, made["token"])
-        page.get_by_role("link", name="hello@home").click()
-        expect(page.get_by_role("button", name="Delete…")).to_be_disabled()
+    with shown(browser, fleet.url, viewport={"width": 390, "height": 844}, color_scheme="dark") as phone:
+        log_in(phone, "hp_00000000_" + "0" * 40)
+        expect(phone.get_by_role("alert")).to_contain_text("token")
+        log_in(phone, made["token"])
+        phone.get_by_role("link", name="hello@home").click()
+        expect(phone.get_by_role("button", name="Delete…")).to_be_disabled()
         for path in ("/", "/map", f"/nodes/home/{fleet.node}", "/inference", "/jobs?tab=submit", "/logs", "/audit"):
-            page.goto(fleet.url + path)
-            is_settled(page)
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390, (
+            phone.goto(fleet.url + path)
+            is_settled(phone)
+            assert phone.evaluate("document.documentElement.scrollWidth") <= 390, (
                 f"a phone never scrolls sideways: {path}"
             )
+        visit(page, "/settings")
+        row = page.get_by_role("listitem").filter(has_text="vera")
+        row.get_by_role("button", name="Revoke…").click()
+        row.get_by_role("dialog").get_by_role("button", name="Revoke", exact=True).click()
+        expect(row).to_contain_text("revoked")
+        phone.wait_for_url(re.compile("/login"))
+        expect(phone.get_by_label("Access token")).to_be_visible()

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
+from tests.support.dashboard import WAIT_MILLISECONDS, chromium, log_in, shown
 from tests.support.ports import free_port
 from tests.support.processes import Machine, Process
 from tests.support.running_central import write_app
@@ -107,6 +109,22 @@ def test_two_printed_lines_make_a_fleet_and_a_deploy_reaches_it(fleet: Joined) -
     assert names == {"north": "accepted"}
     actions = {entry["action"] for entry in fleet.host.json("audit", "list")["entries"]}
     assert "identities.enrol" in actions
+    the_line_of_the_dashboard_joins_a_machine_that_appears_by_itself(fleet)
+
+
+def the_line_of_the_dashboard_joins_a_machine_that_appears_by_itself(fleet: Joined) -> None:
+    token = fleet.host.json("tokens", "create", "--name", "ada", "--role", "admin")["token"]
+    with chromium() as browser, shown(browser, f"{fleet.host.url}/nodes", ignore_https_errors=True) as page:
+        log_in(page, token)
+        expect(page.locator("article")).to_have_count(1)
+        page.get_by_role("button", name="Add a machine…").click()
+        page.get_by_role("dialog", name="Add a machine to north").get_by_role("button", name="Make a token").click()
+        line = page.locator(".command", has_text="On the new machine").locator("code")
+        printed = shlex.split(line.inner_text())
+        assert printed[:2] == ["homeport", "node"]
+        data, http = str(fleet.data("n2")), f"127.0.0.1:{free_port()}"
+        fleet.start("n2", "http", *printed[1:], "--id", "n2", "--runtime", "null", "--http", http, "--data", data)
+        expect(page.locator("article", has_text="n2")).to_contain_text("live", timeout=WAIT_MILLISECONDS)
 
 
 def test_certificates_are_renewed_again_and_again_and_nothing_restarts(fleet: Joined) -> None:

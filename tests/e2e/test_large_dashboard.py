@@ -75,6 +75,8 @@ def test_a_thousand_nodes_are_one_mark_each_with_readable_sites(fleet: LargeFlee
     assert (names.count(), cut) == (SITES, []), "the name of every site is whole"
     first = names.all_inner_texts()
     assert first[0] == "bremen-1", "what has failed comes first"
+    assert first.index("hamburg-1") < first.index("aalborg-1"), "a drain may be forgotten"
+    expect(fleet_map.get_by_role("region", name="hamburg-1", exact=True)).to_contain_text("1 drained")
     page.reload()
     is_settled(page)
     assert names.all_inner_texts() == first, "a site keeps its place"
@@ -195,7 +197,10 @@ def test_any_name_is_text(fleet: LargeFleet, page: Page) -> None:
         visit(page, "/deployments?filter=" + quote(re.sub(r"\W+", "*", name)[:60], safe="*"))
         expect(page.get_by_role("link", name=f"{name}@aalborg-1")).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
-    assert page.locator("main img").count() == 0, "a name is never markup"
+        page.get_by_role("link", name=f"{name}@aalborg-1").click()
+        expect(page.get_by_role("heading", level=1)).to_contain_text(name)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+    assert page.locator("img").count() == 0, "a name is never markup"
 
 
 def test_who_waits_at_the_end_gets_more_rows_also_when_the_list_was_just_read_again(

@@ -20,6 +20,7 @@ LOST_SHARE = 0.3
 KINDS_OF_LOSS = ("connectionreset", "connectionclosed", "internetdisconnected", "aborted", "failed")
 ASKED_AGAIN_SECONDS = 20
 CUT_BYTES = 3_000
+AHEAD = {"last-event-id": "999999999"}
 CONNECTIONS_OF_A_BROWSER = 6
 """To one server, over HTTP/1.1."""
 WALKED = (
@@ -176,6 +177,19 @@ def hide(page: Page, *, is_hidden: bool) -> None:
         document.dispatchEvent(new Event('visibilitychange')); }""",
         is_hidden,
     )
+
+
+def test_a_central_with_another_history_is_read_again_and_said(fleet: LargeFleet, page: Page) -> None:
+    """One that was restored from an older copy has fewer events than the page has seen."""
+    page.goto(f"{fleet.url}/events")
+    fleet.add_event()
+    expect(page.locator(".feed time").first).to_be_visible()
+    page.context.set_offline(True)
+    expect(page.get_by_text("Not live")).to_be_visible()
+    page.route("**/api/v1/events", lambda route: route.continue_(headers={**route.request.headers, **AHEAD}))
+    page.context.set_offline(False)
+    expect(page.get_by_text(re.compile("another history than before, so everything was read again"))).to_be_visible()
+    expect(page.locator(".feed time")).to_have_count(0)
 
 
 def test_every_page_opens_and_tells_while_central_is_away(fleet: LargeFleet, page: Page) -> None:

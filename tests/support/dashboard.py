@@ -1,14 +1,18 @@
 """A fleet of one with something to see in it, and a browser that looks at its dashboard."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import click
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from homeport.cli.main import cli
+from homeport.cli.options import Settings
 from tests.support.browser_network import browser_network
 from tests.support.ports import free_port
 from tests.support.processes import Machine, Process
@@ -181,3 +185,27 @@ def serious_problems(page: Page, *rules: str, within: str | None = None) -> list
         for each in found["violations"]
         if each["impact"] in SERIOUS
     ]
+
+
+def wrong_commands(page: Page) -> list[str]:
+    """Command lines of the page, of its closed dialogs too, that `homeport` would not take, and why."""
+    shown = {each for each in page.locator(".command code").all_text_contents() if each.startswith("homeport ")}
+    return [f"{each}: {why}" for each in sorted(shown) if (why := _refusal(each)) is not None]
+
+
+def _refusal(line: str) -> str | None:
+    """As the parser of the command line says it; nothing is run."""
+    words = shlex.split(line)[1:]
+    command: click.Command = cli
+    parent: click.Context | None = None
+    try:
+        while True:
+            parent = command.make_context(command.name, words, parent=parent, obj=Settings())
+            if not isinstance(command, click.Group):
+                return None
+            _, found, words = command.resolve_command(parent, [*parent._protected_args, *parent.args])
+            assert found is not None
+            command = found
+    except click.UsageError as error:
+        # Names of files are examples.
+        return None if "does not exist" in error.format_message() else error.format_message()

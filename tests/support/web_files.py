@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+HELD_SECONDS_MAX = 30
+
 
 @dataclass
 class WebServer:
@@ -24,6 +26,8 @@ class WebServer:
     linked: str = ""
     """The digest that redirects promise, as Hugging Face does."""
     sent_bytes: int = 0
+    held: dict[str, threading.Event] = field(default_factory=dict)
+    """Of these paths the second half waits until it is let go."""
 
 
 @contextmanager
@@ -55,6 +59,11 @@ def web_server() -> Iterator[WebServer]:
             self.end_headers()
             end = len(content) if not server.breaks else start + server.breaks.pop(0)
             server.sent_bytes += len(content[start:end])
+            if path in server.held:
+                half = (start + end) // 2
+                self.wfile.write(content[start:half])
+                server.held[path].wait(HELD_SECONDS_MAX)
+                start = half
             self.wfile.write(content[start:end])
             self.close_connection = True
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 
 from homeport.core.pipelines.limits import SOURCE_BYTES_MAX
-from homeport.core.pipelines.model import Definition, ItemResult, ItemRun, Pipeline, Run, StepRun
+from homeport.core.pipelines.model import Definition, InputType, ItemResult, ItemRun, Pipeline, Run, StepRun
 from homeport.pipelines.reading import readable
 from homeport.serving.bodies.body import Body, PageBody
 
@@ -109,6 +109,15 @@ class StepResultBody(Body):
     items: Sequence[ItemResultBody]
 
 
+class InputBody(Body):
+    name: str
+    type: InputType
+    required: bool
+    """Whether a run must give it."""
+    default: Any
+    """What a run has that does not give it."""
+
+
 class PipelineBody(Body):
     name: str
     site: str | None
@@ -120,6 +129,7 @@ class PipelineBody(Body):
     webhook: bool
     next_at: datetime | None
     steps: Sequence[str]
+    inputs: Sequence[InputBody]
     saved_by: str
     created_at: datetime
     updated_at: datetime
@@ -146,6 +156,8 @@ class CheckedBody(Body):
     """In an order in which each comes after those it needs."""
     graph: Sequence[CheckedStepBody]
     """The same steps with what joins them, to be drawn."""
+    inputs: Sequence[InputBody]
+    """What a run of it may be given."""
 
 
 def checked_body(pipeline: Pipeline) -> CheckedBody:
@@ -153,6 +165,7 @@ def checked_body(pipeline: Pipeline) -> CheckedBody:
         name=pipeline.name,
         steps=[step.name for step in pipeline.steps],
         graph=[CheckedStepBody(name=step.name, kind=step.kind.value, needs=step.needs) for step in pipeline.steps],
+        inputs=_input_bodies(pipeline),
     )
 
 
@@ -239,6 +252,13 @@ def _item_body(number: int, item: ItemRun) -> ItemBody:
     )
 
 
+def _input_bodies(pipeline: Pipeline) -> list[InputBody]:
+    return [
+        InputBody(name=name, type=each.type, required=each.is_required, default=each.default)
+        for name, each in pipeline.inputs.items()
+    ]
+
+
 def _definition_fields(definition: Definition) -> dict[str, Any]:
     pipeline = readable(definition.source, f"{definition.name}.yaml")
     schedule = None if pipeline is None else pipeline.schedule
@@ -253,6 +273,7 @@ def _definition_fields(definition: Definition) -> dict[str, Any]:
         "webhook": pipeline is not None and pipeline.webhook is not None,
         "next_at": definition.next_at,
         "steps": [] if pipeline is None else [step.name for step in pipeline.steps],
+        "inputs": [] if pipeline is None else _input_bodies(pipeline),
         "saved_by": definition.owner.name,
         "created_at": definition.created_at,
         "updated_at": definition.updated_at,

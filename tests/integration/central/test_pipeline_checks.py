@@ -12,6 +12,7 @@ pytestmark = pytest.mark.anyio
 
 SOURCE = """
 name: report
+inputs: {day: {type: string}, copies: {type: number, default: 2}}
 steps:
   fetch: {job: {command: [echo, hi]}}
   read: {needs: [fetch], job: {command: [echo, hi]}}
@@ -27,6 +28,10 @@ async def test_a_valid_file_is_told_as_a_graph(client: Client) -> None:
         {"name": "read", "kind": "job", "needs": ["fetch"]},
         {"name": "print", "kind": "job", "needs": ["read"]},
     ], "a step also needs those that its expressions refer to"
+    assert answer.body["inputs"] == [
+        {"name": "day", "type": "string", "required": True, "default": None},
+        {"name": "copies", "type": "number", "required": False, "default": 2},
+    ]
 
 
 async def test_a_file_that_is_wrong_says_where(client: Client) -> None:

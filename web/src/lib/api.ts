@@ -19,6 +19,10 @@ export class Problem extends Error {
 	get isUnreachable(): boolean {
 		return this.status === 0;
 	}
+	/** What is wrong as a whole; empty where the sentences of the fields say it all. */
+	get summary(): string {
+		return this.fields.some((each) => this.message.includes(each.message)) ? '' : this.message;
+	}
 	/** Not an answer to what was asked: the same question may be answered next time. */
 	get isLost(): boolean {
 		return this.status === 0 || this.status >= 500;

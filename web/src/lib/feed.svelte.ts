@@ -11,6 +11,7 @@ export interface FleetEvent {
 
 const PAUSES_SECONDS = [1, 2, 4, 8, 15];
 const PAINT_MILLISECONDS = 250;
+const QUIET_MILLISECONDS = 1_000;
 /** The server says something every ten seconds; a line that is silent for longer is dead. */
 const SILENCE_MILLISECONDS = 25_000;
 /** Shorter than this, nobody has noticed that the stream was lost. */
@@ -18,6 +19,7 @@ const BLINK_SECONDS = 3;
 const RECENT_MAX = 500;
 /** How many past events are asked for, so that a page that was just opened has something to tell. */
 const PAST = 200;
+const OLDER_MILLISECONDS = 5_000;
 
 class Feed {
 	changes = $state(0);
@@ -27,12 +29,17 @@ class Feed {
 	#wake: (() => void) | null = null;
 	caughtUp = $state<string | null>(null);
 	recent = $state.raw<FleetEvent[]>([]);
+	/** Whether it is known what happened lately. */
+	isRead = $state(false);
 	#lastId: number | null = null;
 	#stop: AbortController | null = null;
 	#due: ReturnType<typeof setTimeout> | null = null;
 	#painting: ReturnType<typeof setTimeout> | null = null;
 	#fresh: FleetEvent[] = [];
 	#caught = 0;
+	#limit = RECENT_MAX;
+	/** Whether central sent how things stand instead of what was missed: it was restored, or is another one. */
+	#isAnew = false;
 
 	start(): void {
 		if (this.#stop) return;
@@ -78,19 +85,51 @@ class Feed {
 	#connected(): void {
 		if (this.lostAt) {
 			const seconds = Math.round((Date.now() - this.lostAt.getTime()) / 1000);
-			this.#caught = 0;
+			[this.#caught, this.#isAnew] = [0, false];
 			if (seconds >= BLINK_SECONDS) this.caughtUp = `Connected again after ${seconds} s.`;
 			// What was missed is replayed at once; a moment later it can be counted.
-			if (seconds >= BLINK_SECONDS) setTimeout(() => (this.caughtUp = `Connected again after ${seconds} s, ${this.#caught} event${this.#caught === 1 ? '' : 's'} caught up, none lost.`), 1500);
+			if (seconds >= BLINK_SECONDS) setTimeout(() => (this.caughtUp = `Connected again after ${seconds} s${this.#isAnew ? '. Central has another history than before, so everything was read again' : `, ${this.#caught} event${this.#caught === 1 ? '' : 's'} caught up, none lost`}.`), 1500);
 			setTimeout(() => (this.caughtUp = null), 8000);
 			this.changes += 1;
 		}
 		this.lostAt = null;
+		// Where nothing has happened yet, nothing comes.
+		this.#painting ??= setTimeout(() => this.#paint(), QUIET_MILLISECONDS);
+	}
+	/** What was shown before is of another history: its ids mean other events now. */
+	#beginAnew(): void {
+		if (this.#isAnew) return;
+		[this.#isAnew, this.recent, this.#fresh] = [true, [], []];
+	}
+	/** The events before those that are known; false where there are none. */
+	async older(): Promise<boolean> {
+		const first = this.recent.at(-1)?.id ?? 0;
+		if (first <= 1) return false;
+		const stop = new AbortController();
+		const found: FleetEvent[] = [];
+		// The stream goes on with what is known already, and is left there; or, where that was removed meanwhile, after a while.
+		const due = setTimeout(() => stop.abort(), OLDER_MILLISECONDS);
+		try {
+			const answer = await open('/api/v1/events', { headers: { 'last-event-id': String(Math.max(0, first - 1 - PAST)), accept: 'text/event-stream' }, signal: stop.signal });
+			for await (const frame of frames(answer, stop.signal)) {
+				if (!frame.data) continue;
+				const event = JSON.parse(frame.data) as FleetEvent;
+				if (event.id >= first) break;
+				if (event.kind && !event.data?.snapshot) found.push(event);
+			}
+		} finally {
+			clearTimeout(due);
+			stop.abort();
+		}
+		this.#limit += found.length;
+		this.recent = [...this.recent, ...found.reverse()];
+		return found.length > 0;
 	}
 	#paint(): void {
 		this.#painting = null;
+		this.isRead = true;
 		this.#caught += this.#fresh.length;
-		this.recent = [...this.#fresh.reverse(), ...this.recent].slice(0, RECENT_MAX);
+		this.recent = [...this.#fresh.reverse(), ...this.recent].slice(0, this.#limit);
 		this.#fresh = [];
 	}
 	/** Reads on until the line breaks, is silent for too long, or another request says that it is lost. */
@@ -113,7 +152,8 @@ class Feed {
 			if (!frame.data) continue;
 			try {
 				const event = JSON.parse(frame.data) as FleetEvent;
-				if (event.kind) this.#fresh.push(event);
+				if (event.data?.snapshot) this.#beginAnew();
+				else if (event.kind) this.#fresh.push(event);
 			} catch {
 				// A frame that cannot be read still says that something has happened.
 			}

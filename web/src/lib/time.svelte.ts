@@ -17,7 +17,7 @@ export function age(at: string, now: number): string {
 
 export function exact(at: string): string {
 	const moment = new Date(at);
-	return `${moment.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'medium' })} (${moment.toISOString()})`;
+	return `${moment.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' })} (${moment.toISOString()})`;
 }
 
 export function size(bytes: number): string {

@@ -18,6 +18,8 @@ export type HistoryEntry = api.HistoryEntryBody;
 export type Revision = api.RevisionBody;
 export type Planned = Whole<api.PlannedDeployment>;
 export type Plan = Whole<api.PlanBody>;
+export type DeployRequest = api.Deploy;
+export type Deployed = api.DeployedBody;
 export type Rollout = api.RolloutBody;
 export type RolloutDetail = api.RolloutDetailBody;
 export type Token = api.TokenBody;
@@ -40,6 +42,7 @@ export type Run = api.RunBody;
 export type RunDetail = api.RunDetailBody;
 export type StepResult = api.StepResultBody;
 export type Pipeline = api.PipelineBody;
+export type PipelineInput = api.InputBody;
 export type PipelineDetail = api.PipelineDetailBody;
 export type CheckedPipeline = api.CheckedBody;
 

@@ -180,6 +180,7 @@ export interface CheckedBody {
   name: string;
   steps: (string)[];
   graph: (CheckedStepBody)[];
+  inputs: (InputBody)[];
 }
 
 export interface CheckedStepBody {
@@ -514,6 +515,15 @@ export interface ImportedBody {
   files: (string)[];
   app: AppBody | null;
 }
+
+export interface InputBody {
+  name: string;
+  type: InputType;
+  required: boolean;
+  default: unknown;
+}
+
+export type InputType = "string" | "number" | "boolean" | "list" | "object";
 
 export interface InstanceBody {
   node_id: string;
@@ -901,6 +911,7 @@ export interface PipelineBody {
   webhook: boolean;
   next_at: string | null;
   steps: (string)[];
+  inputs: (InputBody)[];
   saved_by: string;
   created_at: string;
   updated_at: string;
@@ -917,6 +928,7 @@ export interface PipelineDetailBody {
   webhook: boolean;
   next_at: string | null;
   steps: (string)[];
+  inputs: (InputBody)[];
   saved_by: string;
   created_at: string;
   updated_at: string;
@@ -1574,6 +1586,8 @@ export interface Bodies {
   ImportApp: ImportApp;
   ImportParameterBody: ImportParameterBody;
   ImportedBody: ImportedBody;
+  InputBody: InputBody;
+  InputType: InputType;
   InstanceBody: InstanceBody;
   Invitation: Invitation;
   Invite: Invite;
@@ -2661,6 +2675,12 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     },
     "type": "array"
    },
+   "inputs": {
+    "items": {
+     "$ref": "InputBody"
+    },
+    "type": "array"
+   },
    "name": {
     "type": "string"
    },
@@ -2674,7 +2694,8 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   "required": [
    "name",
    "steps",
-   "graph"
+   "graph",
+   "inputs"
   ],
   "type": "object"
  },
@@ -4398,6 +4419,38 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "app"
   ],
   "type": "object"
+ },
+ "InputBody": {
+  "additionalProperties": false,
+  "properties": {
+   "default": {},
+   "name": {
+    "type": "string"
+   },
+   "required": {
+    "type": "boolean"
+   },
+   "type": {
+    "$ref": "InputType"
+   }
+  },
+  "required": [
+   "name",
+   "type",
+   "required",
+   "default"
+  ],
+  "type": "object"
+ },
+ "InputType": {
+  "enum": [
+   "string",
+   "number",
+   "boolean",
+   "list",
+   "object"
+  ],
+  "type": "string"
  },
  "InstanceBody": {
   "additionalProperties": false,
@@ -6397,6 +6450,12 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "description": {
     "type": "string"
    },
+   "inputs": {
+    "items": {
+     "$ref": "InputBody"
+    },
+    "type": "array"
+   },
    "name": {
     "type": "string"
    },
@@ -6475,6 +6534,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "webhook",
    "next_at",
    "steps",
+   "inputs",
    "saved_by",
    "created_at",
    "updated_at"
@@ -6490,6 +6550,12 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    },
    "description": {
     "type": "string"
+   },
+   "inputs": {
+    "items": {
+     "$ref": "InputBody"
+    },
+    "type": "array"
    },
    "name": {
     "type": "string"
@@ -6572,6 +6638,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "webhook",
    "next_at",
    "steps",
+   "inputs",
    "saved_by",
    "created_at",
    "updated_at",

@@ -115,7 +115,7 @@ def _of_its_node(replica: Reached) -> Reached:
     return replace(replica, endpoint=replace(replica.endpoint, node_id=NodeId(replica.handoff.node_id)))
 
 
-class _Told(NamedTuple):
+class _Announced(NamedTuple):
     network: str
     replicas: list[Handoff]
     """Of the site's own machine."""
@@ -125,7 +125,7 @@ class _Told(NamedTuple):
     """Why further ones are left out: a newer site may have engines that this central does not know."""
 
 
-def _read(body: bytes) -> _Told:
+def _read(body: bytes) -> _Announced:
     try:
         found: Any = parse_json(body)
         network, here, behind = found["network"], found["replicas"], found.get("behind_nodes", [])
@@ -136,7 +136,7 @@ def _read(body: bytes) -> _Told:
         raise InvalidInput(f"The list of replicas must have a network and at most {REPLICAS_MAX} replicas.")
     unreadable: list[str] = []
     readable = _readable(here, unreadable), _readable(behind, unreadable)
-    return _Told(network[:64], *readable, tuple(unreadable))
+    return _Announced(network[:64], *readable, tuple(unreadable))
 
 
 def _readable(records: list[Any], unreadable: list[str]) -> list[Handoff]:

@@ -225,6 +225,7 @@ class ModelFetcher:
         total = file.size_bytes or 0
         await run_sync(_require_space, partial.parent, max(total - done, 0))
         await run_sync(_remember, partial.parent, file.validator)
+        on_bytes(done, total)
         waiting = bytearray()
         try:
             async for chunk in file.chunks():

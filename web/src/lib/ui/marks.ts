@@ -22,14 +22,15 @@ export function ofInstance(item: Deployment, instance: Instance | undefined): Ma
 export function behindAt(items: readonly Deployment[]): number {
 	return items.filter((item) => item.instances.some((each) => isBehind(item, each))).length;
 }
-export function ofSite(site: Site, behind = 0): Mark {
+/** `drained`: how many of its nodes are. */
+export function ofSite(site: Site, behind = 0, drained = 0): Mark {
 	if (!site.reachable) return 'away';
 	const has = (state: string) => (site.deployments[state] ?? 0) > 0;
 	if (site.problem !== null || has('FAILED')) return 'failed';
 	if (has('ROLLINGBACK') || behind) return 'back';
 	if (CHANGING.some(has)) return 'changing';
 	if (site.nodes_live < site.nodes) return 'away';
-	return site.holds.length ? 'held' : 'wanted';
+	return site.holds.length ? 'held' : drained ? 'drained' : 'wanted';
 }
 export function ofNode(node: Node, carried: readonly Deployment[]): Mark {
 	if (node.liveness === 'lost' || node.liveness === 'unknown' || node.liveness === 'stale') return 'away';
@@ -37,11 +38,11 @@ export function ofNode(node: Node, carried: readonly Deployment[]): Mark {
 	const worst = states.sort((one, other) => RANK[one] - RANK[other])[0] ?? 'wanted';
 	return worst !== 'wanted' ? worst : node.drain !== null && node.drain !== undefined ? 'drained' : 'wanted';
 }
-export function siteNote(site: Site, behind = 0): string {
+export function siteNote(site: Site, behind = 0, drained = 0): string {
 	if (!site.reachable) return 'out of reach';
 	const [failed, silent] = [site.deployments.FAILED ?? 0, site.nodes - site.nodes_live];
 	const changing = CHANGING.reduce((sum, state) => sum + (site.deployments[state] ?? 0), 0);
 	const back = site.deployments.ROLLINGBACK ?? 0;
-	const found = [failed && `${failed} failed`, back && `${back} rolling back`, behind && `${behind} not on the wanted release`, silent && `${silent} node${silent === 1 ? '' : 's'} not live`, changing && `${changing} changing`, site.holds.length && 'held'];
+	const found = [failed && `${failed} failed`, back && `${back} rolling back`, behind && `${behind} not on the wanted release`, silent && `${silent} node${silent === 1 ? '' : 's'} not live`, changing && `${changing} changing`, drained && `${drained} drained`, site.holds.length && 'held'];
 	return site.problem ?? found.filter(Boolean).join(', ');
 }
