@@ -1,8 +1,9 @@
 """What reaches a terminal: text, line breaks, and the colours that this program sets.
 
-Names, messages and errors come from authors of apps, from registries, engines and other machines. An escape sequence
-among them could move the cursor over what was shown, rename the window or write to the clipboard. It is replaced here,
-on the last step, so that no command can forget it; what is piped into a file or another program stays as it is.
+Names, messages and errors come from authors of apps, from registries, engines and other machines. An escape
+sequence among them could move the cursor over what was shown, rename the window or write to the clipboard. It is
+replaced here, on the last step, so that no command can forget it; what is piped into a file or another program stays
+as it is.
 """
 
 import io
@@ -12,9 +13,7 @@ from typing import Any, Final, TextIO
 
 _COLOUR: Final = r"\x1b\[(?!8m)(?:\d{1,3}(?:;\d{1,3}){0,10})?m"
 """All but the one that makes text invisible."""
-_CONTROLS: Final = re.compile(
-    rf"{_COLOUR}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
-)
+_CONTROLS: Final = re.compile(rf"{_COLOUR}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def safe(text: str) -> str:
@@ -48,7 +47,7 @@ def moving(stream: TextIO) -> Any:
 
 
 def protect_terminal() -> None:
-    """For standard output and standard error. A terminal whose encoding lacks ✓ gets a question mark, never a crash."""
+    """For standard output and error. A terminal whose encoding lacks ✓ gets a question mark, never a crash."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, io.TextIOWrapper):

@@ -123,7 +123,9 @@ class Repositories:
         except FileNotFoundError:
             return None
         except _UNREADABLE as error:
-            raise UnreadableRecord(f"The record of {digest[:80]} in {name} cannot be read: {error!r}"[:500]) from error
+            raise UnreadableRecord(
+                f"The record of {digest[:80]} in {name} cannot be read: {error!r}"[:500]
+            ) from error
 
     def add_manifest(
         self, name: str, digest: Digest, media_type: str, subject: Digest | None, descriptor: Mapping[str, Any]

@@ -116,4 +116,3 @@ def _outcome(work: Work, head: str, answer: HttpAnswer, values: list[str]) -> Ou
         return Outcome(result)
     is_final = 300 <= answer.status < 500 and answer.status not in (408, 425, 429)
     return Outcome(result, Failure("HTTP_STATUS", f"The answer was {answer.status}"), is_final=is_final)
-

@@ -192,7 +192,8 @@ def test_the_hints_of_a_problem_decide_whether_and_when_it_is_tried_again() -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["Fri, 31 Dec 2100 23:59:59 +99999999999999999999", "Fri, 31 Dec 99999999999 23:59:59 GMT", "\x00", "²" * 9]
+    "text",
+    ["Fri, 31 Dec 2100 23:59:59 +99999999999999999999", "Fri, 31 Dec 99999999999 23:59:59 GMT", "\x00", "²" * 9],
 )
 def test_a_wait_that_is_no_time_asks_for_nothing(text: str) -> None:
     found = failure_of(503, text, b"")
