@@ -33,7 +33,7 @@ _KINDS: Final = {
 }
 
 WORDED_MAX: Final = 200
-"""Problems that are put into words, each with a suggestion: more are never shown, and twenty thousand take seconds."""
+"""Problems that are put into words, each with a suggestion: no more are shown, and twenty thousand take seconds."""
 
 
 def check_structure(document: Document, schema_name: str) -> list[Problem]:

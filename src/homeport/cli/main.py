@@ -16,6 +16,7 @@ from homeport import __version__
 from homeport.cli.exits import Exit, exit_for
 from homeport.cli.lazy import LazyGroup
 from homeport.cli.options import Settings, connected, formatted
+from homeport.cli.terminal.safe_text import protect_terminal
 from homeport.errors import HomeportError, InvalidInput, StorageFull
 
 COLLECT_AFTER: Final = (1_000_000, 20, 50)
@@ -174,11 +175,7 @@ def cli(ctx: click.Context, debug: bool) -> None:
 def main() -> None:
     """The console script."""
     gc.set_threshold(*COLLECT_AFTER)
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            # A terminal encoding without ✓ gets a question mark, never a crash.
-            reconfigure(errors="replace")
+    protect_terminal()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -37,6 +37,7 @@ from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.pipelines.events import events_between
 from homeport.pipelines.reading import read_pipeline
+from homeport.pipelines.service import has_rights
 from homeport.pipelines.steps.work import StepKindExecutor, Work
 from homeport.ports import Transaction
 from homeport.vocabulary import RunState, StepState
@@ -246,9 +247,13 @@ class Driver:
 
     async def _persistently(self, executor: StepKindExecutor, work: Work) -> Outcome:
         """A failure of ours, such as a full queue, costs time and no attempt."""
-        failures = 0
+        failures, is_checked = 0, work.is_resumed
         while True:
             try:
+                if not is_checked and not await has_rights(self._central, work.run.owner):
+                    message = f"The access token with which {work.run.owner.name} began the run is no longer valid"
+                    return Outcome(failure=Failure("NOT_AUTHORIZED", message), is_final=True)
+                is_checked = True
                 return await executor.carry_out(work)
             except LeaseLost:
                 raise

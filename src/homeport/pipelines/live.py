@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from homeport.core.model.caller import Caller
-from homeport.core.pipelines.model import ItemKey, ItemResult, Pipeline, Run, StepKind
+from homeport.core.pipelines.model import ItemKey, ItemResult, Run, Step, StepKind
 from homeport.errors import HomeportError
 from homeport.jobs.ports import Jobs
 from homeport.pipelines.driver import attempt_head
@@ -17,17 +17,15 @@ LIVE_MAX: Final = 8
 async def with_live_logs(
     jobs: Jobs,
     run: Run,
-    name: str,
+    step: Step | None,
     results: Mapping[ItemKey, ItemResult],
     caller: Caller,
-    pipeline: Pipeline | None,
 ) -> Mapping[ItemKey, ItemResult]:
     """The results, with the output so far of the items that are under way. A site out of reach adds nothing."""
-    step = None if pipeline is None else pipeline.step(name)
-    items = run.step(name).items
-    under_way = [number for number, item in enumerate(items) if item.state is StepState.RUNNING and item.reference]
-    if step is None or step.kind is not StepKind.JOB or not under_way:
+    if step is None or step.kind is not StepKind.JOB:
         return results
+    name, items = step.name, run.step(step.name).items
+    under_way = [number for number, item in enumerate(items) if item.state is StepState.RUNNING and item.reference]
     found = dict(results)
     for number in under_way[:LIVE_MAX]:
         before = results.get((name, number), ItemResult())

@@ -1,5 +1,5 @@
-"""Reads the files of pipelines. That takes milliseconds, and up to a second for the largest, so it is called in threads;
-what was read is remembered, since a run, its page and its webhook read the same file again and again."""
+"""Reads the files of pipelines. That takes milliseconds, and up to a second for the largest, so it is called in
+threads; what was read is remembered, since a run, its page and its webhook read the same file again and again."""
 
 from functools import lru_cache
 from typing import Final

@@ -161,7 +161,8 @@ def _add_steps(router: Router, central: CentralPlatform, pipelines: Pipelines, j
         async with seen_by(caller, central.store).read() as reader:
             results = await reader.pipeline_results(found)
         pipeline = await central.in_thread(readable, found.source)
-        return step_results(found.step(step), await with_live_logs(jobs, found, step, results, caller, pipeline))
+        wanted = None if pipeline is None else pipeline.step(step)
+        return step_results(found.step(step), await with_live_logs(jobs, found, wanted, results, caller))
 
 
 def _add_saved(router: Router, central: CentralPlatform, pipelines: Pipelines) -> None:

@@ -19,6 +19,7 @@ from homeport.errors import Conflict, InvalidInput, NotAuthorized, NotFound, Pro
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.shared.answers.suggestion import did_you_mean
 from homeport.fleet.shared.scope import seen_by
+from homeport.identity.tokens import is_active
 from homeport.lazy_dataclass import dataclass
 from homeport.pipelines.events import events_between
 from homeport.pipelines.reading import read_pipeline
@@ -187,18 +188,21 @@ class Pipelines:
 
     async def check_owner(self, definition: Definition) -> None:
         """Triggers act with the rights of who saved the pipeline. Raises Refused where these are gone."""
-        owner = definition.owner
-        if owner.kind is not CallerKind.TOKEN:
-            return
-        async with self._central.store.read() as reader:
-            token = await reader.token(owner.key)
-        now = self._central.clock.now()
-        is_gone = token is None or token.revoked_at is not None
-        if token is None or is_gone or (token.expires_at is not None and token.expires_at <= now):
+        if not await has_rights(self._central, definition.owner):
             raise Refused(
-                f"The access token with which {owner.name} saved the pipeline {definition.name} is no longer valid.",
+                f"The access token with which {definition.owner.name} saved the pipeline {definition.name} is no longer"
+                " valid.",
                 hint="Save it again with another one.",
             )
+
+
+async def has_rights(central: CentralPlatform, owner: Owner) -> bool:
+    """Whether the access token of the owner, where it is one, still opens anything."""
+    if owner.kind is not CallerKind.TOKEN:
+        return True
+    async with central.store.read() as reader:
+        token = await reader.token(owner.key)
+    return token is not None and is_active(token, central.clock.now())
 
 
 def owner_of(caller: Caller) -> Owner:

@@ -203,7 +203,8 @@ async def test_an_address_that_is_none_is_refused(tmp_path: Path, reference: str
 
 
 @pytest.mark.parametrize(
-    "content", [b"[]", b"null", b"7", b'{"schema": 1}', b'{"models": {}}', b"[" * 100_000, b"\xff"]
+    "content",
+    [b"[]", b"null", b"7", b'{"schema": 1}', b'{"models": {}}', b'{"models": "x"}', b"[" * 100_000, b"\xff"],
 )
 def test_an_index_that_is_none_is_set_aside(tmp_path: Path, content: bytes) -> None:
     """Central and nodes read it at each start."""
@@ -216,6 +217,10 @@ def test_an_entry_with_an_infinite_number_harms_itself_alone(tmp_path: Path) -> 
     entries = ", ".join(['{"id": "a", "size_bytes": 1e999}', '{"id": "b", "source": "hf:a/b"}', "[]", "1", "null"])
     (tmp_path / "index.json").write_text(f'{{"schema": {INDEX_SCHEMA}, "models": [{entries}]}}')
     assert list(ModelIndex(tmp_path).entries()) == ["b"]
+
+
+def kept_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 async def test_a_file_without_a_size_ends_before_the_disk_is_full(
@@ -245,4 +250,4 @@ async def test_a_file_without_a_size_ends_before_the_disk_is_full(
         server.shutdown()
         thread.join()
         server.server_close()
-    assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 2**20
+    assert kept_bytes(tmp_path) < 2**20

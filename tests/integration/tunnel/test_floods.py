@@ -4,13 +4,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import anyio
 import pytest
 
 from homeport.adapters.local_access import LocalKeys
 from homeport.adapters.tunnel.connection import MuxConnection
-from homeport.adapters.tunnel.entry import TunnelEntry, tunnel_path
+from homeport.adapters.tunnel.entry import TunnelEntry, TunnelReception, tunnel_path
 from homeport.core.model.access import NewAudit
 from homeport.core.tunnel.frames import CREDIT, FrameKind, encode_frame
 from homeport.core.tunnel.mux import STREAMS_MAX
@@ -37,7 +38,7 @@ async def send(theirs: socket.socket, made: MuxConnection, content: bytes) -> in
     """Until the connection breaks; returns how much was sent."""
     loop, sent = asyncio.get_running_loop(), 0
     with anyio.fail_after(60):
-        while sent < SENT_MAX and not made._over.is_set():  # noqa: SLF001
+        while sent < SENT_MAX and not made._over.is_set():
             try:
                 await loop.sock_sendall(theirs, content)
             except OSError:
@@ -86,7 +87,7 @@ async def test_a_refusal_that_cannot_be_recorded_is_a_refusal_all_the_same() -> 
     with theirs:
         theirs.setblocking(False)
         entry = TunnelEntry(
-            None,  # type: ignore[arg-type] - nothing gets that far
+            cast("TunnelReception", None),  # nothing gets that far
             "192.0.2.1",
             verify=None,
             local=LocalKeys.new(),

@@ -106,6 +106,7 @@ async def test_a_session_needs_a_login_the_role_operator_and_a_deployment(tmp_pa
         assert await refused(path, **viewer) == 403
         assert await refused(path, **local) == 404
         assert await refused("/api/v1/deployments/hello@north/port-forward", **local) == 422
+        assert await refused(f"{path}?{'&'.join(['a=1'] * 99)}", **local) == 422
         assert await refused("/api/v1/sites/north/tunnel", **local) == 403, "not even an administrator is a site"
         async with fleet.session.get(f"{fleet.url}{path}", headers={"Origin": "https://evil.example"}) as answer:
             assert answer.status == 403

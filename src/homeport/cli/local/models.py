@@ -16,6 +16,7 @@ from homeport.adapters.registry.web_files import SourceOptions
 from homeport.cli.api.client import Client, Json
 from homeport.cli.local.places import Place, built_in_place, own_registry, registry_client
 from homeport.cli.options import Settings
+from homeport.cli.terminal.safe_text import moving
 from homeport.core.inference.models.references import (
     EXAMPLES,
     MODEL_ID,
@@ -64,11 +65,14 @@ class Bar:
         self._shown_at = now
         share = done / total if total else 0.0
         filled = "█" * int(share * 24)
-        click.echo(f"\r{self._what}  {filled:<24}  {amount(done)} / {amount(total)} ", nl=False, err=True)
+        self._draw(f"\r{self._what}  {filled:<24}  {amount(done)} / {amount(total)} ")
 
     def close(self) -> None:
         if self._is_live:
-            click.echo("\r\033[K", nl=False, err=True)
+            self._draw("\r\033[K")
+
+    def _draw(self, text: str) -> None:
+        click.echo(text, nl=False, file=moving(sys.stderr))
 
 
 def amount(size: int) -> str:

@@ -17,6 +17,7 @@ import click
 
 from homeport.cli.options import Settings
 from homeport.cli.terminal.fitting import GAP, fit, is_tower
+from homeport.cli.terminal.safe_text import moving
 from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -161,6 +162,7 @@ def console(settings: Settings, *, width: int | None = None) -> "Console":
         markup=False,
         soft_wrap=False,
         width=width,
+        file=moving(sys.stdout),
     )
 
 

@@ -8,7 +8,7 @@ import click
 
 from homeport.cli.options import Settings
 from homeport.cli.terminal.ages import size
-from homeport.cli.terminal.output import console, live_display
+from homeport.cli.terminal.output import console, live_display, printable
 from homeport.lazy_dataclass import dataclass
 
 BAR_WIDTH: Final = 16
@@ -24,7 +24,8 @@ class Line:
     bytes_total: int = 0
 
     def render(self, width: int) -> str:
-        return f"  {self.place:<{width}}   {self.step:<{STEP_WIDTH}} {self._amount()}{self.text}".rstrip()
+        text = f"  {self.place:<{width}}   {self.step:<{STEP_WIDTH}} {self._amount()}{self.text}".rstrip()
+        return printable(text)  # a node repeats what programs and registries say
 
     def _amount(self) -> str:
         if not self.bytes_total:

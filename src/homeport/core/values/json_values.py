@@ -1,7 +1,7 @@
 """Which JSON values are taken from others: those that every store can hold and every reader behind it can show.
 
-Python reads more than that: half of a surrogate pair, NaN and Infinity, numbers of thousands of digits, a nesting that
-can be read and not written. Such a value would only fail later, each time somebody looks at what has it in it.
+Python reads more than that: half of a surrogate pair, NaN and Infinity, numbers of thousands of digits, a nesting
+that can be read and not written. Such a value would only fail later, each time somebody looks at what has it in it.
 """
 
 import json
@@ -39,9 +39,9 @@ def unfit(value: Any, *, depth_max: int = DEPTH_MAX) -> str | None:
         elif isinstance(each, str):
             if "\0" in each or not is_unicode(each):
                 return "has a text with a NUL or with half of a surrogate pair"
-        elif isinstance(each, float) and not math.isfinite(each):
-            return "has a number that is too large"
-        elif isinstance(each, int) and not fits_64_bits(each):
+        elif (isinstance(each, float) and not math.isfinite(each)) or (
+            isinstance(each, int) and not fits_64_bits(each)
+        ):
             return "has a number that is too large"
     return None
 

@@ -91,15 +91,16 @@ class ModelIndex:
         path = self.folder / INDEX
         if not path.exists():
             return {}
+        data, why = None, "it is not an object with a list of models"
         try:
             with path.open("rb") as file:
                 data = json.loads(file.read(INDEX_BYTES_MAX))
-            if not isinstance(data, dict) or not isinstance(data.get("models"), list):
-                raise ValueError("it is not an object with a list of models")
         except (ValueError, RecursionError) as error:
+            why = str(error)
+        if not isinstance(data, dict) or not isinstance(data.get("models"), list):
             aside = path.with_suffix(".damaged")
             path.replace(aside)
-            log.warning("model index set aside", path=str(aside), error=str(error))
+            log.warning("model index set aside", path=str(aside), error=why)
             return {}
         try:
             entries, problems = read_index(data)

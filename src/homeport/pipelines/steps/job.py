@@ -97,9 +97,9 @@ def _parsed(output: str) -> Any:
     """Output that is JSON as a whole, or whose last line is; else None."""
     lines = output.strip().splitlines()
     for text in (output, lines[-1] if lines else ""):
-        if text.strip()[:1] in ("{", "[") and len(text) <= JSON_BYTES_MAX:
-            if (found := json_in(text)) is not None:
-                return found
+        is_it = text.strip()[:1] in ("{", "[") and len(text) <= JSON_BYTES_MAX
+        if is_it and (found := json_in(text)) is not None:
+            return found
     return None
 
 

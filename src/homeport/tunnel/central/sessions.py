@@ -182,7 +182,10 @@ class PortForwards(_Sessions):
 
 
 def _query(scope: Scope) -> Mapping[str, Sequence[str]]:
-    return parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=2 * PORTS_MAX)
+    try:
+        return parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=2 * PORTS_MAX)
+    except ValueError as error:
+        raise InvalidInput(problems=[Problem("query", f"has more than {2 * PORTS_MAX} fields")]) from error
 
 
 def _only(query: Mapping[str, Sequence[str]], name: str) -> str:
