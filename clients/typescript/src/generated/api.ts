@@ -867,6 +867,7 @@ export interface OrchionNodeBody {
 
 export interface OutputBody {
   state: string;
+  reason: string;
   attempt: number;
   text: string;
   start: number;
@@ -6285,6 +6286,9 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "next": {
     "type": "integer"
    },
+   "reason": {
+    "type": "string"
+   },
    "start": {
     "type": "integer"
    },
@@ -6297,6 +6301,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   },
   "required": [
    "state",
+   "reason",
    "attempt",
    "text",
    "start",
