@@ -16,7 +16,7 @@ from homeport.central.api.identity import AuthorityBody
 from homeport.core.jobs.job import Job, JobSpec, JobType
 from homeport.core.why import Decision
 from homeport.fleet.shared.answers.why import Why
-from homeport.jobs.bodies import JobsBody, detail_body, job_body, output_body
+from homeport.jobs.bodies import JobsBody, OutputBody, detail_body, job_body, output_body
 from homeport.jobs.ports import OutputPart
 from homeport.serving.bodies.apps import AddApps, AppsAddedBody
 from homeport.serving.bodies.fleet import NodesBody, SitesBody
@@ -214,8 +214,13 @@ def test_who_runs_a_job_is_told_what_it_waits_for(homeport: Homeport, canned: Ca
     parts = [OutputPart(waits, "", 0, 0, is_complete=False)] * 4 + [
         OutputPart(ended, "out\n", 0, 1, is_complete=True)
     ]
+
+    def printed(_: Request) -> OutputBody:
+        time.sleep(0.6)  # As a server that waits for more.
+        return output_body(parts.pop(0))
+
     canned.answers["POST /api/v1/jobs"] = lambda _: job_body(waits)
-    canned.answers["GET /api/v1/jobs/one/output"] = lambda _: (time.sleep(0.6), output_body(parts.pop(0)))[1]
+    canned.answers["GET /api/v1/jobs/one/output"] = printed
     canned.answers["GET /api/v1/jobs/one"] = lambda _: detail_body(ended, "out\n")
     done = homeport("jobs", "run", "--", "true")
     assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "— waits: x —\n")
