@@ -104,6 +104,20 @@ def test_a_job_larger_than_any_node_names_what_it_lacks(host: Machine, node: str
     assert host.command("jobs", "show", "nothing").returncode == 3
 
 
+def test_a_job_that_waits_says_for_what(host: Machine, node: str) -> None:
+    (machine,) = host.json("nodes", "list")["nodes"]
+    cores = str(machine["capabilities"]["cpu_cores"])
+    for name in ("first", "second"):
+        host.homeport("jobs", "run", "--detach", "--id", name, "--cpu", cores, "--", "/bin/sleep", "600")
+    host.wait_for(lambda: host.json("jobs", "show", "first")["state"] == "RUNNING")
+    why = "waits: every node that can run it is busy with other jobs"
+    host.wait_for(lambda: host.json("jobs", "show", "second")["reason"] == why)
+    assert why in host.homeport("why", "job/second")
+    for name in ("second", "first"):
+        host.homeport("jobs", "cancel", name)
+    host.wait_for(lambda: host.json("jobs", "show", "first")["state"] == "CANCELLED")
+
+
 def test_what_a_person_types_by_mistake_is_answered_with_a_sentence(host: Machine, node: str) -> None:
     failed = host.command("jobs", "run", "--retries", "1", "--", "/bin/sh", "-c", "echo try; exit 4")
     (job,) = host.json("jobs", "list")["jobs"]

@@ -116,6 +116,8 @@ class JobsBody(PageBody):
 
 class OutputBody(Body):
     state: str
+    reason: str
+    """Why it is in this state, or what it waits for."""
     attempt: int
     text: str
     start: int
@@ -166,6 +168,7 @@ def detail_body(job: Job, output: str) -> JobDetailBody:
 def output_body(part: OutputPart) -> OutputBody:
     return OutputBody(
         state=part.job.state.value,
+        reason=part.job.reason,
         attempt=part.job.attempt,
         text=part.text,
         start=part.start,

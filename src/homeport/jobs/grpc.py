@@ -69,7 +69,7 @@ class JobsService:
         job = await self._find(request, caller)
         async with seen_by(caller, self._store).read() as reader:
             output = await reader.job_file(job, "") or b""
-        return pb.GetJobResponse(job=_job(job), output=output.decode(errors="replace"))
+        return pb.GetJobResponse(job=_job(await self._jobs.shown(job)), output=output.decode(errors="replace"))
 
     async def _cancel(self, request: Any, caller: Caller) -> Message:
         job = await self._find(request, caller)

@@ -54,6 +54,10 @@ class Jobs(Protocol):
         """By id, or by a prefix that fits only one. Raises NotFound and Conflict."""
         ...
 
+    async def shown(self, job: Job) -> Job:
+        """With what a pending job waits for, as its site says now."""
+        ...
+
     async def cancel(self, job: Job, caller: Caller) -> Job:
         """Asks for it. The job's state changes when its node has stopped it."""
         ...

@@ -100,11 +100,11 @@ def jobs_routes(jobs: Jobs, store: Store) -> Routes:
         found = await jobs.find(job, caller, None if site is None else SiteName(site))
         async with seen_by(caller, store).read() as reader:
             output = await reader.job_file(found, "") or b""
-        return detail_body(found, output.decode(errors="replace"))
+        return detail_body(await jobs.shown(found), output.decode(errors="replace"))
 
     @router.get("/api/v1/jobs/{job}/why", summary="Why a job is as it is, decision by decision", responses=_RESPONSES)
     async def explain_job(caller: CallerOf, job: JobRef, site: SiteQuery = None) -> WhyBody:
-        found = await jobs.find(job, caller, None if site is None else SiteName(site))
+        found = await jobs.shown(await jobs.find(job, caller, None if site is None else SiteName(site)))
         return why_body(Why("job", f"{found.id}@{found.site}", found.state.value, why_job(found)))
 
     @router.post("/api/v1/jobs/{job}/cancel", summary="Cancel a job", responses=_RESPONSES)

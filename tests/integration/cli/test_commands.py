@@ -7,16 +7,21 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from homeport.central.api.identity import AuthorityBody
 from homeport.core.jobs.job import Job, JobSpec, JobType
-from homeport.jobs.bodies import JobsBody, job_body
+from homeport.core.why import Decision
+from homeport.fleet.shared.answers.why import Why
+from homeport.jobs.bodies import JobsBody, OutputBody, detail_body, job_body, output_body
+from homeport.jobs.ports import OutputPart
 from homeport.serving.bodies.apps import AddApps, AppsAddedBody
 from homeport.serving.bodies.fleet import NodesBody, SitesBody
 from homeport.serving.bodies.revisions import HistoryBody, HistoryEntryBody
+from homeport.serving.to_bodies import why_body
 from homeport.vocabulary import JobId, JobState, SiteName
 from tests.integration.cli.canned import (
     A_DAY_AGO,
@@ -198,6 +203,48 @@ def test_tasks_that_wait_are_listed_before_those_placed_last(homeport: Homeport,
     assert json.loads(homeport("tasks", "ls", "-o", "json").stdout)["tasks"][0]["task_id"] == "t-2"
     canned.answers["GET /v2/queue"] = lambda _: (200, b'{"waiting": [], "placed": []}')
     assert "No task waits" in homeport("tasks", "list").stderr
+
+
+def test_who_runs_a_job_is_told_what_it_waits_for(homeport: Homeport, canned: Canned) -> None:
+    spec = JobSpec(JobType.COMMAND, ("true",))
+    waits = Job(
+        JobId("one"), SiteName("home"), spec, JobState.PENDING, 1, A_DAY_AGO, "ada", A_DAY_AGO, reason="waits: x"
+    )
+    ended = replace(waits, state=JobState.COMPLETED, reason="")
+    parts = [OutputPart(waits, "", 0, 0, is_complete=False)] * 4 + [
+        OutputPart(ended, "out\n", 0, 1, is_complete=True)
+    ]
+
+    def printed(_: Request) -> OutputBody:
+        time.sleep(0.6)  # As a server that waits for more.
+        return output_body(parts.pop(0))
+
+    canned.answers["POST /api/v1/jobs"] = lambda _: job_body(waits)
+    canned.answers["GET /api/v1/jobs/one/output"] = printed
+    canned.answers["GET /api/v1/jobs/one"] = lambda _: detail_body(ended, "out\n")
+    done = homeport("jobs", "run", "--", "true")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "— waits: x —\n")
+
+
+@pytest.mark.parametrize(
+    ("thing", "path"),
+    [
+        ("hello@home", "/api/v1/why/hello%40home"),
+        ("deployment/hello@home", "/api/v1/why/hello%40home"),
+        ("nodes/pi", "/api/v1/why/pi"),
+        ("job/one", "/api/v1/jobs/one/why"),
+        ("jobs/one", "/api/v1/jobs/one/why"),
+        ("run/1a", "/api/v1/pipeline-runs/1a/why"),
+    ],
+)
+def test_what_is_explained_is_named_as_its_logs_are(
+    homeport: Homeport, canned: Canned, thing: str, path: str
+) -> None:
+    found = Why("node", "x", "fine", (Decision("next", "nothing"),))
+    canned.answers[f"GET {path}"] = lambda _: why_body(found)
+    assert "node x is fine" in homeport("why", thing).stdout
+    refused = homeport("why", "bogus/x")
+    assert (refused.returncode, "job/ID" in refused.stderr) == (1, True), refused.stderr
 
 
 def test_a_job_with_a_long_script_takes_one_line_of_the_list(homeport: Homeport, canned: Canned) -> None:

@@ -877,6 +877,7 @@ export interface OrchionNodeBody {
 
 export interface OutputBody {
   state: string;
+  reason: string;
   attempt: number;
   text: string;
   start: number;
@@ -6338,6 +6339,9 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "next": {
     "type": "integer"
    },
+   "reason": {
+    "type": "string"
+   },
    "start": {
     "type": "integer"
    },
@@ -6350,6 +6354,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   },
   "required": [
    "state",
+   "reason",
    "attempt",
    "text",
    "start",

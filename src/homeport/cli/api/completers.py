@@ -83,10 +83,10 @@ complete_rollouts = _complete("/api/v1/rollouts", "rollouts", "id,name", lambda 
 
 
 def complete_explained(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Deployments; after `jobs/` and `runs/` jobs and runs."""
+    """Deployments; after `job/` and `run/` jobs and runs."""
     kind, slash, name = incomplete.partition("/")
-    complete = {"jobs": complete_jobs, "runs": complete_runs}.get(kind) if slash else None
+    complete = {"job": complete_jobs, "run": complete_runs}.get(kind.removesuffix("s")) if slash else None
     if complete is None:
-        kinds = [CompletionItem(each) for each in ("jobs/", "runs/", "tasks/") if each.startswith(incomplete)]
+        kinds = [CompletionItem(each) for each in ("job/", "run/", "task/") if each.startswith(incomplete)]
         return [*complete_deployments(ctx, parameter, incomplete), *(kinds if incomplete else [])]
     return [CompletionItem(f"{kind}/{each.value}") for each in complete(ctx, parameter, name)]

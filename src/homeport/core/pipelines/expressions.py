@@ -9,12 +9,13 @@ operation makes is bounded.
 import ast
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from simpleeval import EvalWithCompoundTypes, InvalidExpression
 
 from homeport.core.pipelines.functions import (
+    COMPARISONS,
     FUNCTIONS,
     OPERATORS,
     TEXT_MAX,
@@ -24,6 +25,7 @@ from homeport.core.pipelines.functions import (
     check_size,
     kind_of,
     short,
+    weight_of,
 )
 from homeport.core.pipelines.limits import EXPRESSION_DEPTH_MAX, EXPRESSION_LENGTH_MAX, TEMPLATE_EXPRESSIONS_MAX
 from homeport.lazy_dataclass import dataclass
@@ -233,9 +235,12 @@ def _is_steps(node: ast.AST, bound: frozenset[str]) -> bool:
 
 class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
     def __init__(self, names: Mapping[str, Any]) -> None:
-        super().__init__(operators=OPERATORS, names={**names, "true": True, "false": False, "null": None})
-        self.functions = dict(FUNCTIONS)
+        charged = {kind: self._charged(work) if kind in COMPARISONS else work for kind, work in OPERATORS.items()}
+        super().__init__(operators=charged, names={**names, "true": True, "false": False, "null": None})
+        self.functions = {name: self._charged(work) for name, work in FUNCTIONS.items()}
         self._steps_left = VALUES_MAX
+        self._weights: dict[int, tuple[Any, int]] = {}
+        """By identity, with the value, so that no other one gets its identity meanwhile."""
 
     def _eval(self, node: ast.AST) -> Any:
         self._steps_left -= 1
@@ -246,6 +251,24 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             # What it makes is kept until the end, so it is counted too.
             self._steps_left -= len(value) // 16
         return value
+
+    def _charged(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        """Functions and comparisons look at all of a value, which may be large and asked for in a loop."""
+
+        def call(*values: Any) -> Any:
+            self._steps_left -= sum(map(self._weight, values))
+            if self._steps_left < 0:
+                raise ExpressionError("takes too long.")
+            return work(*values)
+
+        return call
+
+    def _weight(self, value: Any) -> int:
+        if not isinstance(value, str | list | dict):
+            return 0
+        if id(value) not in self._weights:
+            self._weights[id(value)] = value, weight_of(value)
+        return self._weights[id(value)][1]
 
     def _eval_attribute(self, node: ast.Attribute) -> Any:
         """A key of an object, and nothing else."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from simpleeval import DEFAULT_OPERATORS
 
-from homeport.core.pipelines.limits import EXPRESSION_DEPTH_MAX, OUTPUT_BYTES_MAX
+from homeport.core.pipelines.limits import EXPRESSION_DEPTH_MAX, OUTPUT_BYTES_MAX, OUTPUTS_BYTES_MAX
 from homeport.core.values.json_values import is_unicode
 
 TEXT_MAX: Final = OUTPUT_BYTES_MAX
@@ -16,6 +16,8 @@ LIST_MAX: Final = 10_000
 NUMBER_MAX: Final = 2.0**63
 VALUES_MAX: Final = 100_000
 """Values that one expression may look at or make, all together."""
+SEEN_MAX: Final = OUTPUTS_BYTES_MAX // 2
+"""Values inside one that an expression looks at as a whole: all outputs of a run have no more."""
 
 
 class ExpressionError(Exception):
@@ -49,6 +51,22 @@ def check_size(value: Any) -> None:
 def _check_unicode(text: str) -> None:
     if not is_unicode(text):
         raise ExpressionError("a text has half of a surrogate pair.")
+
+
+def weight_of(value: Any) -> int:
+    """What looking at all of it costs, in steps of an evaluation. A structure that shares its parts is walked as it
+    would be written, so it is refused where that has no end."""
+    count, characters, waiting = 0, 0, [value]
+    while waiting:
+        each = waiting.pop()
+        count += 1
+        if count + len(waiting) > SEEN_MAX:
+            raise ExpressionError("takes too long.")
+        if isinstance(each, str):
+            characters += len(each)
+        elif isinstance(each, list | dict):
+            waiting += each.values() if isinstance(each, dict) else each
+    return count // 50 + characters // 5_000
 
 
 def _dumped(value: Any) -> str:
@@ -219,11 +237,11 @@ def _bounded_number(value: Any) -> Any:
     return value
 
 
-_COMPARISONS: Final[tuple[type[ast.AST], ...]] = (
+COMPARISONS: Final[tuple[type[ast.AST], ...]] = (
     *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn, ast.Not),
 )
 OPERATORS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
-    **{kind: DEFAULT_OPERATORS[kind] for kind in _COMPARISONS},
+    **{kind: DEFAULT_OPERATORS[kind] for kind in COMPARISONS},
     ast.Add: _add,
     ast.Sub: _calculated(lambda left, right: left - right),
     ast.Mult: _calculated(lambda left, right: left * right),

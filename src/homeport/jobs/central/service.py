@@ -53,6 +53,7 @@ SENT_MAX: Final = 100
 WOKEN_MAX: Final = 1_000
 EPOCH_PATTERN: Final = r"[A-Za-z0-9-]{1,100}"
 LOST: Final = "The site lost its record of this job: its database is another one now."
+SHOWN_SECONDS_MAX: Final = 3.0
 REMOVED: Final = "Its site was removed from the fleet."
 
 
@@ -105,6 +106,19 @@ class CentralJobs:
 
     async def find(self, text: str, caller: Caller, site: SiteName | None = None) -> Job:
         return await find_job(seen_by(caller, self._central.store), text, site)
+
+    async def shown(self, job: Job) -> Job:
+        """Reasons to wait change with every job that ends, so they are not reported; they are asked for."""
+        if job.state is not JobState.PENDING or not job.is_delivered or job.cancelled_by is not None:
+            return job
+        content = {"id": job.id, "after": 0, "generation": 0, "wait_seconds": 0.0}
+        with anyio.move_on_after(SHOWN_SECONDS_MAX):
+            try:
+                found = _output_part(await self._central.questions.ask(job.site, OUTPUT, content)).job
+            except (PeerUnavailable, PermanentError) as error:
+                return replace(job, reason=f"waits at its site, which does not say for what: {error}")
+            return replace(job, reason=found.reason) if found.state is JobState.PENDING else job
+        return job
 
     async def cancel(self, job: Job, caller: Caller) -> Job:
         """One that its site has not taken yet is cancelled at once."""

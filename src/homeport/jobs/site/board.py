@@ -67,6 +67,7 @@ SWEEP_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 1.0
 STOP_AGAIN_SECONDS: Final = 30.0
 """After a node could not stop a job, since its engine does not answer, say. Its attempt's time is the bound."""
+FOR_A_NODE: Final = "waits for a node"
 HELD: Final = frozenset({JobState.ASSIGNED, JobState.RUNNING})
 """A node has it."""
 
@@ -168,6 +169,7 @@ class JobBoard:
             created_at=now,
             created_by=arrival.submission.by,
             updated_at=now,
+            reason=FOR_A_NODE,
         )
 
     async def cancel(self, job_id: JobId, by: str) -> Job:
@@ -220,7 +222,14 @@ class JobBoard:
                     changes.again.append(known)
                 elif len(self._open) + len(changes.new) < QUEUE_MAX:
                     changes.new.append(
-                        replace(job, site=self._platform.site, version=1, state=JobState.PENDING, is_delivered=True)
+                        replace(
+                            job,
+                            site=self._platform.site,
+                            version=1,
+                            state=JobState.PENDING,
+                            reason=FOR_A_NODE,
+                            is_delivered=True,
+                        )
                     )
             if changes:
                 await self._commit(changes)

@@ -29,7 +29,10 @@ class SiteJobs:
         return await self._board.submit(Submission(request.spec, caller.name, request.id))
 
     async def find(self, text: str, caller: Caller, site: SiteName | None = None) -> Job:
-        return self._board.shown(await find_job(seen_by(caller, self._platform.store), text, site))
+        return await find_job(seen_by(caller, self._platform.store), text, site)
+
+    async def shown(self, job: Job) -> Job:
+        return self._board.shown(job)
 
     async def cancel(self, job: Job, caller: Caller) -> Job:
         return await self._board.cancel(job.id, caller.name)
@@ -63,7 +66,7 @@ class SiteJobs:
             raise NotFound(f"There is no job {job_id} at {self._platform.site}.")
         part = await self.output(found, after=after, generation=generation, wait_seconds=wait_seconds)
         return {
-            "job": job_to_json(self._board.shown(part.job)),
+            "job": job_to_json(part.job),
             "text": part.text,
             "start": part.start,
             "generation": part.generation,
@@ -76,6 +79,7 @@ class SiteJobs:
         if job.state in ENDED:
             async with seen_by(INTERNAL, self._platform.store).read() as reader:
                 return await kept_output(reader, job, after=after, generation=generation)
+        job = self._board.shown(job)
         after = after if generation == job.generation else 0
         shown = self._board.live.read(job.id, job.generation, after)
         if shown is None:

@@ -1,4 +1,4 @@
-"""The chain of a job, as `homeport why jobs/ID` prints it."""
+"""The chain of a job, as `homeport why job/ID` prints it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -106,6 +106,26 @@ def test_what_would_grow_is_refused(text: str) -> None:
         evaluate(parse(text), BIG)
 
 
+@pytest.mark.parametrize(
+    "looked_at",
+    ["7 in inputs.many", "inputs.many == inputs.other", "max(inputs.many)", "sum(inputs.many)", "'b' in inputs.long"],
+)
+def test_looking_at_a_large_value_again_and_again_takes_too_long(looked_at: str) -> None:
+    names = {"inputs": {"many": [1] * 60_000, "other": [1] * 60_000, "long": "a" * 250_000}}
+    assert evaluate(parse(looked_at), names) in (True, False, 1, 60_000)
+    with pytest.raises(ExpressionError, match="takes too long"):
+        evaluate(parse(f"[{looked_at} for x in range(9000)]"), names)
+
+
+def test_a_structure_that_shares_its_parts_is_not_compared_for_ever() -> None:
+    one: list[Any] = [1]
+    other: list[Any] = [1]
+    for _ in range(60):
+        one, other = [one, one], [other, other]
+    with pytest.raises(ExpressionError, match="takes too long"):
+        evaluate(parse("inputs.one == inputs.other"), {"inputs": {"one": one, "other": other}})
+
+
 def test_a_text_that_is_one_expression_keeps_its_type_and_others_are_filled_in() -> None:
     wanted = {"a": "${{ inputs.count }}", "b": ["n=${{ inputs.count }} ${{ inputs.list }}", 7], "c": "${ no }"}
     assert render(wanted, NAMES) == {"a": 3, "b": ['n=3 ["b", "a"]', 7], "c": "${ no }"}

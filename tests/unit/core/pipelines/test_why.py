@@ -1,4 +1,4 @@
-"""The chain of a run, as `homeport why runs/ID` prints it."""
+"""The chain of a run, as `homeport why run/ID` prints it."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -92,6 +92,7 @@ def _target(client: Client, target: str | None) -> dict[str, Any]:
     if target is None:
         return {}
     kind, slash, name = target.partition("/")
+    kind = kind.removesuffix("s")
     if target == "central":
         return {"kind": "central"}
     if not slash:

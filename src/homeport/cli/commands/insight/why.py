@@ -9,7 +9,16 @@ from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_explained
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.terminal.output import echo_wrapped, print_data, print_facts
+from homeport.errors import InvalidInput
 
+HINT: Final = "Give a deployment (hello@home), a node, job/ID, run/ID or task/ID."
+_PATHS: Final = {
+    "job": "/api/v1/jobs/{}/why",
+    "run": "/api/v1/pipeline-runs/{}/why",
+    "deployment": "/api/v1/why/{}",
+    "node": "/api/v1/why/{}",
+}
+"""By the kind before a slash, as `homeport logs` takes it; an s at its end does no harm."""
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
@@ -22,7 +31,7 @@ def why(settings: Settings, thing: str) -> None:
     """Say why a deployment, a node, a job, a run or a task is as it is.
 
     Every decision from the commit to the container with its reason, then what happens next. A DEPLOYMENT is named by
-    NAME, NAME@SITE or its id, a NODE by its name or NODE@SITE, a JOB by jobs/ID, a RUN of a pipeline by runs/ID, an
+    NAME, NAME@SITE or its id, a NODE by its name or NODE@SITE, a JOB by job/ID, a RUN of a pipeline by run/ID, an
     inference TASK by its id. For a site itself use --url.
     """
     client = Client(settings.url)
@@ -43,18 +52,21 @@ def why(settings: Settings, thing: str) -> None:
 
 
 def _path(thing: str) -> str:
-    kind, _, name = thing.partition("/")
-    where = {"jobs": "/api/v1/jobs", "runs": "/api/v1/pipeline-runs"}.get(kind) if name else None
-    return f"/api/v1/why/{thing}" if where is None else f"{where}/{name}/why"
+    kind, slash, name = thing.partition("/")
+    if not slash:
+        return f"/api/v1/why/{thing}"
+    if kind.removesuffix("s") not in _PATHS or not name:
+        raise InvalidInput(f'"{thing}" is nothing that can be explained.', hint=HINT)
+    return _PATHS[kind.removesuffix("s")].format(name)
 
 
 def is_task_id(thing: str) -> bool:
     """With or without `tasks/`: nothing else is named by a UUID."""
-    return thing.startswith("tasks/") or _UUID.fullmatch(thing) is not None
+    return thing.startswith(("task/", "tasks/")) or _UUID.fullmatch(thing) is not None
 
 
 def explain_task(settings: Settings, client: Client, thing: str) -> None:
-    found = client.get(f"/v2/tasks/{thing.removeprefix('tasks/')}/why")
+    found = client.get(f"/v2/tasks/{thing.rpartition('/')[2]}/why")
     if settings.is_data:
         print_data(settings, found)
         return

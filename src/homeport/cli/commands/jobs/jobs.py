@@ -25,6 +25,8 @@ STATES: Final = ("PENDING", "ASSIGNED", "RUNNING", "COMPLETED", "FAILED", "CANCE
 ENDED: Final = ("COMPLETED", "FAILED", "CANCELLED")
 WAIT_SECONDS: Final = 5.0
 RESULT_SECONDS: Final = 0.1
+WAITS_SECONDS: Final = 1.5
+"""After this, whoever runs a job is told what it waits for."""
 SILENCE_SECONDS_MAX: Final = 120.0
 """How long an attached command waits for a server that does not answer. The job goes on without it."""
 COMMAND_SHOWN_MAX: Final = 120
@@ -249,8 +251,9 @@ def _show_submitted(settings: Settings, made: Json) -> None:
 
 def _follow(client: Client, job: Json) -> None:
     """Prints its output until it has ended. A server that is restarted meanwhile is waited for."""
-    after, generation, is_complete = 0, 0, False
+    after, generation, is_complete, said = 0, 0, False, ""
     silent_since: float | None = None
+    began = time.monotonic()
     while not is_complete:
         try:
             part = client.get(
@@ -273,6 +276,10 @@ def _follow(client: Client, job: Json) -> None:
             after, generation = 0, part["generation"]
         if part["start"] > after:
             click.echo(f"— {part['start'] - after} bytes are not here —", err=True)
+        is_told = part.get("reason") not in (None, said) and time.monotonic() - began > WAITS_SECONDS
+        if part["state"] == "PENDING" and is_told:
+            said = part["reason"]
+            click.echo(f"— {printable(said)} —", err=True)
         _say(part["text"])
         after, is_complete = part["next"], part["complete"]
 
