@@ -293,6 +293,9 @@ def test_a_bad_reload_is_a_conflict_and_the_old_model_serves_on(place: Place) ->
         assert words in said["message"]
         place.wait(lambda: place.chat()[0] == 200, "the old model to serve")
         assert place.handoff()["model"]["id"] == "tiny"
+    status, said = place.ask("/v2/pools/tiny/reload", {"new_model_ref": str(broken.with_name("none.gguf"))})
+    assert (status, "There is no file" in said["message"]) == (409, True), said
+    assert place.chat()[0] == 200
 
 
 def test_a_good_reload_serves_the_new_model_in_the_same_pool_and_back(place: Place) -> None:

@@ -35,6 +35,12 @@ class EngineFailed(HomeportError):
         return self.task_code not in {TaskCode.INVALID_PARAMS, TaskCode.REPLICA_EXHAUSTED}
 
     @property
+    def may_be_the_request(self) -> bool:
+        """It answered that it failed: llama.cpp does so for some requests that are wrong. Only what another replica
+        answers to the same request tells which of both is to blame."""
+        return self.is_fault and self.status >= 500
+
+    @property
     def may_go_elsewhere(self) -> bool:
         """Whether another replica may do better."""
         return self.task_code is not TaskCode.INVALID_PARAMS

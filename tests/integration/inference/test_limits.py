@@ -16,6 +16,7 @@ from aiohttp import web
 
 from homeport.adapters.engine.fake import FakeEngine, Faults
 from homeport.central.app import CentralApp
+from homeport.core.inference.breaker import FAILURES_MAX
 from homeport.core.inference.engines.handoff import Engine, HandoffModel
 from homeport.core.inference.queue import FullPolicy
 from homeport.core.inference.settings import InferenceSettings
@@ -217,6 +218,47 @@ async def test_an_engine_that_is_full_or_lacks_something_stays_there_for_others(
         assert (events[1].data["code"], words in events[1].data["message"]) == (code, True)
         (replica,) = (await client.get("/v2/pools/default")).body["replicas"]
         assert (replica["circuit"], replica["ready"]) == ("closed", True)
+
+
+async def test_requests_that_an_engine_fails_at_take_it_from_nobody_else(tmp_path: Path, llama: str) -> None:
+    """llama.cpp answers 500 to some wrong requests: five of them had its breaker open for everybody."""
+    wrong = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "tools": True, "max_tokens": 2}
+    async with central_with(tmp_path) as (app, client):
+        await bind(client, app, handoff(llama))
+        for _ in range(FAILURES_MAX + 1):
+            refused = await client.post("/v1/chat/completions", wrong)
+            assert (refused.status, "tools" in refused.body["error"]["message"]) == (502, True), refused.body
+        (replica,) = (await client.get("/v2/pools/default")).body["replicas"]
+        assert (replica["circuit"], replica["ready"]) == ("closed", True)
+        assert (await client.post("/v1/chat/completions", {**wrong, "tools": None})).status == 200
+
+
+@pytest.mark.parametrize("route", ["/v1/completions", "/v2/tasks"])
+async def test_an_engine_that_fails_at_what_another_can_do_gets_no_more_tasks(
+    tmp_path: Path, llama: str, route: str
+) -> None:
+    async with central_with(tmp_path) as (app, client), serve_broken(Break.ANSWERS_500) as engine:
+        good = handoff(llama, engine=Engine.OPENAI, model=HandoffModel("m"), replica_id="z", slots_total=1)
+        await bind(client, app, engine.handoff(replica_id="a"), good)
+
+        async def ask() -> None:
+            if route == "/v2/tasks":
+                admitted = await client.post("/v2/tasks", a_task())
+                events = [each async for each in client.events(admitted.body["streams"]["sse"])]
+                assert events[-1].event == "end", events[-1].data
+            else:
+                answer = await client.post(route, {"model": "m", "prompt": "x", "max_tokens": 2})
+                assert answer.status == 200, answer.body
+
+        async def is_open() -> bool:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):  # more than the good one has slots
+                    tasks.start_soon(ask)
+            replicas = (await client.get("/v2/pools/default")).body["replicas"]
+            return bool(replicas[0]["circuit"] == "open")
+
+        await eventually(is_open, what="the breaker of the broken engine to open")
+        assert engine.asked >= FAILURES_MAX
 
 
 async def test_with_drop_lru_the_evicted_stream_and_the_caller_that_finds_nothing_to_evict_are_told(

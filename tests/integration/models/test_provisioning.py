@@ -22,6 +22,7 @@ from homeport.adapters.registry.web_files import SourceOptions
 from homeport.adapters.runtime.programs import child_process
 from homeport.core.inference.engines.provisioning import launch_of
 from homeport.core.inference.engines.spec import EngineSpec, read_engine
+from homeport.core.reconcile.recovery import NOT_RETRYABLE
 from homeport.errors import WorkFailed
 from homeport.models.node import llamacpp_server
 from homeport.models.node.provisioner import PreparedEngine, Provisioner
@@ -156,6 +157,12 @@ async def test_an_archive_without_the_program_or_that_leads_out_of_itself_is_ref
         with pytest.raises(WorkFailed, match=words):
             await node.prepare(engine(model, mode="binary", binary=web.url + name, checksum=digest_of(content)))
     assert not any("llama-server" in names for _, _, names in os.walk(tmp_path))
+
+
+async def test_a_model_that_does_not_exist_is_not_looked_for_again_and_again(tmp_path: Path) -> None:
+    with pytest.raises(WorkFailed, match="There is no file") as failed:
+        await Node(tmp_path / "data").prepare(engine(tmp_path / "none.gguf"))
+    assert failed.value.code in NOT_RETRYABLE
 
 
 async def test_an_engine_is_built_from_git_by_its_command_and_runs(tmp_path: Path) -> None:

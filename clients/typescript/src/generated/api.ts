@@ -8977,7 +8977,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "require_device_mask": {
     "anyOf": [
      {
-      "maxLength": 512,
+      "pattern": "^[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}(?:,[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}){0,15}$",
       "type": "string"
      },
      {

@@ -117,6 +117,7 @@ class Gateway:
     async def _attempts(
         self, exchange: Exchange, asked: Asked, ticket: Ticket, outcome: "Outcome", watch: "_SlowClient"
     ) -> None:
+        failed: tuple[Replica, EngineFailed] | None = None
         for attempt in (1, 2):
             replica = await ticket.wait()
             outcome.begin(replica)
@@ -134,7 +135,10 @@ class Gateway:
                 self._plane.scheduler.release(ticket)
                 if attempt == 2 or not error.may_go_elsewhere or not self._plane.scheduler.again(ticket, replica):
                     raise TaskRefused(_refusal(error)) from error
+                failed = (replica, error)
             else:
+                if failed is not None and failed[1].may_be_the_request and outcome.error is None:
+                    self._plane.registry.blame(*failed)
                 return
 
     # --- engines that speak OpenAI's language -------------------------------------------------------------------

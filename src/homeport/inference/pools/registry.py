@@ -191,16 +191,21 @@ class PoolRegistry:
             self._draining.discard(pool_id)
 
     def failed(self, replica: Replica, error: EngineFailed) -> None:
-        """A task failed there. What waits is not sent after it into an engine that is gone."""
-        if not error.is_fault:
+        """A task failed there. What waits is not sent after it into an engine that is gone. Who sends a request that
+        an engine fails at must not have its breaker take it from everybody else."""
+        if not error.is_fault or error.may_be_the_request:
             replica.breaker = replica.breaker.abandoned()
             return
-        replica.breaker = replica.breaker.failed(self._monotonic())
-        replica.last_error = str(error)
+        self.blame(replica, error)
         if error.is_lost and replica.is_bound and not replica.is_doubted:
             replica.is_doubted = True
             for listener in self._on_doubt:
                 listener(replica)
+
+    def blame(self, replica: Replica, error: EngineFailed) -> None:
+        """It was the engine, and not what it was asked for."""
+        replica.breaker = replica.breaker.failed(self._monotonic())
+        replica.last_error = str(error)
 
     async def check(self, replica: Replica, now: float) -> None:
         """Asks the engine how it is. Called for each replica side by side, so that a dead one delays no other."""

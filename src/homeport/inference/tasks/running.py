@@ -38,7 +38,8 @@ class Run:
 
     ticket: Ticket
     stream: TaskStream = field(default_factory=TaskStream)
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    scope: anyio.CancelScope | None = None
+    """Where it runs: thousands may wait, and none of them needs one until then."""
     cancel_reason: str = ""
     tokens_in: int = 0
     tokens_out: int = 0
@@ -61,14 +62,25 @@ class Run:
         if not self.stream.is_over and not self.cancel_reason:
             self.cancel_reason = reason
             self.stream.silence()
-            self.scope.cancel()
+            self._stop()
             self.ticket.moved()
 
     def abort(self, refusal: Refusal) -> None:
         """Ends it as failed while it runs."""
         if not self.stream.is_over and not self.cancel_reason:
             self.error = refusal
+            self._stop()
+
+    def _stop(self) -> None:
+        if self.scope is not None:
             self.scope.cancel()
+
+    def open_scope(self) -> anyio.CancelScope:
+        """To run it in. Cancelled already where it was ended before it began."""
+        self.scope = anyio.CancelScope()
+        if self.cancel_reason or self.error is not None:
+            self.scope.cancel()
+        return self.scope
 
     def begin_when_moved(self, begin: Callable[[], None], seconds: float) -> None:
         """Of a task that waits in its queue: calls `begin` when it has a slot, was dropped or cancelled, and after so
@@ -100,7 +112,7 @@ class Runner:
         """
         is_stopping = False
         try:
-            with run.scope, anyio.fail_after(self.seconds_left(run)):
+            with run.open_scope(), anyio.fail_after(self.seconds_left(run)):
                 await self._attempts(run)
         except TaskRefused as refused:
             run.error = refused.refusal
@@ -126,6 +138,7 @@ class Runner:
                 self._say_end(run)
 
     async def _attempts(self, run: Run) -> None:
+        failed: tuple[Replica, EngineFailed] | None = None
         while True:
             replica = await run.ticket.wait()
             if self.seconds_left(run) <= 0:
@@ -145,11 +158,13 @@ class Runner:
                 can_retry = is_unseen and not run.retried and error.may_go_elsewhere
                 if not can_retry or not self.scheduler.again(run.ticket, replica):
                     raise TaskRefused(refusal) from error
-                run.retried = True
+                run.retried, failed = True, (replica, error)
                 self._of_session(run, lambda session: session.failed_over())
                 self.narrator.retried(run.ticket, str(error))
             else:
                 replica.breaker = replica.breaker.succeeded()
+                if failed is not None and failed[1].may_be_the_request:
+                    self.scheduler.registry.blame(*failed)
                 return
 
     async def _attempt(self, run: Run, replica: Replica) -> None:

@@ -19,7 +19,7 @@ import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from homeport.adapters.local_access import Kind, LocalKeys
-from homeport.core.access.actions import ActionTable, Level
+from homeport.core.access.actions import ActionTable, Audit, Level
 from homeport.core.access.throttle import Throttle, address_key
 from homeport.core.identity.joining import API_PREFIX, JOIN_PREFIX
 from homeport.core.model.caller import Caller, CallerKind, Role
@@ -245,7 +245,9 @@ class Authentication:
         return found is not None and found.action.least is Level.OPEN
 
     async def _serve(self, caller: Caller, scope: Scope, receive: Receive, send: Send) -> None:
-        response = _Response(send, can_end=bool(caller.key))
+        found = look_up(scope, self._table)
+        is_recorded = found is None or found.action.audit is not Audit.NONE
+        response = _Response(send, can_end=bool(caller.key), is_recorded=is_recorded)
         request: RequestUnderWay = scope["extensions"][REQUEST]
         try:
             with self._authenticator.tracked(caller, request):
@@ -262,13 +264,14 @@ class Authentication:
 class _Response:
     """Forwards a response, and knows how far it has come. It can be cut between the parts of its body, and while a
     client is slow to read them; its head with the first part, where its entry of the audit trail is written, and its
-    end are sent as a whole."""
+    end are sent as a whole. What leaves no entry is not shielded, which costs more than most that is done for it."""
 
-    __slots__ = ("_can_end", "_has_body", "_send", "has_length", "is_complete", "is_started")
+    __slots__ = ("_can_end", "_has_body", "_is_recorded", "_send", "has_length", "is_complete", "is_started")
 
-    def __init__(self, send: Send, *, can_end: bool) -> None:
+    def __init__(self, send: Send, *, can_end: bool, is_recorded: bool = True) -> None:
         self._send = send
         self._can_end = can_end
+        self._is_recorded = is_recorded
         self._has_body = False
         self.is_started = False
         self.has_length = False
@@ -280,7 +283,8 @@ class _Response:
         if kind == "http.response.start":
             self.is_started = True
             self.has_length = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
-        if not self._can_end or (has_more and self._has_body):
+            self._is_recorded |= message["status"] >= 300  # refusals are recorded, whatever was asked for
+        if not (self._can_end and self._is_recorded) or (has_more and self._has_body):
             await self._send(message)
         else:
             with anyio.CancelScope(shield=True):
