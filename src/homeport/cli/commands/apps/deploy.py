@@ -13,6 +13,7 @@ from homeport.cli.exits import Exit
 from homeport.cli.import_options import ImportOptions, importing
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.rollout_options import Waves, follow, waved
+from homeport.cli.set_option import check_given
 from homeport.cli.terminal.output import done, print_data
 from homeport.cli.terminal.plans import kept_lines, show_plan
 from homeport.cli.terminal.progress import lines_for
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     "given",
     multiple=True,
     metavar="NAME=VALUE",
+    callback=check_given,
     help="A parameter of the app; repeat it.",
     shell_complete=complete_parameters,
 )
@@ -121,7 +123,7 @@ def deploy(
     imports.check(app)
     ask = _tool_ahead(ctx) if imports.is_path(app) else None
     client = Client(settings.url)
-    if not sites and not waves.is_rollout:
+    if not sites and waves.selector is None:
         sites = (only_site(client, how="--site SITE, or -l SELECTOR for every site with these labels"),)
     wanted = _wanted(settings, client, app, imports, given, ask=ask, name=name, sites=sites, plan=plan)
     body: Json = {**wanted.body, "sites": target_sites(sites, hosts, device)}
