@@ -152,7 +152,7 @@ def deploy(
             click.echo(f"rolling out {title}, rollout {deployed['rollout_id'][:8]}")
         ctx.exit(follow(settings, client, deployed["rollout_id"], after=after, timeout_seconds=timeout))
     if not settings.is_data:
-        click.echo(f"deploying {title} to {_named(sites)}")
+        click.echo(f"deploying {title}{f' as {name}' if name else ''} to {_named(sites)}")
         for line in kept_lines(deployed.get("kept") or ()):
             click.echo(line)
     ctx.exit(_wait(settings, client, deployed, timeout_seconds=timeout))
