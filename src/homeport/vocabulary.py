@@ -31,6 +31,7 @@ UNPLACED: Final = NodeId("")
 """No node: the id in an instance that its site could not place."""
 
 SITE_NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9-]{0,62}$"
+DEPLOYMENT_NAME_PATTERN: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 NODE_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"
 ID_PREFIX_LENGTH_MIN: Final = 4
 """A shorter prefix of an id is more likely a mistyped name."""

@@ -29,14 +29,13 @@ from homeport.core.values.durations import duration_text, seconds_of
 from homeport.core.values.patterns import matches
 from homeport.core.values.selectors import parse_selector
 from homeport.errors import InvalidInput, Problem
-from homeport.vocabulary import SITE_NAME_PATTERN, RolloutCommand, RolloutId, SiteName
+from homeport.vocabulary import DEPLOYMENT_NAME_PATTERN, SITE_NAME_PATTERN, RolloutCommand, RolloutId, SiteName
 
 FOLDER: Final = "rollouts"
 SCHEMA: Final = "rollout"
 BAKE_SECONDS_MAX: Final = 30 * 86_400.0
 _PERCENT: Final = re.compile(r"([0-9]{1,4})%")
 _COUNT: Final = re.compile(r"[0-9]{1,7}")
-_NAME: Final = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
 Found = tuple[Location, str]
 
@@ -178,7 +177,7 @@ def _check(document: Document) -> Iterator[Found]:
     data, name = document.data, PurePosixPath(document.path).stem
     if data["rollout"] != name:
         yield ("rollout",), f'is "{data["rollout"]}", but the file is called {name}.yaml; the two must be the same.'
-    if not matches(_NAME, data["name"]):
+    if not matches(DEPLOYMENT_NAME_PATTERN, data["name"]):
         yield ("name",), f'"{data["name"]}" is not a valid deployment name: use small letters, digits and dashes.'
     yield from _check_sites(data)
     yield from _check_waves(data)

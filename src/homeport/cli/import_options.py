@@ -1,5 +1,6 @@
 """The options of `deploy` for importing: a compose file, a folder, a chart, an image."""
 
+import re
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
@@ -51,6 +52,13 @@ class ImportOptions:
                 )
 
 
+def check_version(_ctx: click.Context, _option: click.Parameter, version: str | None) -> str | None:
+    """Raises UsageError for a word that could not be put in an order with other versions."""
+    if version is not None and not re.fullmatch(r"[0-9][0-9A-Za-z.+_-]{0,99}", version):
+        raise click.UsageError(f'--app-version {version}: begin it with a number, for example "1.2.0".')
+    return version
+
+
 def importing(command: Decorated) -> Decorated:
     """Adds the options; the command receives them as `imports`."""
 
@@ -60,7 +68,12 @@ def importing(command: Decorated) -> Decorated:
     @click.option("-v", "--volume", "volumes", multiple=True, metavar="NAME:PATH", help="A volume of --image.")
     @click.option("--health", metavar="URL", help="What answers while --image is healthy.")
     @click.option("--app-name", metavar="NAME", help="What to call the app of a file, chart or image.")
-    @click.option("--app-version", metavar="VERSION", help="Its version [the next one, if anything has changed].")
+    @click.option(
+        "--app-version",
+        metavar="VERSION",
+        callback=check_version,
+        help="Its version [the next one, if anything has changed].",
+    )
     @click.option("--build", is_flag=True, help="Build what the compose file builds, here, and push it.")
     @click.option("--registry", metavar="HOST[/NAME]", help="Where to keep its files and images [the built-in one].")
     @wraps(command)

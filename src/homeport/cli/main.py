@@ -218,6 +218,9 @@ def explain(error: Exception) -> int:
     found = disk_problem(error, getattr(error, "filename", None) or "the data folder")
     if found is not None:
         return explain(found)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        _complain(f"{error.filename}: {error.strerror}.", "Check the path, and what you may do there.")
+        return Exit.FAILED
     _complain(
         f"Homeport itself failed: {type(error).__name__}: {error}",
         "This is a fault in Homeport. Run it again with  homeport --debug …  and report what it prints.",

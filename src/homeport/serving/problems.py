@@ -33,7 +33,7 @@ from homeport.errors import (
 )
 from homeport.log import get_log
 from homeport.serving.bodies.problem import FieldProblem, ProblemBody
-from homeport.vocabulary import SITE_NAME_PATTERN
+from homeport.vocabulary import DEPLOYMENT_NAME_PATTERN, NODE_ID_PATTERN, SITE_NAME_PATTERN
 
 PROBLEM_JSON: Final = "application/problem+json"
 REQUEST_ID: Final = "x-request-id"
@@ -230,10 +230,22 @@ def _body_is_not_json(request: Request) -> bool:
     return not (kind == "application/json" or kind.endswith("+json"))
 
 
+PATTERNS: Final[Mapping[str | None, str]] = {
+    SITE_NAME_PATTERN: "must have small letters, digits and hyphens only, at most 63, and begin with a letter or a "
+    "digit",
+    DEPLOYMENT_NAME_PATTERN: "must have small letters, digits and hyphens only, at most 63, and begin and end with a "
+    "letter or a digit",
+    NODE_ID_PATTERN: "must have letters, digits, dots, hyphens and underscores only, at most 128, and begin with a "
+    "letter or a digit",
+}
+"""What the patterns of names mean, in words."""
+
+
 def plain_message(item: Mapping[str, Any]) -> str:
     """What pydantic says about a field, as the rest of a sentence that begins with its name."""
-    if item.get("ctx", {}).get("pattern") == SITE_NAME_PATTERN:
-        return "must have small letters, digits and hyphens only, at most 63, and begin with a letter or a digit"
+    described = PATTERNS.get(item.get("ctx", {}).get("pattern"))
+    if described is not None:
+        return described
     text = str(item["msg"])
     return next((ours + text[len(theirs) :] for theirs, ours in _PLAIN if text.startswith(theirs)), text)
 

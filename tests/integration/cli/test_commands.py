@@ -426,3 +426,40 @@ def test_colour_is_only_for_terminals_and_the_help_is_complete(homeport: Homepor
 def test_a_component_behind_a_slash_is_told_its_option(homeport: Homeport) -> None:
     done = homeport("exec", "shop@home/web", "--", "true")
     assert (done.returncode, "Name a component with -c:  shop@home -c web" in done.stderr) == (1, True), done.stderr
+
+
+def test_the_only_site_need_not_be_named_to_join_a_node_or_set_a_secret(homeport: Homeport, canned: Canned) -> None:
+    canned.answers["GET /api/v1/sites"] = lambda _: SitesBody(sites=[site()])
+    invitation = {"token": "hpj_x", "expires_at": "2030-01-01T00:00:00Z", "pin": "sha256:1"}
+    invitation |= {"api": "https://home.example:8081", "nodes": "home.example:50052"}
+    canned.answers["POST /api/v1/sites/home/nodes/join-token"] = lambda _: (200, json.dumps(invitation).encode())
+    line = (
+        "homeport node --site home.example:50052 --join-url https://home.example:8081 --join hpj_x --pin sha256:1\n"
+    )
+    assert homeport("nodes", "join-command").stdout == homeport("nodes", "join-command", "home").stdout == line
+    canned.answers["DELETE /api/v1/sites/home/secrets/DB"] = lambda _: (204, b"")
+    assert homeport("secrets", "remove", "DB").stdout == "✓ removed secret DB of site home\n"
+    assert homeport("secrets", "remove", "home", "DB").stdout == "✓ removed secret DB of site home\n"
+    waits = {"identities": [{**IDENTITY, "name": "shed"}], "next": None}
+    canned.answers["GET /api/v1/sites/home/nodes/identities"] = lambda _: (200, json.dumps(waits).encode())
+    assert "shed" in homeport("nodes", "pending").stdout
+
+
+def test_with_several_sites_one_has_to_be_named(homeport: Homeport, canned: Canned) -> None:
+    canned.answers["GET /api/v1/sites"] = lambda _: SitesBody(sites=[site(), site("north")])
+    for command in (["nodes", "join-command"], ["nodes", "pending"], ["secrets", "remove", "DB"], ["cache", "show"]):
+        done = homeport(*command)
+        assert done.returncode == 2
+        assert "Known sites: home, north." in done.stderr
+
+
+IDENTITY = {
+    "kind": "node",
+    "standing": "pending",
+    "not_after": None,
+    "requested_at": "2030-01-01T00:00:00Z",
+    "address": "10.0.0.2",
+    "decided_by": None,
+    "key": "sha256:2",
+    "spiffe_id": "spiffe://home/shed",
+}

@@ -110,7 +110,7 @@ def test_2_when_it_is_not_clear_where_to_deploy(homeport: Homeport, canned: Cann
         canned.answers["GET /api/v1/sites"] = lambda _, sites=sites: SitesBody(sites=sites)  # type: ignore[misc]
         done = homeport("deploy", "hello")
         assert done.returncode == 2
-        assert "Missing target. Use --site SITE" in done.stderr
+        assert "Missing site. Use --site SITE" in done.stderr
         assert words in done.stderr
 
 

@@ -93,7 +93,7 @@ async def test_a_rollout_is_planned_started_shown_paused_resumed_and_aborted(hom
 
 async def test_what_cannot_be_is_refused_with_its_exit_code(homeport: Homeport) -> None:
     for arguments, code, words in (
-        (("deploy", "hello"), 2, "Missing target"),
+        (("deploy", "hello"), 2, "Missing site"),
         (("deploy", "hello", "-l", "region=eu"), 1, "matches no site"),
         (("deploy", "hello", "--site", "line-1", "--wave", "0", "--wave", "100%"), 1, "reaches no site"),
         (("rollouts", "show", "nothing"), 3, 'There is no rollout "nothing".'),

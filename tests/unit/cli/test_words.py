@@ -18,6 +18,7 @@ from homeport.cli.commands.running import up
 from homeport.cli.commands.running.node import parse_labels
 from homeport.cli.exits import Exit, exit_for
 from homeport.cli.local.diagnosis import check_python, judge_disk
+from homeport.cli.main import explain, run
 from homeport.cli.roles.addresses import ADDRESS, Address, require_loopback
 from homeport.cli.roles.logs import EnduringHandler, JsonFormatter, TextFormatter
 from homeport.cli.roles.running import first_of, tell
@@ -145,6 +146,28 @@ def test_a_parameter_without_a_rule_has_the_type_of_its_default() -> None:
         "bare": "7",
         "unknown": "8",
     }
+
+
+@pytest.mark.parametrize("entry", ["=5", "PORT", ""])
+def test_what_is_not_a_parameter_is_wrong_usage_before_anything_is_read(entry: str, tmp_path: Path) -> None:
+    assert run(["deploy", str(tmp_path), "--set", entry, "--url", "http://127.0.0.1:1"]) == Exit.USAGE
+
+
+@pytest.mark.parametrize("version", ["nonsense", "", "v1.0.0", "1.0 beta"])
+def test_a_version_begins_with_a_number(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["deploy", str(tmp_path)], ["apps", "init", str(tmp_path)]):
+        assert run([*command, "--app-version", version]) == Exit.USAGE
+        assert "begin it with a number" in capsys.readouterr().err
+
+
+def test_a_path_that_cannot_be_written_is_not_a_fault_of_homeport(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    assert explain(NotADirectoryError(20, "Not a directory", str(tmp_path / "file" / "apps"))) == Exit.FAILED
+    said = capsys.readouterr().err
+    assert said.startswith(f"✗ {tmp_path}/file/apps: Not a directory.\n")
+    assert "fault in Homeport" not in said
 
 
 def instance(

@@ -17,7 +17,7 @@ from homeport.errors import (
 )
 from homeport.serving.problems import plain_message, problem_of, problem_response
 from homeport.serving.server.sse import cursor_from
-from homeport.vocabulary import SITE_NAME_PATTERN
+from homeport.vocabulary import DEPLOYMENT_NAME_PATTERN, SITE_NAME_PATTERN
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,11 @@ def test_the_header_wins_over_the_query_when_a_stream_is_resumed() -> None:
         ({"msg": "String should have at most 63 characters"}, "must have at most 63 characters"),
         ({"msg": "Value error, x is wrong"}, "x is wrong"),
         ({"msg": "something else"}, "something else"),
+        (
+            {"msg": "String should match pattern", "ctx": {"pattern": DEPLOYMENT_NAME_PATTERN}},
+            "must have small letters, digits and hyphens only, at most 63, and begin and end with a letter or a "
+            "digit",
+        ),
         (
             {"msg": "String should match pattern", "ctx": {"pattern": SITE_NAME_PATTERN}},
             "must have small letters, digits and hyphens only, at most 63, and begin with a letter or a digit",

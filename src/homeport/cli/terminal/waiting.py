@@ -21,6 +21,8 @@ from homeport.core.model.instance import failure_text
 from homeport.lazy_dataclass import dataclass
 
 TICK_SECONDS: Final = 1.0
+FIRST_LOOK_SECONDS: Final = 0.3
+"""When nothing has happened by then, it may wait for something, such as the end of a hold."""
 SUBJECTS_MAX: Final = 100
 FAILED_GRACE_SECONDS: Final = 2.0
 """A failure is final only when nothing follows it: a retry or a rollback begins at once."""
@@ -96,7 +98,7 @@ class Wait:
         subjects = [f"deployment/{each}" for each in self.ids] if len(self.ids) <= SUBJECTS_MAX else None
         feed = Feed(self.client, "/api/v1/events", after=after, subject=subjects)
         look_at = set(self.ids if settled is None or after is None else settled)
-        next_look = time.monotonic() + TICK_SECONDS
+        next_look = time.monotonic() + FIRST_LOOK_SECONDS
         try:
             while True:
                 if look_at or time.monotonic() >= next_look:

@@ -10,6 +10,7 @@ from homeport.core.margo.text import DEVICE_ID_LENGTH_MAX, DEVICE_REFERENCE_PATT
 from homeport.serving.bodies.apps import DESCRIPTION_LENGTH_MAX
 from homeport.serving.bodies.body import Body, NodeIdText, PageBody, SiteNameText
 from homeport.serving.bodies.fleet import HoldBody
+from homeport.vocabulary import DEPLOYMENT_NAME_PATTERN
 
 WaveSize = Annotated[int, Field(ge=0, le=10_000_000)] | Annotated[str, StringConstraints(max_length=10)]
 ParameterValue = bool | int | float | str | list[bool | int | float | str]
@@ -58,7 +59,7 @@ class Deploy(Body):
     """With `plan=true`: the margo.yaml of an app that is not in the catalog yet."""
     profile: str | None = Field(default=None, max_length=200, validation_alias=AliasChoices("profile", "deploy_type"))
     """A profile's id or type; may be left out when the app has only one, and in an update."""
-    name: str | None = Field(default=None, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")
+    name: str | None = Field(default=None, pattern=DEPLOYMENT_NAME_PATTERN)
     """The deployment's name, unique within a site. The app's own name when left out."""
     sites: list[TargetSite] = Field(default=[], max_length=100_000)
     parameters: dict[str, ParameterValue] = Field(default={})

@@ -10,6 +10,7 @@ import click
 from homeport.cli.api.client import Client
 from homeport.cli.api.completers import complete_apps
 from homeport.cli.api.finding import as_argument, find_app
+from homeport.cli.import_options import check_version
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age
@@ -148,7 +149,14 @@ def validate(settings: Settings, path: Path) -> None:
 @click.option("--to", type=click.Path(path_type=Path, file_okay=False), default=Path("apps"), help="Where to [apps].")
 @click.option("--category", default="local", show_default=True, help="Of the app.")
 @click.option("--app-name", "app_name", metavar="NAME", help="The app's name [of the file, or its folder].")
-@click.option("--app-version", "version", default="1.0.0", show_default=True, help="The app's version.")
+@click.option(
+    "--app-version",
+    "version",
+    default="1.0.0",
+    show_default=True,
+    callback=check_version,
+    help="The app's version.",
+)
 @click.option(
     "--registry",
     default=REGISTRY,

@@ -13,6 +13,7 @@ from homeport.cli.exits import Exit
 from homeport.cli.import_options import ImportOptions, importing
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.rollout_options import Waves, follow, waved
+from homeport.cli.set_option import check_given
 from homeport.cli.terminal.output import done, print_data
 from homeport.cli.terminal.plans import kept_lines, show_plan
 from homeport.cli.terminal.progress import lines_for
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     "given",
     multiple=True,
     metavar="NAME=VALUE",
+    callback=check_given,
     help="A parameter of the app; repeat it.",
     shell_complete=complete_parameters,
 )
@@ -121,7 +123,7 @@ def deploy(
     imports.check(app)
     ask = _tool_ahead(ctx) if imports.is_path(app) else None
     client = Client(settings.url)
-    if not sites and not waves.is_rollout:
+    if not sites and waves.selector is None:
         sites = (only_site(client, how="--site SITE, or -l SELECTOR for every site with these labels"),)
     wanted = _wanted(settings, client, app, imports, given, ask=ask, name=name, sites=sites, plan=plan)
     body: Json = {**wanted.body, "sites": target_sites(sites, hosts, device)}
@@ -150,7 +152,7 @@ def deploy(
             click.echo(f"rolling out {title}, rollout {deployed['rollout_id'][:8]}")
         ctx.exit(follow(settings, client, deployed["rollout_id"], after=after, timeout_seconds=timeout))
     if not settings.is_data:
-        click.echo(f"deploying {title} to {_named(sites)}")
+        click.echo(f"deploying {title}{f' as {name}' if name else ''} to {_named(sites)}")
         for line in kept_lines(deployed.get("kept") or ()):
             click.echo(line)
     ctx.exit(_wait(settings, client, deployed, timeout_seconds=timeout))
