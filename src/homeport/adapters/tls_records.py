@@ -37,7 +37,7 @@ class TlsRecords(sslproto.SSLProtocol):
             if self._write_backlog or self._outgoing.pending:
                 self._do_write()
             self._control_ssl_reading()
-        except Exception as error:  # as asyncio does
+        except Exception as error:  # noqa: BLE001 - as asyncio does
             self._fatal_error(error, "Fatal error on SSL protocol")
 
     def _do_read__copied(self) -> None:
@@ -68,7 +68,7 @@ class TlsRecords(sslproto.SSLProtocol):
                 return
         except _AGAIN:
             count = 0
-        except Exception as error:  # as asyncio does
+        except Exception as error:  # noqa: BLE001 - as asyncio does
             self._fatal_error(error, "Fatal error on SSL protocol")
             return
         super()._write_appdata([data[count:]])
