@@ -9,23 +9,18 @@ names, they are not called, and everything is as asyncio does it.
 import ssl
 from asyncio import sslproto
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from homeport.adapters.tls_buffers import TLS_BUFFER_BYTES
 
+_ASYNCIO: Any = sslproto.SSLProtocol
+_WRAPPED: Final = sslproto.SSLProtocolState.WRAPPED
+_AGAIN: Final = (ssl.SSLWantReadError, ssl.SSLSyscallError)
 
-class TlsRecords(sslproto.SSLProtocol):
+
+class TlsRecords(_ASYNCIO):  # type: ignore[misc]
     max_size = TLS_BUFFER_BYTES
     """A whole record: after it is read, nothing of it is left in the TLS library."""
-
-    _incoming: ssl.MemoryBIO
-    _outgoing: ssl.MemoryBIO
-    _sslobj: Any
-    _app_protocol: Any
-    _write_backlog: Any
-    _state: Any
-    _app_reading_paused: bool
-    _app_protocol_is_buffer: bool
 
     def _do_read(self) -> None:
         is_simple = self._state is _WRAPPED and not self._app_protocol_is_buffer
@@ -72,7 +67,3 @@ class TlsRecords(sslproto.SSLProtocol):
             self._fatal_error(error, "Fatal error on SSL protocol")
             return
         super()._write_appdata([data[count:]])
-
-
-_WRAPPED: Any = sslproto.SSLProtocolState.WRAPPED
-_AGAIN = (ssl.SSLWantReadError, ssl.SSLSyscallError)

@@ -455,7 +455,7 @@ async def test_a_server_with_another_identity_gets_nothing(tmp_path: Path, realm
                     await client.get("/api/v1/deployments")
             assert mock.paths("GET") == (["/api/v1/deployments"] if what in right else []), what
         async with running_mock(realm, server_id=spiffe.central_id(DOMAIN, "other")) as other:
-            again = {"svid_folder": realm.client("south"), "wfm_url": other.url}
+            again: dict[str, Any] = {"svid_folder": realm.client("south"), "wfm_url": other.url}
             async with running_site(tmp_path, "south", node=False, **again) as refusing:
 
                 async def refused() -> bool:
