@@ -2,7 +2,7 @@
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ from homeport.margo.validation import CAPABILITIES, STATUS, violations
 from homeport.serving.server.limits import Limits
 from homeport.serving.server.run import Stopping, bind, http_server
 from homeport.vocabulary import DeploymentId
-from tests.support.certificates import forge, forge_root, write_files
+from tests.support.certificates import Made, forge, forge_root, write_files
 
 DOMAIN, WFM = "plant.example", "hq"
 
@@ -215,14 +215,29 @@ class MockRealm:
         folder = self.issue("wfm-" + spiffe_id.rpartition("/")[2], spiffe_id)
         return Credentials(folder, domain=DOMAIN, wfm=spiffe_id.split("/")[5])
 
+    def showing(self, chain: Sequence[Made]) -> ssl.SSLContext:
+        leaf, *above = chain
+        folder = write_files(self.folder / "shown", leaf, above=above, anchors=[self.root])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "svid-cert.pem", folder / "svid-key.pem")
+        context.load_verify_locations(folder / "svid-ca.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
 
 @asynccontextmanager
 async def running_mock(
-    realm: MockRealm, wfm: MockWfm | None = None, *, server_id: str = spiffe.central_id(DOMAIN, WFM), port: int = 0
+    realm: MockRealm,
+    wfm: MockWfm | None = None,
+    *,
+    server_id: str = spiffe.central_id(DOMAIN, WFM),
+    port: int = 0,
+    chain: Sequence[Made] = (),
 ) -> AsyncIterator[MockWfm]:
+    """`chain` is a certificate with those above it, however wrong, in the place of a right one."""
     mock = wfm or MockWfm()
     listener = bind("127.0.0.1", port)
-    context = realm.server(server_id).server_context("required")
+    context = realm.showing(chain) if chain else realm.server(server_id).server_context("required")
 
     def shown(connection: ssl.SSLObject) -> None:
         certificate = connection.getpeercert(binary_form=True)

@@ -147,8 +147,13 @@ async def pull_component(component: Component, kind: ProfileType, registry: "Reg
     artifact = await registry.pull(repository, revision.replace("+", "_"))
     wanted = ARCHIVE_TYPE if kind is ProfileType.COMPOSE else CHART_TYPE
     layers = [layer for layer in artifact.layers if layer.media_type == wanted]
+    shown = f"{repository}:{revision}"
+    if kind is ProfileType.COMPOSE and artifact.artifact_type != COMPONENT_TYPE:
+        raise InvalidInput(
+            f"{shown} is not a compose component: its type is {artifact.artifact_type[:100] or 'missing'}.",
+            hint="Publish it with  homeport apps push , not with  docker compose publish .",
+        )
     if len(layers) != 1:
-        shown = f"{repository}:{revision}"
         raise InvalidInput(f"{shown} is not a component: it has {len(layers)} layers of the type {wanted}.")
     needed = COMPOSE_FILE if kind is ProfileType.COMPOSE else CHART_FILE
     return await anyio.to_thread.run_sync(lambda: check_archive(layers[0].content, needed=needed))

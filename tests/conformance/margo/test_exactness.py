@@ -517,27 +517,31 @@ async def raw_answer(wfm: WfmStand, request: bytes) -> tuple[bytes, frozenset[by
 async def test_what_goes_wrong_inside_is_a_500_that_may_be_tried_again(wfm: WfmStand, line7: MargoClient) -> None:
     """Somebody has damaged a record by hand. The client is told to come again, the rest goes on, and when the record
     is whole again, so is everything."""
-    assert (await line7.put_device(device("press-1"))).status == 201
+    await line7.manifest()
+    await is_site(wfm, "line-7")
+    (deployment_id,) = await wfm.deploy("line-7")
+    body = status(deployment_id, (await line7.listed(1))["manifestVersion"])
     etag = (await line7.manifest()).headers["etag"]
+    assert (await line7.report(deployment_id, body)).status == 201
 
-    def set_properties(text: str) -> str:
+    def set_components(text: str) -> str:
         with closing(sqlite3.connect(wfm.folder / "central" / "central.db", timeout=30)) as database, database:
-            (before,) = database.execute("SELECT properties FROM margo_devices").fetchone()
-            database.execute("UPDATE margo_devices SET properties = ?", (text,))
+            (before,) = database.execute("SELECT components FROM margo_statuses").fetchone()
+            database.execute("UPDATE margo_statuses SET components = ?", (text,))
         return str(before)
 
-    before = await run_sync(set_properties, "{")
-    failed = await line7.put_device(device("press-1"))
+    before = await run_sync(set_components, "{")
+    failed = await line7.report(deployment_id, body)
     assert failed.status == 500 and "about:blank" in failed.problem  # with its retry hints
     assert failed.headers["retry-after"] == str(failed.json["retryAfterSeconds"])
     assert failed.json["retryable"] is True and failed.json["backoffStrategy"] == "exponential"
-    assert "properties" not in failed.body.decode()  # what went wrong is for the log, not for a client
+    assert "JSON" not in failed.body.decode()  # what went wrong is for the log, not for a client
     head = await line7.call("HEAD", "/api/v1/deployments")
     assert (head.status, head.headers["etag"]) == (200, etag)
     async with wfm.client("line-8") as other:
         assert (await other.put_device(device("press-1"))).status == 201
-    await run_sync(set_properties, before)
-    assert (await line7.put_device(device("press-1"))).status == 200
+    await run_sync(set_components, before)
+    assert (await line7.report(deployment_id, body)).status == 200
 
 
 async def test_a_client_that_floods_is_told_to_wait_and_others_are_not(wfm: WfmStand, line7: MargoClient) -> None:

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import AsyncIterator
-from datetime import datetime
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from homeport.fleet.shared.snapshot import FILE_SIZE_MAX
 from homeport.margo.client import transport
 from homeport.site.app import SiteApp
 from homeport.vocabulary import DeploymentId, State
+from tests.support.certificates import Made, forge, forge_root, rsa_key
 from tests.support.margo_sites import running_site
-from tests.support.mock_wfm import DOMAIN, Heard, MockRealm, MockWfm, deployment, deployment_id, running_mock
+from tests.support.mock_wfm import DOMAIN, WFM, Heard, MockRealm, MockWfm, deployment, deployment_id, running_mock
 from tests.support.ports import free_port
 from tests.support.waiting import eventually
 
@@ -408,16 +410,59 @@ async def test_a_device_that_does_not_meet_the_rules_reports_the_deployment_as_f
         assert [each["name"] for each in report["components"]] == ["web", "cache"]
 
 
+DAY = timedelta(days=1)
+
+
 async def test_a_server_with_another_identity_gets_nothing(tmp_path: Path, realm: MockRealm) -> None:
-    async with running_mock(realm, server_id=spiffe.central_id(DOMAIN, "other")) as other:
-        options: dict[str, Any] = {"svid_folder": realm.client("north"), "wfm_url": other.url}
-        async with running_site(tmp_path, "north", node=False, **options) as site:
+    """Each has the address that it is reached at, and none of them the identity that the client's own belongs to. The
+    right one is taken under any address: the last one has none in its certificate."""
+    root, ours, here = realm.root, spiffe.central_id(DOMAIN, WFM), ["127.0.0.1"]
+    late = forge(root, uris=[], name="late", is_ca=True, begins=-2 * DAY, ends=-DAY)
+    middle = forge(root, uris=[], name="middle", is_ca=True)
+    # fmt: off
+    wrong: dict[str, list[Made]] = {
+        "another fleet manager":  [forge(root, uris=[spiffe.central_id(DOMAIN, "other")], addresses=here)],
+        "another domain":         [forge(root, uris=[spiffe.central_id("other.example", WFM)], addresses=here)],
+        "a client":               [forge(root, uris=[spiffe.client_id(DOMAIN, WFM, "north")], addresses=here)],
+        "capitals":               [forge(root, uris=[spiffe.central_id(DOMAIN, WFM.upper())], addresses=here)],
+        "no id":                  [forge(root, uris=[], addresses=here)],
+        "two ids":                [forge(root, uris=[ours, spiffe.central_id(DOMAIN, "b")], addresses=here)],
+        "a stranger's":           [forge(forge_root(DOMAIN), uris=[ours], addresses=here)],
+        "expired":                [forge(root, uris=[ours], addresses=here, begins=-2 * DAY, ends=-DAY)],
+        "not yet valid":          [forge(root, uris=[ours], addresses=here, begins=DAY, ends=2 * DAY)],
+        "an authority":           [forge(root, uris=[ours], addresses=here, is_ca=True)],
+        "one that may sign":      [forge(root, uris=[ours], addresses=here, signs=True)],
+        "RSA of 2048 bits":       [forge(root, uris=[ours], addresses=here, key=rsa_key(2048))],
+        "intermediate not sent":  [forge(middle, uris=[ours], addresses=here)],
+        "expired intermediate":   [forge(late, uris=[ours], addresses=here), late],
+    }
+    right = {
+        "no address":             [forge(root, uris=[ours])],
+        "another address":        [forge(middle, uris=[ours], addresses=["192.0.2.1"]), middle],
+        "RSA of 3072 bits":       [forge(root, uris=[ours], key=rsa_key(3072))],
+    }
+    # fmt: on
+    nobody = f"https://127.0.0.1:{free_port()}"
+    async with running_site(tmp_path, "north", node=False, svid_folder=realm.client("north"), wfm_url=nobody) as site:
+        identity: Any = site.parts.identity
+        known = {"tls": identity.client.client_context, "verify": identity.verify_central}
+        for what, chain in (wrong | right).items():
+            async with (
+                running_mock(realm, chain=chain) as mock,
+                transport.open_transport(mock.url, **known) as client,
+            ):
+                with suppress(transport.WfmUnavailable):
+                    await client.get("/api/v1/deployments")
+            assert mock.paths("GET") == (["/api/v1/deployments"] if what in right else []), what
+        async with running_mock(realm, server_id=spiffe.central_id(DOMAIN, "other")) as other:
+            again: dict[str, Any] = {"svid_folder": realm.client("south"), "wfm_url": other.url}
+            async with running_site(tmp_path, "south", node=False, **again) as refusing:
 
-            async def refused() -> bool:
-                return "not trusted" in (await site.parts.contact.checks()).get("wfm", "")
+                async def refused() -> bool:
+                    return "not trusted" in (await refusing.parts.contact.checks()).get("wfm", "")
 
-            await eventually(refused)
-        assert other.heard == []
+                await eventually(refused)
+            assert other.heard == []
 
 
 async def test_a_renewed_certificate_is_shown_on_new_connections(

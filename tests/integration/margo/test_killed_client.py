@@ -91,7 +91,9 @@ async def test_version_and_etag_survive_kill_9_and_a_questionable_manifest_remov
             site = site or start(computer, realm, wfm)
             await polled_twice(wfm)
             assert await run_sync(wanted, site) == {ONE}
-        assert site is not None and "margo update rejected" in site.log.read_text()
+        assert site is not None
+        rejected = [line for line in site.log.read_text().splitlines() if "margo update rejected" in line]
+        assert rejected and all("security" in line for line in rejected)  # a security event
         assert set(polls(wfm)[seen:]) == {etag}
         wfm.manifest_body = None
         wfm.want(deployment(2))

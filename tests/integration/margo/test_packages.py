@@ -12,9 +12,13 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.registry.signatures import PAYLOAD_TYPE, SIGNATURE, signature_tag
-from homeport.catalog.packages import APP_TYPE, DESCRIPTION_TYPE, TITLE
+from homeport.adapters.runtime.component_fetch import fetch_component
+from homeport.catalog.packages import APP_TYPE, DESCRIPTION_TYPE, TITLE, pull_component
+from homeport.core.model.app import Component
 from homeport.core.model.artifact import Artifact, Layer
-from homeport.vocabulary import Digest
+from homeport.core.model.deployment import ComponentSpec
+from homeport.errors import InvalidInput, WorkFailed
+from homeport.vocabulary import Code, Digest, ProfileType
 from tests.support.registry import RunningRegistry, running_registry
 from tests.support.running_central import MARGO, running_central
 
@@ -72,6 +76,42 @@ async def test_every_version_of_a_repository_is_added_pinned_by_its_digest(
         ):
             refused = await api.post("/api/v1/apps", {"repository": wrong})
             assert (refused.status, message in json.dumps(refused.body)) == (status, True), refused.body
+
+
+COMPONENT, ARCHIVE = (f"application/vnd.org.margo.component.compose{end}" for end in ("+json", ".tar+gzip"))
+COMPOSE = Layer("application/vnd.docker.compose.file+yaml", b"services: {web: {image: busybox}}")
+
+
+async def test_what_docker_compose_publish_makes_is_no_component(tmp_path: Path, registry: RunningRegistry) -> None:
+    """Nor is anything else than the one layer of the one kind: not for a node, and not for a person."""
+    content = b"not looked at"
+    for number, (wrong, why) in enumerate(
+        (
+            (Artifact("application/vnd.docker.compose.project", (COMPOSE,)), "not with  docker compose publish"),
+            (Artifact(COMPONENT, (COMPOSE,)), "not a compose component"),
+            (Artifact(COMPONENT, (Layer(ARCHIVE, content), Layer(ARCHIVE, content))), "not a compose component"),
+            (Artifact("application/vnd.example+json", (Layer(ARCHIVE, content),)), "not a compose component"),
+        )
+    ):
+        repository = registry.repository(f"published/{number}")
+        await OciRegistry().push(repository, "1.0.0", wrong)
+        spec = ComponentSpec("web", ProfileType.COMPOSE, repository, "1.0.0")
+        with pytest.raises(WorkFailed, match=why) as caught:
+            await fetch_component(OciRegistry(), spec, tmp_path / "web")
+        assert caught.value.code == Code.COMPONENT_FETCH_FAILED and not (tmp_path / "web").exists()
+        component = Component("web", {"repository": repository, "revision": "1.0.0"})
+        with pytest.raises(InvalidInput):
+            await pull_component(component, ProfileType.COMPOSE, OciRegistry())
+
+
+async def test_a_package_has_exactly_one_description(tmp_path: Path, registry: RunningRegistry) -> None:
+    one = package("1.0.0").layers[0]
+    async with running_central(tmp_path) as (_, api):
+        for number, layers in enumerate(((), (one, one))):
+            repository = registry.repository(f"described/{number}")
+            await OciRegistry().push(repository, "1.0.0", Artifact(APP_TYPE, (*layers, Layer("text/plain", b"x"))))
+            refused = await api.post("/api/v1/apps", {"repository": f"{repository}:1.0.0"})
+            assert refused.status == 422 and "exactly one" in json.dumps(refused.body), refused.body
 
 
 async def test_a_server_with_keys_takes_signed_packages_only(tmp_path: Path, registry: RunningRegistry) -> None:

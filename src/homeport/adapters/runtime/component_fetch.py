@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from homeport.adapters.runtime.compose.files import ARTIFACT_TYPE, unpack
+from homeport.adapters.runtime.compose.files import ARTIFACT_TYPE, LAYER_TYPE, unpack
 from homeport.adapters.runtime.failures import disk_full, is_disk_full
 from homeport.core.model.deployment import ComponentSpec
 from homeport.errors import HomeportError, NotFound, WorkFailed
@@ -47,6 +47,8 @@ def fetching(spec: ComponentSpec, noun: str) -> Iterator[None]:
 
 
 def _archive(artifact: Artifact) -> bytes:
-    if artifact.artifact_type != ARTIFACT_TYPE or len(artifact.layers) != 1:
-        raise HomeportError(f"it is not a compose component ({ARTIFACT_TYPE} with one layer)")
+    kind, types = artifact.artifact_type, [layer.media_type for layer in artifact.layers]
+    if kind != ARTIFACT_TYPE or types != [LAYER_TYPE]:
+        hint = "; publish it with  homeport apps push , not with  docker compose publish" if "docker" in kind else ""
+        raise HomeportError(f"it is not a compose component ({ARTIFACT_TYPE} with one layer {LAYER_TYPE}){hint}")
     return artifact.layers[0].content

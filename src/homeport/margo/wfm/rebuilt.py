@@ -1,11 +1,13 @@
 """A central that is rebuilt from Git continues above every manifest version that its predecessor served.
 
-The first commit that a new database indexes tells: a client with a folder there was served before, also one that has
-nothing deployed any more. Clients that join later begin with version 1.
+The first commit that a new database indexes tells: where something is deployed, there was a central before this one,
+and each client with a folder was served by it, also one that has nothing deployed any more. Clients that join later
+begin with version 1.
 """
 
 from homeport.core.margo.records import ManifestRecord
 from homeport.fleet.central.index import ROOT, Indexed, WriteRead
+from homeport.fleet.shared.snapshot import deployment_of
 from homeport.ports import GitSource, InThread, Transaction
 from homeport.vocabulary import Commit, SiteName
 
@@ -14,7 +16,8 @@ async def read_first_commit(
     git: GitSource, before: Commit | None, commit: Commit, in_thread: InThread, /
 ) -> WriteRead:
     paths = await git.changed_paths(None, commit, ROOT) if before is None else ()
-    sites = sorted({SiteName(parts[1]) for path in paths if len(parts := path.split("/")) > 2})
+    is_rebuilt = any(deployment_of(path) is not None for path in paths)
+    sites = sorted({SiteName(path.split("/")[1]) for path in paths if path.count("/") > 1}) if is_rebuilt else []
 
     async def write(tx: Transaction, indexed: Indexed) -> None:
         version = int(indexed.now.timestamp())

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 
 from homeport.adapters.system import room_for_connections
 from homeport.adapters.tls_buffers import use_small_tls_buffers
+from homeport.adapters.tls_records import TlsRecords
 from homeport.errors import Refused, system_reason
 from homeport.serving.middleware.guards import refuse_open_bind
 from homeport.serving.server.connections import (
@@ -184,21 +185,20 @@ class _Server(uvicorn.Server):
                 await self._leaving.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Like uvicorn's own, with a timeout of the handshake."""
+        """Like uvicorn's own, with a timeout of the handshake and a TLS of ours."""
         loop, config = asyncio.get_running_loop(), self.config
-        limit = None if config.ssl is None else HANDSHAKE_SECONDS
 
-        def connection() -> asyncio.Protocol:
+        def connection() -> asyncio.BaseProtocol:
             self._woken.set()
             made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
                 config=config, server_state=self.server_state, app_state=self.lifespan.state, _loop=loop
             )
-            return made
+            if config.ssl is None:
+                return made
+            return TlsRecords(loop, made, config.ssl, None, True, ssl_handshake_timeout=HANDSHAKE_SECONDS)
 
         self.servers = [
-            await loop.create_server(
-                connection, sock=listener, ssl=config.ssl, ssl_handshake_timeout=limit, backlog=ACCEPTED_AT_ONCE
-            )
+            await loop.create_server(connection, sock=listener, backlog=ACCEPTED_AT_ONCE)
             for listener in sockets or ()
         ]
         for listener in sockets or ():

@@ -29,6 +29,7 @@ COMPOSE_FILE = "compose.yaml"
 OVERRIDE_FILE = "homeport.override.yaml"
 SECRETS_FOLDER = "secrets"
 ARTIFACT_TYPE = "application/vnd.org.margo.component.compose+json"
+LAYER_TYPE = "application/vnd.org.margo.component.compose.tar+gzip"
 
 LABEL_DEPLOYMENT = "homeport.deployment"
 LABEL_COMPONENT = "homeport.component"
