@@ -341,6 +341,7 @@ def test_a_chat_streams_and_its_placement_has_a_reason(fleet: Fleet, page: Page)
         page.get_by_role("button", name="Again").click()
         expect(page.get_by_role("button", name="Again")).to_be_visible()
     expect(page.get_by_text(re.compile(r"first token after \d+ ms · \d+ tokens"))).to_be_visible()
+    expect(page.get_by_role("group", name="Conversation").get_by_text("placed on default/").first).to_be_visible()
     page.get_by_role("link", name="Queue").click()
     expect(page.get_by_text("placed on default/").first).to_be_visible()
 

@@ -203,6 +203,13 @@ def test_any_name_is_text(fleet: LargeFleet, page: Page) -> None:
     assert page.locator("img").count() == 0, "a name is never markup"
 
 
+def test_what_to_do_next_is_a_sentence_with_whole_commands(fleet: LargeFleet, page: Page) -> None:
+    visit(page, "/deployments/bremen-1/edge-gateway-1")
+    commands = [f"homeport deployments {verb} edge-gateway-1@bremen-1" for verb in ("retry", "rollback")]
+    expect(page.locator(".why code")).to_have_text(commands)
+    expect(page.locator(".notice")).to_contain_text(f"{commands[0]}, or push a new commit, or {commands[1]}")
+
+
 def test_who_waits_at_the_end_gets_more_rows_also_when_the_list_was_just_read_again(
     fleet: LargeFleet, page: Page
 ) -> None:

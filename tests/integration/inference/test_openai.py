@@ -42,11 +42,15 @@ async def test_the_official_client_chats(sdk: openai.AsyncOpenAI) -> None:
     assert 1 <= answer.usage.completion_tokens <= 5
 
 
-async def test_the_official_client_streams_and_sees_usage_only_when_it_asks(sdk: openai.AsyncOpenAI) -> None:
+async def test_the_official_client_streams_and_sees_usage_only_when_it_asks(
+    sdk: openai.AsyncOpenAI, client: Client
+) -> None:
     stream = await sdk.chat.completions.create(model="tiny", messages=HELLO, max_tokens=5, stream=True)
     chunks = [chunk async for chunk in stream]
     assert chunks[-1].choices[0].finish_reason in {"length", "stop"}
     assert all(chunk.usage is None for chunk in chunks)
+    queue = await client.get("/v2/queue")
+    assert stream.response.headers["x-task-id"] in {each["task_id"] for each in queue.body["placed"]}
     asked = await sdk.chat.completions.create(
         model="tiny", messages=HELLO, max_tokens=5, stream=True, stream_options={"include_usage": True}
     )

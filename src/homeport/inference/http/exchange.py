@@ -20,13 +20,15 @@ GONE: Final = "gone"
 
 
 class Exchange:
-    __slots__ = ("_receive", "_send", "is_started", "scope")
+    __slots__ = ("_receive", "_send", "is_started", "scope", "task_id")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self._receive = receive
         self._send = send
         self.is_started = False
+        self.task_id = ""
+        """What the request became, once it was admitted: the answer says it, so that its placement can be found."""
 
     # --- the request ------------------------------------------------------------------------------------------
 
@@ -84,6 +86,8 @@ class Exchange:
     async def _start(self, status: int, raw: list[tuple[bytes, bytes]], headers: Mapping[str, str]) -> None:
         self.is_started = True
         raw += [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+        if self.task_id:
+            raw.append((b"x-task-id", self.task_id.encode("latin-1")))
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def write(self, chunk: bytes) -> None:

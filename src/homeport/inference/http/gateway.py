@@ -78,7 +78,7 @@ class Gateway:
         plane, submitter = self._plane, exchange.submitter
         task = _task(asked, exchange.headers.get("x-priority", ""), plane.settings.wall_seconds)
         ticket = self._admit(task, submitter)
-        ticket.correlation_id = exchange.correlation_id
+        ticket.correlation_id, exchange.task_id = exchange.correlation_id, task.task_id
         plane.narrator.admitted(ticket, asked.path)
         outcome = Outcome(plane, ticket, lambda: estimate_of(asked.data))
         try:
