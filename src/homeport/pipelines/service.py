@@ -190,8 +190,8 @@ class Pipelines:
         """Triggers act with the rights of who saved the pipeline. Raises Refused where these are gone."""
         if not await has_rights(self._central, definition.owner):
             raise Refused(
-                f"The access token with which {definition.owner.name} saved the pipeline {definition.name} is no longer"
-                " valid.",
+                f"The access token with which {definition.owner.name} saved the pipeline {definition.name} is no "
+                "longer valid.",
                 hint="Save it again with another one.",
             )
 

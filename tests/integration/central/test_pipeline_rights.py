@@ -48,7 +48,7 @@ async def test_a_revoked_token_begins_no_further_steps(tmp_path: Path) -> None:
         path = f"/api/v1/pipeline-runs/{begun.body['id']}"
 
         async def has_ended() -> bool:
-            return (await client.get(path)).body["state"] == "FAILED"
+            return bool((await client.get(path)).body["state"] == "FAILED")
 
         await eventually(has_ended, what="the run to end")
         steps = {each["name"]: each for each in (await client.get(path)).body["steps"]}

@@ -157,7 +157,12 @@ async def test_a_damaged_journal_is_said_in_a_sentence_with_a_hint(tmp_path: Pat
     assert isinstance(caught.value.__cause__, sqlite3.DatabaseError)
 
 
-async def test_a_row_that_cannot_be_read_is_set_aside_and_the_others_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "spoilt", ['{"kind": "dance"}', "", "null", "[]", "[" * 100_000, '{"generation": 1e999}', b"\xff{", b"\x00"]
+)
+async def test_a_row_that_cannot_be_read_is_set_aside_and_the_others_stay(
+    tmp_path: Path, spoilt: str | bytes
+) -> None:
     journal = Journal(tmp_path / "journal")
     good, bad = to_apply(1, key=deployment_id(1)), to_apply(2, key=deployment_id(2))
     await journal.accept([good, bad])
@@ -165,7 +170,8 @@ async def test_a_row_that_cannot_be_read_is_set_aside_and_the_others_stay(tmp_pa
     await journal.finish(ended(bad))
     journal.close()
     connection = sqlite3.connect(tmp_path / "journal")
-    connection.execute('UPDATE assignment SET "order" = \'{"kind": "dance"}\' WHERE id = ?', (deployment_id(2),))
+    order = 'UPDATE assignment SET "order" = CAST(? AS TEXT) WHERE id = ?'
+    connection.execute(order, (spoilt, deployment_id(2)))
     connection.execute("UPDATE outbox SET result = 'nonsense' WHERE sequence = 1")
     connection.commit()
     connection.close()

@@ -70,6 +70,8 @@ def connect(path: Path) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(path, timeout=1.0, check_same_thread=False)
+        # Text that a disk has spoilt is judged row by row; SQLite's own reader would give up all of them.
+        connection.text_factory = lambda content: content.decode(errors="replace")
     except (OSError, sqlite3.Error) as error:
         raise PermanentError(
             f"The journal {path} cannot be opened: {error}.", hint="Check that the data folder may be written."
