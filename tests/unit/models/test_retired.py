@@ -99,9 +99,9 @@ async def test_a_site_that_was_restarted_without_central_loads_no_retired_model(
     replicas = [replica("a"), replica("b")]
     before = SiteScaling(site_in(tmp_path)[0])
     before.settle(replicas)
-    await before.told({"by": "central", "pools": {"a": {"waiting": 0, "busy": {}, "retired": True}}})
+    await before.take_demand({"by": "central", "pools": {"a": {"waiting": 0, "busy": {}, "retired": True}}})
     # A central that has not read its catalog yet says nothing about it.
-    await before.told({"by": "central", "pools": {"a": {"waiting": 3, "busy": {}}}})
+    await before.take_demand({"by": "central", "pools": {"a": {"waiting": 3, "busy": {}}}})
 
     platform, tunnel = site_in(tmp_path)
     after = SiteScaling(platform)
@@ -114,7 +114,7 @@ async def test_a_site_that_was_restarted_without_central_loads_no_retired_model(
         assert found is not None
         assert found.lifecycle is ModelLifecycle.RETIRED
         assert after.find("model-of-b") is None
-        await after.told({"by": "central", "pools": {"a": {"waiting": 0, "busy": {}, "retired": False}}})
+        await after.take_demand({"by": "central", "pools": {"a": {"waiting": 0, "busy": {}, "retired": False}}})
         await eventually(lambda: ("a", True) in tunnel.asked, what="the model that is active again to be loaded")
         tasks.cancel_scope.cancel()
     third = SiteScaling(site_in(tmp_path)[0])
@@ -144,12 +144,12 @@ async def test_a_full_disk_keeps_no_retired_model_loaded_and_the_list_is_written
     use = {"by": "central", "pools": {"a": {"waiting": 0, "busy": {}, "retired": True}}}
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scaling.run)
-        await scaling.told(use)
+        await scaling.take_demand(use)
         await eventually(lambda: tunnel.asked == [("a", False)], what="it to be unloaded")
         tasks.cancel_scope.cancel()
     assert SiteScaling(platform).find("model-of-a") is None
     is_full = False
-    await scaling.told(use)  # as central does every ten seconds
+    await scaling.take_demand(use)  # as central does every ten seconds
     assert SiteScaling(platform).find("model-of-a") is not None
 
 
@@ -157,7 +157,7 @@ async def test_another_model_in_a_pool_of_the_same_name_is_not_retired(tmp_path:
     platform, tunnel = site_in(tmp_path)
     scaling = SiteScaling(platform)
     scaling.settle([replica("a")])
-    await scaling.told({"by": "central", "pools": {"a": {"retired": True}}})
+    await scaling.take_demand({"by": "central", "pools": {"a": {"retired": True}}})
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scaling.run)
         scaling.settle([replica("a", model=HandoffModel("another"))])
@@ -174,10 +174,10 @@ async def test_at_its_deadline_a_retired_model_is_unloaded_while_it_works(tmp_pa
     use = {"waiting": 0, "busy": {"one": 1}, "retired": True}
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(scaling.run)
-        await scaling.told({"by": "central", "pools": {"a": {**use, "ends_in_ms": 60_000}}})
+        await scaling.take_demand({"by": "central", "pools": {"a": {**use, "ends_in_ms": 60_000}}})
         await anyio.wait_all_tasks_blocked()
         assert (tunnel.asked, ended) == ([], []), "there is time left"
-        await scaling.told({"by": "central", "pools": {"a": {**use, "ends_in_ms": 0}}})
+        await scaling.take_demand({"by": "central", "pools": {"a": {**use, "ends_in_ms": 0}}})
         await eventually(lambda: tunnel.asked == [("a", False)], what="it to be unloaded")
         assert ended[0] == "a"
         tasks.cancel_scope.cancel()

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from uuid import UUID, uuid5
 
 from homeport.core.margo.text import UUID_PATTERN
 from homeport.errors import InvalidInput
@@ -27,8 +26,6 @@ DEPLOYMENTS_MAX: Final = 20_000
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 _UUID: Final = re.compile(UUID_PATTERN)
 _PATH_SEGMENT: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._~-]{1,200}")
-_OTHER_IDS: Final = UUID("8f0c6e0a-4a53-5d0f-9d0b-6f2b3f3a7c11")
-"""The space of names for ids that are no UUIDs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +151,11 @@ def is_uuid(text: str) -> bool:
 def known_id(announced: str) -> DeploymentId:
     """What a deployment is called here: a UUID in small letters. The contract takes any text for an id in a manifest,
     and demands a UUID of the file only; so one that is none is this deployment's own fault."""
-    return DeploymentId(announced.lower() if is_uuid(announced) else str(uuid5(_OTHER_IDS, announced)))
+    if is_uuid(announced):
+        return DeploymentId(announced.lower())
+    digits = hashlib.sha256(announced.encode(errors="surrogatepass")).hexdigest()
+    # Version 8 of RFC 9562: of our own making, and the same for the same text.
+    return DeploymentId(f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}")
 
 
 def _whole(value: Any) -> Any:
