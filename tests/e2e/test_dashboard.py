@@ -233,7 +233,7 @@ def test_a_node_shows_charts_takes_a_command_and_is_drained(fleet: Fleet, page: 
     page.get_by_role("button", name="Add a machine…").click()
     dialog = page.get_by_role("dialog", name="Add a machine to home")
     dialog.get_by_role("button", name="Make a token").click()
-    expect(dialog.get_by_role("alert")).to_contain_text("has not joined with an identity")
+    expect(dialog.get_by_role("alert")).to_contain_text("has no identity")
     dialog.get_by_role("button", name="Keep it as it is").click()
 
 
