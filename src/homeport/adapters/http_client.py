@@ -25,6 +25,7 @@ import anyio.abc
 import h11
 from anyio.streams.tls import TLSAttribute, TLSStream
 
+from homeport.adapters.unix_stream import UnixStream
 from homeport.core.values.addresses import is_loopback
 from homeport.lazy_dataclass import dataclass
 
@@ -292,7 +293,7 @@ def _defaults(address: Address, body: bytes) -> dict[str, str]:
 
 async def _connect(address: Address) -> anyio.abc.ByteStream:
     if isinstance(address, UnixAddress):
-        return await anyio.connect_unix(address.path)
+        return UnixStream(await anyio.connect_unix(address.path))
     if isinstance(address, TcpAddress):
         return await anyio.connect_tcp(address.host, address.port)
     if isinstance(address, ForwardProxyAddress):

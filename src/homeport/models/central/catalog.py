@@ -41,8 +41,10 @@ class Catalog:
         self._states: Mapping[str, ModelLifecycle] = {}
         self._known: Mapping[str, CatalogModel] | None = None
         """By id, and by reference where no id is like it; None before the first read."""
-        self._removed: set[str] = set()
-        """Models that somebody removed, whose files here go with the next read."""
+        self._being_removed: set[str] = set()
+        """Models that are being removed here: a read that began before does not see that yet."""
+        self._removed_elsewhere: set[str] = set()
+        """Models that another central has removed, whose files here go with the next read."""
         self._reading = anyio.Lock()
         self._changed = anyio.Event()
         self._listeners: list[Callable[[], None]] = []
@@ -121,11 +123,11 @@ class Catalog:
         async def drop(transaction: Transaction) -> None:
             await transaction.change_catalog_model(model_id, lambda old: removed(_there(old, model_id)))
 
-        self._removed.add(model_id)
+        self._being_removed.add(model_id)
         try:
             await self._write(drop, {"removed": model_id})
         finally:
-            self._removed.discard(model_id)
+            self._being_removed.discard(model_id)
 
     async def pulled(self, model_id: str, found: LocalModel) -> None:
         """Its files have arrived on this disk, and have this digest. Raises NotFound where it was removed since."""
@@ -194,11 +196,13 @@ class Catalog:
 
     def _heard(self, message: Message) -> None:
         if isinstance(message.get("removed"), str):
-            self._removed.add(str(message["removed"]))
+            self._removed_elsewhere.add(str(message["removed"]))
         self._changed.set()
 
     async def _read(self) -> None:
         async with self._reading:
+            # Taken before the read: what is heard of meanwhile may not be seen by it, and is for the next one.
+            removed_elsewhere, self._removed_elsewhere = self._removed_elsewhere, set()
             async with self._store.read() as reader:
                 entries = await reader.catalog_models()
             # What was removed counts only where nothing else has its source.
@@ -207,8 +211,8 @@ class Catalog:
             by_source = {entry.source: judged[entry.id] for entry in in_order if entry.source}
             self._known = {**by_source, **judged}
             self._states = {entry.id: entry.state for entry in entries if not entry.is_removed}
-            gone = {*self._removed, *(entry.id for entry in entries if entry.is_removed)}
-            self._removed.clear()
+            removed_rows = {entry.id for entry in entries if entry.is_removed}
+            gone = self._being_removed | removed_elsewhere | removed_rows
             await run_sync(self._drop_files, frozenset(gone - self._states.keys()))
         for listener in self._listeners:
             listener()
