@@ -24,7 +24,7 @@ from homeport.log import get_log
 RUNNING_MAX: Final = 16
 """Maximum concurrent fetches and pushes; each is a process and may pack the whole repository."""
 RUNNING_OF_ONE_MAX: Final = 4
-"""Of one caller, so that nobody can keep the others' sites from their desired state."""
+"""Of one caller: one that takes every slot would keep all sites from their desired state."""
 SILENCE_SECONDS_MAX: Final = 60.0
 SECONDS_MAX: Final = 900.0
 HEAD_BYTES_MAX: Final = 16 * 1024

@@ -60,7 +60,7 @@ class Narrator:
                 actor="tasks",
                 action="narration",
                 target="tasks",
-                human="More requests come than are told of one by one.",
+                human="Too many requests to log each of them.",
                 count=left_out,
             )
         has_slot = ticket.replica is not None

@@ -42,7 +42,7 @@ class TaskStream:
         self.is_cut = False
         self.transcript: list[Event] = []
         self.preparation: Mapping[str, Any] = {}
-        """By step: how it went. Only verbose readers are told."""
+        """By step: how it went. Sent to verbose readers only."""
         self._moved = asyncio.Event()
         self._space = asyncio.Event()
 

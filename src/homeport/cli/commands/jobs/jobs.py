@@ -26,7 +26,7 @@ ENDED: Final = ("COMPLETED", "FAILED", "CANCELLED")
 WAIT_SECONDS: Final = 5.0
 RESULT_SECONDS: Final = 0.1
 WAITS_SECONDS: Final = 1.5
-"""After this, whoever runs a job is told what it waits for."""
+"""After this, `jobs run` prints what the job waits for."""
 SILENCE_SECONDS_MAX: Final = 120.0
 """How long an attached command waits for a server that does not answer. The job goes on without it."""
 COMMAND_SHOWN_MAX: Final = 120
