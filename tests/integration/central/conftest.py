@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,15 +28,46 @@ async def client(started: tuple[CentralApp, Client]) -> Client:
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Path:
-    root = tmp_path / "registry"
-    write_app(root, version="1.0.0")
-    write_app(root, version="1.1.0")
-    return root
+    return two_versions(tmp_path / "registry")
 
 
 @pytest.fixture
 async def home(client: Client, registry: Path) -> FakeSite:
     """A central with the apps of `registry` and a site `home` that has joined."""
+    return await furnished(client, registry)
+
+
+@pytest.fixture(scope="session")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
+    """Furnished like the central of `home`, and the same one for all tests: `unchanged` is how a test gets it."""
+    folder = tmp_path_factory.mktemp("shared")
+    async with running_central(folder / "central") as (_, client):
+        await furnished(client, two_versions(folder / "registry"))
+        yield client
+
+
+@pytest.fixture
+async def unchanged(shared: Client) -> AsyncIterator[Client]:
+    """For a test that is refused in everything: no app, deployment, commit or event may come of it."""
+
+    async def look() -> tuple[Any, ...]:
+        overview = (await shared.get("/api/v1/overview")).body
+        apps = (await shared.get("/api/v1/apps")).body["apps"]
+        deployments = (await shared.get("/api/v1/deployments")).body["deployments"]
+        return overview["commit"], overview["last_event_id"], len(apps), len(deployments)
+
+    before = await look()
+    yield shared
+    assert await look() == before
+
+
+def two_versions(root: Path) -> Path:
+    write_app(root, version="1.0.0")
+    write_app(root, version="1.1.0")
+    return root
+
+
+async def furnished(client: Client, registry: Path) -> FakeSite:
     added = await client.post("/api/v1/apps", {"repository": str(registry)})
     assert added.status == 201, added.body
     site = FakeSite(client)

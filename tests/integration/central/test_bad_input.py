@@ -14,21 +14,6 @@ from tests.support.running_central import Client, FakeSite, running_central, tra
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-async def counted(client: Client, home: FakeSite) -> Any:
-    """Checks after the test that it has written nothing: no app, no deployment, no commit, no event."""
-
-    async def look() -> tuple[Any, ...]:
-        overview = (await client.get("/api/v1/overview")).body
-        apps = (await client.get("/api/v1/apps")).body["apps"]
-        deployments = (await client.get("/api/v1/deployments")).body["deployments"]
-        return overview["commit"], overview["last_event_id"], len(apps), len(deployments)
-
-    before = await look()
-    yield
-    assert await look() == before
-
-
 def check(answer: Any, status: int, *words: str) -> None:
     assert answer.status == status, answer.body
     assert answer.headers["content-type"] == "application/problem+json"
@@ -39,7 +24,6 @@ def check(answer: Any, status: int, *words: str) -> None:
         assert word in text, f"{word!r} is not in {text}"
 
 
-@pytest.mark.usefixtures("counted")
 @pytest.mark.parametrize(
     ("change", "status", "words"),
     [
@@ -63,21 +47,20 @@ def check(answer: Any, status: int, *words: str) -> None:
     ],
 )
 async def test_a_deploy_that_cannot_be_is_refused_by_field(
-    client: Client, change: dict[str, Any], status: int, words: list[str]
+    unchanged: Client, change: dict[str, Any], status: int, words: list[str]
 ) -> None:
     body = {"app_name": "hello", "sites": [{"site_id": "home"}], **change}
     for plan in ("", "?plan=true"):
-        check(await client.post(f"/api/v1/deployments{plan}", body), status, *words)
+        check(await unchanged.post(f"/api/v1/deployments{plan}", body), status, *words)
 
 
-@pytest.mark.usefixtures("counted")
-async def test_a_body_that_is_not_json_is_400_and_one_of_another_type_415(client: Client) -> None:
+async def test_a_body_that_is_not_json_is_400_and_one_of_another_type_415(unchanged: Client) -> None:
     json_type = {"Content-Type": "application/json"}
-    check(await client.call("POST", "/api/v1/deployments", data=b"{", headers=json_type), 400, "not JSON")
-    check(await client.call("POST", "/api/v1/apps", data=b"\xff\xfe", headers=json_type), 400)
-    check(await client.call("POST", "/api/v1/apps", data=b"{}", headers={"Content-Type": "text/plain"}), 415)
-    check(await client.call("POST", "/api/v1/apps", json=[]), 422)
-    check(await client.post("/api/v1/apps", {"repository": 7}), 422, "repository")
+    check(await unchanged.call("POST", "/api/v1/deployments", data=b"{", headers=json_type), 400, "not JSON")
+    check(await unchanged.call("POST", "/api/v1/apps", data=b"\xff\xfe", headers=json_type), 400)
+    check(await unchanged.call("POST", "/api/v1/apps", data=b"{}", headers={"Content-Type": "text/plain"}), 415)
+    check(await unchanged.call("POST", "/api/v1/apps", json=[]), 422)
+    check(await unchanged.post("/api/v1/apps", {"repository": 7}), 422, "repository")
 
 
 @pytest.mark.usefixtures("home")
@@ -100,7 +83,6 @@ async def test_a_name_in_two_categories_is_ambiguous(client: Client, home: FakeS
     assert (await client.deploy(category="tools")).status == 202
 
 
-@pytest.mark.usefixtures("counted")
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
@@ -113,47 +95,44 @@ async def test_a_name_in_two_categories_is_ambiguous(client: Client, home: FakeS
     ],
 )
 async def test_a_description_that_is_wrong_is_refused_with_file_and_line(
-    client: Client, tmp_path: Path, old: str, new: str, words: list[str]
+    unchanged: Client, tmp_path: Path, old: str, new: str, words: list[str]
 ) -> None:
     root = tmp_path / "bad"
     write_app(root, version="2.0.0")
     file = write_app(root, version="3.0.0")
     file.write_text(file.read_text().replace(old, new, 1))
-    check(await client.post("/api/v1/apps", {"repository": str(root)}), 422, *words)
+    check(await unchanged.post("/api/v1/apps", {"repository": str(root)}), 422, *words)
 
 
-@pytest.mark.usefixtures("counted")
-async def test_a_registry_that_is_not_there_is_named(client: Client, registry: Path, tmp_path: Path) -> None:
-    check(await client.post("/api/v1/apps", {"repository": str(tmp_path / "nowhere")}), 404, "nowhere")
+async def test_a_registry_that_is_not_there_is_named(unchanged: Client, registry: Path, tmp_path: Path) -> None:
+    check(await unchanged.post("/api/v1/apps", {"repository": str(tmp_path / "nowhere")}), 404, "nowhere")
     check(
-        await client.post("/api/v1/apps", {"repository": str(registry), "version": "7.0.0"}),
+        await unchanged.post("/api/v1/apps", {"repository": str(registry), "version": "7.0.0"}),
         404,
         "*/*/7.0.0/margo.yaml",
     )
     for field in ("category", "app_name", "version"):
-        answer = await client.post("/api/v1/apps", {"repository": str(registry), field: "../../etc"})
+        answer = await unchanged.post("/api/v1/apps", {"repository": str(registry), field: "../../etc"})
         check(answer, 422, field)
-    check(await client.post("/api/v1/apps", {"repository": "ext::sh -c true"}), 422)
-    unreachable = await client.post("/api/v1/apps", {"repository": "http://127.0.0.1:9/registry.git"})
+    check(await unchanged.post("/api/v1/apps", {"repository": "ext::sh -c true"}), 422)
+    unreachable = await unchanged.post("/api/v1/apps", {"repository": "http://127.0.0.1:9/registry.git"})
     check(unreachable, 503, "127.0.0.1:9")
     assert int(unreachable.headers["retry-after"]) > 0
 
 
-@pytest.mark.usefixtures("counted")
-async def test_a_link_that_leaves_the_registry_is_not_followed(client: Client, tmp_path: Path) -> None:
+async def test_a_link_that_leaves_the_registry_is_not_followed(unchanged: Client, tmp_path: Path) -> None:
     outside = write_app(tmp_path / "outside")
     folder = tmp_path / "links" / "demo" / "hello" / "5.0.0"
     folder.mkdir(parents=True)
     (folder / "margo.yaml").symlink_to(outside)
-    check(await client.post("/api/v1/apps", {"repository": str(tmp_path / "links")}), 404, "margo.yaml")
+    check(await unchanged.post("/api/v1/apps", {"repository": str(tmp_path / "links")}), 404, "margo.yaml")
 
 
-@pytest.mark.usefixtures("counted")
-async def test_a_description_of_100_megabytes_is_too_large(client: Client, tmp_path: Path) -> None:
+async def test_a_description_of_100_megabytes_is_too_large(unchanged: Client, tmp_path: Path) -> None:
     file = write_app(tmp_path / "huge", version="4.0.0")
     with file.open("ab") as stream:
         stream.truncate(100 * 1024 * 1024)
-    check(await client.post("/api/v1/apps", {"repository": str(tmp_path / "huge")}), 413, "margo.yaml")
+    check(await unchanged.post("/api/v1/apps", {"repository": str(tmp_path / "huge")}), 413, "margo.yaml")
 
 
 async def test_another_content_for_the_same_version_is_a_conflict_and_adds_nothing(
@@ -181,8 +160,8 @@ async def test_another_content_for_the_same_version_is_a_conflict_and_adds_nothi
         ("/api/v1/nothing", ["/api/v1/nothing"]),
     ],
 )
-async def test_what_is_not_there_is_404(client: Client, path: str, words: list[str]) -> None:
-    check(await client.get(path), 404, *words)
+async def test_what_is_not_there_is_404(unchanged: Client, path: str, words: list[str]) -> None:
+    check(await unchanged.get(path), 404, *words)
 
 
 async def test_a_remote_that_is_gone_is_503_and_leaves_nothing_half_done(tmp_path: Path, registry: Path) -> None:
