@@ -6,7 +6,7 @@ Costs nothing while nothing happens. Where the kernel has no watch left, a waite
 import asyncio
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -33,15 +33,21 @@ _REPLACES: Final = inotify.MOVED_TO | inotify.CREATE
 class Watched:
     """One file, for one waiter."""
 
-    def __init__(self, name: bytes, *, has_events: bool) -> None:
+    def __init__(self, name: bytes, read_events: Callable[[], None] | None) -> None:
         self.name = name
-        self.has_events = has_events
+        self._read_events = read_events
         self._changed = anyio.Event()
         self._replaced = 0
         self._is_closed = False
 
+    @property
+    def has_events(self) -> bool:
+        return self._read_events is not None
+
     def take_replaced(self) -> int:
-        """How often another file got the name since the last call, as far as it is known."""
+        """How often another file got the name since the last call: everything up to now, where there are events."""
+        if self._read_events is not None:
+            self._read_events()
         count, self._replaced = self._replaced, 0
         return count
 
@@ -73,7 +79,7 @@ class FileEvents:
     def watch(self, path: Path) -> Iterator[Watched]:
         """Changes of the file are noticed from here on, also those of its name."""
         number = self._added(path.parent)
-        watched = Watched(os.fsencode(path.name), has_events=number is not None)
+        watched = Watched(os.fsencode(path.name), None if number is None else self._read)
         if number is None:
             yield watched
             return

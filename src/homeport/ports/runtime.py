@@ -121,10 +121,10 @@ class KeepsData(Protocol):
 
 
 class Output(NamedTuple):
-    """One line that a container has written."""
+    """One line that a container has written, or that lines are missing at the end."""
 
-    text: bytes
-    """Without its end; cut where it is very long."""
+    text: bytes | None
+    """Without its end; cut where it is very long. None where there is no line after those that are missing."""
     resume: str
     """Where the output goes on after this line. Only the runtime that gave it can read it."""
     at: datetime | None = None

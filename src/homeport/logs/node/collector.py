@@ -169,6 +169,8 @@ class _Reading:
             at = output.at or now()
             if output.lost:
                 lines.append(gap(source, at, 0, output.lost))
+            if output.text is None:
+                continue
             fields = errors if output.is_error else name
             line = parse_line(output.text, source=source, at=at, secrets=secrets, fields=fields, size=output.size)
             lines.append(line)

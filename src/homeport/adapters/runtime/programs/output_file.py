@@ -69,14 +69,10 @@ class OutputFile:
     def close(self) -> None:
         os.close(self._file)
 
-    def read(self, replaced: int = 0) -> list[Record]:
-        """What was written since the last time, a block at most; empty at the end. `replaced` is how often another
-        file got the name meanwhile, as far as it is known."""
-        self._unread += replaced
+    def read(self) -> list[Record]:
+        """What was written since the last time, a block at most; empty at the end."""
         if self._is_rewritten():
             self._restart(SHORTENED)
-        if self._unread > 0 and self._is_current():
-            self._unread, self._lost = 0, REPLACED
         if records := self._block():
             return records
         if self._is_current():
@@ -94,9 +90,13 @@ class OutputFile:
         """Up to where it was read."""
         return self._offset
 
-    def take_breaks(self) -> tuple[bool, str]:
+    def take_breaks(self, replaced: int) -> tuple[bool, str]:
         """Whether the records that were just read are the first of another file, and why some are missing before
-        them, since the last call."""
+        them, since the last call. `replaced` is how often another file got the name up to now: where that was more
+        often than one was opened, files were never read."""
+        self._unread += replaced
+        if self._unread > 0 and (self.is_gone or self._is_current()):
+            self._unread, self._lost = 0, REPLACED
         breaks = self._is_next, self._lost
         self._is_next, self._lost = False, ""
         return breaks
@@ -198,17 +198,17 @@ async def follow_output_file(
         if begin_ns:
             await run_sync(file.seek, begin_ns)
         while not file.is_gone:
-            records: Sequence[Record] = await run_sync(file.read, watched.take_replaced())
+            records: Sequence[Record] = await run_sync(file.read)
+            is_next, lost = file.take_breaks(watched.take_replaced())
             if begin_ns and records:
                 records = [each for each in records if each.ns >= begin_ns]
                 records, skip = records[skip:], max(0, skip - len(records))
                 begin_ns = 0 if records else begin_ns
+            if is_next:
+                lines.next_file()
+            if lost:
+                lines.gap(lost)
             if records:
-                is_next, lost = file.take_breaks()
-                if is_next:
-                    lines.next_file()
-                if lost:
-                    lines.gap(lost)
                 if found := lines.feed(records, first_ns=file.first_ns):
                     yield found
             else:
@@ -229,10 +229,10 @@ async def read_output_file(
     with events.watch(path) as watched, closing(await run_sync(OutputFile, path)) as file:
         is_last, closed_at = not await is_running(), -END_SECONDS_MAX
         while not file.is_gone:
-            records = await run_sync(file.read, watched.take_replaced())
+            records = await run_sync(file.read)
+            if lost := file.take_breaks(watched.take_replaced())[1]:
+                yield f"\n[Output is missing here: {lost}.]\n".encode()
             if records:
-                if lost := file.take_breaks()[1]:
-                    yield f"\n[Output is missing here: {lost}.]\n".encode()
                 yield b"".join(each.text + b"\n" if each.is_whole else each.text for each in records)
             elif is_last:
                 return

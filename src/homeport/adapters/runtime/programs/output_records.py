@@ -168,18 +168,25 @@ class RecordLines:
         return found
 
     def end(self, *, first_ns: int, offset: int) -> list[Output]:
-        """Lines without an end: the container has ended, and the file goes on, if at all, with new lines."""
+        """Lines without an end, and a loss that no line came after: the container has ended, and the file goes on, if
+        at all, with new lines."""
         self._begun.clear()
         rest = self._joiner.rest()
         resume = f"file:{first_ns}:{offset}:0:{self._last_ns}"
-        return [self._output(*line, resume) for line in rest[self.skip :]]
+        found = [self._output(*line, resume) for line in rest[self.skip :]]
+        if self.lost:
+            found.append(Output(None, resume, self._at(), lost=self.lost))
+            self.lost = ""
+        return found
 
     def _output(self, is_error: bool, line: bytes, size: int, resume: str) -> Output:
-        ns = self._last_ns
-        at = datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC) if ns else None
         cut = size if size > LINE_BYTES_MAX else None
         lost, self.lost = self.lost, ""
-        return Output(line.rstrip(b"\r"), resume, at, is_error, cut, lost)
+        return Output(line.rstrip(b"\r"), resume, self._at(), is_error, cut, lost)
+
+    def _at(self) -> datetime | None:
+        ns = self._last_ns
+        return datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC) if ns else None
 
     def next_file(self) -> None:
         """Another file begins, where incomplete lines go on."""
