@@ -132,6 +132,18 @@ def test_no_text_names_somebodys_machine() -> None:
     assert found == []
 
 
+def test_no_event_loop_outlives_the_tests_of_a_file() -> None:
+    """An async fixture of a session keeps its loop in the worker, and `anyio.run` of a later test is refused."""
+    found = [
+        shown(path, node.lineno)
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.AsyncFunctionDef)
+        and any(ast.unparse(each).startswith("pytest.fixture(scope='session'") for each in node.decorator_list)
+    ]
+    assert not found
+
+
 def test_names_say_something() -> None:
     parts = {path: {path.stem, *path.relative_to(ROOT).parts} for path in SOURCES}
     assert not [shown(path) for path, each in parts.items() if NAMES_THAT_SAY_NOTHING & each]
