@@ -39,7 +39,7 @@ async def home(client: Client, registry: Path) -> FakeSite:
 
 @pytest.fixture(scope="module")
 async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
-    """Furnished like the central of `home`, and the same one for all tests of a file: `unchanged` is how a test gets it."""
+    """Furnished like the central of `home`, one for all tests of a file: `unchanged` is how a test gets it."""
     folder = tmp_path_factory.mktemp("shared")
     async with running_central(folder / "central") as (_, client):
         await furnished(client, two_versions(folder / "registry"))
