@@ -132,18 +132,21 @@ class Feed {
 		this.recent = [...this.#fresh.reverse(), ...this.recent].slice(0, this.#limit);
 		this.#fresh = [];
 	}
-	/** Reads on until the line breaks, is silent for too long, or another request says that it is lost. */
+	/** Reads on until the line breaks, is silent for too long, or another request or the browser says that it is lost. */
 	async #read(answer: Response, signal: AbortSignal): Promise<void> {
 		const dead = new AbortController();
 		const broken = () => dead.abort();
 		let heard = Date.now();
 		const watch = setInterval(() => { if (Date.now() - heard > SILENCE_MILLISECONDS) broken(); }, 5_000);
 		losses.addEventListener('lost', broken);
+		// A connection that was up when the machine lost its network may stay silent. Where central is on this machine, the next one is there at once.
+		window.addEventListener('offline', broken);
 		try {
 			await this.#take(answer, AbortSignal.any([signal, dead.signal]), () => (heard = Date.now()));
 		} finally {
 			clearInterval(watch);
 			losses.removeEventListener('lost', broken);
+			window.removeEventListener('offline', broken);
 		}
 	}
 	async #take(answer: Response, signal: AbortSignal, heard: () => void): Promise<void> {
