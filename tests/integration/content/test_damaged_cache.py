@@ -33,8 +33,11 @@ def test_a_damaged_record_counts_as_none(tmp_path: Path, content: bytes) -> None
     users.forget_others(set())
 
 
-async def test_a_fault_of_the_disk_ends_its_download_and_nothing_else(tmp_path: Path) -> None:
+async def test_a_fault_of_the_disk_ends_its_download_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Not a full disk, which has words of its own: a folder where a file should be."""
+    monkeypatch.setattr("homeport.content.cache.decisions.RETRY_FIRST_SECONDS", 0.01)
     async with running_cache(tmp_path / "cache") as cache:
         (tmp_path / "cache" / "uploads" / DIGEST.replace(":", "")).mkdir(parents=True)
         for _ in range(2):

@@ -37,6 +37,12 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How long a site waits before it resumes a download is judged where that is decided."""
+    monkeypatch.setattr("homeport.content.cache.decisions.RETRY_FIRST_SECONDS", 0.01)
+
+
 @pytest.fixture
 def web() -> Iterator[WebServer]:
     with web_server() as server:
