@@ -42,7 +42,7 @@ async def test_a_file_that_is_wrong_says_where(client: Client) -> None:
 
 async def test_central_answers_others_while_a_large_file_is_read(client: Client) -> None:
     """A viewer may check files: on the event loop, this one would stop central for as long as it takes."""
-    keys = ", ".join(f"k{number}: 1" for number in range(8_000))
+    keys = ", ".join(f"k{number}: 1" for number in range(16_000))
     source = f"name: p\nsteps:\n  a: {{http: {{url: 'https://example.org/', json: {{{keys}}}}}}}\n"
     ticks = 0
     async with anyio.create_task_group() as tasks:
@@ -57,7 +57,7 @@ async def test_central_answers_others_while_a_large_file_is_read(client: Client)
         answer = await client.post("/api/v1/pipeline-checks", {"source": source})
         tasks.cancel_scope.cancel()
     assert answer.status == 200
-    assert ticks > 20
+    assert ticks > 5, "on the event loop there would be one or two, before and after it"
 
 
 async def test_a_saved_pipeline_that_cannot_be_read_any_more_is_listed_with_the_others(
