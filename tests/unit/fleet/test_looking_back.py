@@ -124,7 +124,7 @@ async def test_a_revision_that_came_and_went_may_be_gone_back_to() -> None:
     over = digest_of_bytes(TEXT.replace("1.0.0", "1.1.0").encode())
     pin = Pin(KEY, revision, TEXT.encode(), over, "too loud", "ada", now)
     await told([Synced(last, (KEY,)), Pinned(pin)], remote, disk)
-    assert disk.tables.pins[KEY].revision == revision
+    assert disk.tables.pins[KEY, over].revision == revision
     assert not [event for event in disk.tables.events if "not true" in event.event.message]
 
 
