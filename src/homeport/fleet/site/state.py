@@ -126,10 +126,11 @@ class SiteState:
         return self.past.get((instance.deployment_id, instance.revision or desired.revision))
 
     def adopt(self, snapshot: Snapshot, unpinned: Collection[DeploymentId]) -> None:
-        """Makes a verified snapshot the desired state. What it replaces is kept while an instance runs it."""
+        """Makes a verified snapshot the desired state. What it replaces is kept while an instance runs it. What is
+        not gone yet when its file comes back is wanted again, also where the file cannot be read."""
         older = {key: self.files[key] for key in snapshot.contents if key in self.files}
         self.applied, self.has_looked = snapshot.commit, True
-        self.wanted = set(snapshot.desired) | (self.wanted & snapshot.unreadable)
+        self.wanted = set(snapshot.desired) | (self.files.keys() & snapshot.unreadable)
         self.files.update(snapshot.desired)
         self.pins = {key: pin for key, pin in self.pins.items() if key not in unpinned}
         self.remember(older)
