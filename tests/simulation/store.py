@@ -110,7 +110,7 @@ class Tables:
     ends: dict[str, Mark] = field(default_factory=dict)
     secrets: dict[tuple[SiteName, str], SecretRecord] = field(default_factory=dict)
     revisions: dict[tuple[DeploymentId, Digest], Revision] = field(default_factory=dict)
-    pins: dict[DeploymentId, Pin] = field(default_factory=dict)
+    pins: dict[tuple[DeploymentId, Digest], Pin] = field(default_factory=dict)
     aside: dict[tuple[SiteName, str, int], SetAside] = field(default_factory=dict)
     holds: dict[SiteName, list[Hold]] = field(default_factory=dict)
     rollouts: dict[RolloutId, RolloutRow] = field(default_factory=dict)
@@ -363,7 +363,8 @@ class MemoryReader:
 
     async def pins(self, deployment_ids: Sequence[DeploymentId] | None = None) -> Sequence[Pin]:
         pins = self._tables.pins
-        return [pins[key] for key in sorted(pins) if deployment_ids is None or key in deployment_ids]
+        found = [pin for pin in pins.values() if deployment_ids is None or pin.deployment_id in deployment_ids]
+        return sorted(found, key=lambda pin: (pin.deployment_id, pin.at, pin.over))
 
     async def holds(self, site: SiteName | None = None) -> Sequence[Hold]:
         found = [each for name in sorted(self._tables.holds) for each in self._tables.holds[name]]
@@ -823,11 +824,12 @@ class MemoryTransaction(MemoryReader):
             )
 
     async def put_pin(self, pin: Pin) -> None:
-        self._own("pins")[pin.deployment_id] = kept(pin)
+        self._own("pins")[pin.deployment_id, pin.over] = kept(pin)
 
     async def drop_pins(self, deployment_ids: Sequence[DeploymentId]) -> None:
-        for deployment_id in deployment_ids:
-            self._own("pins").pop(deployment_id, None)
+        pins = self._own("pins")
+        for key in [key for key in pins if key[0] in deployment_ids]:
+            del pins[key]
 
     async def put_holds(self, site: SiteName, holds: Sequence[Hold]) -> None:
         self._own("holds")[site] = [kept(each) for each in holds]

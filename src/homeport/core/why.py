@@ -58,6 +58,7 @@ class Facts:
     """Every instance at the site, including its own."""
     hold: Hold | None
     pin: Pin | None
+    """The rollback by hand from the revision that the deployment has in Git."""
     secrets: Mapping[str, int]
     others: Sequence[tuple[NodeId, Resources]] = ()
     """What jobs have reserved of the nodes."""
@@ -165,7 +166,7 @@ def _kept_back(facts: Facts) -> Iterator[Decision]:
         scope = "site" if hold.deployment_id is None else "deployment"
         until = f"the {scope} is held until {_clock(hold.expires_at)} by {hold.author}"
         yield Decision("hold", until, hold.reason, hold.at)
-    if pin is not None and pin.over == facts.deployment.revision:
+    if pin is not None:
         yield Decision("pin", f"{pin.author} went back to revision {short(pin.revision)}", pin.reason, pin.at)
     for item in facts.instances:
         if item.rejected_revision is not None and item.rejected_revision == facts.deployment.revision:
@@ -280,8 +281,7 @@ def _next_place(facts: Facts, placed: Placed | None) -> str:
 
 def _asked_for(facts: Facts) -> Digest:
     """The revision that Git wants, or the one a manual rollback chose until that is written to Git."""
-    pin, row = facts.pin, facts.deployment
-    return pin.revision if pin is not None and pin.over == row.revision else row.revision
+    return facts.deployment.revision if facts.pin is None else facts.pin.revision
 
 
 def _listed(names: Sequence[NodeId]) -> str:

@@ -23,7 +23,7 @@ from homeport.errors import (
 from homeport.fleet.shared.backoff import Backoff
 from homeport.fleet.shared.periodic import every
 from homeport.fleet.site.git_sync import follow
-from homeport.fleet.site.maintenance import drain, lift_hold, older_revision, roll_back_to, set_hold, tune, undrain
+from homeport.fleet.site.maintenance import asked, drain, lift_hold, roll_back_as, set_hold, tune, undrain
 from homeport.fleet.site.reports.outbox import forward
 from homeport.log import get_log
 from homeport.ports import (
@@ -273,8 +273,8 @@ async def _carry_out(site: SiteCore, central: CentralLink, call: Moved | Request
 
 
 async def _roll_back(site: SiteCore, call: RollBack) -> None:
-    target = await older_revision(site.store, site.conductor.memory, call.deployment_id, call.revision)
-    await site.conductor.alter(roll_back_to(target, reason=call.reason, author=call.author, is_here=False))
+    found = await asked(call, site.conductor.memory, site.store, site.git)
+    await site.conductor.alter(roll_back_as(found))
 
 
 async def _expect(site: SiteCore, call: ExpectNode) -> None:

@@ -7,7 +7,7 @@ becomes an UnknownRequest, which the site refuses.
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from homeport.errors import InvalidInput
 from homeport.ports import (
@@ -33,6 +33,7 @@ from homeport.wire.join_tokens import encode as encode_token
 from homeport.wire.reports import decode_hold, encode_hold, read_tunable
 
 Json = Mapping[str, Any]
+Named = TypeVar("Named")
 NAME_LENGTH_MAX: Final = 100
 
 
@@ -90,6 +91,10 @@ def _reply_to(data: Json) -> str:
     return _short(data.get("reply_to") or data.get("question") or "")
 
 
+def _optional(kind: Callable[[str], Named], value: object) -> Named | None:
+    return None if value is None else kind(str(value))
+
+
 def _short(value: object) -> str:
     return str(value)[:NAME_LENGTH_MAX]
 
@@ -122,6 +127,8 @@ _READERS: Final[Mapping[str, Callable[[Json], Moved | Request]]] = {
         Digest(str(data["roll_back"]["revision"])),
         str(data["roll_back"]["reason"]),
         str(data["roll_back"]["author"]),
+        _optional(Digest, data["roll_back"].get("over")),
+        _optional(Commit, data["roll_back"].get("commit")),
     ),
     "remove-node": lambda data: RemoveNode(NodeId(str(data["node_id"]))),
     "ask": lambda data: Ask(_short(data["topic"]), dict(data["content"])),

@@ -56,14 +56,15 @@ async def test_those_of_a_deployment_can_be_dropped_alone(store: Store) -> None:
     assert await kept(store, TWO) == [a_revision(1, TWO)]
 
 
-async def test_a_pin_takes_the_place_of_the_one_before(store: Store) -> None:
+async def test_a_pin_takes_the_place_of_the_one_before_over_the_same_revision(store: Store) -> None:
     first = Pin(ONE, Digest("sha256:a"), b"old", Digest("sha256:b"), "it broke", "ada", NOW)
     second = Pin(ONE, Digest("sha256:0"), b"older", Digest("sha256:b"), "that too", "bob", NOW)
+    third = Pin(ONE, Digest("sha256:a"), b"old", Digest("sha256:c"), "again", "ada", NOW + timedelta(minutes=1))
     other = Pin(TWO, Digest("sha256:a"), b"x", Digest("sha256:b"), "", "ada", NOW)
-    for pin in (first, other, second):
+    for pin in (first, third, other, second):
         await store.write(lambda tx, pin=pin: tx.put_pin(pin))  # type: ignore[misc]
     async with store.read() as reader:
-        assert list(await reader.pins()) == [second, other]
+        assert list(await reader.pins()) == [second, third, other]
     await store.write(lambda tx: tx.drop_pins([ONE]))
     async with store.read() as reader:
         assert list(await reader.pins()) == [other]

@@ -12,7 +12,8 @@ from homeport.core.model.order import Order
 from homeport.errors import Conflict, NotFound
 from homeport.fleet.shared.answers.why import why
 from homeport.fleet.shared.overview import Reachability
-from homeport.fleet.site.maintenance import older_revision, roll_back_to, set_hold
+from homeport.fleet.site.maintenance import asked, older_revision, roll_back_as, roll_back_to, set_hold
+from homeport.ports import RollBack
 from homeport.site.app import SiteApp
 from homeport.vocabulary import Code, DeploymentId, SiteName, State
 from tests.integration.site.conftest import OpenSite
@@ -161,7 +162,8 @@ async def test_a_hold_keeps_centrals_word_waiting_and_not_that_of_who_is_there(
         hold = Hold(SiteName("home"), None, "night shift", "anna", now, now + timedelta(hours=8))
         await conductor.alter(set_hold(hold))
         target = await older_revision(site.parts.store, conductor.memory, KEY, None)
-        await conductor.alter(roll_back_to(target, reason="too loud", author="central", is_here=False))
+        call = RollBack(KEY, target.revision, "too loud", "central")
+        await conductor.alter(roll_back_as(await asked(call, conductor.memory, site.parts.store, site.parts.git)))
         assert [each.status for each in await conductor.outlook()] == ["held"]
         async with site.parts.store.read() as reader:
             told = await why(reader, KEY, Reachability(), now)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -122,7 +123,7 @@ async def test_alembic_is_not_loaded_for_a_new_or_current_database(url: str) -> 
         await anyio.run_process([sys.executable, "-c", program, url], stderr=None)
 
 
-async def test_events_of_an_older_database_get_their_subjects(url: str) -> None:
+async def test_events_of_an_older_database_get_their_subjects_and_pins_stay(url: str) -> None:
     def at_revision_three(connection: Connection) -> None:
         config = Config()
         config.set_main_option("script_location", str(FOLDER))
@@ -133,6 +134,7 @@ async def test_events_of_an_older_database_get_their_subjects(url: str) -> None:
         "INSERT INTO events (id, kind, at, message, site, deployment_id, node_id, data)"
         " VALUES (:id, :kind, '2030-01-01 00:00:00', '', :site, :deployment, :node, :data)"
     )
+    a_pin = text("INSERT INTO pins VALUES ('d', 'r', :content, 'o', 'why', 'ada', '2030-01-01 00:00:00')")
     rows = [
         (1, "app.added", None, None, None, '{"app_id":"a"}'),
         (2, "instance.state", "home", "d", "n", "{}"),
@@ -144,11 +146,15 @@ async def test_events_of_an_older_database_get_their_subjects(url: str) -> None:
     async with engine_at(url) as engine, engine.begin() as connection:
         await connection.run_sync(at_revision_three)
         await connection.execute(insert, [dict(zip(names, row, strict=True)) for row in rows])
+        await connection.execute(a_pin, {"content": b"kind: x"})
     async with open_store(url) as store:
         await store.write(lambda tx: tx.append_events([records.event()]))
         async with store.read() as reader:
             found = await reader.events(after=0, limit=10)
             assert await reader.events(after=0, limit=10, subject=Subject("deployment", "d")) == found[1:2]
+            assert [(pin.content, pin.at) for pin in await reader.pins()] == [
+                (b"kind: x", datetime(2030, 1, 1, tzinfo=UTC))
+            ]
     subjects = [str(event.event.subject) for event in found[:5]]
     assert subjects == ["app/a", "deployment/d", "node/n", "site/home", "rollout/r"]
     assert found[-1].id == 6, "ids go on behind those that are there"

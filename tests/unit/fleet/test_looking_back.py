@@ -108,6 +108,23 @@ async def test_a_file_that_was_spoilt_before_central_looked_is_still_wanted() ->
     assert row.problem is not None and row.problem.startswith(PATH)
 
 
+async def test_a_file_that_came_back_and_cannot_be_read_is_wanted_again() -> None:
+    """Its site may never have seen that it was gone, and keeps the deployment as it is."""
+    remote, disk = Remote(MachineClock().now), Disk()
+    index = Index(MemoryStore(disk), MemoryGit(remote, []), MachineClock())
+    wanted = []
+    for content in (TEXT.encode(), None, b"id: [this is\n", None):
+        remote.push([MARKER, Change(PATH, content)], message="change")
+        await index.catch_up()
+        wanted.append(disk.tables.deployments[KEY].wanted)
+    assert wanted == [True, False, True, False]
+    await told([Synced(remote.order[-1], ())], remote, disk)
+    assert disk.tables.deployments[KEY].archived_at is not None
+    remote.push([Change(PATH, b"id: [this is\n")], message="spoil")
+    await index.catch_up()
+    assert not disk.tables.deployments[KEY].wanted, "what is gone for good does not come back"
+
+
 async def test_a_folder_that_was_lost_before_central_looked_keeps_what_was_in_it() -> None:
     remote, disk = Remote(MachineClock().now), Disk()
     came = remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
@@ -124,7 +141,7 @@ async def test_a_revision_that_came_and_went_may_be_gone_back_to() -> None:
     over = digest_of_bytes(TEXT.replace("1.0.0", "1.1.0").encode())
     pin = Pin(KEY, revision, TEXT.encode(), over, "too loud", "ada", now)
     await told([Synced(last, (KEY,)), Pinned(pin)], remote, disk)
-    assert disk.tables.pins[KEY].revision == revision
+    assert disk.tables.pins[KEY, over].revision == revision
     assert not [event for event in disk.tables.events if "not true" in event.event.message]
 
 

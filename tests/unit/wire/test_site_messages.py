@@ -41,6 +41,7 @@ ALL: list[FromCentral] = [
     LiftHold(None, "ada"),
     LiftHold(DeploymentId("d"), "ada"),
     RollBack(DeploymentId("d"), Digest("sha256:1"), "broken", "ada"),
+    RollBack(DeploymentId("d"), Digest("sha256:1"), "broken", "ada", Digest("sha256:2"), Commit("c")),
     NodeIdentities("q", "approve", "pi", "ada"),
     Ask("logs", {"tail": 5}),
 ]

@@ -6,7 +6,7 @@ from sqlalchemy import Boolean, Column, ForeignKey, ForeignKeyConstraint, Index,
 
 from homeport.adapters.store.columns import Bytes, Moment, Number, Words
 
-REVISION: Final = "0011"
+REVISION: Final = "0012"
 """The newest migration. Defined here so that an up-to-date database is recognised without loading Alembic."""
 
 metadata = MetaData(
@@ -197,12 +197,13 @@ pins = Table(
     _text("deployment_id", key=True),
     _text("revision"),
     Column("content", Bytes, nullable=False),
-    _text("over"),
+    _text("over", key=True),
     _text("reason"),
     _text("author"),
     _moment("at"),
 )
-"""At a site: the revision it stays at. At central: what is still to be written to Git."""
+"""At a site: the revision it stays at. At central: what is still to be written to Git, for each revision that it
+replaces there, since only Git knows which of them is the newest."""
 
 reports_aside = Table(
     "reports_aside",

@@ -24,7 +24,7 @@ from homeport.core.model.event import Deployment, NewEvent, Site
 from homeport.core.model.report import FileProblem
 from homeport.errors import Conflict, PermanentError, TransientError
 from homeport.fleet.central.tracing import trace_pushes
-from homeport.fleet.shared.adoption import problem_text, problem_texts, wanted_row
+from homeport.fleet.shared.adoption import invalid_row, problem_text, problem_texts, wanted_row
 from homeport.fleet.shared.revisions import REVISIONS_KEPT, kept_revisions
 from homeport.fleet.shared.snapshot import (
     FILE_SIZE_MAX,
@@ -442,7 +442,7 @@ class _Update:
             if before is not None and before.site != site:
                 before = None  # another site's deployment, which this file says nothing about
             if before is not None and before.problem != message:
-                rows.append(replace(before, problem=message, version=before.version + 1, updated_at=self.now))
+                rows.append(invalid_row(before, message, self.now))
                 events.append(
                     self._deployment_event(
                         EventKind.DEPLOYMENT_REFUSED, before, message, path=problem.path, line=problem.line

@@ -2,12 +2,14 @@
 
 The older content becomes the file in Git again, byte for byte, so its digest is the one that was good. While Git
 cannot be written the request is stored as a pin, the site is asked to roll back at once, and the pin is written to
-Git later; a revision that was pushed in between wins.
+Git later; a revision that was pushed in between wins. People at the site may go back from a revision that is older or
+newer than the one central knows, so pins over different revisions are kept side by side until Git can be read.
 """
 
 from typing import Final
 
 from homeport.catalog.deployment import deployment_path, parse_deployment
+from homeport.core.events import pinned_event
 from homeport.core.model.caller import Caller
 from homeport.core.model.deployment import Pin, Revision, digest_of_bytes
 from homeport.core.model.event import Deployment, NewEvent
@@ -79,9 +81,8 @@ async def write_pin(pin: Pin, row: Deployment, git_writer: GitWriter) -> Commit 
     async def decide(head: Commit | None) -> Proposal:
         async with git_writer.store.read() as reader:
             now = await reader.deployment(row.id)
-        is_current = now is not None and now.wanted and now.revision == pin.over
         title = f"roll back {row.name} at {row.site} to {short(pin.revision)}"
-        changes = [Change(deployment_path(row.site, row.id), pin.content)] if is_current else []
+        changes = [Change(deployment_path(row.site, row.id), pin.content)] if _replaces(pin, now) else []
         return Proposal(changes, f"{title}\n\n{pin.reason}\n\n{row.site}/{row.id}")
 
     commit = await git_writer.write(decide, author=pin.author)
@@ -98,31 +99,34 @@ async def settle_pins(git_writer: GitWriter, clock: Clock) -> bool:
     never be written is dropped with an event, and does not block the others. Returns whether there were any."""
     async with git_writer.store.read() as reader:
         pins = await reader.pins()
-        rows = {row.id: row for row in await reader.deployments_by_ids([pin.deployment_id for pin in pins])}
-    for pin in pins:
-        row = rows.get(pin.deployment_id)
-        try:
-            commit = None if row is None else await write_pin(pin, row, git_writer)
-        except TransientError as error:
-            if not await _is_reachable(git_writer):
-                return True  # Git is still unavailable; the pins stay.
-            log.warning("pin write to git failed, will retry", deployment=pin.deployment_id, why=str(error))
-        except HistoryRewritten:
-            return True  # The state of Git is unknown; the pins stay.
-        except Exception as error:
-            log.exception("pin dropped", deployment=pin.deployment_id, revision=pin.revision)
-            await _settled(pin, row, None, git_writer, clock, fault=str(error)[:WHY_MAX])
-        else:
-            await _settled(pin, row, commit, git_writer, clock)
-    return bool(pins)
-
-
-async def _is_reachable(git_writer: GitWriter) -> bool:
-    try:
-        await git_writer.git.fetch()
-    except TransientError:
+    if not pins:
         return False
+    try:
+        await git_writer.index.follow_base(await git_writer.git.fetch())
+    except (TransientError, HistoryRewritten):
+        return True  # What Git says is unknown; the pins stay.
+    async with git_writer.store.read() as reader:
+        rows = {row.id: row for row in await reader.deployments_by_ids([pin.deployment_id for pin in pins])}
+    # First those that Git has moved on from: what the others write may look like the revision they go back from.
+    for pin in sorted(pins, key=lambda pin: _replaces(pin, rows.get(pin.deployment_id))):
+        await _settle(pin, rows.get(pin.deployment_id), git_writer, clock)
     return True
+
+
+def _replaces(pin: Pin, row: Deployment | None) -> bool:
+    return row is not None and row.wanted and row.revision == pin.over
+
+
+async def _settle(pin: Pin, row: Deployment | None, git_writer: GitWriter, clock: Clock) -> None:
+    try:
+        commit = await write_pin(pin, row, git_writer) if row is not None and _replaces(pin, row) else None
+    except (TransientError, HistoryRewritten) as error:
+        log.warning("pin write to git failed, will retry", deployment=pin.deployment_id, why=str(error))
+    except Exception as error:
+        log.exception("pin dropped", deployment=pin.deployment_id, revision=pin.revision)
+        await _settled(pin, row, None, git_writer, clock, fault=str(error)[:WHY_MAX])
+    else:
+        await _settled(pin, row, commit, git_writer, clock)
 
 
 def check_pin(pin: Pin, row: Deployment) -> None:
@@ -157,9 +161,13 @@ async def _settled(
         )
 
     async def work(tx: Transaction) -> None:
-        if pin not in await tx.pins():
+        kept = await tx.pins([pin.deployment_id])
+        if pin not in kept:
             return  # Already settled, or replaced by a newer one.
         await tx.drop_pins([pin.deployment_id])
+        for other in kept:
+            if other != pin:
+                await tx.put_pin(other)
         found = event()
         await tx.append_events([] if found is None else [found])
 
@@ -167,5 +175,11 @@ async def _settled(
 
 
 async def _keep(pin: Pin, row: Deployment, git_writer: GitWriter) -> bool:
-    await git_writer.store.write(lambda tx: tx.put_pin(pin))
-    return await git_writer.calls.ask(row.site, RollBack(row.id, pin.revision, pin.reason, pin.author))
+    async def work(tx: Transaction) -> None:
+        await tx.put_pin(pin)
+        what = f"goes back to revision {short(pin.revision)}"
+        await tx.append_events([pinned_event(row.site, row.name, pin, what)])
+
+    await git_writer.store.write(work)
+    call = RollBack(row.id, pin.revision, pin.reason, pin.author, pin.over, row.commit)
+    return await git_writer.calls.ask(row.site, call)

@@ -43,7 +43,7 @@ def adoption(
     ]
     unwanted = [unwanted_row(known[key], states.get(key, ()), now) for key in sorted(gone & known.keys())]
     problems = problem_texts(snapshot.problems)
-    broken = [_with_problem(known[key], problems.get(key), now) for key in sorted(snapshot.unreadable & known.keys())]
+    broken = [invalid_row(known[key], problems.get(key), now) for key in sorted(snapshot.unreadable & known.keys())]
     again = [
         _with_problem(known[key], None, now)
         for key in sorted((valid_again - snapshot.contents.keys()) & known.keys())
@@ -109,6 +109,12 @@ def problem_texts(problems: Sequence[FileProblem]) -> dict[DeploymentId, str]:
 def problem_text(problem: FileProblem) -> str:
     place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
     return f"{place}  {problem.message}"
+
+
+def invalid_row(before: Deployment, problem: str | None, now: datetime) -> Deployment:
+    """The row of a deployment whose file is in Git and cannot be read: it stays as it is. One that is not gone yet
+    after its file was removed is wanted again."""
+    return replace(_with_problem(before, problem, now), wanted=before.wanted or before.archived_at is None)
 
 
 def _with_problem(before: Deployment, problem: str | None, now: datetime) -> Deployment:

@@ -157,7 +157,7 @@ async def view_deployments(
     sites = await _sites_of(reader, deployments)
     holds = by_site(active((await reader.page(HOLDS, HoldFilter(sites=names), WHOLE)).items, now))
     versions = await _versions(reader, deployments, by_deployment)
-    pins = {pin.deployment_id: pin for pin in await reader.pins(ids)}
+    pins = {(pin.deployment_id, pin.over): pin for pin in await reader.pins(ids)}
     return [
         _view(
             deployment,
@@ -168,7 +168,7 @@ async def view_deployments(
             reachability=reachability,
             now=now,
             versions=versions,
-            pin=pins.get(deployment.id),
+            pin=pins.get((deployment.id, deployment.revision)),
         )
         for deployment in deployments
     ]
@@ -335,7 +335,7 @@ def _view(
         site=site,
         site_reachable=site_reachable,
         hold=hold if hold is not None and _wants_change(deployment, views) else None,
-        pin=pin if pin is not None and pin.over == deployment.revision else None,
+        pin=pin,
         now=now,
     )
     return DeploymentView(deployment, views, _note(deployment, views, notes), hold)

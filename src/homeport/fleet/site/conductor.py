@@ -188,7 +188,7 @@ class Conductor:
             valid_again = frozenset(memory.unreadable & snapshot.desired.keys())
             named = sorted(snapshot.contents.keys() | gone | valid_again | snapshot.unreadable)
             changed = (snapshot.contents.keys() | gone | set(touched)) - snapshot.unreadable
-            unpinned = [key for key in memory.pins if key in changed]
+            unpinned = memory.unpinned_by(snapshot, changed)
             data_goes = (memory.data_goes & memory.files.keys() | set(without_data)) - snapshot.desired.keys()
             syncs = self.traces.adopt(
                 {key: each for key, each in (origins or {}).items() if key in gone or key in snapshot.contents}
@@ -468,6 +468,7 @@ class Conductor:
             if made.holds is not None:
                 await tx.put_holds(self.memory.site, made.holds)
             if made.rolled_back is not None:
+                await tx.drop_pins([made.rolled_back.pin.deployment_id])
                 await tx.put_pin(made.rolled_back.pin)
                 await tx.set_value(BY_HAND, json.dumps(sorted(by_hand)))
             await tx.append_events(made.events)

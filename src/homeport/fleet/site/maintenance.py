@@ -17,13 +17,13 @@ from homeport.core.model.report import HoldsChanged, NodeChanged, Pinned, Report
 from homeport.core.node.tuning import check_tunable
 from homeport.core.reconcile.holds import active, hold_on, hold_text
 from homeport.core.reconcile.plan import short
-from homeport.errors import NotFound
+from homeport.errors import Conflict, NotFound
 from homeport.fleet.shared.maintenance import check_drainable, check_drained, check_hold, find_hold, hold_event
 from homeport.fleet.shared.revisions import choose_revision
 from homeport.fleet.site.state import SiteState
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import Store
-from homeport.vocabulary import DeploymentId, EventKind, NodeId, SiteName
+from homeport.ports import GitSource, RollBack, Store
+from homeport.vocabulary import Commit, DeploymentId, EventKind, NodeId, SiteName
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,28 +95,71 @@ def set_hold(hold: Hold) -> Decide:
     return decide
 
 
-def roll_back_to(target: Revision, *, reason: str, author: str, is_here: bool = True) -> Decide:
-    """An older revision is wanted until Git has another one than now; central writes it to Git.
-
-    A rollback requested at the site itself ignores holds; one requested elsewhere (`is_here` is false) waits until
-    they end.
-    """
+def roll_back_to(target: Revision, *, reason: str, author: str) -> Decide:
+    """An older revision is wanted until Git has another one than now; central writes it to Git. Requested at the site
+    itself, it ignores holds."""
 
     def decide(memory: SiteState, now: datetime) -> Alteration:
-        file = memory.files.get(target.deployment_id)
-        if file is None or target.deployment_id not in memory.wanted:
-            raise NotFound(f"There is no deployment {target.deployment_id} at site {memory.site}.")
-        pin = Pin(target.deployment_id, target.revision, target.content, file.revision, reason, author, now)
-        hold = hold_on(memory.holds, target.deployment_id, now)
-        under_hold = "" if hold is None else f" ({_under_hold(hold, is_here)})"
-        what = f"goes back to {target.app_version}, revision {short(target.revision)}{under_hold}"
-        event = pinned_event(memory.site, file.name, pin, what)
-        desired = parse_deployment(target.content, file.path, memory.site)
-        return Alteration(
-            rolled_back=RolledBackAtSite(pin, desired, is_here), events=(event,), reports=(Pinned(pin),)
-        )
+        file = _file(memory, target.deployment_id)
+        pin = Pin(target.deployment_id, target.revision, target.content, memory.over(file), reason, author, now)
+        return _rolled_back(memory, target, pin, now, is_here=True)
 
     return decide
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Central asks for a rollback, and what was found at the site to judge that."""
+
+    call: RollBack
+    kept: Sequence[Revision]
+    applied: Commit | None
+    has_read: bool
+    """Whether `applied` contains all that central had read."""
+
+
+async def asked(call: RollBack, memory: SiteState, store: Store, git: GitSource) -> Asked:
+    async with store.read() as reader:
+        kept = await reader.revisions(call.deployment_id)
+    applied = memory.applied
+    has_read = call.commit is None or applied is None or await git.is_ancestor(call.commit, applied)
+    return Asked(call, kept, applied, has_read)
+
+
+def roll_back_as(asked: Asked) -> Decide:
+    """The same at central's request: it waits until holds end. Central has its own record, which a later request may
+    have replaced by now, so nothing is reported."""
+
+    def decide(memory: SiteState, now: datetime) -> Alteration:
+        call, file = asked.call, _file(memory, asked.call.deployment_id)
+        known = memory.over(file)
+        over = call.over or known
+        if memory.applied != asked.applied or (asked.has_read and over != known):
+            raise Conflict(f'Git has a newer revision of "{file.name}" than {short(over)}; that is kept.')
+        target = choose_revision(asked.kept, (), call.revision, current=over, name=file.name)
+        pin = Pin(target.deployment_id, target.revision, target.content, over, call.reason, call.author, now)
+        return _rolled_back(memory, target, pin, now, is_here=False)
+
+    return decide
+
+
+def _file(memory: SiteState, deployment_id: DeploymentId) -> Desired:
+    file = memory.files.get(deployment_id)
+    if file is None or deployment_id not in memory.wanted:
+        raise NotFound(f"There is no deployment {deployment_id} at site {memory.site}.")
+    return file
+
+
+def _rolled_back(memory: SiteState, target: Revision, pin: Pin, now: datetime, *, is_here: bool) -> Alteration:
+    file = memory.files[pin.deployment_id]
+    hold = hold_on(memory.holds, pin.deployment_id, now)
+    under_hold = "" if hold is None else f" ({_under_hold(hold, is_here)})"
+    what = f"goes back to {target.app_version}, revision {short(pin.revision)}{under_hold}"
+    return Alteration(
+        rolled_back=RolledBackAtSite(pin, parse_deployment(pin.content, file.path, memory.site), is_here),
+        events=(pinned_event(memory.site, file.name, pin, what),),
+        reports=(Pinned(pin),) if is_here else (),
+    )
 
 
 def _under_hold(hold: Hold, is_here: bool) -> str:

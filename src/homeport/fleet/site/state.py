@@ -98,9 +98,24 @@ class SiteState:
     def desired(self, deployment_id: DeploymentId) -> Desired | None:
         """What is wanted: the content of the file, or of a manual rollback since the file last changed."""
         file, pin = self.files.get(deployment_id), self.pins.get(deployment_id)
-        if file is None or pin is None or pin.over != file.revision:
+        if file is None or pin is None:
             return file
         return self.past.get((deployment_id, pin.revision), file)
+
+    def over(self, file: Desired) -> Digest:
+        """The newest revision in Git that is known here. Central may have named one that this site has not read yet,
+        when it asked for a rollback."""
+        pin = self.pins.get(file.id)
+        return file.revision if pin is None else pin.over
+
+    def unpinned_by(self, snapshot: Snapshot, changed: Collection[DeploymentId]) -> list[DeploymentId]:
+        """The manual rollbacks that end because Git is newer: their file has changed, to another revision than the
+        one they go back from."""
+        return [key for key, pin in self.pins.items() if key in changed and not self._foresees(pin, snapshot)]
+
+    def _foresees(self, pin: Pin, snapshot: Snapshot) -> bool:
+        read = snapshot.desired.get(pin.deployment_id)
+        return read is not None and read.revision == pin.over != self.files[pin.deployment_id].revision
 
     def wanted_of(self, instance: Instance) -> Desired | None:
         """What its newest order asks for. That may be older than the deployment's desired state: it rolled back, or
@@ -111,10 +126,11 @@ class SiteState:
         return self.past.get((instance.deployment_id, instance.revision or desired.revision))
 
     def adopt(self, snapshot: Snapshot, unpinned: Collection[DeploymentId]) -> None:
-        """Makes a verified snapshot the desired state. What it replaces is kept while an instance runs it."""
+        """Makes a verified snapshot the desired state. What it replaces is kept while an instance runs it. What is
+        not gone yet when its file comes back is wanted again, also where the file cannot be read."""
         older = {key: self.files[key] for key in snapshot.contents if key in self.files}
         self.applied, self.has_looked = snapshot.commit, True
-        self.wanted = set(snapshot.desired) | (self.wanted & snapshot.unreadable)
+        self.wanted = set(snapshot.desired) | (self.files.keys() & snapshot.unreadable)
         self.files.update(snapshot.desired)
         self.pins = {key: pin for key, pin in self.pins.items() if key not in unpinned}
         self.remember(older)

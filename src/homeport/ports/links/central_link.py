@@ -78,6 +78,10 @@ class RollBack:
     revision: Digest
     reason: str
     author: str
+    over: Digest | None = None
+    """The revision in Git that it goes back from; None from a central of an earlier release."""
+    commit: Commit | None = None
+    """Where central has read that revision. A site that has not read so far may never have seen it."""
 
 
 @dataclass(frozen=True, slots=True)

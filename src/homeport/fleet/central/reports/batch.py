@@ -97,7 +97,7 @@ class Batch:
     _stored_instances: Mapping[Key, Instance] = field(default_factory=dict)
     _stored_nodes: Mapping[NodeId, Node] = field(default_factory=dict)
     _stored_holds: tuple[Hold, ...] = ()
-    _stored_pins: Mapping[DeploymentId, Pin] = field(default_factory=dict)
+    _stored_pins: Mapping[tuple[DeploymentId, Digest], Pin] = field(default_factory=dict)
     _kept: dict[tuple[DeploymentId, Digest], Revision] = field(default_factory=dict)
     """The revisions stored at central, of the deployments with a pin in the batch."""
 
@@ -124,7 +124,7 @@ class Batch:
         if any(isinstance(report, HoldsChanged) for _, report in reports):
             self.holds = self._stored_holds = tuple(await tx.holds(self.site.name))
         if pinned:
-            self._stored_pins = {pin.deployment_id: pin for pin in await tx.pins()}
+            self._stored_pins = {(pin.deployment_id, pin.over): pin for pin in await tx.pins(sorted(pinned))}
             kept = [each for id_ in sorted(pinned) for each in await tx.revisions(id_)]
             self._kept = {(each.deployment_id, each.revision): each for each in kept}
             reported = {
@@ -313,8 +313,8 @@ class Batch:
     def _own_pin(self, reported: Pin) -> Pin:
         """Central's own copy of the revision that a site rolled back to, in the name of the site: the author there
         cannot be verified. Where central itself requested it, its own record stays."""
-        asked = self._stored_pins.get(reported.deployment_id)
-        if asked is not None and (asked.revision, asked.over) == (reported.revision, reported.over):
+        asked = self._stored_pins.get((reported.deployment_id, reported.over))
+        if asked is not None and asked.revision == reported.revision:
             return asked
         return Pin(
             reported.deployment_id,

@@ -81,7 +81,7 @@ async def _facts(reader: SeenReader, row: Deployment, reachability: Reachability
         instances=own,
         around=around,
         hold=hold_on(await reader.holds(row.site), row.id, now),
-        pin=next((pin for pin in await reader.pins() if pin.deployment_id == row.id), None),
+        pin=next((pin for pin in await reader.pins([row.id]) if pin.over == row.revision), None),
         secrets={secret.name: secret.version for secret in await reader.secrets(row.site)},
         others=[(job.node_id, resources_of(job.spec)) for job in jobs if job.node_id is not None],
     )

@@ -93,7 +93,7 @@ async def find_versions(connection: Connection, deployment_ids: Sequence[Deploym
 
 
 async def find_pins(connection: Connection, deployment_ids: Sequence[DeploymentId] | None) -> Sequence[Pin]:
-    query = select(schema.pins).order_by(_PINS.deployment_id)
+    query = select(schema.pins).order_by(_PINS.deployment_id, _PINS.at, _PINS.over)
     if deployment_ids is None:
         return [Pin(**row._mapping) for row in await connection.rows(query)]
     return [
