@@ -53,14 +53,16 @@ _LOCK: Final = threading.Lock()
 async def keep_own_lines(role: SourceKind, put: Put) -> None:
     """Puts there what the role logs, until cancelled. `put` is called on the event loop: handlers of the logging
     module are called in the thread that logs."""
-    loop = asyncio.get_running_loop()
-    with own_lines(role, lambda line: _on_loop(loop, put, line)):
+    loop, thread = asyncio.get_running_loop(), threading.get_ident()
+
+    def put_on_loop(line: LogLine) -> None:
+        if threading.get_ident() == thread:
+            put(line)  # waking the loop from its own thread would be two system calls for each line
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(put, line)
+
+    with own_lines(role, put_on_loop):
         await anyio.sleep_forever()
-
-
-def _on_loop(loop: asyncio.AbstractEventLoop, put: Put, line: LogLine) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(put, line)
 
 
 @contextmanager

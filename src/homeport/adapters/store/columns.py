@@ -5,11 +5,12 @@ as plain text that we write and parse, so that both databases treat it alike.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import TEXT, BigInteger, DateTime, Dialect, Integer, LargeBinary, Text, TypeDecorator
+from sqlalchemy.types import TypeEngine
 
 from homeport.errors import InvalidInput, InvariantViolated
 
@@ -56,6 +57,18 @@ def utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise InvariantViolated(f"the time {moment} has no time zone")
     return moment.astimezone(UTC)
+
+
+def bound(kind: TypeEngine[Any], values: Sequence[Any], dialect: Dialect) -> Sequence[Any]:
+    """Values of one column as the driver takes them: what SQLAlchemy would make of each, several calls for each."""
+    if isinstance(kind, Words):
+        together = "".join(filter(None, values))
+        if together.isascii() and "\0" not in together:
+            return values
+    if isinstance(kind, Moment) and dialect.name == "sqlite":
+        return [value and utc(value).replace(tzinfo=None).isoformat(" ", "microseconds") for value in values]
+    convert = kind.dialect_impl(dialect).bind_processor(dialect)
+    return values if convert is None else [convert(value) for value in values]
 
 
 def storable(text: str) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from sqlalchemy import ColumnElement, Executable, Table, and_, bindparam, func, update
+from sqlalchemy import ColumnElement, Table, Update, and_, bindparam, func, literal_column, update
 from sqlalchemy.dialects import sqlite
 
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import NEW, Connection
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -38,6 +38,20 @@ def insert_or_add(connection: Connection, table: Table) -> Insert:
     return _insert_or_add(table, is_postgresql=connection.is_postgresql)
 
 
+async def insert_counted(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, only_if: str | None = None
+) -> int:
+    """Inserts the rows whose key is not there yet, and with `only_if` replaces those where that column grows; returns
+    how many that were. All of `rows` have the same columns."""
+    if only_if is None:
+        statement = insert_or_nothing(connection, table)
+    else:
+        statement = insert_or_update(connection, table, only_if=only_if)
+    if not connection.is_postgresql:
+        return await connection.run_each(statement, rows)
+    return len(await connection.rows(statement.returning(*table.primary_key), rows))
+
+
 async def update_guarded(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
     """Updates each row whose stored version is one less than the given one; returns the number of updated rows.
 
@@ -45,8 +59,8 @@ async def update_guarded(connection: Connection, table: Table, rows: Sequence[Ma
     the rows as arrays, column by column, so that hundreds are one round trip and are counted.
     """
     if not connection.is_postgresql:
-        return await connection.run(_update_each(table), [{f"new_{key}": row[key] for key in row} for row in rows])
-    arrays = {f"new_{column.name}": [row[column.name] for row in rows] for column in table.columns}
+        return await connection.run_each(_update_each(table), rows)
+    arrays = {f"{NEW}{column.name}": [row[column.name] for row in rows] for column in table.columns}
     return await connection.run(_update_from_arrays(table), arrays)
 
 
@@ -88,25 +102,25 @@ def _insert(table: Table, *, is_postgresql: bool) -> Insert:
 
 
 @lru_cache
-def _update_each(table: Table) -> Executable:
-    new = {column.name: bindparam(f"new_{column.name}", type_=column.type) for column in table.columns}
+def _update_each(table: Table) -> Update:
+    new = {column.name: bindparam(f"{NEW}{column.name}", type_=column.type) for column in table.columns}
     return _guarded(table, new)
 
 
 @lru_cache
-def _update_from_arrays(table: Table) -> Executable:
+def _update_from_arrays(table: Table) -> Update:
     from sqlalchemy.dialects.postgresql import ARRAY  # noqa: PLC0415 - see above
 
-    arrays = [bindparam(f"new_{column.name}", type_=ARRAY(column.type)) for column in table.columns]
+    arrays = [bindparam(f"{NEW}{column.name}", type_=ARRAY(column.type)) for column in table.columns]
     names = [column.name for column in table.columns]
     new = func.unnest(*arrays).table_valued(*names, name="new").render_derived()
     return _guarded(table, {name: new.c[name] for name in names})
 
 
-def _guarded(table: Table, new: Mapping[str, ColumnElement[Any]]) -> Executable:
+def _guarded(table: Table, new: Mapping[str, ColumnElement[Any]]) -> Update:
     is_it = and_(*(column == new[column.name] for column in table.primary_key))
     return (
         update(table)
-        .where(is_it, table.c.version == new["version"] - 1)
+        .where(is_it, table.c.version == new["version"] - literal_column("1"))
         .values({column: new[column.name] for column in table.columns if not column.primary_key})
     )

@@ -7,14 +7,16 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import anyio
-from sqlalchemy import Executable, Row, Table
+from sqlalchemy import Executable, Row, Table, UpdateBase
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.types import TypeEngine
 
 from homeport.adapters.disk import disk_problem
+from homeport.adapters.store.columns import bound
 from homeport.adapters.store.databases.async_engine import AsyncConnection, Parameters, Result
 from homeport.errors import (
     Conflict,
@@ -26,12 +28,19 @@ from homeport.errors import (
     TransientError,
 )
 
+NEW: Final = "new_"
+"""Before a parameter's name: the new value of the column of that name. SQLAlchemy keeps the name alone for itself."""
+
+Kinds = Sequence[tuple[str, TypeEngine[Any]]]
+"""The name of each value that the driver takes from a row, in its order, and the type of its column."""
+
 
 class Connection:
     def __init__(self, raw: AsyncConnection) -> None:
         self.raw = raw
         self.is_postgresql = raw.dialect.name == "postgresql"
         self._driver: Any = None
+        self._compiled: dict[UpdateBase, tuple[str, Kinds]] = {}
 
     async def rows(self, statement: Executable, parameters: Parameters | None = None) -> Sequence[Row[Any]]:
         return (await self._execute(statement, parameters)).fetchall()
@@ -68,34 +77,43 @@ class Connection:
         self, table: Table, rows: Sequence[Mapping[str, Any]], *, or_nothing: bool = False
     ) -> int | None:
         """Inserts rows that all have the same columns, in the driver itself: for many small rows SQLAlchemy's work on
-        each value takes longer than the database. Values are converted by the same column types. Returns how many
-        were inserted, where the driver counts them. With `or_nothing`, which SQLite has, those are left out whose key
-        is there already."""
+        each value takes longer than the database. Returns how many were inserted, where the driver counts them. With
+        `or_nothing`, which SQLite has, those are left out whose key is there already."""
         names = tuple(rows[0])
+        kinds = [(name, table.c[name].type) for name in names]
+        if not self.is_postgresql:
+            statement = _insertion(table.name, names, " ON CONFLICT DO NOTHING" if or_nothing else "")
+            return await self._in_driver(statement, kinds, rows)
         with translated():
             if self._driver is None:
                 self._driver = await self.raw.driver()
             try:
-                converted = self._converted(table, names, rows)
-                if self.is_postgresql:
-                    await self._driver.copy_records_to_table(table.name, records=converted, columns=names)
-                    return None
-                statement = _insertion(table.name, names, " ON CONFLICT DO NOTHING" if or_nothing else "")
-                return int(await self._driver.executemany(statement, converted))
-            except sqlite3.Error as error:
-                raise _from_sqlite(error) from error
+                records = self._converted(kinds, rows)
+                await self._driver.copy_records_to_table(table.name, records=records, columns=names)
             except _postgresql_errors() as error:
                 raise _from_postgresql(error, lost=False) from error
+        return None
 
-    def _converted(
-        self, table: Table, names: Sequence[str], rows: Sequence[Mapping[str, Any]]
-    ) -> list[tuple[Any, ...]]:
-        dialect = self.raw.dialect
-        columns = []
-        for name in names:
-            convert = table.c[name].type.dialect_impl(dialect).bind_processor(dialect)
-            values = [row[name] for row in rows]
-            columns.append(values if convert is None else [convert(value) for value in values])
+    async def run_each(self, statement: UpdateBase, rows: Sequence[Mapping[str, Any]]) -> int:
+        """On SQLite, runs a statement for each row, in the driver itself as in `append`. A row has a value for each
+        of its parameters. Returns how many rows of the table have changed."""
+        if statement not in self._compiled:
+            compiled: Any = statement.compile(dialect=self.raw.dialect)
+            kinds = [(name.removeprefix(NEW), compiled.binds[name].type) for name in compiled.positiontup]
+            self._compiled[statement] = str(compiled), kinds
+        return await self._in_driver(*self._compiled[statement], rows)
+
+    async def _in_driver(self, statement: str, kinds: Kinds, rows: Sequence[Mapping[str, Any]]) -> int:
+        with translated():
+            if self._driver is None:
+                self._driver = await self.raw.driver()
+            try:
+                return int(await self._driver.executemany(statement, self._converted(kinds, rows)))
+            except sqlite3.Error as error:
+                raise _from_sqlite(error) from error
+
+    def _converted(self, kinds: Kinds, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+        columns = (bound(kind, [row[name] for row in rows], self.raw.dialect) for name, kind in kinds)
         return list(zip(*columns, strict=True))
 
     async def _execute(self, statement: Executable, parameters: Parameters | None) -> Result:

@@ -7,8 +7,8 @@ from sqlalchemy import ColumnElement, Row, and_, exists, or_, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import from_json, to_json
-from homeport.adapters.store.commit.guards import expect_all, update_all, without_repeats
-from homeport.adapters.store.commit.statements import insert_or_nothing, pieces
+from homeport.adapters.store.commit.guards import put_all
+from homeport.adapters.store.commit.statements import pieces
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import (
     Conditions,
@@ -56,12 +56,8 @@ async def find_by_prefix(connection: Connection, prefix: str) -> Sequence[Deploy
 
 
 async def put_deployments(connection: Connection, deployments: Sequence[Deployment]) -> None:
-    for batch in without_repeats((deployment.id, _deployment_row(deployment)) for deployment in deployments):
-        new = [row for row in batch if row["version"] == 1]
-        if new:
-            insert = insert_or_nothing(connection, schema.deployments).returning(_DEPLOYMENTS.id)
-            expect_all(len(await connection.rows(insert, new)), new, schema.deployments)
-        await update_all(connection, schema.deployments, batch)
+    rows = ((deployment.id, _deployment_row(deployment)) for deployment in deployments)
+    await put_all(connection, schema.deployments, rows)
 
 
 def _conditions(where: DeploymentFilter) -> Conditions:

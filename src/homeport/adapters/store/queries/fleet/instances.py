@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Row, bindparam, delete, select, update
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.commit.guards import expect_all, update_all, without_repeats
-from homeport.adapters.store.commit.statements import insert_or_update, pieces
+from homeport.adapters.store.commit.guards import put_all
+from homeport.adapters.store.commit.statements import pieces
 from homeport.adapters.store.databases.errors import Connection
 from homeport.core.model.instance import Failure, Instance, Unhealthy
 from homeport.vocabulary import DeploymentId, NodeId, State
@@ -31,14 +31,8 @@ async def find_instances(connection: Connection, deployment_ids: Sequence[Deploy
 
 
 async def put_instances(connection: Connection, instances: Sequence[Instance]) -> None:
-    for batch in without_repeats((instance.key, _instance_row(instance)) for instance in instances):
-        new = [row for row in batch if row["version"] == 1]
-        if new:
-            insert = insert_or_update(connection, schema.instances, only_if="incarnation").returning(
-                _INSTANCES.node_id
-            )
-            expect_all(len(await connection.rows(insert, new)), new, schema.instances)
-        await update_all(connection, schema.instances, batch)
+    rows = ((instance.key, _instance_row(instance)) for instance in instances)
+    await put_all(connection, schema.instances, rows, only_if="incarnation")
 
 
 async def drop_instances(connection: Connection, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:

@@ -7,8 +7,7 @@ from sqlalchemy import Row, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import from_json, to_json
-from homeport.adapters.store.commit.guards import expect_all, update_all, without_repeats
-from homeport.adapters.store.commit.statements import insert_or_nothing
+from homeport.adapters.store.commit.guards import put_all
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Conditions, Order, Source, containing
 from homeport.core.model.rollout import RolloutRow
@@ -24,12 +23,7 @@ async def find_rollout(connection: Connection, rollout_id: RolloutId) -> Rollout
 
 
 async def put_rollouts(connection: Connection, rollouts: Sequence[RolloutRow]) -> None:
-    for batch in without_repeats((rollout.id, _row(rollout)) for rollout in rollouts):
-        new = [row for row in batch if row["version"] == 1]
-        if new:
-            insert = insert_or_nothing(connection, schema.rollouts).returning(_ROLLOUTS.id)
-            expect_all(len(await connection.rows(insert, new)), new, schema.rollouts)
-        await update_all(connection, schema.rollouts, batch)
+    await put_all(connection, schema.rollouts, ((rollout.id, _row(rollout)) for rollout in rollouts))
 
 
 def _rollout(row: Row[Any]) -> RolloutRow:

@@ -10,8 +10,8 @@ from sqlalchemy import Row, delete, or_, select, tuple_
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import storable
-from homeport.adapters.store.commit.guards import expect_all, update_all, without_repeats
-from homeport.adapters.store.commit.statements import insert_or_nothing, insert_or_update, pieces
+from homeport.adapters.store.commit.guards import put_all
+from homeport.adapters.store.commit.statements import insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Conditions, Order, Source, at_sites, containing
 from homeport.core.jobs.job import ENDED, Job, JobFile
@@ -47,12 +47,7 @@ async def find_file(connection: Connection, job: Job, path: str) -> bytes | None
 
 
 async def put_jobs(connection: Connection, jobs: Sequence[Job]) -> None:
-    for batch in without_repeats((job.key, _row(job)) for job in jobs):
-        new = [row for row in batch if row["version"] == 1]
-        if new:
-            insert = insert_or_nothing(connection, schema.jobs).returning(_JOBS.id)
-            expect_all(len(await connection.rows(insert, new)), new, schema.jobs)
-        await update_all(connection, schema.jobs, batch)
+    await put_all(connection, schema.jobs, ((job.key, _row(job)) for job in jobs))
 
 
 async def put_files(connection: Connection, job: Job, files: Sequence[JobFile]) -> None:

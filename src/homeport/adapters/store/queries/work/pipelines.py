@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Row, delete, or_, select, update
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.commit.guards import expect_all, update_all, without_repeats
-from homeport.adapters.store.commit.statements import insert_or_nothing, insert_or_update, pieces
+from homeport.adapters.store.commit.guards import put_all
+from homeport.adapters.store.commit.statements import insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Conditions, Order, Source, at_sites
 from homeport.core.pipelines.lifecycle import RUN_ENDED
@@ -37,12 +37,7 @@ async def find_runs_called(connection: Connection, prefix: str, limit: int) -> S
 
 
 async def put_runs(connection: Connection, runs: Sequence[Run]) -> None:
-    for batch in without_repeats((run.id, _run_row(run)) for run in runs):
-        new = [row for row in batch if row["version"] == 1]
-        if new:
-            insert = insert_or_nothing(connection, schema.pipeline_runs).returning(_RUNS.id)
-            expect_all(len(await connection.rows(insert, new)), new, schema.pipeline_runs)
-        await update_all(connection, schema.pipeline_runs, batch)
+    await put_all(connection, schema.pipeline_runs, ((run.id, _run_row(run)) for run in runs))
 
 
 async def find_results(connection: Connection, run_id: RunId) -> Mapping[ItemKey, ItemResult]:
@@ -82,12 +77,7 @@ async def find_scheduled(connection: Connection) -> Sequence[Definition]:
 
 
 async def put_pipelines(connection: Connection, definitions: Sequence[Definition]) -> None:
-    for batch in without_repeats((each.name, _definition_row(each)) for each in definitions):
-        new = [row for row in batch if row["version"] == 1]
-        if new:
-            insert = insert_or_nothing(connection, schema.pipelines).returning(_PIPELINES.name)
-            expect_all(len(await connection.rows(insert, new)), new, schema.pipelines)
-        await update_all(connection, schema.pipelines, batch)
+    await put_all(connection, schema.pipelines, ((each.name, _definition_row(each)) for each in definitions))
 
 
 async def set_due(connection: Connection, definition: Definition, next_at: datetime | None) -> None:
