@@ -67,7 +67,7 @@ def test_the_command_line_talks_to_a_model(host: Machine, tmp_path: Path) -> Non
         assert host.homeport("chat", "hello", "--max-tokens", "2").strip()
 
 
-def test_an_admitted_task_survives_a_kill(host: Machine, tmp_path: Path) -> None:
+def test_an_admitted_task_and_a_drain_survive_a_kill(host: Machine, tmp_path: Path) -> None:
     model, port = write_tiny_model(tmp_path / "tiny.gguf"), free_port()
     with llama_server(model, slots=1, port=port) as (url, _):
         first = start_up(host, runtime="process")
@@ -83,6 +83,10 @@ def test_an_admitted_task_survives_a_kill(host: Machine, tmp_path: Path) -> None
         assert last["event"] == "end" or (last["code"] == "WORKER_RESET" and last["retriable"])
         done = host.command("tasks", "watch", waiting, "-o", "json")
         assert json.loads(done.stdout.strip().splitlines()[-1])["event"] in {"end", "error"}
+        host.homeport("pools", "drain", "default", "--deadline", "1")
+        host.running[-1].kill()
+        start_up(host, runtime="process")
+        assert [pool["draining"] for pool in host.wait_for(lambda: pools(host))] == [True]
 
 
 POINTS = (Point.TASK_BEFORE_ADMISSION, Point.TASK_AFTER_ADMISSION, Point.TASK_AFTER_START, Point.TASK_BEFORE_END)

@@ -47,7 +47,7 @@ class CentralPart:
     routes: Sequence[Routes] = ()
     services: Sequence["Service"] = ()
     """Served beside the one for nodes; each authorizes its clients itself."""
-    before_serving: Sequence[Callable[[], Awaitable[None]]] = ()
+    before_serving: Sequence[Callable[[], Awaitable[object]]] = ()
     """Awaited before the first request is answered."""
     loops: Sequence[Loop] = ()
     metrics: Sequence[Collector] = ()

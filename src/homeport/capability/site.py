@@ -45,6 +45,8 @@ class SitePart:
     """Called when central can be reached again: what it has asked before may have been lost."""
     metrics: Sequence[Collector] = ()
     """Shown on `/metrics`, where the site serves it."""
+    before_serving: Sequence[Callable[[], Awaitable[object]]] = ()
+    """Awaited before the first request is answered."""
     loops: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """Run until cancelled. An exception ends the role."""
 

@@ -26,15 +26,19 @@ def _central(platform: CentralPlatform) -> CentralPart:
 
     loops = [Loop("inference", run)]
     if ownership.is_shared:
-        shared = plane.share_limits(platform.bus)
+        shared, plane.drains.bus = plane.share_limits(platform.bus), platform.bus
 
         async def share(platform: CentralPlatform) -> None:
             await shared.run()
 
-        loops.append(Loop("inference limits", share))
+        async def follow(platform: CentralPlatform) -> None:
+            await plane.drains.follow()
+
+        loops += [Loop("inference limits", share), Loop("drained pools", follow)]
     return CentralPart(
         routes=(inference_routes(plane),),
         services=(late_service("homeport.inference.orchion", "orchion_llm", plane),),
+        before_serving=(plane.drains.load,),
         loops=tuple(loops),
         metrics=(plane.metrics,),
     )
@@ -47,6 +51,7 @@ def _site(platform: SitePlatform) -> SitePart:
         services=(late_service("homeport.inference.orchion", "orchion_llm", plane),),
         open_services=(late_service("homeport.inference.orchion", "open_orchion_llm", plane),),
         metrics=(plane.metrics,),
+        before_serving=(plane.drains.load,),
         loops=(plane.run,),
     )
 

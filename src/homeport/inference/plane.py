@@ -20,6 +20,8 @@ from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused
 from homeport.errors import InvalidInput, TransientError
 from homeport.inference.metrics import InferenceMetrics
+from homeport.inference.pools.drains import PoolDrains
+from homeport.inference.pools.operations import drains_changed
 from homeport.inference.pools.registry import Connect, PoolRegistry, close_idle
 from homeport.inference.pools.replica import Replica
 from homeport.inference.tasks.artifacts import artifact_of
@@ -97,6 +99,7 @@ class TaskPlane:
         self.metrics = InferenceMetrics()
         self.registry = PoolRegistry(connect, site_of, clock.monotonic)
         self.scheduler = Scheduler(self.registry, ports, self.settings, self.metrics, clock.monotonic)
+        self.drains = PoolDrains(store, partial(drains_changed, self))
         self.journal = TaskJournal(store, clock, self._ownership)
         self.sessions = Sessions(clock.monotonic)
         self.changes = QueueChanges(self.registry, self.scheduler, clock.monotonic)
@@ -337,6 +340,8 @@ class TaskPlane:
                     await self._ownership.begin()
                     tasks.start_soon(self._ownership.keep, self._recover, self._give_up)
                 tasks.start_soon(self.journal.run)
+                # No replica is ready before its health was checked, and none takes tasks before this is known.
+                await self.drains.until_loaded()
                 tasks.start_soon(self._check_health)
                 async with anyio.create_task_group() as runs:
                     self._tasks = runs

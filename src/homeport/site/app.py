@@ -101,6 +101,8 @@ async def open_site(
             capabilities=capabilities,
             dial_central=dial_central,
         )
+        for prepare in (each for part in site.brought for each in part.before_serving):
+            await prepare()
         http_port, drain = None, None
         if settings.http_address is not None:
             server_tls = _serve_users(site, settings.http_address, stopping, tracer)

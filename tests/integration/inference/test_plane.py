@@ -21,7 +21,7 @@ from homeport.core.inference.queue import FullPolicy
 from homeport.core.inference.records import StoredTask, TaskState
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Priority, Task, TaskCode, TaskRefused
-from homeport.errors import PermanentError
+from homeport.errors import PermanentError, TransientError
 from homeport.inference.plane import Submitter, TaskPlane
 from homeport.inference.pools.operations import drain_pool, purge_pool, reload_pool
 from homeport.inference.tasks.bodies import PurgeBody, read_task
@@ -488,7 +488,7 @@ async def test_a_drain_ends_what_runs_at_its_deadline_and_can_be_taken_back() ->
         with pytest.raises(TaskRefused):
             await submit(plane)
         await eventually(lambda: not plane.registry.replicas()[0].leases, what="the slot to be free")
-        plane.registry.drain("default", is_on=False)
+        await plane.drains.remove("default")
         assert (await said(await submit(plane)))[-1][0] == "end"
         assert control.stopped == 0, "an engine that is idle stays"
 
@@ -496,6 +496,64 @@ async def test_a_drain_ends_what_runs_at_its_deadline_and_can_be_taken_back() ->
             return plane.metrics.registry.get_sample_value("drain_duration_ms_count", {"pool_id": "default"}) == 1
 
         await eventually(is_measured, what="the drain to be measured")
+
+
+async def test_a_drain_holds_after_a_restart_until_it_is_taken_back() -> None:
+    disk, pools = Disk(), (replica("a", pool_id="pa"), replica("b", pool_id="pb"))
+    for is_drained in (True, False):
+        async with running(*pools, disk=disk) as plane:
+            await (drain_pool(plane, "pa", deadline_ms=0) if is_drained else plane.drains.remove("pa"))
+        # Also for replicas that are announced late, when no other is known.
+        async with running(replica("b", pool_id="pb"), disk=disk) as plane:
+            plane.registry.bind(replica("a", pool_id="pa"))
+            await eventually(lambda: all(each.ready for each in plane.registry.replicas()))
+            now = plane.clock.monotonic()
+            taking = {each.handoff.pool_id: each.takes_tasks(now) for each in plane.registry.replicas()}
+            assert taking == {"pa": not is_drained, "pb": True}
+            assert plane.registry.health("pa", queue_depth=0, now=now)["draining"] is is_drained
+            if is_drained:
+                with pytest.raises(TaskRefused) as refused:
+                    await submit(plane, placement={"mode": "pin", "pin_pool_id": "pa"})
+                assert refused.value.refusal.code is TaskCode.POOL_UNREADY
+            assert (await said(await submit(plane)))[-1][0] == "end"
+
+
+async def test_the_deadline_of_a_drain_that_was_taken_back_ends_nothing_of_the_next_one() -> None:
+    engines = Engines({"http://r0": FakeEngine(Faults(token_seconds=0.05))})
+    async with running(replica(), engines=engines) as plane:
+        run = await submit(plane, max_tokens=8)
+        await drain_pool(plane, "default", deadline_ms=100)
+        await plane.drains.remove("default")
+        await drain_pool(plane, "default", deadline_ms=60_000)
+        kind, data = (await said(run))[-1]
+        assert (kind, data["tokens_out"], data.get("canceled", False)) == ("end", 8, False)
+
+
+async def test_a_drain_that_cannot_be_written_changes_nothing() -> None:
+    is_full = False
+
+    async def before() -> None:
+        if is_full:
+            raise TransientError("The disk is full.")
+
+    async with running(replica(), store=MemoryStore(Disk(), before=before)) as plane:
+        is_full = True
+        with pytest.raises(TransientError):
+            await drain_pool(plane, "default", deadline_ms=0)
+        is_full = False
+        assert (await said(await submit(plane)))[-1][0] == "end"
+
+
+async def test_a_purge_of_a_drained_pool_leaves_no_drain_behind() -> None:
+    disk, ports = Disk(), InferencePorts(engines=Control())
+    async with running(replica(), disk=disk, ports=ports) as plane:
+        await drain_pool(plane, "default", deadline_ms=0)
+        await purge_pool(plane, "default", PurgeBody(purge_engine=True))
+        assert plane.registry.is_draining("default"), "until its replicas are gone"
+        plane.registry.unbind("default", "r0")
+        assert not plane.registry.is_draining("default")
+    async with running(replica(), disk=disk) as plane:
+        assert (await said(await submit(plane)))[-1][0] == "end"
 
 
 @pytest.mark.parametrize(

@@ -154,30 +154,74 @@ async def test_limits_of_a_key_and_budgets_of_a_session_hold_for_both(
         assert admitted[0] >= 8, admitted
 
 
-async def test_a_model_that_one_central_retires_is_refused_by_the_other(
+async def test_what_one_central_drains_or_retires_holds_at_the_others(
     tmp_path: Path, postgres: PostgresServer, llama: str
 ) -> None:
     name = await postgres.copy_database()
     create_bare(tmp_path / "deployments.git", "main")
     async with AsyncExitStack() as stack:
         stack.push_async_callback(postgres.drop_database, name)
+        url = postgres.url(name)
+        stalled = await stack.enter_async_context(stalling_engine())
         session = await stack.enter_async_context(aiohttp.ClientSession())
-        one = await stack.enter_async_context(a_central(tmp_path, "one", postgres.url(name)))
-        two = await stack.enter_async_context(a_central(tmp_path, "two", postgres.url(name)))
-        made = await one.parts.authenticator.tokens.create(INTERNAL, name="ada", role=Role.ADMIN)
+        two = await stack.enter_async_context(a_central(tmp_path, "two", url))
+        made = await two.parts.authenticator.tokens.create(INTERNAL, name="ada", role=Role.ADMIN)
         session.headers["Authorization"] = f"Bearer {made.text}"
-        at_one, at_two = (Client(f"http://127.0.0.1:{each.http_port}", session) for each in (one, two))
-        await bind(at_two, two, handoff(llama))
-        added = await at_one.post("/v2/catalog/models", {"id": "tiny", "source_url": "hf:org/repo/tiny.gguf"})
-        assert added.status == 201, added.body
-        assert (await at_two.get("/v2/catalog/models/tiny")).body["source_url"] == "hf:org/repo/tiny.gguf"
-        assert (await at_two.post("/v2/tasks", a_task())).status == 202
-        assert (await at_one.post("/v2/catalog/models/tiny/state", {"state": "Retired"})).status == 202
+        at_two = Client(f"http://127.0.0.1:{two.http_port}", session)
+        await bind(at_two, two, handoff(stalled), handoff(llama, pool_id="other"))
+        async with a_central(tmp_path, "one", url) as one:
+            at_one = Client(f"http://127.0.0.1:{one.http_port}", session)
+            await bind(at_one, one, handoff(stalled))
+            await _drained_at_one_is_drained_at_two(at_one, at_two)
+            await _retired_at_one_is_refused_at_two(at_one, at_two)
 
-        async def is_refused() -> bool:
-            answer = await at_two.post("/v2/tasks", a_task())
-            return answer.status == 400 and answer.body["code"] == "MODEL_DEPRECATED"
+        async with a_central(tmp_path, "three", url) as three:
+            at_three = Client(f"http://127.0.0.1:{three.http_port}", session)
+            pools = three.parts.inference.pools
+            assert pools is not None
+            pools.bind(handoff(stalled))
+            await eventually(lambda: _is_idle_and_drained(at_three), what="a central that starts later to know it")
+            assert (await at_three.delete("/v2/pools/default/drain")).status == 202
 
-        await eventually(is_refused, what="the other central to hear of it")
-        assert (await at_two.delete("/v2/catalog/models/tiny")).status == 204
-        assert (await at_one.get("/v2/catalog/models")).body["models"] == []
+        async def takes_tasks() -> bool:
+            return (await at_two.get("/v2/pools/default/health")).body["ready"] is True
+
+        await eventually(takes_tasks, what="the other central to hear that the drain was taken back")
+
+
+PINNED = {"placement": {"mode": "pin", "pin_pool_id": "default"}}
+
+
+async def _is_idle_and_drained(at: Client) -> bool:
+    health = (await at.get("/v2/pools/default/health")).body
+    return bool(health.get("draining")) and not health["metrics"]["active_leases"]
+
+
+async def _drained_at_one_is_drained_at_two(at_one: Client, at_two: Client) -> None:
+    running = {**a_task(), **PINNED}
+    assert (await at_two.post("/v2/tasks", running)).status == 202
+    assert (await at_one.post("/v2/pools/default/drain", {"deadline_ms": 0})).status == 202
+    await eventually(
+        lambda: _is_idle_and_drained(at_two), what="the other central to drain it, and to end what runs there"
+    )
+    ended = await at_two.get(f"/v2/tasks/{running['task_id']}/events")
+    assert '"canceled":true' in ended.body.replace(" ", "")
+    refused = await at_two.post("/v2/tasks", {**a_task(), **PINNED})
+    assert (refused.status, refused.body["code"]) == (503, "POOL_UNREADY")
+    assert (await at_two.post("/v2/tasks", a_task())).status == 202, "there is another pool"
+
+
+async def _retired_at_one_is_refused_at_two(at_one: Client, at_two: Client) -> None:
+    added = await at_one.post("/v2/catalog/models", {"id": "tiny", "source_url": "hf:org/repo/tiny.gguf"})
+    assert added.status == 201, added.body
+    assert (await at_two.get("/v2/catalog/models/tiny")).body["source_url"] == "hf:org/repo/tiny.gguf"
+    assert (await at_two.post("/v2/tasks", a_task())).status == 202
+    assert (await at_one.post("/v2/catalog/models/tiny/state", {"state": "Retired"})).status == 202
+
+    async def is_refused() -> bool:
+        answer = await at_two.post("/v2/tasks", a_task())
+        return answer.status == 400 and answer.body["code"] == "MODEL_DEPRECATED"
+
+    await eventually(is_refused, what="the other central to hear of it")
+    assert (await at_two.delete("/v2/catalog/models/tiny")).status == 204
+    assert (await at_one.get("/v2/catalog/models")).body["models"] == []

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+import aiohttp
 import anyio
 import grpc
 import grpc.aio
@@ -20,7 +21,8 @@ from homeport.wire.orchion.v1 import orchestrator_pb2 as pb
 from tests.integration.site.conftest import OpenSite
 from tests.support.engines_on_wire import Break, openai_compatible, serve_broken, served
 from tests.support.git import Person
-from tests.support.local import local_channel, person_key
+from tests.support.local import local_channel, local_key, person_key
+from tests.support.running_central import Client
 from tests.support.stubs import orchestrator_pb2_grpc as pb_grpc
 from tests.support.waiting import eventually
 
@@ -176,3 +178,15 @@ async def test_with_credentials_the_calls_are_those_of_people(person: Person, st
             assert (await refusal(LLM(keyless).ChatCompletion(chat("hi"))))[0] == "UNAUTHENTICATED"
             request = pb.EmbeddingRequest(model="words", input=["a"])
             assert (await refusal(LLM(keyless).Embeddings(request)))[0] == "UNAUTHENTICATED"
+
+
+async def test_a_pool_that_is_drained_at_a_site_is_drained_after_its_restart(person: Person, start: OpenSite) -> None:
+    for is_drained in (True, False):
+        async with site_with(start, WORDS) as site, aiohttp.ClientSession(headers=local_key(site)) as session:
+            client = Client(f"http://127.0.0.1:{site.http_port}", session)
+            if is_drained:
+                assert (await client.post("/v2/pools/default/drain", {"deadline_ms": 0})).status == 202
+            else:
+                assert (await client.get("/v2/pools/default/health")).body["draining"] is True
+                assert (await client.delete("/v2/pools/default/drain")).status == 202
+            assert (await client.get("/v2/pools/default/health")).body["draining"] is is_drained

@@ -86,8 +86,11 @@ async def drain(plane: TaskPlane, exchange: Exchange) -> None:
 
 
 async def undrain(plane: TaskPlane, exchange: Exchange) -> None:
-    pool_id = _pool_id(plane, exchange)
-    plane.registry.drain(pool_id, is_on=False)
+    pool_id = exchange.params["id"]
+    if plane.drains.deadline_ms(pool_id) is None:
+        # The drain of a pool that is gone can be taken back too: one of its name may come later.
+        _pool_id(plane, exchange)
+    await plane.drains.remove(pool_id)
     await exchange.json(202, {"pool_id": pool_id, "draining": False})
 
 

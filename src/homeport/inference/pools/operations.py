@@ -1,11 +1,13 @@
 """What is done to a whole pool: drain, reload, purge. Each is complete or undone."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from homeport.core.inference.task import Refusal, TaskCode, TaskRefused
 from homeport.errors import HomeportError, PermanentError
+from homeport.inference.pools.drains import DrainDeadlines
 from homeport.inference.pools.replica import Replica
 from homeport.inference.tasks.bodies import PurgeBody
 from homeport.log import get_log
@@ -24,11 +26,11 @@ READY_SECONDS: Final = 120.0
 
 
 async def drain_pool(plane: "TaskPlane", pool_id: str, *, deadline_ms: int) -> None:
-    """New tasks go elsewhere from now on. Returns at once; what runs has until the deadline and is cancelled then; an
-    engine that still works after that ends. One that is idle stays, so that a drain can be taken back."""
-    plane.registry.drain(pool_id, is_on=True)
+    """New tasks go elsewhere from now on, after a restart too. Returns when that is durable; what runs has until the
+    deadline and is cancelled then; an engine that still works after that ends. One that is idle stays, so that a
+    drain can be taken back. Raises TransientError, and nothing has changed."""
+    await plane.drains.add(pool_id, _now_ms(plane) + deadline_ms)
     plane.metrics.drained(pool_id, "request")
-    plane.scheduler.reroute(pool_id)
     log.narrate(
         "pool drained",
         actor="pools",
@@ -37,7 +39,17 @@ async def drain_pool(plane: "TaskPlane", pool_id: str, *, deadline_ms: int) -> N
         human="A pool takes no new tasks.",
         pool_id=pool_id,
     )
-    plane.start(lambda: _stop_when_idle(plane, pool_id, deadline_ms / 1000))
+
+
+def drains_changed(plane: "TaskPlane", before: DrainDeadlines, after: DrainDeadlines) -> None:
+    """Here or at another central, or they are known for the first time since a restart."""
+    for pool_id in before.keys() - after.keys():
+        plane.registry.drain(pool_id, is_on=False)
+    for pool_id, deadline_ms in after.items():
+        if before.get(pool_id) != deadline_ms:
+            plane.registry.drain(pool_id, is_on=True)
+            plane.scheduler.reroute(pool_id)
+            plane.start(partial(_stop_when_idle, plane, pool_id, deadline_ms))
 
 
 async def reload_pool(plane: "TaskPlane", pool_id: str, model_ref: str) -> None:
@@ -79,15 +91,14 @@ async def purge_pool(plane: "TaskPlane", pool_id: str, body: PurgeBody) -> None:
     if refusal is not None:
         raise TaskRefused(refusal)
     if body.purge_engine:
-        was_draining = plane.registry.is_draining(pool_id)
-        plane.registry.drain(pool_id, is_on=True)
+        plane.registry.end(pool_id, is_on=True)
         plane.scheduler.reroute(pool_id)
         try:
             await _stop_all(plane, pool_id, replicas, body)
         except BaseException:
-            plane.registry.drain(pool_id, is_on=was_draining)
+            plane.registry.end(pool_id, is_on=False)
             raise
-        plane.registry.forget_drain_when_gone(pool_id)
+        await plane.drains.remove(pool_id)
     await engines.remove_models(body.purge_models)
 
 
@@ -138,10 +149,11 @@ def _is_ready(plane: "TaskPlane", replica: Replica) -> bool:
     return found is not None and found.ready
 
 
-async def _stop_when_idle(plane: "TaskPlane", pool_id: str, seconds: float) -> None:
+async def _stop_when_idle(plane: "TaskPlane", pool_id: str, deadline_ms: int) -> None:
     replicas, began = list(plane.registry.replicas(pool_id)), plane.clock.monotonic()
-    is_idle = await _idle(replicas, seconds)
-    if not plane.registry.is_draining(pool_id):
+    is_idle = await _idle(replicas, max(0, deadline_ms - _now_ms(plane)) / 1000)
+    if plane.drains.deadline_ms(pool_id) != deadline_ms:
+        # Taken back, or drained anew with another deadline.
         return
     if not is_idle:
         plane.cancel_pool(pool_id, "drain")
@@ -165,6 +177,10 @@ async def _stop_when_idle(plane: "TaskPlane", pool_id: str, seconds: float) -> N
             await plane.ports.engines.stop(replica.handoff)
         except HomeportError as error:
             log.warning("engine not stopped after drain", pool_id=pool_id, why=str(error))
+
+
+def _now_ms(plane: "TaskPlane") -> int:
+    return int(plane.clock.now().timestamp() * 1000)
 
 
 async def _idle(replicas: list[Replica], seconds: float) -> bool:

@@ -1,7 +1,7 @@
 """All pools and their replicas: who is bound, healthy, draining, and how many leases each has.
 
-In memory only: a role that announces replicas (`bind`) announces them again after a restart. A replica becomes ready
-when its engine has answered the first health check, not before.
+In memory only: a role that announces replicas (`bind`) announces them again after a restart, and `drains` keeps which
+pools are drained. A replica becomes ready when its engine has answered the first health check, not before.
 """
 
 import logging
@@ -60,7 +60,7 @@ class PoolRegistry:
         self._of_any_model = NONE_SERVING
         self._draining: set[str] = set()
         self._ending: set[str] = set()
-        """Pools whose engines are being removed: one of the same name that comes later is not drained."""
+        """Pools whose engines are being removed. One of the same name that comes later takes tasks."""
         self._monotonic = monotonic
         self._on_changed: list[Callable[[], None]] = []
         self._on_load_failed: list[Callable[[Replica], None]] = []
@@ -89,7 +89,7 @@ class PoolRegistry:
         else:
             _narrate("replica bound", handoff.key, "bind", "A replica joins its pool.", engine=engine)
         replica = Replica(handoff, self._connect(handoff, opens), self._site_of(handoff), opens)
-        replica.draining = handoff.pool_id in self._draining
+        replica.draining = self.is_draining(handoff.pool_id)
         self._replicas[handoff.key] = replica
         self._regroup()
 
@@ -109,9 +109,8 @@ class PoolRegistry:
         if replica is not None:
             _narrate("replica unbound", replica.key, "unbind", "A replica leaves its pool.")
             self._leave(replica)
-            if pool_id in self._ending and not any(key[0] == pool_id for key in self._replicas):
+            if not any(key[0] == pool_id for key in self._replicas):
                 self._ending.discard(pool_id)
-                self._draining.discard(pool_id)
             self._regroup()
 
     def on_load_failed(self, listener: Callable[[Replica], None]) -> None:
@@ -157,7 +156,7 @@ class PoolRegistry:
         return 0 if replica is None else replica.caches.get((caller, session.id), 0)
 
     def is_draining(self, pool_id: str) -> bool:
-        return pool_id in self._draining
+        return pool_id in self._draining or pool_id in self._ending
 
     def health(self, pool_id: str, *, queue_depth: int, now: float) -> dict[str, Any]:
         replicas = self._by_pool.get(pool_id, ())
@@ -165,7 +164,7 @@ class PoolRegistry:
         return {
             "live": any(each.live for each in replicas),
             "ready": any(each.takes_tasks(now) for each in replicas),
-            "draining": pool_id in self._draining,
+            "draining": self.is_draining(pool_id),
             "metrics": {
                 "queue_depth": queue_depth,
                 "slots_total": sum(each.slots_total for each in replicas),
@@ -180,15 +179,20 @@ class PoolRegistry:
 
     def drain(self, pool_id: str, *, is_on: bool) -> None:
         (self._draining.add if is_on else self._draining.discard)(pool_id)
-        for replica in self._by_pool.get(pool_id, ()):
-            replica.draining = is_on
-        self._changed()
+        self._redrain(pool_id)
 
-    def forget_drain_when_gone(self, pool_id: str) -> None:
-        if pool_id in self._by_pool:
+    def end(self, pool_id: str, *, is_on: bool) -> None:
+        """Takes no tasks until all of its replicas are gone, however long it was to be drained."""
+        if is_on and pool_id in self._by_pool:
             self._ending.add(pool_id)
         else:
-            self._draining.discard(pool_id)
+            self._ending.discard(pool_id)
+        self._redrain(pool_id)
+
+    def _redrain(self, pool_id: str) -> None:
+        for replica in self._by_pool.get(pool_id, ()):
+            replica.draining = self.is_draining(pool_id)
+        self._changed()
 
     def failed(self, replica: Replica, error: EngineFailed) -> None:
         """A task failed there. What waits is not sent after it into an engine that is gone. Who sends a request that

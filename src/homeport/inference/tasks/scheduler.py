@@ -290,7 +290,9 @@ class Scheduler:
 
     def reroute(self, pool_id: str) -> None:
         """The pool is drained: what waits there goes elsewhere, or is refused."""
-        queue, now = self.queue(pool_id), self._monotonic()
+        queue, now = self._queues.get(pool_id), self._monotonic()
+        if queue is None:
+            return
         for entry in queue:
             ticket = entry.content
             decision = self._place(ticket.task, ticket.sites, now, None, needs_slot=False)
