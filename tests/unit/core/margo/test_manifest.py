@@ -198,7 +198,10 @@ def test_if_none_match(field: str, expected: bool) -> None:
         ("application/json", False),
         ("application/vnd.margo.manifest.v1+json;q=0, */*", False),
         ("text/*", False),
-        ("", False),
+        ("text/html, image/gif, *; q=.2", True),
+        ("*;q=0", False),
+        ("", True),
+        (" , ,", True),
     ],
 )
 def test_accept(field: str, expected: bool) -> None:
