@@ -1,7 +1,7 @@
 """Validates bodies of the management interface against the shipped schemas."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
@@ -34,7 +34,8 @@ def _validator(name: str) -> Any:
 
     text = resources.files("homeport.margo").joinpath(f"schemas/{name}.schema.json").read_text("utf-8")
     extend: Any = validators.extend
-    return extend(Draft202012Validator, {"pattern": _pattern})(json.loads(text))
+    rules = {"pattern": _pattern, "required": _required, "type": _type}
+    return extend(Draft202012Validator, rules)(json.loads(text))
 
 
 def _pattern(_: Any, pattern: str, value: Any, schema: Any) -> Iterator["ValidationError"]:
@@ -43,3 +44,20 @@ def _pattern(_: Any, pattern: str, value: Any, schema: Any) -> Iterator["Validat
 
     if isinstance(value, str) and not matches(pattern, value):
         yield ValidationError(f"{value[:100]!r} does not match {pattern}")
+
+
+def _required(_: Any, required: Sequence[str], value: Any, schema: Any) -> Iterator["ValidationError"]:
+    """The library's own rule names the object that lacks a field, not the field."""
+    from jsonschema import ValidationError  # noqa: PLC0415 - start-up time
+
+    for name in required:
+        if isinstance(value, dict) and name not in value:
+            yield ValidationError("is required", path=[name])
+
+
+def _type(validator: Any, wanted: str, value: Any, schema: Any) -> Iterator["ValidationError"]:
+    """The library's own rule shows the value as Python writes it."""
+    from jsonschema import ValidationError  # noqa: PLC0415 - start-up time
+
+    if not validator.is_type(value, wanted):
+        yield ValidationError(f"must be of the type {wanted}")

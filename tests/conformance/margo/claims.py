@@ -38,6 +38,11 @@ KILLED: Final = "tests/integration/margo/test_killed_client.py"
 SHIPPED: Final = "tests/integration/adapters/test_shipped_collector.py"
 OUTSIDE: Final = "tests/integration/identity/test_outside.py"
 DEVICES: Final = "tests/integration/margo/test_devices_command.py"
+BAD_INPUT: Final = "tests/integration/central/test_bad_input.py"
+COMPOSE: Final = "tests/conformance/runtime/test_compose.py"
+UNPACKING: Final = "tests/unit/adapters/registry/test_archive.py"
+VARIABLES: Final = "tests/unit/core/node/test_telemetry_variables.py"
+OPERATORS: Final = "The collector itself is the operator's; its configuration is shipped (`deploy/otel-collector.yaml`, `deploy/otel-collector-kubernetes.yaml`) and checked against the documented shape, not with the program."
 OUT_OF_BAND: Final = "A Margo client gets its bundle as a file, out of band, which the contract treats alike; the tests show how a site fetches central's."
 
 
@@ -80,13 +85,13 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     both("IDN-18 IDN-19 IDN-20", (CLIENT, "a_server_with_another_identity_gets_nothing"), (SPIFFE, "a_client_takes_only_its_own_wfm_for_its_server")),
     shown("IDN-21", SPIFFE, "a_client_takes_only_its_own_wfm_for_its_server"),
     both("IDN-22", (CLIENT, "a_renewed_certificate_is_shown_on_new_connections"), (CERTIFICATES, "each_wrong_certificate_is_refused_and_each_right_one_gets_its_manifest")),
-    shown("TRB-01 TRB-02", RENEWAL, "another_server_is_left_before_the_first_byte", "a_server_is_known_by_its_pin_before_there_is_a_bundle", why=OUT_OF_BAND),
+    shown("TRB-01 TRB-02", RENEWAL, "a_bundle_is_fetched_over_https_alone_and_a_failed_or_wrong_one_changes_nothing", "another_server_is_left_before_the_first_byte", "a_server_is_known_by_its_pin_before_there_is_a_bundle", why=OUT_OF_BAND),
     shown("TRB-03 TRB-04", BUNDLE, "unknown_fields_and_keys_of_other_use_are_passed_over"),
     both("TRB-05", (BUNDLE, "a_bundle_that_names_no_anchor_is_refused"), (OUTSIDE, "wrong_files_leave_what_was_in_use")),
-    shown("TRB-06", OUTSIDE, "wrong_files_leave_what_was_in_use"),
-    shown("TRB-08 TRB-09", JOINING, "the_authority_is_rotated_while_everybody_works", why=OUT_OF_BAND),
-    shown("TRB-10", "tests/integration/identity/test_files.py", "an_identity_of_another_domain_is_not_taken"),
-    shown("TRB-11 TRB-12", JOINING, "the_bundle_and_where_it_is_can_be_asked_for_and_cached", why="Both documents always exist at central, so there is no 404 of them."),
+    both("TRB-06", (RENEWAL, "a_bundle_is_fetched_over_https_alone_and_a_failed_or_wrong_one_changes_nothing"), (OUTSIDE, "wrong_files_leave_what_was_in_use")),
+    both("TRB-08 TRB-09", (RENEWAL, "a_bundle_is_fetched_over_https_alone_and_a_failed_or_wrong_one_changes_nothing"), (JOINING, "the_authority_is_rotated_while_everybody_works"), why=OUT_OF_BAND),
+    shown("TRB-10", "tests/integration/identity/test_files.py", "an_identity_of_another_domain_is_not_taken", why="No client of ours reads a discovery document; the domain of its files is compared instead."),
+    both("TRB-11 TRB-12", (JOINING, "the_bundle_and_where_it_is_can_be_asked_for_and_cached"), ("tests/integration/central/test_tokens.py", "over_http_there_is_a_trust_bundle_and_nothing_that_leads_margo_clients_to_it"), why="The bundle always exists at central, so there is no 404 of it."),
     shown("SCP-03", PARTS, "a_site_has_one_source_of_desired_state"),
     both("CAP-03 CAP-04", (WFM, "capabilities"), (ATTACKS, "what_the_contract_refuses_changes_nothing_is_recorded_and_concerns_nobody_else"), (EXACT, "numbers_texts_and_nesting_that_nobody_could_store_are_refused")),
     shown("CAP-01 CAP-02 CAP-06 CAP-07 CAP-08 CAP-09 CAP-10 CAP-12 CAP-13", WFM, "capabilities"),
@@ -114,9 +119,10 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     both("DEP-04 DEP-05 DEP-06", (EXACT, "a_deployment_carries_constraints_and_extensions_to_where_they_belong"), (DEPLOYMENT, "constraints_and_extensions_are_copied_unchanged")),
     shown("DEP-11", CLIENT, "a_deployment_is_installed_updated_and_removed_with_a_report_of_each_step"),
     shown("DEP-12", CLIENT, "a_device_that_does_not_meet_the_rules_reports_the_deployment_as_failed"),
-    shown("DEP-13 CMP-09", ORDERS, "an_update_pulls_all_then_stops_starts_and_checks_each", "what_is_not_waited_for_succeeds_while_it_is_unhealthy"),
+    shown("DEP-13", ORDERS, "an_update_pulls_all_then_stops_starts_and_checks_each", "what_is_not_waited_for_succeeds_while_it_is_unhealthy"),
+    both("CMP-09", (ORDERS, "what_exits_shows_what_it_wrote_last"), (ORDERS, "what_is_unhealthy"), (ORDERS, "an_update_pulls_all_then_stops_starts_and_checks_each"), (COMPOSE, "a_service_that_fails_before_others_start_fails_the_component")),
     shown("DEP-14", ORDERS, "what_is_not_ready_in_time"),
-    shown("DEP-15", DEPLOYMENT, "values_become_text_for_an_environment", "a_chart_is_given_values_as_json_so_that_types_survive"),
+    both("DEP-15", (DEPLOYMENT, "a_file_pushed_by_hand_is_understood"), (DEPLOYMENT, "values_become_text_for_an_environment"), (DEPLOYMENT, "a_pointer_that_is_no_environment_variable_is_refused_for_compose"), (COMPOSE, "parameters_choose_the_image_but_not_the_tool"), (DEPLOYMENT, "a_chart_is_given_values_as_json_so_that_types_survive"), ("tests/unit/adapters/runtime/test_helm_program.py", "values_are_json_at_their_pointers")),
     shown("DEP-16 STA-12", CLIENT, "what_is_for_other_devices_is_answered_with_the_reserved_codes", why="102 is never used: an opaque gateway shows no children."),
     shown("DEP-17", EXACT, "a_custom_profile_is_carried_through_although_nothing_is_known_of_it", why="Announced for a later version: other names of types than helm, compose and custom are refused, as the current one says."),
     shown("STA-01 STA-02 STA-03 STA-04 STA-05 ERR-05", WFM, "status"),
@@ -141,21 +147,23 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     shown("APP-08", DESCRIPTION, "timeouts_are_judged_as_the_vectors_say"),
     shown("APP-13", DESCRIPTION, "extension_names_are_judged_as_the_vectors_say"),
     both("APP-16", ("tests/unit/catalog/test_examples.py", "a_chart_of_an_older_form_is_not_published"), ("tests/unit/content/test_images_and_charts.py", "what_a_device_that_only_renders_a_chart_does_without_is_said"), ("tests/conformance/runtime/test_helm.py", "kinds_that_need_kubernetes_are_named"), why="Of an app's author: it is said, and hooks and kinds that need Kubernetes are refused by nodes that only render."),
-    shown("APP-18", PARAMETERS, "values_are_judged_as_the_vectors_say"),
-    both("APP-19", ("tests/integration/central/test_bad_input.py", "an_immutable_parameter_cannot_change"), (PARAMETERS, "an_immutable_setting_stays_as_installed")),
+    both("APP-18", (PARAMETERS, "values_are_judged_as_the_vectors_say"), (BAD_INPUT, "a_deploy_that_cannot_be_is_refused_by_field")),
+    both("APP-19", (BAD_INPUT, "an_immutable_parameter_cannot_change"), (PARAMETERS, "an_immutable_setting_stays_as_installed")),
     shown("OCI-01 OCI-02 OCI-03 OCI-04 OCI-05 OCI-06 CMP-01 CMP-02", PACKAGES, "the_packages_are_what_margo_describes"),
     both("CMP-10", (IMPORTS, "what_docker_compose_publish_makes_is_no_component"), (PACKAGES, "the_packages_are_what_margo_describes")),
     shown("OCI-07", IMPORTS, "a_server_with_keys_takes_signed_packages_only", why="Of an app's author: `cosign sign` signs what `homeport apps push` has pushed; central asks for a signature with `--app-key`."),
     shown("OCI-08", IMPORTS, "every_version_of_a_repository_is_added_pinned_by_its_digest"),
     shown("OCI-09 CMP-08", REGISTRY, "a_layer_with_another_content_is_refused", "a_manifest_that_does_not_match_its_digest_is_refused"),
-    both("CMP-03 CMP-05 CMP-06 CMP-07", (ARCHIVE, "archives_are_judged_as_the_vectors_say"), ("tests/integration/cli/test_offline.py", "a_component_whose_archive_leaves_its_folder_is_not_pulled")),
+    both("CMP-03 CMP-05 CMP-06", (ARCHIVE, "archives_are_judged_as_the_vectors_say"), (ARCHIVE, "an_archive_that_could_do_harm_is_refused_by_name"), (UNPACKING, "nothing_is_written_when_an_entry_is_refused"), ("tests/integration/cli/test_offline.py", "a_component_whose_archive_leaves_its_folder_is_not_pulled")),
+    both("CMP-07", (ARCHIVE, "archives_are_judged_as_the_vectors_say"), (UNPACKING, "special_permission_bits_are_never_kept")),
     shown("CMP-04", PACKAGES, "a_component_brings_the_files_it_needs_and_none_of_the_machine"),
-    both("MAT-01 MAT-02", (WFM, "matching_is_explained"), (WFM, "a_deployment_is_for_a_device_that_fits_or_is_not_placeable"), (DEVICES, "a_device_is_chosen_planned_kept_and_refused_with_a_reason")),
+    both("MAT-01 MAT-02", (WFM, "matching_is_explained"), (WFM, "a_deployment_is_for_a_device_that_fits_or_is_not_placeable"), (DEVICES, "a_device_is_chosen_planned_kept_and_refused_with_a_reason"), ("tests/unit/core/margo/test_matching.py", "capacity_and_rules_of_a_profile_decide_too_and_each_device_says_what_it_lacks")),
     shown("MAT-03 MAT-04 MAT-05 MAT-06 MAT-07 MAT-08 MAT-09", ELIGIBLE, "constraints_are_judged_as_the_vectors_say"),
     both("MAT-10", (CLIENT, "a_device_that_does_not_meet_the_rules_reports_the_deployment_as_failed"), (ELIGIBLE, "constraints_are_judged_as_the_vectors_say")),
     both("OBS-01", (SHIPPED, "traces_and_log_lines_of_homeport_are_received"), (SHIPPED, "a_workload_reaches_it_with_the_variables_that_it_is_given"), why="The collector itself is the operator's; its configuration is shipped, and what is sent to it is received as it says, not with the program."),
-    both("OBS-02 OBS-04 OBS-05", (COLLECTOR, "workloads_reach_it_over_otlp_and_it_measures_the_host_and_containers"), (COLLECTOR, "no_exporter_is_preset"), why="The collector itself is the operator's; its configuration is shipped (`deploy/otel-collector.yaml`) and checked against the documented shape, not with the program."),
-    both("OBS-03", (SHIPPED, "a_workload_reaches_it_with_the_variables_that_it_is_given"), ("tests/conformance/runtime/test_podman.py", "every_container_is_told_where_the_collector_is"), ("tests/unit/adapters/runtime/test_kube.py", "variables_of_the_machine_are_for_every_container_that_has_none_of_that_name")),
+    shown("OBS-02", COLLECTOR, "workloads_reach_it_over_otlp_and_it_measures_the_host", "it_measures_containers_or_the_cluster_that_runs_them", why=OPERATORS),
+    both("OBS-04 OBS-05", (COLLECTOR, "no_exporter_is_preset_and_one_may_be_added"), (VARIABLES, "the_variables_have_the_names_of_margo"), why=OPERATORS),
+    both("OBS-03", (VARIABLES, "the_variables_have_the_names_of_margo"), (SHIPPED, "a_workload_reaches_it_with_the_variables_that_it_is_given"), ("tests/conformance/runtime/test_podman.py", "every_container_is_told_where_the_collector_is"), ("tests/unit/adapters/runtime/test_kube.py", "variables_of_the_machine_are_for_every_container_that_has_none_of_that_name")),
     open_("OBS-06", "Of an app's author."),
     open_("OBS-07", "Optional; central does not consume telemetry of devices over Margo."),
 )

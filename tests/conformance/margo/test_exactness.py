@@ -194,20 +194,33 @@ async def test_a_method_that_is_not_there_says_which_are(line7: MargoClient) -> 
 
 async def test_a_host_is_named_once_and_a_body_is_not_compressed(wfm: WfmStand, line7: MargoClient) -> None:
     await line7.manifest()
-    for hosts in ("", "Host: a\r\nHost: b\r\n"):
+    for hosts in ("", "Host: a\r\nHost: b\r\n", "Host:\r\n", "Host: a b\r\n", "Host: a/b\r\n", "Host: a:b\r\n"):
         for target in ("/api/v1/deployments", "/api/v1/bundles/x"):
             first, _, body = await raw_answer(wfm, f"GET {target} HTTP/1.1\r\n{hosts}\r\n".encode())
             assert first.startswith(b"HTTP/1.1 400"), (hosts, target)
             assert json.loads(body)["type"] == f"{problems.SPACE}invalid-request"
     first, _, _ = await raw_answer(wfm, b"GET /api/v1/deployments HTTP/1.0\r\n\r\n")
     assert first.startswith(b"HTTP/1.1 200")  # which knows no Host
+    for host in ("[::1]:443", "wfm.example", "10.0.0.1:8443", "WFM_1.example:"):
+        first, _, _ = await raw_answer(wfm, f"GET /api/v1/deployments HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert first.startswith(b"HTTP/1.1 200"), host
+    for line in ("GET /api/v1/deployments HTTP/2.0", "GET /api/v1/deployments"):
+        first, answered, body = await raw_answer(wfm, f"{line}\r\nHost: x\r\n\r\n".encode())
+        assert first.startswith(b"HTTP/1.1 505") and b"connection: close" in answered, line
+        assert_valid(json.loads(body), "problem-detail")
     packed = gzip.compress(json.dumps(device("press-1")).encode())
     headers = {"Content-Encoding": "gzip"}
     refused = await line7.call("PUT", "/api/v1/capabilities/press-1", data=packed, headers=headers)
     assert refused.status == 415 and "about:blank" in refused.problem
+    assert refused.headers["accept-encoding"] == "identity"
     plain = json.dumps(device("press-1")).encode()
-    headers = {"Content-Encoding": "identity"}
-    assert (await line7.call("PUT", "/api/v1/capabilities/press-1", data=plain, headers=headers)).status == 201
+    for codings in ("identity", "", "Identity, identity"):
+        headers = {"Content-Encoding": codings}
+        taken = await line7.call("PUT", "/api/v1/capabilities/press-1", data=plain, headers=headers)
+        assert taken.status == (201 if codings == "identity" else 200), codings
+    head = b"PUT /api/v1/capabilities/press-1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
+    first, _, body = await raw_answer(wfm, head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(plain), plain))
+    assert first.startswith(b"HTTP/1.1 501") and json.loads(body)["retryable"] is False
 
 
 async def test_a_deviceid_may_come_with_its_slashes_encoded(line7: MargoClient) -> None:
@@ -350,17 +363,25 @@ def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 async def test_numbers_texts_and_nesting_that_nobody_could_store_are_refused(line7: MargoClient) -> None:
     good = json.dumps(device("press-1"))
-    for wrong in (
-        good.replace('"Acme"', '"\\ud800"', 1),
-        good.replace('"Acme"', '"\\u0000"', 1),
-        good.replace("[{", '[{"cores": 1e999}, {', 1),
-        good[:-1] + ', "x-a-extensions": {"a": ' + "[" * 60 + "]" * 60 + "}}",
-        good.replace('"Acme"', "NaN", 1),
-        good + "x",
-        "\N{BYTE ORDER MARK}" + good,
+    for code, name, all_wrong in (
+        (
+            422,
+            "semantic-error",
+            (
+                good.replace('"Acme"', '"\\ud800"', 1),
+                good.replace('"Acme"', '"\\u0000"', 1),
+                good.replace("[{", '[{"cores": 1e999}, {', 1),
+                good.replace("[{", f'[{{"cores": {2**64}}}, {{', 1),
+                good[:-1] + ', "x-a-extensions": {"a": ' + "[" * 60 + "]" * 60 + "}}",
+            ),
+        ),
+        # Not JSON at all, whatever Python thinks of it.
+        (400, "invalid-request", (good.replace('"Acme"', "NaN", 1), good + "x", "\N{BYTE ORDER MARK}" + good)),
     ):
-        refused = await line7.call("PUT", "/api/v1/capabilities/press-1", data=wrong.encode())
-        assert (refused.status, refused.problem) == (400, "invalid-request"), wrong
+        for wrong in all_wrong:
+            refused = await line7.call("PUT", "/api/v1/capabilities/press-1", data=wrong.encode())
+            assert (refused.status, refused.problem) == (code, name), wrong
+            assert (refused.json.get("errors", [{}])[0].get("field") == "body") is (code == 422)
     whole = json.dumps({**device("press-1"), "labels": {"a": 1.5, "b": [1, 2], "c": ["x"], "d": True, "e": "é"}})
     assert (await line7.call("PUT", "/api/v1/capabilities/press-1", data=whole.encode())).status == 201
 

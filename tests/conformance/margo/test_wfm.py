@@ -158,17 +158,22 @@ async def test_capabilities(wfm: WfmStand, line7: MargoClient) -> None:
     extended = {**device("press-2", otelCollector=False), "x-acme-extensions": {"a": 1}}
     del extended["properties"]["peripherals"]
     assert (await line7.put_device(extended)).status == 201
-    for wrong in (
-        {**device("press-1"), "kind": "DeviceCapabilitiesManifest"},
-        device("press-1", supportedRuntimes=[]),
-        device("press-1", supportedDeploymentTypes=["quadlet"]),
-        device("press-1", cpus=[{"architecture": "amd64"}]),
-        {**device("press-1"), "labels": {"a": [1, "b"]}},
-        {"properties": {"id": "press-1"}},
+    for field, wrong in (
+        ("body", {**device("press-1"), "kind": "DeviceCapabilitiesManifest"}),
+        ("properties.supportedRuntimes", device("press-1", supportedRuntimes=[])),
+        ("properties.supportedDeploymentTypes.0", device("press-1", supportedDeploymentTypes=["quadlet"])),
+        ("properties.cpus.0.cores", device("press-1", cpus=[{"architecture": "amd64"}])),
+        ("properties.memory", device("press-1", memory=None)),
+        ("labels.a", {**device("press-1"), "labels": {"a": [1, "b"]}}),
+        ("properties.vendor", {"properties": {**gateway("press-1")["properties"], "vendor": True}}),
+        ("properties.vendor", {"properties": {"id": "press-1", "modelNumber": "", "serialNumber": ""}}),
+        ("properties.modelNumber", {"properties": {"id": "press-1", "vendor": "", "serialNumber": ""}}),
+        ("properties.serialNumber", {"properties": {"id": "press-1", "vendor": "", "modelNumber": ""}}),
     ):
         refused = await line7.put_device(wrong)
         assert (refused.status, refused.problem) == (422, "semantic-error")
-        assert refused.json["errors"][0].keys() == {"field", "message"}
+        assert [each["field"] for each in refused.json["errors"]] == [field], wrong
+        assert "None" not in refused.json["detail"] and "True" not in refused.json["detail"]
     mismatch = await line7.put_device(device("press-1"), path="press-3")
     assert mismatch.status == 422 and mismatch.json["errors"][0]["field"] == "properties.id"
     for body in (b"{", b"[]", b"", b'{"properties": NaN}', b"[" * 50_000):

@@ -288,12 +288,12 @@ async def test_the_description_of_the_api_is_open_for_a_browser_sends_no_token(t
             assert (await client.get(path)).status == 200, path
 
 
-async def test_the_trust_bundle_is_where_central_says_it_is(client: Client) -> None:
-    """Where it serves http, that is what it says."""
-    uri = (await client.get("/.well-known/margo")).body["trustBundleUri"]
-    assert uri == f"{client.url}/.well-known/spiffe/bundle.json"
-    assert uri.startswith("http://")
-    assert (await client.get(uri.removeprefix(client.url))).status == 200
+async def test_over_http_there_is_a_trust_bundle_and_nothing_that_leads_margo_clients_to_it(client: Client) -> None:
+    """They may fetch it over https only."""
+    refused = await client.get("/.well-known/margo")
+    assert refused.status == 404 and refused.headers["content-type"] == "application/problem+json"
+    assert refused.body["type"].endswith("specification/problem-types#discovery-document-not-found")
+    assert (await client.get("/.well-known/spiffe/bundle.json")).status == 200
 
 
 async def test_metrics_count_every_site_so_a_limited_token_does_not_see_them(client: Client) -> None:

@@ -1,5 +1,6 @@
 """Sites and nodes join, are renewed and are sent away, over real TLS sockets."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -286,10 +287,13 @@ async def test_the_bundle_and_where_it_is_can_be_asked_for_and_cached(tmp_path: 
         jsonschema.validate(found.body, load_json("discovery-document.schema"))
         jsonschema.validate(bundle.body, load_json("spiffe-bundle.schema"))
         assert [key["use"] for key in bundle.body["keys"]] == ["x509-svid"]
-        again = await fleet.client.get(
-            "/.well-known/spiffe/bundle.json", headers={"If-None-Match": bundle.headers["etag"]}
-        )
-        assert again.status == 304
+        for path, first in (("/.well-known/margo", found), ("/.well-known/spiffe/bundle.json", bundle)):
+            etag = first.headers["etag"]
+            assert (first.headers["content-type"], first.headers["cache-control"]) == ("application/json", "no-cache")
+            assert re.fullmatch(r'"[0-9a-f]+"', etag)
+            for condition, status in ((etag, 304), (f'"x", W/{etag}', 304), ("*", 304), ('"x"', 200)):
+                again = await fleet.client.get(path, headers={"If-None-Match": condition})
+                assert (again.status, again.headers["etag"]) == (status, etag), (path, condition)
 
 
 async def test_the_authority_is_rotated_while_everybody_works(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 """Renewed certificates reach contexts that exist; files that somebody else keeps; servers known by a pin."""
 
+import asyncio
+import json
 import ssl
 from base64 import b64encode
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,13 +13,15 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from homeport.adapters.identity.bundle import encode
 from homeport.adapters.identity.contexts import presented_chain
-from homeport.adapters.identity.files import PRIVATE, write_whole
+from homeport.adapters.identity.files import PRIVATE, PUBLIC, write_whole
 from homeport.adapters.identity.keys import key_pem
+from homeport.adapters.identity.membership import Joined, Membership
 from homeport.adapters.identity.renewal import keep, nothing_more
 from homeport.adapters.identity.tls import Credentials, pinned_context
 from homeport.core.model.identity import Peer
-from homeport.errors import InvalidInput, Refused
+from homeport.errors import HomeportError, InvalidInput, Refused
 from tests.support.certificates import (
     CENTRAL,
     CLIENT,
@@ -227,6 +231,53 @@ async def test_another_server_is_left_before_the_first_byte(tmp_path: Path) -> N
     central, other = household.central(), household.credentials("other", CENTRAL)
     meeting = await pinned_visit(other.server_context(), central.pin)
     assert "another key than the pin names" in meeting.refusal
+
+
+def bundle_answer(content: bytes, status: str = "200 OK", more: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n{more}\r\n".encode() + content
+
+
+async def test_a_bundle_is_fetched_over_https_alone_and_a_failed_or_wrong_one_changes_nothing(tmp_path: Path) -> None:
+    household = Household(tmp_path)
+    central, site = household.central(), household.credentials("site", CLIENT)
+    answers: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answers[0])
+        writer.close()
+
+    async def refreshed(scheme: str = "https") -> bool:
+        joined = Joined(f"{scheme}://127.0.0.1:{port}", central.pin, "site", DOMAIN, WFM, None)
+        write_whole(site.folder / "membership.json", json.dumps(asdict(joined)).encode(), mode=PUBLIC)
+        return await anyio.to_thread.run_sync(Membership(site.folder).refresh_bundle, site)
+
+    context = central.server_context("optional")
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        before, good = site.bundle, encode(site.bundle)
+        answers[:] = [bundle_answer(good)]
+        assert not await refreshed()
+        for wrong in (
+            bundle_answer(good, "500 Internal Server Error"),
+            bundle_answer(good, "302 Found", f"Location: https://127.0.0.1:{port}/\r\n"),
+            bundle_answer(b"{"),
+            bundle_answer(b'{"keys": []}'),
+            bundle_answer(good)[:-20],
+            b"",
+        ):
+            answers[:] = [wrong]
+            with pytest.raises(HomeportError):
+                await refreshed()
+            assert site.bundle == before == Credentials(site.folder, domain=DOMAIN, wfm=WFM).bundle, wrong
+        household.authority.begin_rotation()
+        # What caches are told is for caches: at its time the bundle is asked for, and the new one replaces the old.
+        answers[:] = [bundle_answer(encode(household.authority.bundle()), more="Cache-Control: max-age=31536000\r\n")]
+        with pytest.raises(InvalidInput, match="not an address"):
+            await refreshed("http")
+        assert await refreshed() and site.bundle == household.authority.bundle() != before
+        answers[:] = [bundle_answer(good)]
+        assert await refreshed() and site.bundle == before
 
 
 @pytest.mark.parametrize(

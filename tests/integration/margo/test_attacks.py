@@ -71,7 +71,7 @@ REFUSED: list[tuple[str, str, bytes, int, str, str]] = [
     # method, path, body, status, problem type, action in the audit trail
     ("PUT",    DEVICE,                              b"",                400, "invalid-request", "device-report"),
     ("PUT",    DEVICE,                              GOOD[:-1],          400, "invalid-request", "device-report"),
-    ("PUT",    DEVICE,                              DEEP,               400, "invalid-request", "device-report"),
+    ("PUT",    DEVICE,                              DEEP,               422, "semantic-error", "device-report"),
     ("PUT",    DEVICE,                              b"[" * 100_000,     400, "invalid-request", "device-report"),
     ("PUT",    DEVICE,                              b"\xff\xfe",        400, "invalid-request", "device-report"),
     ("PUT",    DEVICE,                              b" " * 300_000,     413, "about:blank", "device-report"),
@@ -84,7 +84,7 @@ REFUSED: list[tuple[str, str, bytes, int, str, str]] = [
     ("DELETE", "/api/v1/capabilities/gw/press",     b"",                404, "device-not-found", "device-remove"),
     ("POST",   STATUS,                              b"",                400, "invalid-request", "status"),
     ("POST",   STATUS,                              b"[]",              400, "invalid-request", "status"),
-    ("POST",   STATUS,                              DEEP,               400, "invalid-request", "status"),
+    ("POST",   STATUS,                              DEEP,               422, "semantic-error", "status"),
     ("POST",   STATUS,                              b" " * 300_000,     413, "about:blank", "status"),
     ("POST",   STATUS,                              b"{}",              422, "semantic-error", "status"),
     ("POST",   STATUS,                              b"FUTURE",          422, "semantic-error", "status"),

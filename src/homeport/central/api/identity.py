@@ -12,6 +12,7 @@ from pydantic import Field
 from homeport.adapters.identity.authority import FileAuthority
 from homeport.central.parts import CentralParts
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
+from homeport.core.margo.problems import problem
 from homeport.errors import Refused
 from homeport.serving.bodies.body import Body, NodeIdText
 from homeport.serving.capability import Routes
@@ -57,9 +58,13 @@ ACTIONS: Final[Actions] = {
 def identity_routes(central: CentralParts, enrolment: EnrolmentService) -> Routes:
     router = Router(tags=["trust"])
 
-    @router.get("/.well-known/margo", summary="Where the trust bundle is", response_model=None)
+    @router.get("/.well-known/margo", summary="Where the trust bundle is", response_model=None, responses={404: {}})
     async def discovery(caller: CallerOf, request: Request) -> Response:
-        uri = f"{request.url.scheme}://{request.headers['host']}/.well-known/spiffe/bundle.json"
+        """Margo's document, for clients that may fetch the bundle over https only."""
+        if request.url.scheme != "https":
+            body = problem("discovery-document-not-found", "Trust bundles are fetched over https, and this is http.")
+            return Response(json.dumps(body), status_code=404, media_type="application/problem+json")
+        uri = f"https://{request.headers['host']}/.well-known/spiffe/bundle.json"
         content = {"trustDomain": central.settings.trust_domain, "trustBundleUri": uri}
         return with_etag(request, json.dumps(content).encode())
 

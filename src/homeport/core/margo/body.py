@@ -1,8 +1,10 @@
 """Bodies of requests as values: JSON objects that every store and every reader behind it can hold."""
 
+import json
 from typing import Any, Final
 
-from homeport.core.values.json_values import read_json
+from homeport.core.values.json_values import unfit
+from homeport.errors import InvalidInput, Problem
 
 DEPTH_MAX: Final = 32
 
@@ -12,13 +14,17 @@ class Malformed(ValueError):
 
 
 def read_body(content: bytes) -> dict[str, Any]:
-    """Raises Malformed."""
+    """Raises Malformed, and InvalidInput where only a value in it is wrong."""
     try:
-        body = read_json(content.decode(), depth_max=DEPTH_MAX)
-    except UnicodeDecodeError as error:
+        body = json.loads(content.decode(), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
         raise Malformed("The body is not JSON.") from error
-    except ValueError as error:
-        raise Malformed(f"The body {error}.") from error
     if not isinstance(body, dict):
         raise Malformed("The body is not a JSON object.")
+    if (why := unfit(body, depth_max=DEPTH_MAX)) is not None:
+        raise InvalidInput(problems=[Problem("body", why)])
     return body
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

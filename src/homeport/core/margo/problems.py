@@ -43,7 +43,9 @@ TITLES: Final[Mapping[int, str]] = {
     429: "Too Many Requests",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
+    501: "Not Implemented",
     503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
 }
 BACKOFF: Final = frozenset({429, 500, 503})
 RETRY_AFTER_SECONDS: Final = 5

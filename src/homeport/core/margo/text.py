@@ -46,12 +46,15 @@ def is_not_modified(if_none_match: str, etag: str) -> bool:
 
 
 def accepts(accept: str, media_type: str) -> bool:
-    """Whether an Accept field allows this type. The most specific range decides, and `q=0` refuses."""
+    """Whether an Accept field allows this type. The most specific range decides, `q=0` refuses, and an empty list
+    refuses nothing."""
+    ranges = [item for item in accept.split(",") if item.strip()]
     kind = media_type.partition("/")[0]
-    best, allowed = -1, False
-    for item in accept.split(","):
+    best, allowed = -1, not ranges
+    for item in ranges:
         name, *parameters = [part.strip().lower() for part in item.split(";")]
-        rank = {media_type: 2, f"{kind}/*": 1, "*/*": 0}.get(name, -1)
+        # Java's own HTTP client writes `*` where the rule says `*/*`.
+        rank = {media_type: 2, f"{kind}/*": 1, "*/*": 0, "*": 0}.get(name, -1)
         if rank > best:
             best, allowed = rank, not any(_is_zero(each) for each in parameters)
     return allowed

@@ -4,25 +4,12 @@ Python reads more than that: half of a surrogate pair, NaN and Infinity, numbers
 that can be read and not written. Such a value would only fail later, each time somebody looks at what has it in it.
 """
 
-import json
 import math
 from typing import Any, Final
 
 from homeport.core.values.numbers import fits_64_bits
 
 DEPTH_MAX: Final = 64
-
-
-def read_json(text: str | bytes, *, depth_max: int = DEPTH_MAX) -> Any:
-    """Raises ValueError, whose text says what is wrong with it."""
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise ValueError("is not JSON") from error
-    why = unfit(value, depth_max=depth_max)
-    if why is not None:
-        raise ValueError(why)
-    return value
 
 
 def unfit(value: Any, *, depth_max: int = DEPTH_MAX) -> str | None:
@@ -55,7 +42,3 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

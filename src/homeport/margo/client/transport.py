@@ -21,6 +21,8 @@ CALL_SECONDS_MAX: Final = 60.0
 RETRY_AFTER_SECONDS_MAX: Final = 7 * 86_400.0
 """A server that asks for more has made a mistake, and would never see this client again."""
 PROBLEM_BYTES_MAX: Final = 64 * 1024
+SUCCESSES: Final = range(200, 300)
+"""Of a report: the contract names 200, 201 and 204, and a manager may have taken it with another one."""
 
 
 class WfmUnavailable(PeerUnavailable):
@@ -88,7 +90,7 @@ class WfmTransport:
                 method, self._url + path, headers=headers, json=body, allow_redirects=False
             ) as answer:
                 content = await _bounded(answer, size_max)
-                if answer.status in {200, 201, 204, 304}:
+                if answer.status in ({200, 304} if body is None else SUCCESSES):
                     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
                     return Reply(answer.status, answer.headers.get("etag", ""), content, kind)
                 raise failure_of(answer.status, answer.headers.get("retry-after", ""), content)

@@ -6,6 +6,7 @@ else a request claims is not read. Every answer that is not a success is a probl
 
 import json
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -67,6 +68,7 @@ ACTIONS: Final[Actions] = {
     ("DELETE", DEVICE): _action("margo.device-remove", Audit.ASYNC),
 }
 
+_HOST: Final = re.compile(rb"([\w.~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]*)?")
 _CHANCE: Final = random.Random()
 """Spreads clients that are asked to retry: up to twice the usual time."""
 
@@ -77,11 +79,15 @@ class Declined(Exception):
     """Answered with a problem document."""
 
     def __init__(
-        self, name: str | int, detail: str, errors: Sequence[Problem] = (), *, allowed: Sequence[str] = ()
+        self,
+        name: str | int,
+        detail: str,
+        errors: Sequence[Problem] = (),
+        *,
+        headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> None:
-        """`allowed` are the methods of a path that was asked with another one."""
         super().__init__(detail)
-        self.name, self.detail, self.errors, self.allowed = name, detail, errors, allowed
+        self.name, self.detail, self.errors, self.headers = name, detail, errors, headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,15 +175,15 @@ class Wfm:
         prepared = self._manifests.ready(site)
         if prepared is None:
             return None
-        condition, hosts = None, 0
+        condition, host, hosts = None, b"", 0
         for name, value in headers:
             if name == b"if-none-match":
                 condition = value
             elif name == b"host":
-                hosts += 1
+                host, hosts = value, hosts + 1
             elif name == b"accept" and value != MANIFEST_BYTES:
                 return None
-        if hosts != 1 or (condition is not None and condition != prepared.etag):
+        if hosts != 1 or not _HOST.fullmatch(host) or (condition is not None and condition != prepared.etag):
             return None
         self._contacts.seen(site)
         status, rest = (200, prepared.whole) if condition is None else (304, prepared.unchanged)
@@ -191,7 +197,7 @@ class Wfm:
         try:
             site = await self._admit(peer, scope)
             self._contacts.seen(site)
-            _check_host(scope)
+            _check_http(scope)
             if scope["path"] == self._manifest_path and scope["method"] in {"GET", "HEAD"}:
                 # The hot path: no table, no header mapping.
                 template = MANIFEST
@@ -261,8 +267,9 @@ class Wfm:
         if found is not None and (not is_status or scope["method"] == "POST"):
             return found.template, found.params
         if allowed := ["POST"] if is_status else self._table.methods(inner):
-            more = ["HEAD"] if "GET" in allowed else []
-            raise Declined(405, f"{scope['method']} is not possible here.", allowed=[*allowed, *more])
+            allow = ", ".join([*allowed, *(["HEAD"] if "GET" in allowed else [])])
+            headers = [(b"allow", allow.encode())]
+            raise Declined(405, f"{scope['method']} is not possible here.", headers=headers)
         raise Declined(404, "There is nothing at this path.")
 
     async def _current(self, site: SiteName) -> Prepared:
@@ -363,16 +370,21 @@ def _manifest_answer(prepared: Prepared, headers: Sequence[tuple[bytes, bytes]])
         elif name == b"accept":
             ranges = ranges + b"," + value if ranges else value
     # A condition is looked at only where the answer would be a manifest.
-    if ranges.strip() and ranges != MANIFEST_BYTES and not accepts(ranges.decode("latin-1"), MANIFEST_TYPE):
+    if ranges != MANIFEST_BYTES and not accepts(ranges.decode("latin-1"), MANIFEST_TYPE):
         raise Declined("server-cannot-generate-response", f"A manifest is only to be had as {MANIFEST_TYPE}.")
     return Answer(304, prepared.headers_unchanged) if unchanged else Answer(200, prepared.headers, prepared.body)
 
 
-def _check_host(scope: Scope) -> None:
-    """HTTP/1.1 demands the field, once."""
-    count = sum(name == b"host" for name, _ in scope["headers"])
-    if count > 1 or (count == 0 and scope["http_version"] == "1.1"):
-        raise Declined("invalid-request", f"The request has {count or 'no'} Host headers; it needs exactly one.")
+def _check_http(scope: Scope) -> None:
+    """HTTP/1.1, which demands a Host, once; and HTTP/1.0, which does not know it."""
+    if scope["http_version"] not in {"1.1", "1.0"}:
+        raise Declined(505, "This is served over HTTP/1.1.")
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) > 1 or (not hosts and scope["http_version"] == "1.1"):
+        count = len(hosts) or "no"
+        raise Declined("invalid-request", f"The request has {count} Host headers; it needs exactly one.")
+    if hosts and not _HOST.fullmatch(hosts[0]):
+        raise Declined("invalid-request", "The Host header is not a name or an address, with or without a port.")
 
 
 def _joined(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
@@ -394,8 +406,11 @@ def _immutable(asked: Asked, found: ManifestArtifact, media_type: str) -> Answer
 
 async def _json(asked: Asked) -> Mapping[str, Any]:
     """The body of a request, bounded. Raises Declined."""
-    if asked.headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
-        raise Declined(415, "The body is compressed. Send it as it is, without Content-Encoding.")
+    if _codings(asked, b"content-encoding") - {b"identity"}:
+        detail = "The body is compressed. Send it as it is, without Content-Encoding."
+        raise Declined(415, detail, headers=[(b"accept-encoding", b"identity")])
+    if _codings(asked, b"transfer-encoding") - {b"chunked"}:
+        raise Declined(501, "The body may be sent in chunks, and with no other Transfer-Encoding.")
     length = asked.headers.get(b"content-length", b"0")
     if not length.isdigit() or int(length) > BODY_BYTES_MAX:
         raise Declined(413, f"The body is larger than the {BODY_BYTES_MAX // 1024} KiB that are accepted here.")
@@ -413,6 +428,12 @@ async def _json(asked: Asked) -> Mapping[str, Any]:
         return read_body(content)
     except Malformed as error:
         raise Declined("invalid-request", str(error)) from error
+    except InvalidInput as error:
+        raise _semantic(error) from error
+
+
+def _codings(asked: Asked, field: bytes) -> set[bytes]:
+    return {each.strip().lower() for each in asked.headers.get(field, b"").split(b",")} - {b""}
 
 
 def _semantic(error: HomeportError) -> Declined:
@@ -441,9 +462,8 @@ def _problem(declined: Declined, scope: Scope) -> Answer:
         (b"content-length", str(len(content)).encode()),
         # A cache may keep a 404 by itself, and what is missing now may come.
         (b"cache-control", b"no-store"),
+        *declined.headers,
     ]
-    if declined.allowed:
-        headers.append((b"allow", ", ".join(declined.allowed).encode()))
     if body["retryable"]:
         headers.append((b"retry-after", str(retry_after).encode()))
     if any(name == b"expect" for name, _ in scope.get("headers", ())):

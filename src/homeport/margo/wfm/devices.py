@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from homeport.core.margo.records import MargoDevice
-from homeport.core.margo.text import gateway_of, is_device_id
+from homeport.core.margo.text import DEVICE_ID_LENGTH_MAX, gateway_of, is_device_id
 from homeport.errors import InvalidInput, NotFound, Problem
 from homeport.margo.validation import CAPABILITIES, violations
 from homeport.margo.wfm.removed import forget_removed, in_use, remember_removed
@@ -83,7 +83,8 @@ def read_device(
     """`takes_unknown_types`: a runtime or deployment type that the contract does not name counts as `custom`."""
     problems = violations(_as_custom(body) if takes_unknown_types else body, CAPABILITIES)
     if not is_device_id(device_id):
-        problems.append(Problem("deviceId", "consists of one or more segments of unreserved characters"))
+        limit = f"of at most {DEVICE_ID_LENGTH_MAX} characters"
+        problems.append(Problem("deviceId", f"consists of one or more segments of unreserved characters, {limit}"))
     elif not problems and body["properties"]["id"] != device_id:
         problems.append(Problem("properties.id", f'must be "{device_id}", as in the path'))
     if problems:

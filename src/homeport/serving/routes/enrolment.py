@@ -17,6 +17,7 @@ from pydantic import Field
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.access.throttle import Throttle, address_key
 from homeport.core.identity.joining import reach_mark
+from homeport.core.margo.text import is_not_modified
 from homeport.core.model.identity import IdentityKind, IdentityRecord, IdentityStatus
 from homeport.errors import Conflict, InvalidInput, NotFound, Refused, TooManyAttempts
 from homeport.identity.enrolment import Registrar
@@ -199,8 +200,7 @@ def bundle_routes(bundle: Callable[[], bytes]) -> Routes:
 def with_etag(request: Request, content: bytes) -> Response:
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
-    given = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
-    if tag in given or "*" in given:
+    if is_not_modified(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
     return Response(content, media_type="application/json", headers=headers)
 

@@ -1,6 +1,10 @@
 """State Manifests: their bytes, their digests, and what a reader refuses."""
 
+import gzip
+import io
 import json
+import tarfile
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -68,6 +72,24 @@ def test_a_bundle_is_reproducible_and_holds_exactly_what_is_listed() -> None:
     for broken in (b"", b"no gzip", bundle[:-20], bundle[:40]):
         with pytest.raises(InvalidInput):
             unpack(broken, made)
+
+
+def test_a_file_of_a_bundle_is_never_larger_than_the_bundle() -> None:
+    """One with holes says any size, and reading it would take that much memory."""
+    made, _, _ = manifest()
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        entry = tarfile.TarInfo("a.yaml")
+        entry.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(2**28)}
+        entry.size = 512
+        archive.addfile(entry, io.BytesIO(b"1\n0\n0\n".ljust(512, b"\0")))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match="1 other"):
+            unpack(gzip.compress(plain.getvalue()), made)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +198,10 @@ def test_if_none_match(field: str, expected: bool) -> None:
         ("application/json", False),
         ("application/vnd.margo.manifest.v1+json;q=0, */*", False),
         ("text/*", False),
-        ("", False),
+        ("text/html, image/gif, *; q=.2", True),
+        ("*;q=0", False),
+        ("", True),
+        (" , ,", True),
     ],
 )
 def test_accept(field: str, expected: bool) -> None:

@@ -75,3 +75,23 @@ def test_a_client_that_is_one_device_is_chosen_by_its_own_name_alone() -> None:
         assert choose_device(SITE, devices, "compose", None, wanted="line-7") is None
         with pytest.raises(NotPlaceable, match="has reported no device"):
             choose_device(SITE, devices, "compose", None, wanted="gw1/a")
+
+
+def test_capacity_and_rules_of_a_profile_decide_too_and_each_device_says_what_it_lacks() -> None:
+    def sized(device_id: str, memory: str, **labels: Any) -> MargoDevice:
+        properties = {"id": device_id, "supportedDeploymentTypes": ["compose"], "memory": memory}
+        return MargoDevice(SITE, device_id, properties, labels, datetime(2026, 3, 1, tzinfo=UTC))
+
+    small, other, right = sized("a", "1Gi", line=7), sized("b", "8Gi", line=8), sized("c", "8Gi", line=7)
+    selector = {"matchExpressions": [{"key": "line", "operator": "In", "values": [7]}]}
+    constraints = {
+        "capacityRequirements": {"memory": "2Gi"},
+        "eligibilityRules": [{"labelSelector": selector}],
+    }
+    assert choose_device(SITE, [small, other, right], "compose", constraints) == "c"
+    assert choose_device(SITE, [small, other, right], "compose", None) == "a"
+    for wanted, why in (("a", "needs 2Gi of memory, has 1Gi"), ("b", "does not meet the rule label line In 7")):
+        with pytest.raises(NotPlaceable, match=f"{wanted} .* {why}"):
+            choose_device(SITE, [small, other, right], "compose", constraints, wanted=wanted)
+    with pytest.raises(NotPlaceable, match=r"No device .* a needs 2Gi of memory, has 1Gi; b does not meet the rule"):
+        choose_device(SITE, [small, other], "compose", constraints)
