@@ -376,6 +376,8 @@ class EventKind(StrEnum):
     PIPELINE_STEP = "pipeline.step"
     PIPELINE_SAVED = "pipeline.saved"
     PIPELINE_REMOVED = "pipeline.removed"
+    PIPELINE_PAUSED = "pipeline.paused"
+    PIPELINE_RESUMED = "pipeline.resumed"
     PIPELINE_SKIPPED = "pipeline.skipped"
     """A time of a schedule came, and no run began."""
 

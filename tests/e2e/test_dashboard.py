@@ -313,6 +313,24 @@ def test_a_job_is_submitted_and_a_pipeline_edited_and_run(fleet: Fleet, page: Pa
     expect(page.get_by_role("region", name="Inputs")).to_contain_text("monday")
     page.get_by_role("link", name=re.compile("^two, job")).click()
     expect(page.get_by_role("region", name="Step two")).to_contain_text("step output on monday")
+    a_schedule_is_paused_and_resumed(page)
+
+
+def a_schedule_is_paused_and_resumed(page: Page) -> None:
+    visit(page, "/pipelines/edit")
+    source = "name: nightly\ntriggers: {schedule: {cron: '0 3 * * *'}}\nsteps: {one: {job: {command: [echo, hi]}}}\n"
+    page.get_by_label("Pipeline file").fill(source)
+    expect(page.get_by_text("nightly is valid: one.")).to_be_visible()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("nightly is saved.")).to_be_visible()
+    visit(page, "/pipelines?tab=saved")
+    row = page.get_by_role("region", name="Saved").get_by_role("listitem").filter(has_text="nightly")
+    expect(row).to_contain_text(re.compile(r"0 3 \* \* \* UTC, next in \d+ (h|min)"))
+    confirm(page, "Pause…", "Pause nightly", "Pause")
+    expect(row.get_by_text("paused", exact=True)).to_be_visible()
+    expect(row).not_to_contain_text("next in")
+    confirm(page, "Resume…", "Resume nightly", "Resume")
+    expect(row).to_contain_text("next in")
 
 
 def graph_follows_the_text(page: Page, source: str) -> None:

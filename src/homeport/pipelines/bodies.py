@@ -27,8 +27,8 @@ class StartRun(Body):
 
 class SavePipeline(Body):
     source: Source
-    paused: bool = False
-    """Whether its schedule and webhook start nothing."""
+    paused: bool | None = None
+    """Whether its schedule and webhook start nothing. Left out, it stays as it is; a new one is not paused."""
 
 
 class CheckPipeline(Body):

@@ -60,6 +60,8 @@ ACTIONS: Final[Actions] = {
     ("POST", "/api/v1/pipelines"): Action("pipelines.save", Level.OPERATOR, Scope.NAMED, Audit.WAIT),
     ("GET", "/api/v1/pipelines/{name}"): _READ,
     ("DELETE", "/api/v1/pipelines/{name}"): Action("pipelines.remove", Level.OPERATOR, Scope.SEEN, Audit.WAIT),
+    ("POST", "/api/v1/pipelines/{name}/pause"): Action("pipelines.pause", Level.OPERATOR, Scope.SEEN, Audit.WAIT),
+    ("POST", "/api/v1/pipelines/{name}/resume"): Action("pipelines.resume", Level.OPERATOR, Scope.SEEN, Audit.WAIT),
     ("GET", "/api/v1/pipeline-schema"): Action("pipelines.read", Level.VIEWER, Scope.NONE, Audit.NONE),
     ("POST", "/api/v1/pipeline-checks"): Action("pipelines.read", Level.VIEWER, Scope.NONE, Audit.NONE),
     ("GET", "/api/v1/pipeline-runs"): _READ,
@@ -194,3 +196,17 @@ def _add_saved(router: Router, central: CentralPlatform, pipelines: Pipelines) -
     async def remove_pipeline(caller: CallerOf, name: PipelineName) -> None:
         """Its runs stay."""
         await pipelines.remove(name, caller)
+
+    @router.post(
+        "/api/v1/pipelines/{name}/pause", summary="Start no runs by schedule or webhook", responses=_RESPONSES
+    )
+    async def pause_pipeline(caller: CallerOf, name: PipelineName) -> PipelineBody:
+        """Runs that are under way go on, and it can still be run by hand and by other pipelines."""
+        return await central.in_thread(pipeline_body, await pipelines.set_paused(name, caller, is_paused=True))
+
+    @router.post(
+        "/api/v1/pipelines/{name}/resume", summary="Start runs by schedule and webhook again", responses=_RESPONSES
+    )
+    async def resume_pipeline(caller: CallerOf, name: PipelineName) -> PipelineBody:
+        """It runs at the next time of its schedule; times that passed meanwhile are not made up for."""
+        return await central.in_thread(pipeline_body, await pipelines.set_paused(name, caller, is_paused=False))

@@ -1,4 +1,4 @@
-"""Pipelines at central, for people, webhooks, schedules and other pipelines: save, run, look, cancel."""
+"""Pipelines at central, for people, webhooks, schedules and other pipelines: save, pause, run, look, cancel."""
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -129,8 +129,9 @@ class Pipelines:
 
     # --- saved pipelines --------------------------------------------------------------------------------------
 
-    async def save(self, source: str, caller: Caller, *, is_paused: bool = False) -> Definition:
-        """A new version under the pipeline's own name, unless nothing has changed."""
+    async def save(self, source: str, caller: Caller, *, is_paused: bool | None = None) -> Definition:
+        """A new version under the pipeline's own name, unless nothing has changed. `is_paused`: None leaves it as it
+        is."""
         pipeline = await self._central.in_thread(read_pipeline, source)
         owner = owner_of(caller)
         check_sites_of(pipeline, owner)
@@ -143,7 +144,7 @@ class Pipelines:
             owner=owner,
             created_at=now,
             updated_at=now,
-            is_paused=is_paused,
+            is_paused=is_paused or False,
         )
 
         async def work(tx: Transaction) -> Definition:
@@ -154,10 +155,15 @@ class Pipelines:
                 saved = definition
             else:
                 check_site(before.site, caller, before.name)
-                if (before.source, before.is_paused) == (source, is_paused):
+                saved = replace(
+                    definition,
+                    version=before.version + 1,
+                    created_at=before.created_at,
+                    is_paused=before.is_paused if is_paused is None else is_paused,
+                )
+                if (before.source, before.is_paused) == (source, saved.is_paused):
                     return before
-                saved = replace(definition, version=before.version + 1, created_at=before.created_at)
-            saved = replace(saved, next_at=None if is_paused else next_due(pipeline, now))
+            saved = replace(saved, next_at=None if saved.is_paused else next_due(pipeline, now))
             await tx.put_pipelines([saved])
             await tx.append_events([_saved_event(saved, EventKind.PIPELINE_SAVED, now)])
             return saved
@@ -173,6 +179,26 @@ class Pipelines:
                 hint = did_you_mean(name, names, "homeport pipelines list --saved")
                 raise NotFound(f'There is no pipeline "{name}".', hint=hint)
         return found
+
+    async def set_paused(self, name: str, caller: Caller, *, is_paused: bool) -> Definition:
+        """Its triggers still act with the rights of who saved it. A new version, so that a schedule that is due at
+        this moment does not set its next time. Raises NotFound, NotAuthorized and Conflict."""
+        found = await self.saved(name, caller)
+        check_site(found.site, caller, name)
+        pipeline = None if is_paused else await self._central.in_thread(read_pipeline, found.source, f"{name}.yaml")
+        now = self._central.clock.now()
+        kind = EventKind.PIPELINE_PAUSED if is_paused else EventKind.PIPELINE_RESUMED
+
+        async def work(tx: Transaction) -> Definition:
+            if found.is_paused == is_paused:
+                return found
+            next_at = None if pipeline is None else next_due(pipeline, now)
+            changed = replace(found, version=found.version + 1, is_paused=is_paused, next_at=next_at)
+            await tx.put_pipelines([changed])
+            await tx.append_events([_saved_event(changed, kind, now, by=caller.name)])
+            return changed
+
+        return await self._central.store.write(work)
 
     async def remove(self, name: str, caller: Caller) -> None:
         """Its runs stay."""
@@ -226,8 +252,13 @@ def check_site(site: SiteName | None, caller: Caller, name: str) -> None:
         raise NotAuthorized(f"The pipeline {name} is not of a site that you may change.", target=name)
 
 
-def _saved_event(definition: Definition, kind: EventKind, now: datetime) -> NewEvent:
-    what = "removed" if kind is EventKind.PIPELINE_REMOVED else f"saved as version {definition.version}"
+def _saved_event(definition: Definition, kind: EventKind, now: datetime, by: str = "") -> NewEvent:
+    what = {
+        EventKind.PIPELINE_SAVED: f"saved as version {definition.version}",
+        EventKind.PIPELINE_REMOVED: "removed",
+        EventKind.PIPELINE_PAUSED: f"paused by {by}",
+        EventKind.PIPELINE_RESUMED: f"resumed by {by}",
+    }[kind]
     return NewEvent(
         kind,
         now,

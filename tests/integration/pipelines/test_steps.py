@@ -131,6 +131,9 @@ def _webhook(host: Machine, fleet: Fleet) -> None:
     host.wait_for(lambda: host.json("pipelines", "show", first["id"])["state"] == "SUCCEEDED")
     bad = {**good, "X-Homeport-Signature": sign("wrong", now, body)}
     refused = [_post(host, name, body, headers) for name, headers in (("child", bad), ("child", {}), ("none", good))]
+    host.homeport("pipelines", "pause", "child")
+    refused.append(_post(host, "child", body, good))
+    host.homeport("pipelines", "resume", "child")
     assert {status for status, _ in refused} == {401}
     assert len({json.dumps(answer["detail"]) for _, answer in refused}) == 1
     host.wait_for(lambda: 429 in {_post(host, "child", body, bad)[0] for _ in range(12)})
@@ -144,6 +147,9 @@ def _schedule(host: Machine, fleet: Fleet, tmp_path: Path) -> None:
     for name, missed in (("late", "run"), ("gone", "skip")):
         _save(host, tmp_path, SCHEDULED.replace("NAME", name).replace("MISSED", missed))
     assert host.json("pipelines", "show", "late")["next_at"]
+    _save(host, tmp_path, SCHEDULED.replace("NAME", "still").replace("MISSED", "run"))
+    assert "pipeline still paused; paused: its" in host.homeport("pipelines", "pause", "still")
+    assert "paused" in host.homeport("pipelines", "list", "--saved")
     fleet.roles["central"].kill()
     past = (datetime.now(UTC) - timedelta(hours=3)).replace(tzinfo=None).isoformat(sep=" ")
     with sqlite3.connect(host.folder / "data-central" / "central.db") as database:
@@ -154,6 +160,8 @@ def _schedule(host: Machine, fleet: Fleet, tmp_path: Path) -> None:
     assert [run["trigger"] for run in found] == ["schedule"]
     host.wait_for(lambda: "pipeline gone did not run: its time" in host.homeport("events", "-o", "json"))
     assert host.json("pipelines", "list", "--pipeline", "gone")["runs"] == []
+    assert host.json("pipelines", "list", "--pipeline", "still")["runs"] == []
+    assert "pipeline still resumed; next run 20" in host.homeport("pipelines", "resume", "still")
     shown = host.json("pipelines", "show", "gone")
     assert (shown["version"], datetime.fromisoformat(shown["next_at"]) > datetime.now(UTC)) == (1, True)
 

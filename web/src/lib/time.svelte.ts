@@ -15,6 +15,9 @@ export function age(at: string, now: number): string {
 	return `${Math.floor(seconds / 86400)} d`;
 }
 
+/** How long until then. */
+export const ahead = (at: string, now: number) => `in ${age(new Date(now).toISOString(), new Date(at).getTime())}`;
+
 export function exact(at: string): string {
 	const moment = new Date(at);
 	return `${moment.toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' })} (${moment.toISOString()})`;

@@ -1235,7 +1235,7 @@ export interface RunsBody {
 
 export interface SavePipeline {
   source: string;
-  paused?: boolean;
+  paused?: boolean | null;
 }
 
 export interface SbomBody {
@@ -1774,6 +1774,8 @@ export interface Answers {
   "GET /api/v1/pipelines": PipelinesBody;
   "POST /api/v1/pipelines": PipelineBody;
   "GET /api/v1/pipelines/{name}": PipelineDetailBody;
+  "POST /api/v1/pipelines/{name}/pause": PipelineBody;
+  "POST /api/v1/pipelines/{name}/resume": PipelineBody;
   "POST /api/v1/pipelines/{name}/webhook": RunBody;
   "GET /api/v1/registry": RegistryBody;
   "GET /api/v1/rollouts": RolloutsBody;
@@ -8119,7 +8121,14 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   "additionalProperties": false,
   "properties": {
    "paused": {
-    "type": "boolean"
+    "anyOf": [
+     {
+      "type": "boolean"
+     },
+     {
+      "type": "null"
+     }
+    ]
    },
    "source": {
     "maxLength": 262144,

@@ -221,19 +221,52 @@ def cancel_pipeline(settings: Settings, /, *, run: str) -> None:
 
 @pipelines.command("save")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--paused", is_flag=True, help="Its schedule and webhook start nothing.")
+@click.option("--paused", is_flag=True, help="Its schedule and webhook start nothing until it is resumed.")
 @connected
 @formatted
 @pass_settings
 def save_pipeline(settings: Settings, /, *, file: Path, paused: bool) -> None:
     """Keep a pipeline under its name, for its schedule, its webhook and other pipelines."""
-    body = {"source": _content(file).decode(errors="replace"), "paused": paused}
+    body: Json = {"source": _content(file).decode(errors="replace"), **({"paused": True} if paused else {})}
     found = Client(settings.url).post("/api/v1/pipelines", body)
     if settings.is_data:
         print_data(settings, found)
-        return
-    due = f"; next run {found['next_at']}" if found["next_at"] else ""
-    done(f"pipeline {found['name']} saved as version {found['version']}{due}")
+    else:
+        done(f"pipeline {found['name']} saved as version {found['version']}{_due(found)}")
+
+
+@pipelines.command("pause")
+@click.argument("name", shell_complete=complete_pipelines)
+@connected
+@formatted
+@pass_settings
+def pause_pipeline(settings: Settings, /, *, name: str) -> None:
+    """Start no runs of a saved pipeline by its schedule or webhook. Runs under way continue."""
+    _set_paused(settings, name, "pause")
+
+
+@pipelines.command("resume")
+@click.argument("name", shell_complete=complete_pipelines)
+@connected
+@formatted
+@pass_settings
+def resume_pipeline(settings: Settings, /, *, name: str) -> None:
+    """Start runs by schedule and webhook again. Times that passed meanwhile are not made up for."""
+    _set_paused(settings, name, "resume")
+
+
+def _set_paused(settings: Settings, name: str, word: str) -> None:
+    found = Client(settings.url).post(f"/api/v1/pipelines/{name}/{word}", {})
+    if settings.is_data:
+        print_data(settings, found)
+    else:
+        done(f"pipeline {found['name']} {word}d{_due(found)}")
+
+
+def _due(found: Json) -> str:
+    if found["paused"]:
+        return "; paused: its schedule and webhook start nothing"
+    return f"; next run {found['next_at']}" if found["next_at"] else ""
 
 
 @pipelines.command("remove")
@@ -397,7 +430,7 @@ def _print_saved(found: Json) -> None:
             ("description", found["description"]),
             ("site", found["site"] or ""),
             ("schedule", f"{found['schedule']} {found['timezone']}" if found["schedule"] else ""),
-            ("next run", found["next_at"] or ("paused" if found["paused"] else "")),
+            ("next run", "paused" if found["paused"] else found["next_at"] or ""),
             ("webhook", f"/api/v1/pipelines/{found['name']}/webhook" if found["webhook"] else ""),
             ("steps", ", ".join(found["steps"])),
             ("saved", f"{age(found['updated_at'], datetime.now(UTC))} ago by {found['saved_by']}"),
@@ -470,7 +503,7 @@ _SAVED: Final = Listing(
         Column("VERSION", lambda item: str(item["version"])),
         Column("STEPS", lambda item: str(len(item["steps"]))),
         Column("SCHEDULE", lambda item: item["schedule"] or "-"),
-        Column("NEXT", lambda item: item["next_at"] or "-"),
+        Column("NEXT", lambda item: "paused" if item["paused"] else item["next_at"] or "-"),
         Column("WEBHOOK", lambda item: "yes" if item["webhook"] else "-"),
         Column("SITE", lambda item: item["site"] or "-", wide=True),
         Column("BY", lambda item: item["saved_by"], wide=True),
