@@ -294,6 +294,8 @@ class Feature(StrEnum):
     """Central and sites: a reply to any request, by the id that the request carries."""
     JOB_ENTRYPOINT = "job-entrypoint"
     """Sites and nodes: a job's program in place of its image's entrypoint."""
+    JOB_INFERENCE = "job-inference"
+    """A site: jobs that are inference requests."""
 
 
 class SubjectKind(StrEnum):

@@ -93,7 +93,9 @@ class _Page(BaseHTTPRequestHandler):
         """Silent."""
 
 
-def test_a_page_is_summarised_by_a_model_through_two_kills(host: Machine, tmp_path: Path) -> None:
+def test_a_page_is_summarised_and_a_job_answered_by_a_model_through_three_kills(
+    host: Machine, tmp_path: Path
+) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -103,23 +105,30 @@ def test_a_page_is_summarised_by_a_model_through_two_kills(host: Machine, tmp_pa
     run = str(uuid.uuid4())
     try:
         with llama_server(write_tiny_model(tmp_path / "tiny.gguf"), slots=1) as (url, _):
-            # Killed with the page fetched and not stored, then with the model asked; the third one is left alone.
-            for point in ("pipeline-step-begun:1", "pipeline-step-begun:2", ""):
+            # Killed with a job's question asked, with the page fetched and not stored, then with the model asked by
+            # the pipeline; the last one is left alone.
+            for point in ("job-after-start", "pipeline-step-begun:1", "pipeline-step-begun:2", ""):
                 host.environment = {VARIABLE: point} if point else {}
                 process = start_up(host, runtime="process", extra=("--pipelines-allow-http", "127.0.0.1"))
                 host.environment = {}
                 hand_over(host, url)
+                if point == "job-after-start":
+                    host.wait_for(lambda: is_ready(host))
+                    host.command("jobs", "run", "-d", "--id", "poem", "--model", "tiny", "--", "Write", "a", "poem")
                 if point.endswith("1"):
                     host.wait_for(lambda: is_ready(host))
                     host.command("pipelines", "run", "-d", "--id", run, str(file), "-i", "model=tiny")
                 if point:
                     assert process.popen.wait(60) == -signal.SIGKILL
             host.wait_for(lambda: host.json("pipelines", "show", run)["state"] in ("SUCCEEDED", "FAILED"))
+            host.wait_for(lambda: host.json("jobs", "show", "poem")["state"] in ("COMPLETED", "FAILED"))
         shown = host.json("pipelines", "show", run)
         assert (shown["state"], shown["outputs"]["tokens"] > 0) == ("SUCCEEDED", True), shown
         assert [len(step["items"]) for step in shown["steps"]] == [1, 1]
         assert "it is sent again" in host.homeport("pipelines", "logs", run, "fetch")
         assert "tokens in" in host.homeport("pipelines", "logs", run, "summarise")
+        poem = host.json("jobs", "show", "poem")
+        assert (poem["state"], poem["attempt"], bool(poem["output"])) == ("COMPLETED", 1, True), poem
     finally:
         server.shutdown()
         thread.join()

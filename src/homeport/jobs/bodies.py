@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from homeport.core.jobs.job import Job, JobSpec, JobType
+from homeport.core.inference.request import InferenceRequest
+from homeport.core.jobs.job import Job, JobSpec, JobType, type_of
 from homeport.core.jobs.rules import (
     ARTIFACT_PATH_MAX,
     ARTIFACTS_MAX,
@@ -15,6 +16,9 @@ from homeport.core.jobs.rules import (
     ENTRYPOINT_LENGTH_MAX,
     ENVIRONMENT_BYTES_MAX,
     ENVIRONMENT_MAX,
+    MODEL_LENGTH_MAX,
+    PROMPT_BYTES_MAX,
+    TOKENS_MAX,
 )
 from homeport.core.placement.eligibility import bytes_of
 from homeport.core.values.selectors import ANYTHING, parse_selector
@@ -29,6 +33,16 @@ Value = Annotated[str, StringConstraints(max_length=ENVIRONMENT_BYTES_MAX)]
 Path = Annotated[str, StringConstraints(max_length=ARTIFACT_PATH_MAX)]
 
 
+class InferenceBody(Body):
+    model: str = Field(max_length=MODEL_LENGTH_MAX)
+    prompt: str = Field(max_length=PROMPT_BYTES_MAX)
+    max_tokens: int = Field(default=512, ge=1, le=TOKENS_MAX)
+    priority: Literal["batch", "interactive"] = "batch"
+    seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
+    pool: str = Field(default="", max_length=128)
+    """Only there; any pool of the site that serves the model when left out."""
+
+
 class SubmitJob(Body):
     id: str | None = Field(default=None, max_length=200)
     """Chosen by the client: submitting it again with the same content gives the same job, with another is a
@@ -36,7 +50,7 @@ class SubmitJob(Body):
     site: SiteNameText | None = None
     """Central chooses one that can run it when left out."""
     type: JobType | None = None
-    """A container where an image is given, else a command of the machine."""
+    """A container where an image is given, an inference request where that is, else a command of the machine."""
     command: list[Word] = Field(default=[], max_length=COMMAND_WORDS_MAX)
     """The program and its arguments. For a container, the arguments of its entrypoint where it has one; empty means
     the image's own."""
@@ -58,6 +72,8 @@ class SubmitJob(Body):
     retries: int = 0
     artifacts: list[Path] = Field(default=[], max_length=ARTIFACTS_MAX)
     """Files to keep, 1 MiB in all."""
+    inference: InferenceBody | None = None
+    """A request to the engines of the site, in place of a command. Its answer is the job's output."""
 
 
 class FailureBody(Body):
@@ -78,6 +94,7 @@ class JobBody(Body):
     command: Sequence[str]
     image: str
     entrypoint: str
+    inference: InferenceBody | None
     environment: Mapping[str, str]
     secrets: Mapping[str, str]
     node: str | None
@@ -137,7 +154,7 @@ def request_of(body: SubmitJob) -> JobRequest:
         raise InvalidInput(problems=[Problem("memory", message)])
     return JobRequest(
         spec=JobSpec(
-            type=body.type or (JobType.CONTAINER if body.image else JobType.COMMAND),
+            type=body.type or type_of(image=body.image, is_inference=body.inference is not None),
             command=tuple(body.command),
             image=body.image,
             entrypoint=body.entrypoint,
@@ -151,6 +168,7 @@ def request_of(body: SubmitJob) -> JobRequest:
             timeout_seconds=body.timeout_seconds,
             retries=body.retries,
             artifacts=tuple(body.artifacts),
+            inference=None if body.inference is None else InferenceRequest(**body.inference.model_dump()),
         ),
         id=None if body.id is None else JobId(body.id),
         site=None if body.site is None else SiteName(body.site),
@@ -178,6 +196,12 @@ def output_body(part: OutputPart) -> OutputBody:
     )
 
 
+def _inference(asked: InferenceRequest) -> InferenceBody:
+    return InferenceBody.model_validate(
+        {name: getattr(asked, name) for name in InferenceBody.model_fields},
+    )
+
+
 def _fields(job: Job) -> dict[str, Any]:
     spec, failure = job.spec, job.failure
     return {
@@ -188,6 +212,7 @@ def _fields(job: Job) -> dict[str, Any]:
         "command": spec.command,
         "image": spec.image,
         "entrypoint": spec.entrypoint,
+        "inference": None if spec.inference is None else _inference(spec.inference),
         "environment": spec.environment,
         "secrets": spec.secrets,
         "node": job.node_id,

@@ -11,7 +11,8 @@ from google.protobuf.message import Message
 
 from homeport.adapters.link.grpc_calls import GrpcCalls, require
 from homeport.adapters.link.grpc_site import Service
-from homeport.core.jobs.job import Job, JobSpec, JobType
+from homeport.core.inference.request import InferenceRequest
+from homeport.core.jobs.job import Job, JobSpec, JobType, type_of
 from homeport.core.model.caller import Caller
 from homeport.core.values.selectors import ANYTHING, parse_selector
 from homeport.errors import InvalidInput, Problem
@@ -25,6 +26,7 @@ from homeport.wire.v1 import jobs_pb2 as pb
 
 SERVICE: Final = "/homeport.v1.Jobs"
 TIMEOUT_SECONDS: Final = 3600.0
+TOKENS: Final = 512
 LIMIT_DEFAULT: Final = 100
 LIMIT_MAX: Final = 1_000
 
@@ -104,7 +106,7 @@ def _spec(message: Any) -> JobSpec:
     if message.type and message.type not in list(JobType):
         raise InvalidInput(problems=[Problem("spec.type", f"{message.type[:50]!r} is not a type of job.")])
     return JobSpec(
-        type=JobType(message.type or (JobType.CONTAINER if message.image else JobType.COMMAND)),
+        type=JobType(message.type or type_of(image=message.image, is_inference=message.HasField("inference"))),
         command=tuple(message.command),
         image=message.image,
         entrypoint=message.entrypoint,
@@ -118,6 +120,18 @@ def _spec(message: Any) -> JobSpec:
         timeout_seconds=message.timeout_seconds or TIMEOUT_SECONDS,
         retries=message.retries,
         artifacts=tuple(message.artifacts),
+        inference=_inference(message.inference) if message.HasField("inference") else None,
+    )
+
+
+def _inference(message: Any) -> InferenceRequest:
+    return InferenceRequest(
+        model=message.model,
+        prompt=message.prompt,
+        max_tokens=message.max_tokens or TOKENS,
+        priority=message.priority or "batch",
+        seed=message.seed if message.HasField("seed") else None,
+        pool=message.pool,
     )
 
 
@@ -142,6 +156,7 @@ def _job(job: Job) -> pb.Job:
             timeout_seconds=spec.timeout_seconds,
             retries=spec.retries,
             artifacts=spec.artifacts,
+            inference=None if spec.inference is None else _inference_message(spec.inference),
         ),
         node=job.node_id or "",
         attempt=job.attempt,
@@ -154,6 +169,17 @@ def _job(job: Job) -> pb.Job:
         started_unix_ms=_ms(job.started_at),
         finished_unix_ms=_ms(job.finished_at),
         artifacts=[pb.JobArtifact(path=file.path, size=file.size) for file in job.files],
+    )
+
+
+def _inference_message(asked: InferenceRequest) -> pb.JobInference:
+    return pb.JobInference(
+        model=asked.model,
+        prompt=asked.prompt,
+        max_tokens=asked.max_tokens,
+        priority=asked.priority,
+        seed=asked.seed,
+        pool=asked.pool,
     )
 
 

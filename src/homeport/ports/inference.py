@@ -12,6 +12,7 @@ from homeport.core.inference.engines.gpus import GpusOfNode
 from homeport.core.inference.engines.handoff import Handoff
 from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
 from homeport.core.inference.records import TaskState
+from homeport.core.inference.request import InferenceRequest
 from homeport.core.inference.scaling import PoolUse
 from homeport.core.model.caller import Caller
 from homeport.lazy_dataclass import dataclass
@@ -32,6 +33,10 @@ class Pools(Protocol):
 
     def unbind(self, pool_id: str, replica_id: str) -> None:
         """New tasks go elsewhere; those under way finish or fail by themselves. An unknown replica is ignored."""
+        ...
+
+    def sites_serving(self, model_ref: str) -> Collection[str]:
+        """The sites with an engine that serves this model, or that does not say what it serves."""
         ...
 
 
@@ -90,6 +95,9 @@ class TaskAnswer:
     error: str = ""
     is_retriable: bool = False
     model: str = ""
+    task_id: str = ""
+    restarts: int = 0
+    """How often the role was restarted while the task ran, and it was asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +123,22 @@ class TaskAsker(Protocol):
         """None for a task that is not known, or is another caller's."""
         ...
 
-    async def ask(self, body: bytes, caller: Caller, *, on_submitted: Callable[[], None]) -> TaskAnswer:
-        """Submits a task as `/v2/tasks` takes it, and follows it to its end. The same body again, also after a
-        restart, is the same task. Raises PeerUnavailable where it cannot be admitted now."""
+    async def ask(
+        self,
+        request: InferenceRequest,
+        caller: Caller,
+        *,
+        task_id: str,
+        timeout_seconds: float,
+        on_submitted: Callable[[], None],
+    ) -> TaskAnswer:
+        """Submits it as a task of `/v2/tasks`, and follows it to its end. The same id again, also after a restart, is
+        the same task; one that the restart has interrupted is asked again, under an id that follows from this one.
+        Raises PeerUnavailable where it cannot be admitted now."""
         ...
 
     async def cancel(self, task_id: str, caller: Caller) -> None:
-        """An unknown task, and one that has ended, are ignored."""
+        """With those that took its place after a restart. Unknown ones, and those that have ended, are ignored."""
         ...
 
 

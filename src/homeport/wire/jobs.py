@@ -6,9 +6,11 @@ Light: a node imports it. Fields that a reader does not know are passed over; ad
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
+from homeport.core.inference.request import InferenceRequest
 from homeport.core.jobs.job import Job, JobFile, JobOutcome, JobOutput, JobSpec, JobType, KeptFile
 from homeport.core.jobs.rules import (
     ARTIFACT_BYTES_MAX,
@@ -45,6 +47,7 @@ def spec_to_json(spec: JobSpec) -> Json:
         "timeout_seconds": spec.timeout_seconds,
         "retries": spec.retries,
         "artifacts": list(spec.artifacts),
+        **({} if spec.inference is None else {"inference": asdict(spec.inference)}),
     }
 
 
@@ -67,9 +70,21 @@ def spec_from_json(body: Mapping[str, Any]) -> JobSpec:
             timeout_seconds=number(body.get("timeout_seconds", 3600.0)),
             retries=whole(body.get("retries", 0)),
             artifacts=tuple(storable(path) for path in body.get("artifacts", ())),
+            inference=None if body.get("inference") is None else _inference(body["inference"]),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"This is not the description of a job: {error!r}.") from error
+
+
+def _inference(body: Mapping[str, Any]) -> InferenceRequest:
+    return InferenceRequest(
+        model=storable(body["model"]),
+        prompt=storable(body["prompt"]),
+        max_tokens=whole(body["max_tokens"]),
+        priority=storable(body["priority"]),
+        seed=None if body.get("seed") is None else whole(body["seed"]),
+        pool=storable(body.get("pool", "")),
+    )
 
 
 def job_to_json(job: Job) -> Json:

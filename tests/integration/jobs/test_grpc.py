@@ -135,6 +135,11 @@ async def test_a_job_is_submitted_followed_and_listed(person: object, start: Ope
         await settled(lambda: jobs.GetJob(pb.GetJobRequest(id="two")), "state", {"CANCELLED"})
         listed = await jobs.ListJobs(pb.ListJobsRequest(limit=10))
         assert [job.id for job in listed.jobs] == ["two", "one"]
+        asked = pb.JobInference(model="words", prompt="red blue", max_tokens=2, seed=7)
+        made = await jobs.SubmitJob(pb.SubmitJobRequest(id="poem", spec=pb.JobSpec(inference=asked)))
+        assert (made.job.spec.type, made.job.spec.inference.seed) == ("inference", 7)
+        answered = await settled(lambda: jobs.GetJob(pb.GetJobRequest(id="poem")), "state", {"COMPLETED"})
+        assert (answered.output, answered.job.node) == ("red blue \n", "")
         failed = await jobs.ListJobs(pb.ListJobsRequest(states=["CANCELLED"]))
         assert [job.id for job in failed.jobs] == ["two"]
         alias = await THEIRS(channel).GetJobStatus(orchion.GetJobStatusRequest(job_id="one"))
@@ -148,7 +153,7 @@ async def test_a_job_is_submitted_followed_and_listed(person: object, start: Ope
         url = f"http://127.0.0.1:{site.http_port}/metrics"
         async with aiohttp.ClientSession(headers=local_key(site)) as session, session.get(url) as got:
             text = await got.text()
-        assert 'homeport_job_results_total{outcome="completed"} 1.0' in text
+        assert 'homeport_job_results_total{outcome="completed"} 2.0' in text
         assert 'homeport_job_results_total{outcome="cancelled"} 1.0' in text
         assert "homeport_job_run_seconds_count 2.0" in text
         states = [int(count) for count in re.findall(r'^homeport_jobs{state="[A-Z]+"} (\d+)', text, re.M)]
@@ -297,6 +302,9 @@ async def test_central_serves_the_same_calls(tmp_path: Path) -> None:
         assert lost[0] == "FAILED_PRECONDITION"
         huge = await refusal(jobs.SubmitJob(pb.SubmitJobRequest(spec=pb.JobSpec(image="app:1", memory_bytes=2**40))))
         assert (huge[0], "node-a" in huge[1]) == ("FAILED_PRECONDITION", True)
+        asked = pb.JobSpec(inference=pb.JobInference(model="words", prompt="red"))
+        old = await refusal(jobs.SubmitJob(pb.SubmitJobRequest(spec=asked)))
+        assert (old[0], "upgrade it first" in old[1]) == ("FAILED_PRECONDITION", True), "it would refuse the job"
         bind_engine(central.parts.inference)
         submit = orchion.SubmitJobRequest(
             job_id="chat", job_type=orchion.JOB_TYPE_CHAT_COMPLETION, payload=chat("red")

@@ -81,7 +81,7 @@ async def test_a_job_larger_than_any_node_is_refused_with_what_each_lacks(job_si
     async with job_site("one") as site:
         with pytest.raises(NoNodeFits, match="one needs 1Pi of memory, has"):
             await site.submit(memory_bytes=2**50)
-        with pytest.raises(InvalidInput, match="inference requests are tasks"):
+        with pytest.raises(InvalidInput, match="give the model and the prompt"):
             await site.submit(type=JobType.INFERENCE)
         assert await site.all() == []
 

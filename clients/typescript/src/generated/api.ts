@@ -516,6 +516,15 @@ export interface ImportedBody {
   app: AppBody | null;
 }
 
+export interface InferenceBody {
+  model: string;
+  prompt: string;
+  max_tokens?: number;
+  priority?: "batch" | "interactive";
+  seed?: number | null;
+  pool?: string;
+}
+
 export interface InputBody {
   name: string;
   type: InputType;
@@ -588,6 +597,7 @@ export interface JobBody {
   command: (string)[];
   image: string;
   entrypoint: string;
+  inference: InferenceBody | null;
   environment: Record<string, string>;
   secrets: Record<string, string>;
   node: string | null;
@@ -621,6 +631,7 @@ export interface JobDetailBody {
   command: (string)[];
   image: string;
   entrypoint: string;
+  inference: InferenceBody | null;
   environment: Record<string, string>;
   secrets: Record<string, string>;
   node: string | null;
@@ -1385,6 +1396,7 @@ export interface SubmitJob {
   timeout_seconds?: number;
   retries?: number;
   artifacts?: (string)[];
+  inference?: InferenceBody | null;
 }
 
 export interface TargetSite {
@@ -1587,6 +1599,7 @@ export interface Bodies {
   ImportApp: ImportApp;
   ImportParameterBody: ImportParameterBody;
   ImportedBody: ImportedBody;
+  InferenceBody: InferenceBody;
   InputBody: InputBody;
   InputType: InputType;
   InstanceBody: InstanceBody;
@@ -4423,6 +4436,51 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
+ "InferenceBody": {
+  "additionalProperties": false,
+  "properties": {
+   "max_tokens": {
+    "maximum": 1000000.0,
+    "minimum": 1.0,
+    "type": "integer"
+   },
+   "model": {
+    "maxLength": 512,
+    "type": "string"
+   },
+   "pool": {
+    "maxLength": 128,
+    "type": "string"
+   },
+   "priority": {
+    "enum": [
+     "batch",
+     "interactive"
+    ],
+    "type": "string"
+   },
+   "prompt": {
+    "maxLength": 65536,
+    "type": "string"
+   },
+   "seed": {
+    "anyOf": [
+     {
+      "minimum": -9.223372036854776e+18,
+      "type": "integer"
+     },
+     {
+      "type": "null"
+     }
+    ]
+   }
+  },
+  "required": [
+   "model",
+   "prompt"
+  ],
+  "type": "object"
+ },
  "InputBody": {
   "additionalProperties": false,
   "properties": {
@@ -4850,6 +4908,16 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "image": {
     "type": "string"
    },
+   "inference": {
+    "anyOf": [
+     {
+      "$ref": "InferenceBody"
+     },
+     {
+      "type": "null"
+     }
+    ]
+   },
    "memory_bytes": {
     "type": "integer"
    },
@@ -4927,6 +4995,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "command",
    "image",
    "entrypoint",
+   "inference",
    "environment",
    "secrets",
    "node",
@@ -5051,6 +5120,16 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "image": {
     "type": "string"
    },
+   "inference": {
+    "anyOf": [
+     {
+      "$ref": "InferenceBody"
+     },
+     {
+      "type": "null"
+     }
+    ]
+   },
    "memory_bytes": {
     "type": "integer"
    },
@@ -5131,6 +5210,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "command",
    "image",
    "entrypoint",
+   "inference",
    "environment",
    "secrets",
    "node",
@@ -8812,6 +8892,16 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "image": {
     "maxLength": 1000,
     "type": "string"
+   },
+   "inference": {
+    "anyOf": [
+     {
+      "$ref": "InferenceBody"
+     },
+     {
+      "type": "null"
+     }
+    ]
    },
    "memory": {
     "maxLength": 50,

@@ -1,4 +1,5 @@
-"""A job: a command in a container image, or a command of the machine, that one node runs to completion."""
+"""A job: a command in a container image, or a command of the machine, that one node runs to completion; or an
+inference request, which the engines of its site answer."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -6,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from homeport.core.inference.request import InferenceRequest
 from homeport.core.model.instance import Failure
 from homeport.core.values.selectors import ANYTHING, Selector
 from homeport.lazy_dataclass import dataclass
@@ -22,6 +24,14 @@ class JobType(StrEnum):
     COMMAND = "command"
     """A native command of the machine, where the node allows it."""
     INFERENCE = "inference"
+    """A request to the engines of the site, through its task plane. No node is given it."""
+
+
+def type_of(*, image: str, is_inference: bool) -> JobType:
+    """Of a job that does not say its type."""
+    if is_inference:
+        return JobType.INFERENCE
+    return JobType.CONTAINER if image else JobType.COMMAND
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class JobSpec:
     """How many further attempts may follow one that failed, or whose node was lost."""
     artifacts: tuple[str, ...] = ()
     """Files to keep: paths in the container, or relative to the command's working folder."""
+    inference: InferenceRequest | None = None
+    """What an inference job asks, and nothing of the others has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +140,11 @@ class Job:
     files: tuple[KeptFile, ...] = ()
     is_delivered: bool = True
     """Whether its site has it. Only central keeps jobs that have not reached their site yet."""
+
+    @property
+    def place(self) -> str:
+        """What runs it, in a sentence."""
+        return self.node_id or "the engines of its site"
 
     @property
     def key(self) -> tuple[SiteName, JobId]:

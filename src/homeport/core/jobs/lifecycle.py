@@ -23,12 +23,12 @@ JOB_STATES: Final = Machine(start=S.PENDING, rows=(
     Row(S.PENDING,   T.ASSIGNED,    S.ASSIGNED,    _SITE),
     Row(S.PENDING,   T.GAVE_UP,     S.FAILED,      _SITE | _CENTRAL),  # a secret is missing
     Row(S.PENDING,   T.CANCELLED,   S.CANCELLED,   _PERSON),
-    Row(S.ASSIGNED,  T.STARTED,     S.RUNNING,     _NODE),
-    Row(S.ASSIGNED,  T.SUCCEEDED,   S.COMPLETED,   _NODE),     # the progress report of its start was lost
+    Row(S.ASSIGNED,  T.STARTED,     S.RUNNING,     _BOTH),     # by the site: an inference request
+    Row(S.ASSIGNED,  T.SUCCEEDED,   S.COMPLETED,   _BOTH),     # the progress report of its start was lost
     Row(S.ASSIGNED,  T.GAVE_UP,     S.FAILED,      _BOTH | _CENTRAL),     # by the site: the node is lost
     Row(S.ASSIGNED,  T.RETRIED,     S.PENDING,     _SITE),     # attempts are bounded by the spec
     Row(S.ASSIGNED,  T.CANCELLED,   S.CANCELLED,   _BOTH),
-    Row(S.RUNNING,   T.SUCCEEDED,   S.COMPLETED,   _NODE),
+    Row(S.RUNNING,   T.SUCCEEDED,   S.COMPLETED,   _BOTH),
     Row(S.RUNNING,   T.GAVE_UP,     S.FAILED,      _BOTH | _CENTRAL),
     Row(S.RUNNING,   T.RETRIED,     S.PENDING,     _SITE),
     Row(S.RUNNING,   T.CANCELLED,   S.CANCELLED,   _BOTH),

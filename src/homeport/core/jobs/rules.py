@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from homeport.core.custom import ENVIRONMENT_NAME, REFERENCE
+from homeport.core.inference.engines.handoff import POOL_ID_PATTERN
 from homeport.core.jobs.job import JobSpec, JobType
 from homeport.core.secrets import is_name
 from homeport.errors import InvalidInput, Problem
@@ -32,6 +33,15 @@ MEMORY_BYTES_MAX: Final = 2**50
 GPUS_MAX: Final = 64
 RETRIES_MAX: Final = 10
 TIMEOUT_SECONDS_MAX: Final = 7 * 86_400.0
+MODEL_LENGTH_MAX: Final = 512
+PROMPT_BYTES_MAX: Final = 64 * 1024
+TOKENS_MAX: Final = 1_000_000
+PRIORITIES: Final = ("batch", "interactive")
+FOR_NODES: Final = (
+    *("command", "image", "entrypoint", "environment", "secrets", "artifacts"),
+    *("node", "selector", "cpu_cores", "memory_bytes", "gpus"),
+)
+NO_NODE: Final = JobSpec(JobType.INFERENCE)
 
 
 def check_job_id(job_id: str) -> None:
@@ -58,9 +68,7 @@ def check_spec(spec: JobSpec) -> None:
 def _program_problems(spec: JobSpec) -> Iterator[Problem]:
     match spec.type:
         case JobType.INFERENCE:
-            yield Problem(
-                "type", "inference requests are tasks: send them to /v2/tasks, or submit a container or a command."
-            )
+            yield from _inference_problems(spec)
             return
         case JobType.CONTAINER:
             if not REFERENCE.fullmatch(spec.image) or len(spec.image) > 500:
@@ -73,6 +81,8 @@ def _program_problems(spec: JobSpec) -> Iterator[Problem]:
                 yield Problem("entrypoint", "is for containers; give the program as the first word of the command.")
             if not spec.command or not spec.command[0]:
                 yield Problem("command", "is empty: give the program to run.")
+    if spec.inference is not None:
+        yield Problem("inference", "is for jobs of the type inference; leave it out, or the image and the command.")
     if len(spec.command) > COMMAND_WORDS_MAX or sum(len(word.encode()) for word in spec.command) > COMMAND_BYTES_MAX:
         yield Problem("command", f"is longer than {COMMAND_WORDS_MAX} words or {COMMAND_BYTES_MAX // 1024} KiB.")
     if len(spec.entrypoint) > ENTRYPOINT_LENGTH_MAX or "\0" in spec.entrypoint:
@@ -81,6 +91,30 @@ def _program_problems(spec: JobSpec) -> Iterator[Problem]:
         yield Problem("command", "has a character that cannot be passed on.")
     if spec.node is not None and not re.fullmatch(NODE_ID_PATTERN, spec.node):
         yield Problem("node", f"{spec.node[:100]!r} is not the id of a node.")
+
+
+def _inference_problems(spec: JobSpec) -> Iterator[Problem]:
+    asked = spec.inference
+    if asked is None:
+        yield Problem("inference", "is missing: give the model and the prompt.")
+        return
+    if not asked.model or len(asked.model) > MODEL_LENGTH_MAX or not asked.model.isprintable():
+        yield Problem("inference.model", f"must be the name of a model, at most {MODEL_LENGTH_MAX} characters.")
+    if not asked.prompt or len(asked.prompt.encode("utf-8", "replace")) > PROMPT_BYTES_MAX:
+        yield Problem("inference.prompt", f"must be a text of at most {PROMPT_BYTES_MAX // 1024} KiB.")
+    if not 1 <= asked.max_tokens <= TOKENS_MAX:
+        yield Problem("inference.max_tokens", f"must be from 1 to {TOKENS_MAX}.")
+    if asked.priority not in PRIORITIES:
+        yield Problem("inference.priority", f"{asked.priority[:50]!r} is not one of {' and '.join(PRIORITIES)}.")
+    if asked.seed is not None and not -(2**63) <= asked.seed < 2**63:
+        yield Problem("inference.seed", "must be a number of 64 bits.")
+    if asked.pool and not re.fullmatch(POOL_ID_PATTERN, asked.pool):
+        yield Problem("inference.pool", f"{asked.pool[:100]!r} is not the id of a pool.")
+    for name in FOR_NODES:
+        if getattr(spec, name) != getattr(NO_NODE, name):
+            yield Problem(
+                name.partition("_")[0], "is for jobs that a node runs; an inference request is answered by an engine."
+            )
 
 
 def _environment_problems(environment: Mapping[str, str], secrets: Mapping[str, str]) -> Iterator[Problem]:

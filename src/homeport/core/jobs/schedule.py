@@ -2,10 +2,11 @@
 (`core.placement`), a strategy which of the fitting nodes is taken."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
+from homeport.core.inference.request import InferenceRequest
 from homeport.core.jobs.job import Job, JobSpec, JobType
 from homeport.core.jobs.strategies import LABEL_ZONE, Candidate, Strategy
 from homeport.core.model.custom import Kind
@@ -22,6 +23,8 @@ from homeport.vocabulary import Feature, JobId, Liveness, NodeId
 SLOTS_MIN: Final = 4
 SLOTS_PER_CORE: Final = 2
 ENTRYPOINT: Final = "the entrypoint of a job"
+SERVE_HINT: Final = "See what is served:  homeport pools list"
+INFERENCE: Final = "jobs that are inference requests"
 RUNS_IMAGES: Final = frozenset({"podman", "docker", "null"})
 
 
@@ -89,9 +92,17 @@ def unplaceable(spec: JobSpec, nodes: Sequence[Node]) -> str | None:
 
 def unsupported(spec: JobSpec, site: PeerProtocol) -> str | None:
     """Why a site of an earlier release would run another job than this; None where it would not."""
-    if not spec.entrypoint or site.has(Feature.JOB_ENTRYPOINT):
-        return None
-    return f"The site runs an earlier release of Homeport, which does not know {ENTRYPOINT}: upgrade it first."
+    needed = [(Feature.JOB_ENTRYPOINT, ENTRYPOINT)] if spec.entrypoint else []
+    needed += [(Feature.JOB_INFERENCE, INFERENCE)] if spec.inference is not None else []
+    for feature, what in needed:
+        if not site.has(feature):
+            return f"The site runs an earlier release of Homeport, which does not know {what}: upgrade it first."
+    return None
+
+
+def unserved(request: InferenceRequest, site: str, serving: Collection[str]) -> str | None:
+    """Why no engine of the site can answer it; `serving` are the sites whose engines have its model."""
+    return None if site in serving else f'No engine of site {site} serves the model "{request.model}".'
 
 
 def _unable(placed: Placed) -> frozenset[NodeId]:

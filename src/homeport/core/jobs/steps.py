@@ -36,8 +36,8 @@ class Step:
     actor: Actor
 
 
-def give(job: Job, node_id: NodeId, why: str, now: datetime) -> Step:
-    """A new attempt: its number fences off the results of those before it."""
+def give(job: Job, node_id: NodeId | None, why: str, now: datetime) -> Step:
+    """A new attempt: its number fences off the results of those before it. Without a node its site runs it."""
     given = replace(
         job,
         attempt=job.attempt + 1,
@@ -48,20 +48,24 @@ def give(job: Job, node_id: NodeId, why: str, now: datetime) -> Step:
         not_before=None,
         failure=None,
         exit_code=None,
-        reason=f"given to {node_id}: {why}",
     )
+    given = replace(given, reason=f"given to {given.place}: {why}")
     return _stepped(job, given, JobTrigger.ASSIGNED, Actor.SITE, now)
 
 
 def start(job: Job, at: datetime, now: datetime) -> Step | None:
-    if isinstance(JOB_STATES.step(job.state, JobTrigger.STARTED, Actor.NODE), Stale):
+    actor = Actor.SITE if job.node_id is None else Actor.NODE
+    if isinstance(JOB_STATES.step(job.state, JobTrigger.STARTED, actor), Stale):
         return None
-    running = replace(job, started_at=at, reason=f"runs on {job.node_id}")
-    return _stepped(job, running, JobTrigger.STARTED, Actor.NODE, now)
+    running = replace(job, started_at=at, reason=f"runs on {job.place}")
+    return _stepped(job, running, JobTrigger.STARTED, actor, now)
 
 
-def finish(job: Job, outcome: JobOutcome, failure: Failure | None, actor: Actor, now: datetime) -> Step:
-    """The end of the newest attempt: the job has completed, is retried, or has failed."""
+def finish(
+    job: Job, outcome: JobOutcome, failure: Failure | None, actor: Actor, now: datetime, *, is_final: bool = False
+) -> Step:
+    """The end of the newest attempt: the job has completed, is retried, or has failed. `is_final` where another
+    attempt would only fail again."""
     ended = replace(
         job,
         failure=failure,
@@ -76,12 +80,12 @@ def finish(job: Job, outcome: JobOutcome, failure: Failure | None, actor: Actor,
     if job.cancelled_by is not None:
         return cancel(ended, actor, now)
     left = job.spec.retries + 1 - job.attempt
-    if left > 0 and failure.code not in FINAL_CODES:
+    if left > 0 and not is_final and failure.code not in FINAL_CODES:
         delay = RETRY.delay_seconds(job.attempt, chance=chance_of(f"{job.id}/{job.attempt}"))
         again = replace(
             ended,
             not_before=now + timedelta(seconds=delay),
-            reason=f"attempt {job.attempt} of {job.spec.retries + 1} failed on {job.node_id}: {failure}",
+            reason=f"attempt {job.attempt} of {job.spec.retries + 1} failed on {job.place}: {failure}",
         )
         return _stepped(job, again, JobTrigger.RETRIED, Actor.SITE, now)
     attempts = f" after {job.attempt} attempts" if job.attempt > 1 else ""

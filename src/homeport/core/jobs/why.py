@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from homeport.core.jobs.job import ENDED, Job, JobType
+from homeport.core.jobs.job import ENDED, Job, JobSpec, JobType
 from homeport.core.why import Decision
 from homeport.vocabulary import JobState
 
@@ -10,11 +10,8 @@ DETAIL_MAX = 120
 
 
 def why_job(job: Job) -> tuple[Decision, ...]:
-    spec = job.spec
-    program = " ".join(spec.command)[:DETAIL_MAX] or "the command of its image"
-    runs = f"{program} in {spec.image}" if spec.type is JobType.CONTAINER else program
     return (
-        Decision("job", f"{job.created_by} submitted it", f"it runs {runs}", job.created_at),
+        Decision("job", f"{job.created_by} submitted it", _content(job.spec), job.created_at),
         Decision(
             "site", f"it belongs to site {job.site}", "" if job.is_delivered else "its site has not taken it yet"
         ),
@@ -23,6 +20,13 @@ def why_job(job: Job) -> tuple[Decision, ...]:
         *_cancelled(job),
         Decision("next", _next(job)),
     )
+
+
+def _content(spec: JobSpec) -> str:
+    if spec.inference is not None:
+        return f"it asks {spec.inference.model}: {spec.inference.prompt[:DETAIL_MAX]}"
+    program = " ".join(spec.command)[:DETAIL_MAX] or "the command of its image"
+    return f"it runs {program} in {spec.image}" if spec.type is JobType.CONTAINER else f"it runs {program}"
 
 
 def _asked(job: Job) -> Iterator[Decision]:
@@ -38,9 +42,9 @@ def _asked(job: Job) -> Iterator[Decision]:
 
 def _attempt(job: Job) -> Iterator[Decision]:
     number = f"attempt {job.attempt} of {job.spec.retries + 1}"
-    if job.node_id is not None and job.attempt:
+    if job.attempt:
         why = job.reason if job.state is JobState.ASSIGNED else ""
-        yield Decision("attempt", f"{number} was given to {job.node_id}", why, job.assigned_at)
+        yield Decision("attempt", f"{number} was given to {job.place}", why, job.assigned_at)
     if job.started_at is not None:
         yield Decision("attempt", f"{number} began", f"it may take {job.spec.timeout_seconds:g} s", job.started_at)
     if job.failure is not None:
@@ -49,7 +53,7 @@ def _attempt(job: Job) -> Iterator[Decision]:
 
 def _cancelled(job: Job) -> Iterator[Decision]:
     if job.cancelled_by is not None:
-        why = "" if job.state in ENDED else "its node stops it first"
+        why = "" if job.state in ENDED else "it is stopped where it runs first"
         yield Decision("cancel", f"{job.cancelled_by} asked to cancel it", why)
 
 
@@ -59,6 +63,8 @@ def _next(job: Job) -> str:
             return f"the next attempt begins at {job.not_before:%H:%M:%S} or later: {job.reason}"
         case JobState.PENDING:
             return job.reason or "it is given to a node as soon as one has room"
+        case JobState.ASSIGNED if job.node_id is None:
+            return "an engine of its site answers it as soon as one has room"
         case JobState.ASSIGNED:
             return f"{job.node_id} pulls what it needs, and starts it"
         case JobState.RUNNING:

@@ -137,6 +137,9 @@ class PoolRegistry:
         """What admission looks at: its cost must not grow with the replicas of other models."""
         return self._by_model.get(model_ref, self._of_any_model)
 
+    def sites_serving(self, model_ref: str) -> frozenset[str]:
+        return frozenset(replica.site for replica in self.serving(model_ref).replicas)
+
     def replicas(self, pool_id: str | None = None) -> Sequence[Replica]:
         return list(self._replicas.values()) if pool_id is None else self._by_pool.get(pool_id, ())
 

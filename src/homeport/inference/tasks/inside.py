@@ -1,12 +1,15 @@
 """Tasks of other capabilities in this process: submitted, followed to the end, and found again after a restart."""
 
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from homeport.core.inference.records import TaskState
+from homeport.core.inference.request import InferenceRequest
 from homeport.core.inference.task import Refusal, TaskCode, TaskRefused
 from homeport.core.model.caller import Caller
 from homeport.errors import Conflict, HomeportError, InvalidInput, NotFound, PeerUnavailable
@@ -15,6 +18,9 @@ from homeport.inference.tasks.bodies import read_task
 from homeport.inference.tasks.running import Run
 from homeport.ports import TaskAnswer, TaskSeen
 
+RESTARTS_MAX: Final = 5
+"""How often a task that a restart has interrupted is asked again."""
+
 
 class InsideTasks:
     """`ports.TaskAsker`."""
@@ -22,8 +28,26 @@ class InsideTasks:
     def __init__(self, plane: TaskPlane) -> None:
         self._plane = plane
 
-    async def ask(self, body: bytes, caller: Caller, *, on_submitted: Callable[[], None]) -> TaskAnswer:
+    async def ask(
+        self,
+        request: InferenceRequest,
+        caller: Caller,
+        *,
+        task_id: str,
+        timeout_seconds: float,
+        on_submitted: Callable[[], None],
+    ) -> TaskAnswer:
         submitter = Submitter(caller.key or caller.name, caller.sites)
+        restart = 0
+        while True:
+            each = _id_after(task_id, restart)
+            body = _body(request, each, timeout_seconds=timeout_seconds)
+            answer = await self._asked(body, submitter, on_submitted)
+            if answer.error_code != TaskCode.WORKER_RESET or restart == RESTARTS_MAX:
+                return replace(answer, text=_whole(answer.text), task_id=each, restarts=restart)
+            restart += 1
+
+    async def _asked(self, body: bytes, submitter: Submitter, on_submitted: Callable[[], None]) -> TaskAnswer:
         try:
             task = read_task(body)
             await self._plane.submit(task, body, submitter)
@@ -71,8 +95,10 @@ class InsideTasks:
         return TaskSeen(TaskState.ENDED, answer.replica, answer)
 
     async def cancel(self, task_id: str, caller: Caller) -> None:
-        with suppress(TaskRefused):
-            self._plane.find(task_id, Submitter(caller.key or caller.name, caller.sites)).cancel("client")
+        submitter = Submitter(caller.key or caller.name, caller.sites)
+        for restart in range(RESTARTS_MAX + 1):
+            with suppress(TaskRefused):
+                self._plane.find(_id_after(task_id, restart), submitter).cancel("client")
 
     async def _kept(self, task_id: str, submitter: Submitter) -> TaskAnswer:
         """A task that only the database remembers."""
@@ -91,6 +117,37 @@ class InsideTasks:
             replica="/".join(str(place[name]) for name in ("pool_id", "replica_id") if name in place),
             model=str(outcome.get("model", "")),
         )
+
+
+def _body(request: InferenceRequest, task_id: str, *, timeout_seconds: float) -> bytes:
+    """As `/v2/tasks` takes it. The same request has the same bytes, so that submitting it again finds the task."""
+    body: dict[str, Any] = {
+        "task_id": task_id,
+        "session_id": str(uuid.uuid5(uuid.UUID(task_id), "session")),
+        "workload": "completion",
+        "model_ref": request.model,
+        "engine": request.engine,
+        "ctx": request.context,
+        "priority": request.priority,
+        "max_tokens": request.max_tokens,
+        "deadline_ms": int(timeout_seconds * 1000),
+        "prompt": request.prompt,
+    }
+    if request.seed is not None:
+        body["seed"] = request.seed
+    if request.pool:
+        body["placement"] = {"mode": "pin", "pin_pool_id": request.pool, "allow_fallback": False}
+    return json.dumps(body).encode()
+
+
+def _id_after(task_id: str, restart: int) -> str:
+    """Of the task that takes the place of one that a restart has interrupted."""
+    return task_id if restart == 0 else str(uuid.uuid5(uuid.UUID(task_id), str(restart)))
+
+
+def _whole(text: str) -> str:
+    """An engine may end in the middle of a character."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 async def _followed(run: Run) -> TaskAnswer:

@@ -17,7 +17,7 @@ import anyio
 from homeport.core.jobs import steps
 from homeport.core.jobs.job import ENDED, OPEN, Job, JobFile
 from homeport.core.jobs.rules import check_job_id, check_spec
-from homeport.core.jobs.schedule import unplaceable, unsupported
+from homeport.core.jobs.schedule import SERVE_HINT, unplaceable, unserved, unsupported
 from homeport.core.model.caller import Caller
 from homeport.core.model.node import Node
 from homeport.errors import (
@@ -40,7 +40,7 @@ from homeport.jobs.ports import OUTPUT, WAIT_SECONDS_MAX, WAKE, JobRequest, Outp
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import JOBS, Cut, JobFilter, SeenReader, Transaction
-from homeport.vocabulary import Actor, JobId, JobState, SiteName
+from homeport.vocabulary import Actor, JobId, JobState, Liveness, SiteName
 from homeport.wire.jobs import files_from_json, job_of_peer, job_to_json, output_from_json
 from homeport.wire.values import document, printed, text, whole
 
@@ -109,7 +109,10 @@ class CentralJobs:
 
     async def shown(self, job: Job) -> Job:
         """Reasons to wait change with every job that ends, so they are not reported; they are asked for."""
-        if job.state is not JobState.PENDING or not job.is_delivered or job.cancelled_by is not None:
+        can_wait = job.state is JobState.PENDING or (
+            job.state is JobState.ASSIGNED and job.spec.inference is not None
+        )
+        if not can_wait or not job.is_delivered or job.cancelled_by is not None:
             return job
         content = {"id": job.id, "after": 0, "generation": 0, "wait_seconds": 0.0}
         with anyio.move_on_after(SHOWN_SECONDS_MAX):
@@ -117,7 +120,7 @@ class CentralJobs:
                 found = _output_part(await self._central.questions.ask(job.site, OUTPUT, content)).job
             except (PeerUnavailable, PermanentError) as error:
                 return replace(job, reason=f"waits at its site, which does not say for what: {error}")
-            return replace(job, reason=found.reason) if found.state is JobState.PENDING else job
+            return replace(job, reason=found.reason) if found.state is job.state else job
         return job
 
     async def cancel(self, job: Job, caller: Caller) -> Job:
@@ -216,7 +219,7 @@ class CentralJobs:
         reasons: list[str] = []
         able: list[SiteName] = []
         for site in candidates:
-            why = unsupported(request.spec, sites[site].protocol) or unplaceable(request.spec, nodes.get(site, []))
+            why = unsupported(request.spec, sites[site].protocol) or self._unable(request, site, nodes.get(site, []))
             if why is None and site in missing:
                 why = f'It has no secret "{missing[site]}".'
             if why is None:
@@ -224,11 +227,21 @@ class CentralJobs:
             else:
                 reasons.append(why if len(candidates) == 1 else f"{site}: {why}")
         if not able:
+            hint = "Ask for less, choose other nodes, or change what the nodes allow."
             raise NoNodeFits(
                 " ".join(reasons[:10]) or "There is no site.",
-                hint="Ask for less, choose other nodes, or change what the nodes allow.",
+                hint=hint if request.spec.inference is None else SERVE_HINT,
             )
         return min(able, key=lambda site: (counts.get((site,), 0), site))
+
+    def _unable(self, request: JobRequest, site: SiteName, nodes: Sequence[Node]) -> str | None:
+        """Central knows the engines of the sites that it reaches; a named one that is away judges by itself."""
+        asked, pools = request.spec.inference, self._central.inference.pools
+        if asked is None:
+            return unplaceable(request.spec, nodes)
+        if request.site is not None and not any(node.liveness is Liveness.LIVE for node in nodes):
+            return None
+        return unserved(asked, site, () if pools is None else pools.sites_serving(asked.model))
 
     # --- for sites --------------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from typing import Final
 import anyio
 
 from homeport.core.jobs import steps
-from homeport.core.jobs.job import ENDED, JOB, OPEN, Job, JobOutcome, JobOutput, JobSpec
+from homeport.core.jobs.job import ENDED, JOB, OPEN, Job, JobOutcome, JobOutput, JobSpec, JobType
 from homeport.core.jobs.rules import check_job_id, check_spec
-from homeport.core.jobs.schedule import Load, is_gone, resources_of, schedule, unplaceable
+from homeport.core.jobs.schedule import SERVE_HINT, Load, is_gone, resources_of, schedule, unplaceable, unserved
 from homeport.core.jobs.strategies import Strategy
 from homeport.core.model.demand import Resources
 from homeport.core.model.deployment import ComponentSpec, Release
@@ -36,6 +36,7 @@ from homeport.fleet.site.platform import SitePlatform
 from homeport.jobs.finding import same_job
 from homeport.jobs.metrics import JobMetrics
 from homeport.jobs.node.output import end_of
+from homeport.jobs.site.inference import InferenceEnd, InferenceRuns
 from homeport.jobs.site.live import LiveOutput
 from homeport.jobs.site.record import WAITING_MAX, Changes, Recorder
 from homeport.lazy_dataclass import dataclass
@@ -68,6 +69,8 @@ RETRY_SECONDS: Final = 1.0
 STOP_AGAIN_SECONDS: Final = 30.0
 """After a node could not stop a job, since its engine does not answer, say. Its attempt's time is the bound."""
 FOR_A_NODE: Final = "waits for a node"
+FOR_AN_ENGINE: Final = "waits for an engine"
+WAITING: Final = frozenset({JobState.PENDING, JobState.ASSIGNED})
 HELD: Final = frozenset({JobState.ASSIGNED, JobState.RUNNING})
 """A node has it."""
 
@@ -100,6 +103,7 @@ class JobBoard:
         self._open: dict[JobId, Job] = {}
         """In the order of submission."""
         live.owner_of = self._owner_of
+        self._inference = InferenceRuns(platform, self._begun, self._answered)
         self._arrivals: list[_Arrival] = []
         self._waiting: Mapping[JobId, str] = {}
         self._unstopped: dict[JobId, float] = {}
@@ -169,7 +173,7 @@ class JobBoard:
             created_at=now,
             created_by=arrival.submission.by,
             updated_at=now,
-            reason=FOR_A_NODE,
+            reason=FOR_A_NODE if spec.inference is None else FOR_AN_ENGINE,
         )
 
     async def cancel(self, job_id: JobId, by: str) -> Job:
@@ -200,8 +204,8 @@ class JobBoard:
 
     def shown(self, job: Job) -> Job:
         """With what a pending job waits for."""
-        why = self._waiting.get(job.id)
-        return replace(job, reason=f"waits: {why}") if why and job.state is JobState.PENDING else job
+        why = self._inference.waiting.get(job.id) if job.state is JobState.ASSIGNED else self._waiting.get(job.id)
+        return replace(job, reason=f"waits: {why}") if why and job.state in WAITING else job
 
     def reserved(self) -> Iterable[tuple[NodeId, Resources]]:
         """What jobs take of the nodes that have them."""
@@ -227,7 +231,7 @@ class JobBoard:
                             site=self._platform.site,
                             version=1,
                             state=JobState.PENDING,
-                            reason=FOR_A_NODE,
+                            reason=FOR_A_NODE if job.spec.inference is None else FOR_AN_ENGINE,
                             is_delivered=True,
                         )
                     )
@@ -355,6 +359,10 @@ class JobBoard:
 
     async def run(self) -> None:
         """While the role runs. Without open jobs there is nothing to look after until the bell rings."""
+        async with anyio.create_task_group() as self._inference.tasks:
+            await self._rounds()
+
+    async def _rounds(self) -> None:
         while True:
             with anyio.move_on_after(SWEEP_SECONDS if self._open or not self._is_loaded else None):
                 await self._bell.wait()
@@ -372,6 +380,7 @@ class JobBoard:
             lost = self._lost()
             if lost:
                 await self._commit(lost)
+            await self._dispatch_inference()
             pending = self._due()
             if not pending:
                 self._waiting = {}
@@ -414,12 +423,14 @@ class JobBoard:
                 self._platform.send(job.node_id, _stop_order(job.id, stopped.cancel_generation, "its time is over"))
         return changes
 
-    def _due(self) -> list[Job]:
+    def _due(self, *, is_inference: bool = False) -> list[Job]:
         now = self._platform.clock.now()
         return [
             job
             for job in self._open.values()
-            if job.state is JobState.PENDING and (job.not_before is None or job.not_before <= now)
+            if job.state is JobState.PENDING
+            and (job.not_before is None or job.not_before <= now)
+            and (job.spec.type is JobType.INFERENCE) is is_inference
         ]
 
     def _count_load(self) -> None:
@@ -449,6 +460,42 @@ class JobBoard:
             changes.steps.append(step)
             orders.append((node_id, _order(step.job, values)))
         return changes, orders
+
+    # --- inference ---------------------------------------------------------------------------------------------
+
+    async def _dispatch_inference(self) -> None:
+        """The site asks its own engines. What is under way is looked at in each round, so after a restart too."""
+        due = self._due(is_inference=True)[: self._inference.room]
+        if due:
+            now = self._platform.clock.now()
+            await self._commit(Changes(steps=[steps.give(job, None, "they serve its model", now) for job in due]))
+        for job in self._open.values():
+            if job.spec.type is JobType.INFERENCE and job.state in HELD:
+                self._inference.carry_on(job)
+
+    async def _begun(self, job: Job) -> None:
+        async with self._turn():
+            now = self._platform.clock.now()
+            found = self._attempt(job)
+            step = None if found is None or found.cancelled_by is not None else steps.start(found, now, now)
+            if step is not None:
+                await self._commit(Changes(steps=[step]))
+
+    async def _answered(self, job: Job, end: InferenceEnd) -> None:
+        async with self._turn():
+            found, now = self._attempt(job), self._platform.clock.now()
+            if found is None:
+                return
+            if end.outcome is None:
+                await self._commit(Changes(steps=[steps.cancel(found, Actor.SITE, now)]))
+                return
+            step = steps.finish(found, end.outcome, end.failure, Actor.SITE, now, is_final=end.is_final)
+            await self._commit(Changes(steps=[step], outcomes={job.id: end.outcome}))
+
+    def _attempt(self, job: Job) -> Job | None:
+        """As it is now; None where this attempt is no longer under way."""
+        found = self._open.get(job.id)
+        return found if found is not None and found.generation == job.generation and found.state in HELD else None
 
     # --- common -----------------------------------------------------------------------------------------------
 
@@ -491,6 +538,12 @@ class JobBoard:
         return found[0] if found else None
 
     def _refuse_unplaceable(self, spec: JobSpec) -> None:
+        if spec.inference is not None:
+            pools = self._platform.inference.pools
+            serving = () if pools is None else pools.sites_serving(spec.inference.model)
+            if (why := unserved(spec.inference, self._platform.site, serving)) is not None:
+                raise NoNodeFits(why, hint=SERVE_HINT)
+            return
         why = unplaceable(spec, list(self._platform.nodes().values()))
         if why is not None:
             raise NoNodeFits(why, hint="Ask for less, choose other nodes, or change what the nodes allow.")
@@ -500,6 +553,9 @@ class JobBoard:
         self._platform.send(job.node_id, _order(job, await self._secrets(job)))
 
     def _send_stop(self, job: Job) -> None:
+        if job.spec.type is JobType.INFERENCE:
+            self._inference.carry_on(job)
+            return
         assert job.node_id is not None, "a job that was given has a node"
         reason = f"cancelled by {job.cancelled_by}"
         self._platform.send(job.node_id, _stop_order(job.id, job.cancel_generation, reason))

@@ -46,7 +46,7 @@ class SiteJobs:
         return part
 
     async def result(self, job: Job, *, seconds: float) -> Job:
-        found = job
+        found = await self._board.job(job.id) or job
         with anyio.move_on_after(seconds):
             while found.state not in ENDED:
                 await self._board.live.wait()

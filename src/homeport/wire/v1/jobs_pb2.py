@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bhomeport/wire/v1/jobs.proto\x12\x0bhomeport.v1\"\xb3\x03\n\x07JobSpec\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07\x63ommand\x18\x02 \x03(\t\x12\r\n\x05image\x18\x03 \x01(\t\x12:\n\x0b\x65nvironment\x18\x04 \x03(\x0b\x32%.homeport.v1.JobSpec.EnvironmentEntry\x12\x32\n\x07secrets\x18\x05 \x03(\x0b\x32!.homeport.v1.JobSpec.SecretsEntry\x12\x0c\n\x04node\x18\x06 \x01(\t\x12\x10\n\x08selector\x18\x07 \x01(\t\x12\x11\n\tcpu_cores\x18\x08 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\t \x01(\x03\x12\x0c\n\x04gpus\x18\n \x01(\x05\x12\x17\n\x0ftimeout_seconds\x18\x0b \x01(\x01\x12\x0f\n\x07retries\x18\x0c \x01(\x05\x12\x11\n\tartifacts\x18\r \x03(\t\x12\x12\n\nentrypoint\x18\x0e \x01(\t\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cSecretsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"+\n\nJobFailure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\")\n\x0bJobArtifact\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\"\xe2\x02\n\x03Job\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04site\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\"\n\x04spec\x18\x04 \x01(\x0b\x32\x14.homeport.v1.JobSpec\x12\x0c\n\x04node\x18\x05 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\x05\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12(\n\x07\x66\x61ilure\x18\x08 \x01(\x0b\x32\x17.homeport.v1.JobFailure\x12\x11\n\texit_code\x18\t \x01(\x05\x12\x15\n\rhas_exit_code\x18\n \x01(\x08\x12\x12\n\ncreated_by\x18\x0b \x01(\t\x12\x17\n\x0f\x63reated_unix_ms\x18\x0c \x01(\x03\x12\x17\n\x0fstarted_unix_ms\x18\r \x01(\x03\x12\x18\n\x10\x66inished_unix_ms\x18\x0e \x01(\x03\x12+\n\tartifacts\x18\x0f \x03(\x0b\x32\x18.homeport.v1.JobArtifact\"P\n\x10SubmitJobRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04site\x18\x02 \x01(\t\x12\"\n\x04spec\x18\x03 \x01(\x0b\x32\x14.homeport.v1.JobSpec\"2\n\x11SubmitJobResponse\x12\x1d\n\x03job\x18\x01 \x01(\x0b\x32\x10.homeport.v1.Job\")\n\rGetJobRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04site\x18\x02 \x01(\t\"?\n\x0eGetJobResponse\x12\x1d\n\x03job\x18\x01 \x01(\x0b\x32\x10.homeport.v1.Job\x12\x0e\n\x06output\x18\x02 \x01(\t\",\n\x10\x43\x61ncelJobRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04site\x18\x02 \x01(\t\"2\n\x11\x43\x61ncelJobResponse\x12\x1d\n\x03job\x18\x01 \x01(\x0b\x32\x10.homeport.v1.Job\">\n\x0fListJobsRequest\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x0e\n\x06states\x18\x02 \x03(\t\x12\r\n\x05limit\x18\x03 \x01(\x05\"2\n\x10ListJobsResponse\x12\x1e\n\x04jobs\x18\x01 \x03(\x0b\x32\x10.homeport.v1.Job2\xaa\x02\n\x04Jobs\x12J\n\tSubmitJob\x12\x1d.homeport.v1.SubmitJobRequest\x1a\x1e.homeport.v1.SubmitJobResponse\x12\x41\n\x06GetJob\x12\x1a.homeport.v1.GetJobRequest\x1a\x1b.homeport.v1.GetJobResponse\x12J\n\tCancelJob\x12\x1d.homeport.v1.CancelJobRequest\x1a\x1e.homeport.v1.CancelJobResponse\x12G\n\x08ListJobs\x12\x1c.homeport.v1.ListJobsRequest\x1a\x1d.homeport.v1.ListJobsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bhomeport/wire/v1/jobs.proto\x12\x0bhomeport.v1\"\xe1\x03\n\x07JobSpec\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x0f\n\x07\x63ommand\x18\x02 \x03(\t\x12\r\n\x05image\x18\x03 \x01(\t\x12:\n\x0b\x65nvironment\x18\x04 \x03(\x0b\x32%.homeport.v1.JobSpec.EnvironmentEntry\x12\x32\n\x07secrets\x18\x05 \x03(\x0b\x32!.homeport.v1.JobSpec.SecretsEntry\x12\x0c\n\x04node\x18\x06 \x01(\t\x12\x10\n\x08selector\x18\x07 \x01(\t\x12\x11\n\tcpu_cores\x18\x08 \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\t \x01(\x03\x12\x0c\n\x04gpus\x18\n \x01(\x05\x12\x17\n\x0ftimeout_seconds\x18\x0b \x01(\x01\x12\x0f\n\x07retries\x18\x0c \x01(\x05\x12\x11\n\tartifacts\x18\r \x03(\t\x12\x12\n\nentrypoint\x18\x0e \x01(\t\x12,\n\tinference\x18\x0f \x01(\x0b\x32\x19.homeport.v1.JobInference\x1a\x32\n\x10\x45nvironmentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cSecretsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"}\n\x0cJobInference\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0e\n\x06prompt\x18\x02 \x01(\t\x12\x12\n\nmax_tokens\x18\x03 \x01(\x05\x12\x10\n\x08priority\x18\x04 \x01(\t\x12\x11\n\x04seed\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x0c\n\x04pool\x18\x06 \x01(\tB\x07\n\x05_seed\"+\n\nJobFailure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\")\n\x0bJobArtifact\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x03\"\xe2\x02\n\x03Job\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04site\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\"\n\x04spec\x18\x04 \x01(\x0b\x32\x14.homeport.v1.JobSpec\x12\x0c\n\x04node\x18\x05 \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x06 \x01(\x05\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12(\n\x07\x66\x61ilure\x18\x08 \x01(\x0b\x32\x17.homeport.v1.JobFailure\x12\x11\n\texit_code\x18\t \x01(\x05\x12\x15\n\rhas_exit_code\x18\n \x01(\x08\x12\x12\n\ncreated_by\x18\x0b \x01(\t\x12\x17\n\x0f\x63reated_unix_ms\x18\x0c \x01(\x03\x12\x17\n\x0fstarted_unix_ms\x18\r \x01(\x03\x12\x18\n\x10\x66inished_unix_ms\x18\x0e \x01(\x03\x12+\n\tartifacts\x18\x0f \x03(\x0b\x32\x18.homeport.v1.JobArtifact\"P\n\x10SubmitJobRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04site\x18\x02 \x01(\t\x12\"\n\x04spec\x18\x03 \x01(\x0b\x32\x14.homeport.v1.JobSpec\"2\n\x11SubmitJobResponse\x12\x1d\n\x03job\x18\x01 \x01(\x0b\x32\x10.homeport.v1.Job\")\n\rGetJobRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04site\x18\x02 \x01(\t\"?\n\x0eGetJobResponse\x12\x1d\n\x03job\x18\x01 \x01(\x0b\x32\x10.homeport.v1.Job\x12\x0e\n\x06output\x18\x02 \x01(\t\",\n\x10\x43\x61ncelJobRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04site\x18\x02 \x01(\t\"2\n\x11\x43\x61ncelJobResponse\x12\x1d\n\x03job\x18\x01 \x01(\x0b\x32\x10.homeport.v1.Job\">\n\x0fListJobsRequest\x12\x0c\n\x04site\x18\x01 \x01(\t\x12\x0e\n\x06states\x18\x02 \x03(\t\x12\r\n\x05limit\x18\x03 \x01(\x05\"2\n\x10ListJobsResponse\x12\x1e\n\x04jobs\x18\x01 \x03(\x0b\x32\x10.homeport.v1.Job2\xaa\x02\n\x04Jobs\x12J\n\tSubmitJob\x12\x1d.homeport.v1.SubmitJobRequest\x1a\x1e.homeport.v1.SubmitJobResponse\x12\x41\n\x06GetJob\x12\x1a.homeport.v1.GetJobRequest\x1a\x1b.homeport.v1.GetJobResponse\x12J\n\tCancelJob\x12\x1d.homeport.v1.CancelJobRequest\x1a\x1e.homeport.v1.CancelJobResponse\x12G\n\x08ListJobs\x12\x1c.homeport.v1.ListJobsRequest\x1a\x1d.homeport.v1.ListJobsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,33 +36,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JOBSPEC_SECRETSENTRY']._loaded_options = None
   _globals['_JOBSPEC_SECRETSENTRY']._serialized_options = b'8\001'
   _globals['_JOBSPEC']._serialized_start=45
-  _globals['_JOBSPEC']._serialized_end=480
-  _globals['_JOBSPEC_ENVIRONMENTENTRY']._serialized_start=382
-  _globals['_JOBSPEC_ENVIRONMENTENTRY']._serialized_end=432
-  _globals['_JOBSPEC_SECRETSENTRY']._serialized_start=434
-  _globals['_JOBSPEC_SECRETSENTRY']._serialized_end=480
-  _globals['_JOBFAILURE']._serialized_start=482
-  _globals['_JOBFAILURE']._serialized_end=525
-  _globals['_JOBARTIFACT']._serialized_start=527
-  _globals['_JOBARTIFACT']._serialized_end=568
-  _globals['_JOB']._serialized_start=571
-  _globals['_JOB']._serialized_end=925
-  _globals['_SUBMITJOBREQUEST']._serialized_start=927
-  _globals['_SUBMITJOBREQUEST']._serialized_end=1007
-  _globals['_SUBMITJOBRESPONSE']._serialized_start=1009
-  _globals['_SUBMITJOBRESPONSE']._serialized_end=1059
-  _globals['_GETJOBREQUEST']._serialized_start=1061
-  _globals['_GETJOBREQUEST']._serialized_end=1102
-  _globals['_GETJOBRESPONSE']._serialized_start=1104
-  _globals['_GETJOBRESPONSE']._serialized_end=1167
-  _globals['_CANCELJOBREQUEST']._serialized_start=1169
-  _globals['_CANCELJOBREQUEST']._serialized_end=1213
-  _globals['_CANCELJOBRESPONSE']._serialized_start=1215
-  _globals['_CANCELJOBRESPONSE']._serialized_end=1265
-  _globals['_LISTJOBSREQUEST']._serialized_start=1267
-  _globals['_LISTJOBSREQUEST']._serialized_end=1329
-  _globals['_LISTJOBSRESPONSE']._serialized_start=1331
-  _globals['_LISTJOBSRESPONSE']._serialized_end=1381
-  _globals['_JOBS']._serialized_start=1384
-  _globals['_JOBS']._serialized_end=1682
+  _globals['_JOBSPEC']._serialized_end=526
+  _globals['_JOBSPEC_ENVIRONMENTENTRY']._serialized_start=428
+  _globals['_JOBSPEC_ENVIRONMENTENTRY']._serialized_end=478
+  _globals['_JOBSPEC_SECRETSENTRY']._serialized_start=480
+  _globals['_JOBSPEC_SECRETSENTRY']._serialized_end=526
+  _globals['_JOBINFERENCE']._serialized_start=528
+  _globals['_JOBINFERENCE']._serialized_end=653
+  _globals['_JOBFAILURE']._serialized_start=655
+  _globals['_JOBFAILURE']._serialized_end=698
+  _globals['_JOBARTIFACT']._serialized_start=700
+  _globals['_JOBARTIFACT']._serialized_end=741
+  _globals['_JOB']._serialized_start=744
+  _globals['_JOB']._serialized_end=1098
+  _globals['_SUBMITJOBREQUEST']._serialized_start=1100
+  _globals['_SUBMITJOBREQUEST']._serialized_end=1180
+  _globals['_SUBMITJOBRESPONSE']._serialized_start=1182
+  _globals['_SUBMITJOBRESPONSE']._serialized_end=1232
+  _globals['_GETJOBREQUEST']._serialized_start=1234
+  _globals['_GETJOBREQUEST']._serialized_end=1275
+  _globals['_GETJOBRESPONSE']._serialized_start=1277
+  _globals['_GETJOBRESPONSE']._serialized_end=1340
+  _globals['_CANCELJOBREQUEST']._serialized_start=1342
+  _globals['_CANCELJOBREQUEST']._serialized_end=1386
+  _globals['_CANCELJOBRESPONSE']._serialized_start=1388
+  _globals['_CANCELJOBRESPONSE']._serialized_end=1438
+  _globals['_LISTJOBSREQUEST']._serialized_start=1440
+  _globals['_LISTJOBSREQUEST']._serialized_end=1502
+  _globals['_LISTJOBSRESPONSE']._serialized_start=1504
+  _globals['_LISTJOBSRESPONSE']._serialized_end=1554
+  _globals['_JOBS']._serialized_start=1557
+  _globals['_JOBS']._serialized_end=1855
 # @@protoc_insertion_point(module_scope)

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class JobSpec(_message.Message):
-    __slots__ = ("type", "command", "image", "environment", "secrets", "node", "selector", "cpu_cores", "memory_bytes", "gpus", "timeout_seconds", "retries", "artifacts", "entrypoint")
+    __slots__ = ("type", "command", "image", "environment", "secrets", "node", "selector", "cpu_cores", "memory_bytes", "gpus", "timeout_seconds", "retries", "artifacts", "entrypoint", "inference")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,7 @@ class JobSpec(_message.Message):
     RETRIES_FIELD_NUMBER: _ClassVar[int]
     ARTIFACTS_FIELD_NUMBER: _ClassVar[int]
     ENTRYPOINT_FIELD_NUMBER: _ClassVar[int]
+    INFERENCE_FIELD_NUMBER: _ClassVar[int]
     type: str
     command: _containers.RepeatedScalarFieldContainer[str]
     image: str
@@ -50,7 +51,24 @@ class JobSpec(_message.Message):
     retries: int
     artifacts: _containers.RepeatedScalarFieldContainer[str]
     entrypoint: str
-    def __init__(self, type: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., secrets: _Optional[_Mapping[str, str]] = ..., node: _Optional[str] = ..., selector: _Optional[str] = ..., cpu_cores: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., gpus: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., retries: _Optional[int] = ..., artifacts: _Optional[_Iterable[str]] = ..., entrypoint: _Optional[str] = ...) -> None: ...
+    inference: JobInference
+    def __init__(self, type: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., secrets: _Optional[_Mapping[str, str]] = ..., node: _Optional[str] = ..., selector: _Optional[str] = ..., cpu_cores: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., gpus: _Optional[int] = ..., timeout_seconds: _Optional[float] = ..., retries: _Optional[int] = ..., artifacts: _Optional[_Iterable[str]] = ..., entrypoint: _Optional[str] = ..., inference: _Optional[_Union[JobInference, _Mapping]] = ...) -> None: ...
+
+class JobInference(_message.Message):
+    __slots__ = ("model", "prompt", "max_tokens", "priority", "seed", "pool")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
+    MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    prompt: str
+    max_tokens: int
+    priority: str
+    seed: int
+    pool: str
+    def __init__(self, model: _Optional[str] = ..., prompt: _Optional[str] = ..., max_tokens: _Optional[int] = ..., priority: _Optional[str] = ..., seed: _Optional[int] = ..., pool: _Optional[str] = ...) -> None: ...
 
 class JobFailure(_message.Message):
     __slots__ = ("code", "message")

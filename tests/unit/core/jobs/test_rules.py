@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from homeport.core.inference.request import InferenceRequest
 from homeport.core.jobs.job import JobSpec, JobType
 from homeport.core.jobs.rules import check_job_id, check_spec
 from homeport.errors import InvalidInput
@@ -13,11 +14,14 @@ from homeport.vocabulary import NodeId
 
 GOOD = JobSpec(JobType.CONTAINER, ("echo", "hi"), "registry.example/app:1")
 NATIVE = JobSpec(JobType.COMMAND, ("uname",))
+POEM = InferenceRequest("tiny", "Write a poem")
+ASKED = JobSpec(JobType.INFERENCE, inference=POEM)
 
 
 def test_plain_jobs_are_fine() -> None:
     check_spec(GOOD)
     check_spec(NATIVE)
+    check_spec(ASKED)
     check_spec(replace(GOOD, command=(), secrets={"KEY": "s3-key"}, artifacts=("/out/a.txt",), memory_bytes=2**30))
 
 
@@ -32,7 +36,18 @@ def test_plain_jobs_are_fine() -> None:
         (replace(GOOD, command=("a\0b",)), "command"),
         (replace(GOOD, command=("a",) * 1001), "command"),
         (replace(GOOD, command=("a" * 70_000,)), "command"),
-        (JobSpec(JobType.INFERENCE), "type"),
+        (JobSpec(JobType.INFERENCE), "inference"),
+        (replace(GOOD, inference=POEM), "inference"),
+        (replace(ASKED, inference=replace(POEM, model="")), "inference.model"),
+        (replace(ASKED, inference=replace(POEM, prompt="")), "inference.prompt"),
+        (replace(ASKED, inference=replace(POEM, prompt="a" * 70_000)), "inference.prompt"),
+        (replace(ASKED, inference=replace(POEM, max_tokens=0)), "inference.max_tokens"),
+        (replace(ASKED, inference=replace(POEM, priority="now")), "inference.priority"),
+        (replace(ASKED, inference=replace(POEM, seed=2**63)), "inference.seed"),
+        (replace(ASKED, inference=replace(POEM, pool="a b")), "inference.pool"),
+        (replace(ASKED, image="app:1"), "image"),
+        (replace(ASKED, memory_bytes=2**30), "memory"),
+        (replace(ASKED, timeout_seconds=-1.0), "timeout_seconds"),
         (replace(GOOD, environment={"1A": "x"}), "environment"),
         (replace(GOOD, environment={"A": "x" * 70_000}), "environment"),
         (replace(GOOD, environment={f"A{n}": "" for n in range(201)}), "environment"),

@@ -48,6 +48,8 @@ def jobs() -> None:
 @click.option(
     "--entrypoint", default="", help="A program in place of the image's own entrypoint; COMMAND is what it gets."
 )
+@click.option("--model", help="Ask this model instead: the words of COMMAND are the prompt.")
+@click.option("--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Of its answer.")
 @click.option("--site", shell_complete=complete_sites, help="At this site [one that can run it].")
 @click.option("--node", shell_complete=complete_nodes, help="On this node.")
 @click.option("-l", "--selector", help="On a node with these labels: zone=cellar,gpu.")
@@ -72,12 +74,13 @@ def jobs() -> None:
 @pass_settings
 @click.pass_context
 def run_job(ctx: click.Context, settings: Settings, /, *, detach: bool, **options: Any) -> None:
-    """Run a command to its end and print its output.
+    """Run a command, or ask a model, to its end and print its output.
 
     \b
     homeport jobs run --image debian:12 -- sh -c 'echo hello'
     homeport jobs run --node pi-4 -- uname -a
     homeport jobs run --image backup:1 --secret S3_KEY --timeout 2h --retries 2 --detach
+    homeport jobs run --model qwen --detach -- Write a haiku about harbours
 
     Exits with the job's own exit code, and with 1 where it did not end by itself. Ctrl-C cancels it.
     """
@@ -196,6 +199,8 @@ def job_artifact(settings: Settings, /, *, job: str, path: str, to: Path | None,
 
 
 def _submission(options: dict[str, Any]) -> Json:
+    if options["model"] and not options["command"]:
+        raise click.UsageError("Give the prompt, after two dashes:  homeport jobs run --model MODEL -- Say hello")
     if not options["command"] and not options["image"]:
         raise click.UsageError("Give the command to run, after two dashes:  homeport jobs run -- uname -a")
     seconds = seconds_of(options["timeout"])
@@ -205,7 +210,8 @@ def _submission(options: dict[str, Any]) -> Json:
         # Of our own, so that an answer that was lost does not run it twice.
         "id": options["job_id"] or str(uuid.uuid4()),
         "site": options["site"],
-        "command": list(options["command"]),
+        "command": [] if options["model"] else list(options["command"]),
+        "inference": _inference(options),
         "image": options["image"] or "",
         "entrypoint": options["entrypoint"],
         "environment": _variables(options["environment"]),
@@ -219,6 +225,13 @@ def _submission(options: dict[str, Any]) -> Json:
         "retries": options["retries"],
         "artifacts": list(options["artifacts"]),
     }
+
+
+def _inference(options: dict[str, Any]) -> Json | None:
+    if not options["model"]:
+        return None
+    prompt = " ".join(options["command"])
+    return {"model": options["model"], "prompt": prompt, "max_tokens": options["max_tokens"]}
 
 
 def _variables(entries: Sequence[str]) -> dict[str, str]:
@@ -327,7 +340,8 @@ def _print(found: Json) -> None:
             ("node", found["node"] or ""),
             ("image", found["image"]),
             ("entrypoint", found["entrypoint"]),
-            ("command", _command(found)),
+            ("model", found["inference"]["model"] if found.get("inference") else ""),
+            ("prompt" if found.get("inference") else "command", _command(found)),
             ("attempt", f"{found['attempt']} of {found['retries'] + 1}" if found["attempt"] else ""),
             ("took", _took(found)),
             ("timeout", duration_text(found["timeout_seconds"])),
@@ -350,7 +364,9 @@ def _short(job_id: str) -> str:
 
 
 def _command(item: Item) -> str:
-    return shlex.join(item["command"])
+    """Of an inference request, what it asks."""
+    asked = item.get("inference")
+    return str(asked["prompt"]) if asked else shlex.join(item["command"])
 
 
 def _command_in_list(item: Item) -> str:
