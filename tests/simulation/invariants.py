@@ -237,6 +237,10 @@ def _unsettled_instance(world: World, instance: Instance, desired: Desired, node
         yield f"{name} is {instance.state}: {instance.step}"
     elif instance.next_at is not None:
         yield f"{name} is {instance.state} and will be tried again: {instance.failure}"
+    elif instance.failure.code == Code.SECRET_MISSING and instance.revision is not None:
+        # What was good before may need a secret that nobody keeps for the newest release.
+        if not _lacks_secrets(world, world.known[instance.revision]):
+            yield f"{name} FAILED for a secret that is there: {instance.failure}"
     elif instance.failure.code not in _excuses(world, desired, node):
         yield f"{name} FAILED without a reason: {instance.failure}"
 
@@ -300,9 +304,13 @@ def _excuses(world: World, desired: Desired, node: Node) -> set[str]:
     failing = sum(count for kind, count in pulls if kind == "pulls")
     if failing > (0 if node.machine.misfortunes else desired.policy.retries_max):
         found.add(str(Code.IMAGE_PULL_FAILED))  # Attempts that met with another misfortune are spent as well.
-    if not needed(desired.release) <= _secret_values(world, desired.site).keys():
+    if _lacks_secrets(world, desired):
         found.add(str(Code.SECRET_MISSING))
     return found
+
+
+def _lacks_secrets(world: World, desired: Desired) -> bool:
+    return not needed(desired.release) <= _secret_values(world, desired.site).keys()
 
 
 def _untold(world: World, site: Site) -> Iterator[str]:

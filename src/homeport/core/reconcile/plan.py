@@ -129,7 +129,8 @@ class Planner:
                 for move in _leave(instance, view, self.now, why="its file was removed from Git")
             ]
         else:
-            moves = [*_follow(desired, self.instances_of(deployment_id), view, self._room(desired), self.now)]
+            found = _follow(desired, self.instances_of(deployment_id), view, self._room(desired), self.now)
+            moves = [*_without_missing_secrets(found, desired, view)]
         return without_held(moves, view.holds, view.nodes.keys(), self.now, by_hand=view.by_hand)
 
     def _room(self, desired: Desired) -> Roster:
@@ -166,7 +167,6 @@ def _follow(
         if node_id not in placed:
             why = f"{desired.name} {desired.app_version} is wanted here"
             yield Move(desired.id, node_id, H.SCHEDULED, why, desired.revision, OrderKind.APPLY, begins=True)
-            yield from _fail_for_missing_secrets(desired, node_id, view)
             roster.take(node_id, resources_of(desired))
     unplaced = next((instance for instance in instances if instance.node_id == UNPLACED), None)
     already_reported = sum(_reports_no_node(placed[node_id], desired) for node_id in suited.stranded)
@@ -247,11 +247,9 @@ def _keep_up(instance: Instance, desired: Desired, node: Node, view: View) -> It
     match instance.state:
         case S.INSTALLED if newer:
             yield move(H.CHANGED, renewed or _why_newer(instance, desired, view), OrderKind.APPLY)
-            yield from _fail_for_missing_secrets(desired, instance.node_id, view)
         case S.INSTALLING | S.UPDATING | S.ROLLINGBACK | S.FAILED if newer:
             trigger = H.SUPERSEDED_UPDATE if runs else H.SUPERSEDED_INSTALL
             yield move(trigger, renewed or _why_newer(instance, desired, view), OrderKind.APPLY)
-            yield from _fail_for_missing_secrets(desired, instance.node_id, view)
         case S.INSTALLING | S.UPDATING | S.ROLLINGBACK if node.liveness is Liveness.LOST:
             why = f"{node.id} has sent no heartbeat for too long"
             yield move(H.GAVE_UP, why, None, Failure(Code.NODE_OFFLINE, f"{why} while it worked on this"))
@@ -315,13 +313,16 @@ def _renewed(instance: Instance, desired: Desired, view: View) -> str:
     return f"the secret {name} has version {now[name]} now" if name else "a secret is no longer used"
 
 
-def _fail_for_missing_secrets(desired: Desired, node_id: NodeId, view: View) -> Iterator[Move]:
+def _without_missing_secrets(moves: Iterable[Move], desired: Desired, view: View) -> Iterator[Move]:
     """An order that cannot be sent because a secret is missing counts as failed, with that reason, until it is
-    there."""
-    names = missing(desired.release, view.secrets)
-    if names:
-        failure = secret_missing(desired.site, names)
-        yield Move(desired.id, node_id, H.GAVE_UP, failure.message, desired.revision, failure=failure)
+    there; also one for an older release, whose secret may have been removed since."""
+    for move in moves:
+        yield move
+        revision = move.revision or desired.revision
+        wanted = desired if revision == desired.revision else view.past.get((desired.id, revision))
+        if move.order is OrderKind.APPLY and wanted is not None and (names := missing(wanted.release, view.secrets)):
+            failure = secret_missing(desired.site, names)
+            yield Move(desired.id, move.node_id, H.GAVE_UP, failure.message, move.revision, failure=failure)
 
 
 def secret_missing(site: SiteName, names: Sequence[str]) -> Failure:

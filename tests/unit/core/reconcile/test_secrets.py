@@ -99,6 +99,34 @@ def test_a_secret_that_changes_when_a_retry_is_due_gives_one_order_and_not_two()
     ]
 
 
+def test_a_rollback_to_a_release_whose_secret_was_removed_fails_and_is_made_when_the_secret_comes() -> None:
+    """The newer release does not use it, so that nothing kept it from being removed."""
+    before, wanted = using("DB"), a_desired(at="second")
+    failed = an_instance(state=State.FAILED, at="second", failure=Failure(Code.EXITED, "no"))
+    failed = replace(failed, running_revision=before.revision, next_at=NOW)
+    known = replace(view(wanted, failed, secrets={}), past={(before.id, before.revision): before})
+    rolled_back, gave_up = plan(known, NOW)
+    assert (rolled_back.trigger, rolled_back.order) == (H.ROLLED_BACK, OrderKind.APPLY)
+    assert (gave_up.trigger, gave_up.revision) == (H.GAVE_UP, before.revision)
+    assert gave_up.failure == Failure(Code.SECRET_MISSING, "site home has no secret DB")
+    after = replace(
+        failed, revision=before.revision, rejected_revision=wanted.revision, failure=gave_up.failure, next_at=None
+    )
+    assert plan(replace(known, instances={after.key: after}), NOW) == ()
+    (move,) = plan(replace(known, instances={after.key: after}, secrets={"DB": 1}), NOW)
+    assert (move.order, move.revision, move.why) == (
+        OrderKind.APPLY,
+        before.revision,
+        "the secret DB has version 1 now",
+    )
+
+
+def test_a_retry_whose_secret_was_removed_fails() -> None:
+    failed = an_instance(state=State.FAILED, runs=False, failure=Failure(Code.IMAGE_PULL_FAILED, "no"))
+    moves = plan(view(using("DB"), replace(failed, next_at=NOW), secrets={}, given={"DB": 1}), NOW)
+    assert told(moves) == [(H.RETRIED_INSTALL, OrderKind.APPLY), (H.GAVE_UP, None)]
+
+
 def stranded(*, given: dict[str, int] | None, secrets: dict[str, int], uses: tuple[str, ...] = ("DB",)) -> View:
     """No node can take the second revision; the first goes on running, and uses these secrets."""
     refused = an_instance(state=State.FAILED, at="second", failure=Failure(Code.NO_ELIGIBLE_NODE, "no"))
