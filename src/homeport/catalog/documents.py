@@ -6,6 +6,7 @@ refused. Each refusal names field, file and line.
 """
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import field
 from typing import Any, Final
@@ -30,11 +31,12 @@ Location = tuple[str | int, ...]
 """The path to a value from the root of its document: keys and indexes."""
 
 _PREFIX: Final = "tag:yaml.org,2002:"
+_UNUSABLE: Final = re.compile("[\0\ud800-\udfff]")
 _LOADER: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CONSTRUCTOR: Final = yaml.constructor.SafeConstructor()
+_TEXTS: Final = frozenset({"str", "timestamp", "merge", "value"})
+"""No field of ours is a date, and JSON has none; `<<` and `=` as values are just text."""
 _SCALARS: Final[dict[str, Callable[[yaml.ScalarNode], Any]]] = {
-    "str": lambda node: node.value,
-    "timestamp": lambda node: node.value,  # no field of ours is a date, and JSON has none
     "null": lambda node: None,
     "bool": _CONSTRUCTOR.construct_yaml_bool,
     "int": _CONSTRUCTOR.construct_yaml_int,
@@ -155,16 +157,18 @@ class _Reader:
             event = self._loader.get_event()
             position = len(self._events)
             self._events.append(event)
-            if isinstance(event, yaml.AliasEvent):
-                if event.anchor in anchors:
+            if isinstance(event, yaml.NodeEvent) and event.anchor is not None:
+                if not isinstance(event, yaml.AliasEvent):
+                    anchors[event.anchor] = position
+                elif event.anchor in anchors:
                     self._aliased[position] = anchors[event.anchor]
-            elif isinstance(event, yaml.NodeEvent) and event.anchor is not None:
-                anchors[event.anchor] = position
+            if position >= EVENTS_MAX:
+                raise self._too_many(event, ())
+            if isinstance(event, yaml.ScalarEvent):
+                continue
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEPTH_MAX:
                 raise self._too_deep(event, ())
-            if len(self._events) > EVENTS_MAX:
-                raise self._too_many(event, ())
 
     def _next(self) -> Any:
         event = self._events[self._position]
@@ -242,10 +246,11 @@ class _Reader:
             implicit = event.implicit if tag is None else (False, True)
             tag = self._loader.resolve(yaml.ScalarNode, event.value, implicit)
         kind = tag.removeprefix(_PREFIX)
+        if kind in _TEXTS:
+            self._check_text(event, location)
+            return event.value
         construct = _SCALARS.get(kind)
         if construct is None:
-            if kind in ("merge", "value"):  # `<<` and `=` as values are just text
-                return event.value
             self._refuse(event, location, f"has the tag {tag}; only plain YAML is read.")
             return None
         self._check_text(event, location)
@@ -262,12 +267,11 @@ class _Reader:
         if isinstance(value, int) and not fits_64_bits(value):
             self._refuse(event, location, f"{event.value[:40]} is too large: a whole number has at most 64 bits.")
             return None
-        if not isinstance(value, str):
-            self._texts[location] = event.value
+        self._texts[location] = event.value
         return value
 
     def _check_text(self, event: Any, location: Location) -> None:
-        if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in event.value):
+        if _UNUSABLE.search(event.value):
             self._refuse(event, location, "has a character that cannot be passed on.")
 
     def _too_deep(self, event: Any, location: Location) -> InvalidInput:

@@ -11,6 +11,7 @@ from importlib import resources
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from homeport.catalog.conformance import Check, compiled
 from homeport.catalog.documents import Document, Location
 from homeport.core.parameters import show, suggest
 from homeport.core.values.patterns import matches
@@ -38,9 +39,11 @@ WORDED_MAX: Final = 200
 
 def check_structure(document: Document, schema_name: str) -> list[Problem]:
     """The violations of the schema, in the order of the lines."""
+    if conforms(schema_name)(document.data):
+        return []
     problems = (
         document.problem(location, message)
-        for error in _validator(schema_name).iter_errors(document.data)
+        for error in validator(schema_name).iter_errors(document.data)
         for location, message in _message(error, document)
     )
     return sorted(set(islice(problems, WORDED_MAX)), key=lambda problem: (problem.line or 0, problem.field))
@@ -74,7 +77,12 @@ def _schema(name: str) -> dict[str, Any]:
 
 
 @cache
-def _validator(name: str) -> Any:
+def conforms(name: str) -> Check:
+    return compiled(_schema(name))
+
+
+@cache
+def validator(name: str) -> Any:
     from jsonschema import Draft202012Validator, validators  # noqa: PLC0415 - start-up time
 
     extend: Any = validators.extend

@@ -17,7 +17,7 @@ _MEMORY_MAX: Final = 256 * 1024
 def matches(pattern: str, text: str) -> bool:
     """As in JSON Schema: found anywhere, ASCII classes, and `$` is the very end, not before a line break."""
     try:
-        return _compiled(pattern).search(text) is not None
+        return _compiled(pattern).search(text.encode()) is not None
     except UnicodeEncodeError:  # a lone surrogate: not valid text
         return False
 
@@ -41,7 +41,7 @@ def _compiled(pattern: str) -> Any:
     options.log_errors = False
     options.max_mem = _MEMORY_MAX
     try:
-        return re2.compile(pattern, options=options)
+        return re2.compile(pattern.encode(), options=options)  # as bytes: nobody needs positions in the text
     except (re2.error, UnicodeEncodeError) as error:
         said = error.args[0] if error.args else ""
         raise ValueError(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from error
