@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import time
 import urllib.error
 import urllib.request
 import uuid
@@ -24,8 +25,12 @@ from tests.support.llama_server import llama_server
 from tests.support.ports import free_port
 from tests.support.processes import Machine, Process, start_up
 from tests.support.tiny_model import write_tiny_model
+from tests.unit.core.inference.engines.test_handoff_document import is_documented
 
 TASK: dict[str, Any] = {**EXAMPLE, "max_tokens": 4}
+BOUND_SECONDS_MAX = 2.0
+LOOKS = 3
+"""How often a time is measured; the fastest counts, since a busy machine spoils one look."""
 
 
 def hand_over(host: Machine, url: str) -> None:
@@ -47,9 +52,18 @@ def is_ready(host: Machine) -> bool:
 def test_the_command_line_talks_to_a_model(host: Machine, tmp_path: Path) -> None:
     model = write_tiny_model(tmp_path / "tiny.gguf")
     with llama_server(model, slots=1) as (url, _):
-        start_up(host, runtime="process")
-        hand_over(host, url)
-        host.wait_for(lambda: is_ready(host))
+        process = start_up(host, runtime="process")
+        took = []
+        for _ in range(LOOKS):
+            began = time.monotonic()
+            hand_over(host, url)
+            host.wait_for(lambda: [pool for pool in process.get("/v2/pools")["pools"] if pool["ready"]])
+            took.append(time.monotonic() - began)
+            if took[-1] <= BOUND_SECONDS_MAX:
+                break
+            (host.folder / "up/node/engines/tiny.json").unlink()
+            host.wait_for(lambda: not process.get("/v2/pools")["pools"])
+        assert min(took) <= BOUND_SECONDS_MAX, f"a handoff file was bound after {took} seconds"
         assert "tiny" in host.homeport("pools", "list")
         assert "llamacpp" in host.homeport("pools", "show", "default")
         assert host.homeport("chat", "hello", "--max-tokens", "8").strip()
@@ -65,6 +79,14 @@ def test_the_command_line_talks_to_a_model(host: Machine, tmp_path: Path) -> Non
         assert "POOL_UNREADY" in refused.stdout + refused.stderr
         host.homeport("pools", "drain", "default", "--off")
         assert host.homeport("chat", "hello", "--max-tokens", "2").strip()
+        assert "serves tiny" in host.homeport(
+            "engines", "attach", "llamacpp", url, "--model", "tiny", "--name", "also"
+        )
+        files = [json.loads(each.read_text()) for each in (host.folder / "up/node/engines").glob("*.json")]
+        assert all(map(is_documented, files))
+        (attached,) = [each for each in files if each.get("pool_id") == "also"]
+        assert (attached["url"], attached["provisioning_mode"]) == (url, "external")
+        host.wait_for(lambda: all(pool["ready"] for pool in pools(host)) and len(pools(host)) == 2)
 
 
 def test_an_admitted_task_and_a_drain_survive_a_kill(host: Machine, tmp_path: Path) -> None:

@@ -49,3 +49,20 @@ def test_no_key_waits_for_more_than_one_task_of_each_other_key(counts: list[int]
             queue.offer(Entry(f"{key}-{index}", str(key), Priority.BATCH, 0.0, ""))
     first = [queue.take(lambda _: True, 0.0) for _ in counts]
     assert sorted(entry.key for entry in first if entry is not None) == sorted(map(str, range(len(counts))))
+
+
+@given(offers=st.lists(st.tuples(st.integers(0, 2), st.sampled_from(Priority)), max_size=60))
+def test_each_key_is_served_in_the_order_in_which_it_came_and_interactive_before_batch(
+    offers: list[tuple[int, Priority]],
+) -> None:
+    queue: PoolQueue[str] = PoolQueue(1000)
+    for index, (key, priority) in enumerate(offers):
+        queue.offer(Entry(f"t{index}", str(key), priority, 0.0, str(index)))
+    taken: list[Entry[str]] = []
+    while (entry := queue.take(lambda _: True, 0.0)) is not None:
+        taken.append(entry)
+    assert len(taken) == len(offers)
+    assert [each.priority for each in taken] == sorted((each.priority for each in taken), key=list(Priority).index)
+    for lane in {(each.key, each.priority) for each in taken}:
+        order = [int(each.content) for each in taken if (each.key, each.priority) == lane]
+        assert order == sorted(order)

@@ -155,19 +155,17 @@ class InferenceMetrics(Collector):
     # --- events -------------------------------------------------------------------------------------------------
 
     def enqueued(self, ticket: "Ticket") -> None:
-        chosen = ticket.decision.chosen if ticket.decision is not None else None
-        if chosen is None:
-            return
-        labels = (chosen.engine, chosen.engine_version, chosen.pool_id, chosen.replica_id)
-        self._of(labels, ticket.task.priority).enqueued.inc()
+        if (labels := _planned(ticket)) is not None:
+            self._of(labels, ticket.task.priority).enqueued.inc()
 
     def started(self, ticket: "Ticket") -> None:
         assert ticket.replica is not None
         self._of(ticket.replica.labels, ticket.task.priority).started.inc()
 
-    def canceled(self, replica: "Replica | None", reason: str) -> None:
-        labels = ("", "", "", "") if replica is None else self.bounded(replica.labels)
-        self._count(self._canceled, *labels, reason)
+    def canceled(self, ticket: "Ticket", reason: str) -> None:
+        """Of a task that still waited, as it was counted when it was admitted."""
+        labels = ticket.where or _planned(ticket)
+        self._count(self._canceled, *(("", "", "", "") if labels is None else self.bounded(labels)), reason)
 
     def rejected(self, engine: str, code: TaskCode) -> None:
         self._count(self._rejected, engine, code.value)
@@ -228,3 +226,9 @@ class InferenceMetrics(Collector):
         if child is None:
             child = self._children[key] = counter.labels(*labels)
         child.inc(by)
+
+
+def _planned(ticket: "Ticket") -> "Labels | None":
+    """Of the replica that placement has chosen for it."""
+    chosen = None if ticket.decision is None else ticket.decision.chosen
+    return None if chosen is None else (chosen.engine, chosen.engine_version, chosen.pool_id, chosen.replica_id)

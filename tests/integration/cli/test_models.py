@@ -1,5 +1,7 @@
 """`homeport models` and `engines`: what is wrong is said at once, and changes nothing."""
 
+import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,6 +38,21 @@ def test_nonsense_is_refused_before_anything_is_deployed(
     done = host.command(*words)
     assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done.stdout + done.stderr
     assert host.json("deployments", "list")["deployments"] == []
+
+
+def test_one_plan_is_one_artifact_however_often_it_is_made(host: Machine) -> None:
+    plan = ("engines", "plan", "llamacpp", "/models/x.gguf", "--mode", "source", "-o", "json")
+    made = [json.loads(host.command(*plan, "--keep").stdout) for _ in range(2)]
+    assert made[0] == made[1]
+    with urllib.request.urlopen(
+        urllib.request.Request(
+            f"{host.url}/v2/artifacts/{made[0].pop('artifact_id')}",
+            headers={"Authorization": f"Bearer {host.homeport('token').strip()}"},
+        )
+    ) as answer:
+        kept = json.load(answer)
+    assert (kept["kind"], kept["tags"], kept["content"]) == ("plan", ["engine:llamacpp"], made[0])
+    assert json.loads(host.command(*plan).stdout) == made[0], "without a server it is the same"
 
 
 def test_a_signature_that_is_none_is_refused(host: Machine, tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import re
 import time
 import uuid
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +16,7 @@ from urllib.parse import urlsplit
 import anyio
 import pytest
 from aiohttp import web
+from prometheus_client.parser import text_string_to_metric_families
 
 from homeport.adapters.engine.fake import FakeEngine, Faults
 from homeport.central.app import CentralApp
@@ -52,10 +56,12 @@ async def fill(app: CentralApp, client: Client, url: str) -> None:
 
 async def test_a_full_queue_rejects_with_the_time_to_wait(tmp_path: Path) -> None:
     async with central_with(tmp_path, queue_capacity=1) as (app, client), serve_broken(Break.HANGS) as engine:
+        before = await counted(client)
         await fill(app, client, engine.url)
         late = await client.post("/v2/tasks", a_task(deadline_ms=1))
         assert (late.status, late.body["code"]) == (400, "DEADLINE_UNMET"), "no slot will be free in time"
-        assert (await client.post("/v2/tasks", a_task(priority="batch"))).status == 202
+        waiting = a_task(priority="batch")
+        assert (await client.post("/v2/tasks", waiting)).status == 202
         refused = await client.post("/v2/tasks", a_task())
         body = refused.body
         assert (refused.status, body["code"]) == (429, "ADMISSION_REJECT")
@@ -66,6 +72,68 @@ async def test_a_full_queue_rejects_with_the_time_to_wait(tmp_path: Path) -> Non
         as_openai = await client.post("/v1/chat/completions", chat)
         assert (as_openai.status, as_openai.body["error"]["type"]) == (429, "rate_limit_error")
         assert as_openai.headers["Retry-After"]
+        assert (await counted(client)) - before == {
+            ("tasks_enqueued_total", "openai", "default", "r0", "interactive"): 1,
+            ("tasks_enqueued_total", "openai", "default", "r0", "batch"): 1,
+            ("tasks_started_total", "openai", "default", "r0", "interactive"): 1,
+            ("tasks_rejected_total", "openai", "DEADLINE_UNMET"): 1,
+            ("tasks_rejected_total", "openai", "ADMISSION_REJECT"): 1,
+            ("tasks_rejected_total", "", "ADMISSION_REJECT"): 1,
+            ("queue_depth", "openai", "default", "batch"): 1,
+        }
+        assert (await client.post(f"/v2/tasks/{waiting['task_id']}/cancel", None)).status == 204
+
+        async def is_counted() -> bool:
+            now = await counted(client)
+            canceled = now["tasks_canceled_total", "openai", "default", "r0", "client"]
+            return (canceled, now["queue_depth", "openai", "default", "batch"]) == (1, 0)
+
+        await eventually(is_counted, what="the cancel to be counted where the task was")
+
+
+async def counted(client: Client) -> Counter[tuple[str, ...]]:
+    """What the page of metrics counts of tasks, by its labels, without versions of engines."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for family in text_string_to_metric_families(str((await client.get("/metrics")).body)):
+        for sample in family.samples:
+            if re.fullmatch("tasks_[a-z]+_total|queue_depth", sample.name):
+                order = ("engine", "pool_id", "replica_id", "priority", "reason")
+                labels = (sample.labels[name] for name in order if name in sample.labels)
+                found[sample.name, *labels] += int(sample.value)
+    return found
+
+
+async def test_a_pool_is_unready_and_says_why_until_its_engine_has_its_model_and_when_it_has_failed(
+    tmp_path: Path,
+) -> None:
+    status = 503
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/health":
+            said = {} if status == 200 else {"error": {"code": status, "message": "Loading model"}}
+            return web.json_response(said, status=status)
+        props = {"total_slots": 1, "default_generation_settings": {"n_ctx": 512}, "data": [{"id": "tiny"}]}
+        return web.json_response(props if request.path in {"/props", "/v1/models"} else [])
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    async with central_with(tmp_path, health_seconds=0.05) as (central, client), served(app) as url:
+        pools = central.parts.inference.pools
+        assert isinstance(pools, PoolRegistry)
+        pools.bind(handoff(url))
+
+        async def told() -> tuple[bool, bool, bool]:
+            health = (await client.get("/v2/pools/default/health")).body
+            return health["live"], health["ready"], "503: Loading model" in (health["last_error"] or "")
+
+        async def is_told(*wanted: bool) -> bool:
+            return await told() == wanted
+
+        for status, wanted in ((503, (True, False, True)), (200, (True, True, False)), (503, (True, False, True))):
+            await eventually(partial(is_told, *wanted), what=f"its health after {status}")
+            admitted = await client.post("/v2/tasks", {**a_task(), "engine": "llamacpp", "model_ref": "tiny"})
+            refused = (503, "POOL_UNREADY") if status == 503 else (202, None)
+            assert (admitted.status, admitted.body.get("code")) == refused
 
 
 async def test_a_worker_is_registered_only_where_the_fake_engine_is_allowed(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ async def left_waiting(folder: Path) -> dict[str, Any]:
     first = {**TASK, "model_ref": "m", "engine": "openai"}
     waiting = {**first, "task_id": "6b1f0f6e-30c1-4d4f-9d0c-000000000002"}
     async with serve_broken(Break.HANGS) as engine, running_central(folder) as (central, client):
+        assert (await client.post("/v2/artifacts", {"kind": "plan", "content": {"steps": [7]}})).status == 201
         await bind(client, central, engine.handoff())
         assert (await client.post("/v2/tasks", first)).status == 202
         await eventually(lambda: engine.running == 1, what="the first task to take the slot")
@@ -69,9 +70,13 @@ async def test_who_sends_a_task_again_gets_its_answer_and_no_second_run(tmp_path
         assert (kinds[0], kinds[-1]) == (b"event: started\n", b"event: end\n")
 
 
-async def test_a_task_that_may_not_run_any_more_says_why_after_a_restart(tmp_path: Path) -> None:
+async def test_after_a_restart_artifacts_are_there_and_a_task_that_may_not_run_any_more_says_why(
+    tmp_path: Path,
+) -> None:
     waiting = await left_waiting(tmp_path / "central")
     async with running_central(tmp_path / "central") as (_, client):
+        (kept,) = [each for each in (await client.get("/v2/artifacts")).body["artifacts"] if each["kind"] == "plan"]
+        assert (await client.get(f"/v2/artifacts/{kept['id']}")).body["content"] == {"steps": [7]}
         assert (await client.post("/v2/catalog/models", {"id": "m", "source_url": "hf:org/repo/m"})).status == 201
         assert (await client.post("/v2/catalog/models/m/state", {"state": "Retired"})).status == 202
         async with client.session.get(f"{client.url}/v2/tasks/{waiting['task_id']}/events") as answer:

@@ -48,8 +48,10 @@ async def test_a_task_is_admitted_streamed_and_ended(client: Client) -> None:
     for name in ("X-Budget-Tokens-Remaining", "X-Budget-Time-Remaining-Ms", "X-Budget-Cost-Remaining"):
         assert name in answer.headers
     assert answer.body["task_id"] == TASK["task_id"]
-    assert (answer.body["queue_position"], answer.body["backoff_ms"]) == (0, 0)
-    assert answer.body["streams"]["sse"] == f"/v2/tasks/{TASK['task_id']}/events"
+    assert (answer.body["queue_position"], answer.body["predicted_start_ms"], answer.body["backoff_ms"]) == (0, 0, 0)
+    path = f"/v2/tasks/{TASK['task_id']}/events"
+    assert answer.body["streams"] == {"sse": path, "sse_verbose": f"{path}?verbose=true"}
+    assert answer.body["preparation"] == {"steps": []}
     events = await all_events(client, TASK["task_id"])
     kinds = [each.event for each in events]
     assert kinds[0] == "started"
@@ -169,7 +171,7 @@ async def test_a_wrong_task_is_refused_with_its_code_and_a_sentence(
     answer = await client.post("/v2/tasks", a_task(**change))
     assert (answer.status, answer.body["code"]) == (status, code)
     assert word in answer.body["message"]
-    assert answer.headers["X-Correlation-Id"]
+    assert uuid.UUID(answer.headers["X-Correlation-Id"]).version == 4, "one of ours, where the client has none"
     if status == 503:
         assert answer.body["retriable"] is True
         assert int(answer.headers["Retry-After"]) >= 1
@@ -404,6 +406,10 @@ async def test_pools_capabilities_and_metrics_say_what_there_is(client: Client) 
     health = (await client.get("/v2/pools/default/health")).body
     assert (health["live"], health["ready"], health["draining"]) == (True, True, False)
     assert health["metrics"]["slots_total"] == 2
+    (pool,) = (await client.get("/v2/pools")).body["pools"]
+    (replica,) = pool["replicas"]
+    assert (pool["draining"], replica["slots_total"], replica["slots_free"]) == (False, 2, 2)
+    assert {"vram_free_bytes", "device_mask", "loading", "circuit", "last_error"} <= {*replica}
     capabilities = (await client.get("/v2/meta/capabilities")).body
     assert capabilities["api_version"] == "2.0.0"
     assert capabilities["engines"][0]["engine"] == "llamacpp"
@@ -418,6 +424,32 @@ async def test_pools_capabilities_and_metrics_say_what_there_is(client: Client) 
         assert f"# TYPE {name.removesuffix('_total')}" in text or f"# TYPE {name}" in text
     assert 'tasks_started_total{engine="llamacpp"' in text
     assert 'latency_first_token_ms_bucket{engine="llamacpp"' in text
+    await eventually(lambda: _measures(client, "tokens_out_total", f" {TASK['max_tokens']}.0"), what="its tokens")
+
+
+async def test_capabilities_follow_the_replicas_of_each_pool(empty: tuple[CentralApp, Client], llama: str) -> None:
+    central, client = empty
+    async with client.session.get(f"{llama}/props") as props:
+        context = (await props.json())["default_generation_settings"]["n_ctx"]
+
+    async def told() -> Any:
+        engines = (await client.get("/v2/meta/capabilities")).body["engines"]
+        return {
+            each["pool_id"]: (each["ctx_max"], each["concurrency"], each["features"]["models"]) for each in engines
+        }
+
+    assert await told() == {}
+    small = handoff(llama, pool_id="a", model=HandoffModel("small"), ctx_max=256)
+    large = handoff(llama, pool_id="a", replica_id="r1", model=HandoffModel("large"), ctx_max=512, slots_total=3)
+    await bind(client, central, small, large, handoff(llama, pool_id="b"))
+    assert (await told())["a"][:2] == (512, 5)
+    assert {"small", "large"} <= {*(await told())["a"][2]}
+    assert (await told())["b"][:2] == (context, 2), "what the engine itself says"
+    pools = central.parts.inference.pools
+    assert pools is not None
+    pools.unbind("a", "r1")
+    pools.unbind("b", "r0")
+    assert {pool: found[:2] for pool, found in (await told()).items()} == {"a": (256, 2)}
 
 
 async def test_what_no_engine_was_started_for_is_refused_before_one_is_asked(

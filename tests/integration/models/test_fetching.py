@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import shutil
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +18,7 @@ import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.registry.web_files import SourceOptions, _require_safe, _split
-from homeport.core.inference.models.entries import INDEX_SCHEMA
+from homeport.core.inference.models.entries import INDEX_SCHEMA, ModelEntry
 from homeport.errors import DigestMismatch, InvalidInput, NotFound, PeerUnavailable, Refused
 from homeport.models.store import fetching
 from homeport.models.store.fetching import ModelFetcher, digest_of_file, model_file
@@ -163,6 +165,30 @@ def test_a_damaged_index_is_set_aside_and_a_newer_one_refused(tmp_path: Path) ->
     (tmp_path / "index.json").write_text('{"schema": 2, "models": []}')
     with pytest.raises(InvalidInput, match="schema 2"):
         ModelIndex(tmp_path).entries()
+
+
+@pytest.mark.parametrize(("synced", "known"), [(1, ["a"]), (2, ["a", "b"])])
+def test_an_index_survives_a_kill_while_it_is_written(tmp_path: Path, synced: int, known: list[str]) -> None:
+    """Before its draft is durable, and when that has taken its place."""
+    index = ModelIndex(tmp_path)
+    index.put(ModelEntry(id="a", source="hf:a/b"))
+    child = os.fork()
+    if child == 0:
+        calls = 0
+
+        def die(_: int) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == synced:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        os.fsync = die  # type: ignore[assignment]
+        index.put(ModelEntry(id="b", source="hf:c/d"))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert sorted(ModelIndex(tmp_path).entries()) == known
+    ModelIndex(tmp_path).put(ModelEntry(id="c", source="hf:e/f"))
+    assert sorted(ModelIndex(tmp_path).entries()) == [*known, "c"], "what was left behind is in nobody's way"
 
 
 @pytest.mark.parametrize(

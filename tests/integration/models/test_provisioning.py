@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import sys
@@ -126,7 +127,10 @@ async def test_a_release_archive_is_fetched_by_its_digest_unpacked_once_and_runs
     assert prepared.engine_version == f"llamacpp-binary:{digest_of(content)[7:19]}-cpu"
     async with answering(prepared):
         pass
+    plan = json.loads((tmp_path / "data/plans/p.json").read_text())
+    assert [step["kind"] for step in plan["steps"]][-1] == "run"
     again = await node.prepare(spec)
+    assert json.loads((tmp_path / "data/plans/p.json").read_text()) == plan
     assert again.server == prepared.server
     assert len(web.asked) == 1, "known by its digest"
     with pytest.raises(WorkFailed, match="is not what its digest says"):

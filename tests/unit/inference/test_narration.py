@@ -1,12 +1,14 @@
 """Decisions are narrated with all the fields of the contract: actor, action, target and a sentence for people."""
 
 import ast
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from homeport.cli.roles.logs import JsonFormatter, TextFormatter
 from homeport.log import fields_of, get_log
 
 PACKAGE = Path(__file__).parents[3] / "src" / "homeport"
@@ -54,3 +56,5 @@ def test_a_narrated_line_has_its_fields_and_its_level(caplog: pytest.LogCaptureF
     assert (record.levelname, record.getMessage()) == ("WARNING", "pool drained")
     said = {"actor": "pools", "action": "drain", "target": "tiny", "human": "It ends.", "count": 1}
     assert fields_of(record) == said
+    assert json.loads(JsonFormatter().format(record))["human"] == "It ends."
+    assert 'human="It ends."' in TextFormatter().format(record)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from homeport.core.inference.engines.answers import message_of
 from homeport.lazy_dataclass import dataclass
 from homeport.ports.engine import Finished, Generation, Health, Props
 
@@ -47,7 +48,9 @@ class Dialect:
 def ready_when_ok(status: int, body: Any) -> Health:
     if status == 200:
         return Health(live=True, ready=True)
-    return Health(live=status in {429, 503}, ready=False, error=f"the engine answered {status}")
+    said = message_of(body)
+    why = f"the engine answered {status}" + (f": {said}" if said else "")
+    return Health(live=status in {429, 503}, ready=False, error=why)
 
 
 def openai_embeddings(body: Any) -> Sequence[Sequence[float]]:

@@ -328,7 +328,7 @@ class Outcome:
             error=self.error,
         )
         if canceled:
-            self._plane.metrics.canceled(self._replica, canceled)
+            self._plane.metrics.canceled(self._ticket, canceled)
         self._plane.scheduler.release(self._ticket)
 
     def _use_so_far(self, *, is_canceled: bool) -> None:

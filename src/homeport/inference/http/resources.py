@@ -260,7 +260,7 @@ def _capability(plane: TaskPlane, pool_id: str) -> dict[str, Any]:
         "engine": first.handoff.engine.value,
         "engine_version": first.engine_version,
         "sampler_profile_version": None,
-        "ctx_max": first.handoff.ctx_max or first.props.ctx_max or CTX_CAP,
+        "ctx_max": max(each.handoff.ctx_max or each.props.ctx_max or CTX_CAP for each in replicas),
         "max_tokens_out": MAX_TOKENS_CAP,
         "concurrency": sum(each.slots_total for each in replicas),
         "supported_workloads": sorted(frozenset().union(*(each.handoff.workloads for each in replicas))),
@@ -269,7 +269,10 @@ def _capability(plane: TaskPlane, pool_id: str) -> dict[str, Any]:
             "running_per_key": plane.settings.key_running_max or None,
             "requests_per_minute": plane.settings.key_requests_per_minute or None,
         },
-        "features": {"batching": any(each.slots_total > 1 for each in replicas), "models": sorted(first.models)},
+        "features": {
+            "batching": any(each.slots_total > 1 for each in replicas),
+            "models": sorted(frozenset().union(*(each.models for each in replicas))),
+        },
     }
 
 

@@ -133,7 +133,7 @@ class Runner:
                 replica.breaker = replica.breaker.abandoned()
             self.scheduler.release(run.ticket)
             if run.cancel_reason:
-                self.metrics.canceled(replica, run.cancel_reason)
+                self.metrics.canceled(run.ticket, run.cancel_reason)
             if not is_stopping or run.replica_key is not None:
                 self._say_end(run)
 

@@ -241,6 +241,9 @@ def test_a_session_spends_its_budget_and_expires() -> None:
     session = Session("s", 0.0, budgets=Budgets(tokens=100, time_ms=50, cost=0.001))
     spent = session.spent(30, 100)
     assert (spent.budgets.tokens, spent.budgets.time_ms) == (70, 0)
+    shown = [session.to_data(now, kv_bytes=7) for now in (0, 60, 600)]
+    assert [each["ttl_ms_remaining"] for each in shown] == [600_000, 540_000, 0]
+    assert (shown[0]["turns"], shown[0]["kv_bytes"], shown[0]["tokens_budget_remaining"]) == (0, 7, 100)
     assert session.is_expired(601)
     assert not session.is_expired(599)
     assert session.admitted(5).turns == 1

@@ -32,15 +32,23 @@ def engines() -> None:
 @click.option("--image", default="", help="Another image than the engine's own.")
 @installed
 @click.option("--container-engine", type=click.Choice(["podman", "docker", "none"]), help="[what is on the PATH]")
+@click.option("--keep", is_flag=True, help="Keep it at the server as an artifact, and say its id.")
+@connected
 @formatted
 @pass_settings
 @click.pass_context
-def plan(ctx: click.Context, settings: Settings, /, *, engine: str, model: str, **options: Any) -> None:
+def plan(ctx: click.Context, settings: Settings, /, *, engine: str, model: str, keep: bool, **options: Any) -> None:
     """Say what provisioning an engine on this machine would do, and what the machine lacks for it.
 
-    The same input on the same machine gives the same plan. It needs no server.
+    The same input on the same machine gives the same plan, and the same id where it is kept. It needs no server
+    otherwise.
     """
     found = _plan(engine, model, **options)
+    if keep:
+        body = {"kind": "plan", "content": found, "tags": [f"engine:{engine}"]}
+        artifact_id = Client(settings.url).post("/v2/artifacts", body)["id"]
+        found["artifact_id"] = artifact_id
+        click.echo(f"artifact {artifact_id}", err=settings.is_data)
     if settings.is_data:
         print_data(settings, found)
     else:

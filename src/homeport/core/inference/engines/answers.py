@@ -26,6 +26,15 @@ def error_of(content: bytes) -> Mapping[str, Any]:
         found = json.loads(content)
     except (ValueError, RecursionError):
         return {"message": ""}
+    return _error_in(found)
+
+
+def message_of(answer: Any) -> str:
+    """What an answer that was read as JSON says is wrong; empty where it says nothing."""
+    return str(_error_in(answer)["message"])
+
+
+def _error_in(found: Any) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         return {"message": ""}
     error = found.get("error", found.get("message", found.get("detail", "")))
