@@ -163,7 +163,7 @@ CLAIMS: Final[tuple[Claim, ...]] = (
     both("OBS-01", (SHIPPED, "traces_and_log_lines_of_homeport_are_received"), (SHIPPED, "a_workload_reaches_it_with_the_variables_that_it_is_given"), why="The collector itself is the operator's; its configuration is shipped, and what is sent to it is received as it says, not with the program."),
     shown("OBS-02", COLLECTOR, "workloads_reach_it_over_otlp_and_it_measures_the_host", "it_measures_containers_or_the_cluster_that_runs_them", why=OPERATORS),
     both("OBS-04 OBS-05", (COLLECTOR, "no_exporter_is_preset_and_one_may_be_added"), (VARIABLES, "the_variables_have_the_names_of_margo"), why=OPERATORS),
-    both("OBS-03", (VARIABLES, "the_variables_have_the_names_of_margo"), (SHIPPED, "a_workload_reaches_it_with_the_variables_that_it_is_given"), ("tests/conformance/runtime/test_podman.py", "every_container_is_told_where_the_collector_is"), ("tests/unit/adapters/runtime/test_kube.py", "variables_of_the_machine_are_for_every_container_that_has_none_of_that_name")),
+    both("OBS-03", (VARIABLES, "the_variables_have_the_names_of_margo"), (SHIPPED, "a_workload_reaches_it_with_the_variables_that_it_is_given"), ("tests/conformance/runtime/test_podman.py", "every_container_is_told_where_the_collector_is"), ("tests/unit/adapters/runtime/test_kube.py", "variables_of_the_machine_are_for_every_container_that_has_none_of_that_name"), ("tests/conformance/runtime/test_helm_cluster.py", "charts_go_to_the_cluster_and_their_containers_are_told_where_the_collector_is")),
     open_("OBS-06", "Of an app's author."),
     open_("OBS-07", "Optional; central does not consume telemetry of devices over Margo."),
 )
