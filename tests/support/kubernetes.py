@@ -1,6 +1,6 @@
 """As much of a Kubernetes API server as helm needs to keep releases and to apply simple objects. In memory.
 
-It stores whatever it is sent, under the path it was sent to; nothing ever runs, so charts for it hold no workloads.
+It stores whatever it is sent, under the path it was sent to; nothing ever runs, so nobody may wait for a workload.
 """
 
 import base64
@@ -15,9 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 
 RESOURCES = [
     {"name": name, "singularName": "", "namespaced": True, "kind": kind, "verbs": ["get", "list", "create", "patch"]}
-    for name, kind in (("secrets", "Secret"), ("configmaps", "ConfigMap"))
+    for name, kind in (("secrets", "Secret"), ("configmaps", "ConfigMap"), ("pods", "Pod"))
 ]
-LISTS = {"secrets": "SecretList", "configmaps": "ConfigMapList"}
+LISTS = {"secrets": "SecretList", "configmaps": "ConfigMapList", "pods": "PodList"}
 PROTOBUF = b"k8s\0"
 """Begins an object in Kubernetes' other format, in which helm writes its releases."""
 DISCOVERY: dict[str, Any] = {

@@ -49,7 +49,7 @@ def test_workloads_reach_it_over_otlp_and_it_measures_the_host(given: dict[str, 
     assert given["receivers"]["otlp"]["protocols"].keys() == {"http", "grpc"}
     assert given["receivers"]["otlp"]["protocols"]["http"]["endpoint"].endswith(":4318")
     # Each at the level of its defaults: nothing is switched off or filtered.
-    assert given["receivers"]["hostmetrics"]["scrapers"] == {key: {} for key in SCRAPERS}
+    assert given["receivers"]["hostmetrics"]["scrapers"] == {name: {} for name in SCRAPERS}
     pipelines = given["service"]["pipelines"]
     assert "hostmetrics" in pipelines["metrics"]["receivers"]
     assert all("otlp" in pipeline["receivers"] for pipeline in pipelines.values())

@@ -52,6 +52,7 @@ ENTRY_POINTS = frozenset(
         "homeport.cli.__main__",
         "homeport.central.push_check",  # a hook of git
         "homeport.adapters.store.migrations.env",
+        "homeport.adapters.runtime.helm.add_variables",
         "homeport.adapters.runtime.podman.run_compose",
     }
 )

@@ -3,6 +3,7 @@
 import json
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.adapters.runtime.helm.cluster import HelmInCluster
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.node.health import HealthVerdict
+from homeport.core.node.telemetry_variables import otlp_variables
 from homeport.errors import EngineUnavailable, WorkFailed
 from homeport.ports import Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType
@@ -27,6 +29,16 @@ pytestmark = pytest.mark.anyio
 SETTINGS = json.dumps(
     {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}"}, "data": {"greeting": "@"}}
 ).replace('"@"', "{{ .Values.greeting | quote }}")
+
+
+POD = json.dumps(
+    {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web"},
+        "spec": {"containers": [{"name": "web", "image": "web", "env": [{"name": "OWN", "value": "1"}]}]},
+    }
+)
 
 
 @pytest.fixture
@@ -94,16 +106,25 @@ async def test_a_cluster_that_does_not_answer_is_no_empty_cluster(
         await runtime.observe(workload.deployment_id)
 
 
-async def test_charts_go_to_the_cluster(cluster: Cluster, tmp_path: Path, registry_host: str) -> None:
-    options = EngineOptions(environment=engine_environment(), kubeconfig=cluster.kubeconfig)
+async def test_charts_go_to_the_cluster_and_their_containers_are_told_where_the_collector_is(
+    cluster: Cluster, tmp_path: Path, registry_host: str
+) -> None:
+    variables = otlp_variables("http://10.0.0.1:4318")
+    options = EngineOptions(
+        environment=engine_environment(), kubeconfig=cluster.kubeconfig, variables=dict(variables)
+    )
     runtime = await open_runtime("process", tmp_path / "data", OciRegistry(), NodeId("n"), options=options)
     try:
         assert runtime.name == "process+kubernetes"
         assert set(runtime.profile_types) == {ProfileType.CUSTOM, ProfileType.HELM}
-        workload = await a_workload(registry_host, tmp_path, "hello")
+        workload = await a_workload(registry_host, tmp_path, "hello", f"{SETTINGS}\n---\n{POD}")
+        workload = replace(workload, spec=replace(workload.spec, wait=False))
         await runtime.prepare(workload, ignore)
         await runtime.apply(workload, ignore)
-        assert cluster.named("configmaps")
+        ((_, settings),) = cluster.named("configmaps").items()
+        assert settings["data"] == {"greeting": "hello"}
+        (container,) = cluster.named("pods")["web"]["spec"]["containers"]
+        assert {each["name"]: each["value"] for each in container["env"]} == {**variables, "OWN": "1"}
         await runtime.remove(workload.deployment_id, "web", remove_images=False)
         assert cluster.objects == {}
     finally:

@@ -513,6 +513,8 @@ async def test_a_site_shows_itself_as_one_device_and_no_children(
         await installed(wfm, ONE)
     assert {each.path for each in reports(wfm)} == {"/api/v1/capabilities/north"}
     assert {each.body["properties"]["id"] for each in reports(wfm)} == {"north"}
+    # Its node comes a moment later than the site itself, which is never shown as one that hosts nothing.
+    assert all("cpus" in each.body["properties"] for each in reports(wfm))
     assert wfm.paths("DELETE") == [] and wfm.statuses(ONE)
     assert {each.get("deviceId", "north") for each in wfm.statuses(ONE)} == {"north"}
 
@@ -527,7 +529,7 @@ async def test_each_site_polls_at_the_rate_that_it_is_given(
     async with running_mock(realm) as rare:
         rarely = {**options, "wfm_url": rare.url, "wfm_poll_seconds": 3600.0}
         async with (
-            running_site(tmp_path / "rarely", "north", node=False, **rarely),
+            running_site(tmp_path / "rarely", "north", **rarely),
             running_site(tmp_path / "often", "north", node=False, **options),
         ):
             await eventually(lambda: "/api/v1/deployments" in rare.paths("GET"), what="the first poll")

@@ -63,6 +63,7 @@ def test_the_same_files_make_the_same_bytes() -> None:
         ([COMPOSE, {"name": "web/h", "type": "hardlink", "target": "../../etc/passwd"}], "leaves its directory"),
         ([COMPOSE, {"name": "web/h", "type": "hardlink", "target": "web/nothing"}], "is not a file before it"),
         ([COMPOSE, file("web/a\\b")], "a character in its name"),
+        ([COMPOSE, file("web/a\nb")], "a character in its name"),
         ([COMPOSE, {"name": "web/fifo", "type": "fifo"}], "neither a file, a directory nor a link"),
         ([link("web/compose.yaml", "real.yaml"), file("web/real.yaml")], "has no compose.yaml"),
         ([], "has no compose.yaml"),

@@ -63,7 +63,7 @@ async def _open_first(data: Path, registry: Registry, node_id: NodeId, options: 
 def _make(kind: str, data: Path, registry: Registry, node_id: NodeId, options: EngineOptions) -> Runtime:
     if options.kubeconfig is not None and kind != "null":
         cluster = _loaded("helm.cluster", "HelmInCluster")(
-            options.kubeconfig, data, registry, node_id, options.environment
+            options.kubeconfig, data, registry, node_id, options.environment, variables=options.variables
         )
         return RuntimeByType(_make(kind, data, registry, node_id, replace(options, kubeconfig=None)), cluster)
     if kind not in MAKERS:

@@ -50,6 +50,9 @@ BUNDLE_BYTES_MAX: Final = 64 * 1024 * 1024
 ADOPTION_SECONDS_MAX: Final = 120.0
 CLOSED_SECONDS_MAX: Final = 60.0
 """How long is waited at once outside the polling hours: a clock may be set meanwhile."""
+FIRST_NODE_SECONDS_MAX: Final = 10.0
+"""How long a new site waits for its first node before it says what it is. Without one it is a gateway that hosts
+nothing, and its fleet manager may go by what it hears first."""
 INVALID: Final = "INVALID"
 COMMIT_MESSAGE: Final = "manifest {}"
 _COMMIT_MESSAGE: Final = re.compile(r"manifest ([0-9]{1,20})")
@@ -105,6 +108,10 @@ class MargoClient:
         if not await self.memory.load():
             await self._remember_from_git()
         await self.reporter.begin()
+        if not self.memory.kept.capabilities:
+            with anyio.move_on_after(min(self.schedule.poll_seconds / 2, FIRST_NODE_SECONDS_MAX)):
+                while "cpus" not in self._capabilities()["properties"]:  # noqa: ASYNC110 - once in a site's life
+                    await anyio.sleep(0.05)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._poll)
             tasks.start_soon(self.reporter.run)
@@ -165,9 +172,12 @@ class MargoClient:
                 raise
         await self.reporter.report_refusals()
 
-    async def _report_capabilities(self) -> None:
+    def _capabilities(self) -> Mapping[str, Any]:
         nodes = self.conductor.memory.nodes.values()
-        body = capabilities_of(self.site, nodes, version=__version__, share=self.share)
+        return capabilities_of(self.site, nodes, version=__version__, share=self.share)
+
+    async def _report_capabilities(self) -> None:
+        body = self._capabilities()
         digest, known = digest_of(canonical(body)), self.memory.kept.capabilities
         if digest == known and self._is_announced:
             return

@@ -57,3 +57,89 @@ def test_amounts_are_read_with_and_without_a_space() -> None:
     assert bytes_of("4 Gi") == bytes_of("4096Mi") == 2**32
     assert bytes_of("1.5Ki") == 1536
     assert bytes_of("many") == 0
+
+
+MIXED = Device(
+    {
+        "cpus": [{"cores": 2, "architecture": "arm64"}, {"cores": 8, "architecture": "amd64"}],
+        "memory": "4Gi",
+        "rank": 5,
+        "nothing": None,
+        "object": {"a": 1},
+        "none": [],
+        "slots": [{"a": 1}, "x"],
+    },
+    {"line": 7, "text": "7", "word": "x", "safe": True, "ones": [1]},
+)
+
+
+@pytest.mark.parametrize(
+    ("required", "fits"),
+    [
+        ({"cpu": {"cores": 8, "architectures": ["amd64"]}}, True),
+        ({"cpu": {"cores": 2, "architectures": ["arm64", "riscv64"]}}, True),
+        ({"cpu": {"cores": 3, "architectures": ["arm64"]}}, False),  # which only the other one has
+        ({"cpu": {"cores": 1, "architectures": ["riscv64"]}}, False),
+        ({"cpu": {"cores": 8}}, True),
+        ({"cpu": {"cores": 9}}, False),  # not ten of both
+        ({"memory": "4096Mi"}, True),
+        ({"memory": "4097Mi"}, False),
+        ({"cpu": {"cores": 1}, "memory": "5Gi"}, False),
+        ({"cpu": {"cores": 9}, "memory": "1Gi"}, False),
+    ],
+)
+def test_one_cpu_has_all_of_it_and_what_is_just_enough_is_enough(required: dict[str, Any], fits: bool) -> None:
+    assert (refusal({"capacityRequirements": required}, MIXED) is None) is fits
+
+
+# fmt: off
+EXPRESSIONS: list[tuple[str, str, list[Any] | None, bool]] = [
+    ("/rank",         "Gt",           [4],        True),
+    ("/rank",         "Gt",           [5],        False),   # strictly
+    ("/rank",         "Lt",           [6],        True),
+    ("/rank",         "Lt",           [5],        False),
+    ("/rank",         "Gt",           ["4.5"],    True),    # a text that is a number
+    ("text",          "Gt",           [6],        True),
+    ("word",          "Gt",           [0],        False),   # and one that is none
+    ("/rank",         "Gt",           ["high"],   False),
+    ("safe",          "Gt",           [0],        False),
+    ("/none",         "Gt",           [0],        False),
+    ("/rank",         "Gt",           [1, 2],     False),
+    ("line",          "In",           [7.0],      True),
+    ("line",          "In",           ["7"],      False),   # nothing is converted
+    ("text",          "In",           [7],        False),
+    ("safe",          "In",           [1],        False),
+    ("safe",          "In",           [True],     True),
+    ("ones",          "In",           [True],     False),
+    ("ones",          "In",           [1],        True),
+    ("line",          "NotIn",        ["7"],      True),
+    ("other",         "NotIn",        [7],        False),   # the key has to be there
+    ("/nothing",      "NotIn",        [7],        False),
+    ("/nothing",      "Exists",       None,       False),
+    ("/nothing",      "DoesNotExist", None,       False),
+    ("/nothing",      "In",           [None],     False),
+    ("/object",       "Exists",       None,       False),
+    ("/object",       "NotIn",        [7],        False),
+    ("/cpus",         "Exists",       None,       False),   # objects are for ContainsAll and ContainsAny
+    ("/none",         "Exists",       None,       True),
+    ("/none",         "In",           ["x"],      False),
+    ("/slots",        "ContainsAny",  None,       False),   # not all of them are objects
+    ("/cpus/1/cores", "In",           [8],        True),
+    ("/cpus/2/cores", "Exists",       None,       False),
+    ("/cpus/01/cores", "Exists",      None,       False),
+    ("/cpus/x/cores", "Exists",       None,       False),
+    ("/memory/0",     "Exists",       None,       False),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("key", "operator", "values", "expected"), EXPRESSIONS)
+def test_values_are_compared_exactly(key: str, operator: str, values: list[Any] | None, expected: bool) -> None:
+    expression: dict[str, Any] = {"key": key, "operator": operator}
+    if values is not None:
+        expression["values"] = values
+    if operator == "ContainsAny":
+        expression["itemSelector"] = {"matchExpressions": [{"key": "/a", "operator": "In", "values": [1]}]}
+    which = "propertySelector" if key.startswith("/") else "labelSelector"
+    rules = [{which: {"matchExpressions": [expression]}}]
+    assert (refusal({"eligibilityRules": rules}, MIXED) is None) is expected

@@ -14,6 +14,7 @@ from homeport.adapters.runtime.failures import create_failed, meaningful_line
 from homeport.adapters.runtime.helm.chart import chart_path, fetch_chart
 from homeport.adapters.runtime.helm.program import (
     RELEASE_NAME_MAX,
+    adding_arguments,
     require_helm,
     run_helm,
     status_command,
@@ -26,6 +27,7 @@ from homeport.core.model.deployment import digest_of_bytes
 from homeport.core.model.health import HealthSample, Run, RunState
 from homeport.core.secrets import masked
 from homeport.errors import EngineUnavailable, WorkFailed
+from homeport.log import get_log
 from homeport.ports import Container, IsDue, Observation, OnProgress, Registry, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, NodeId, ProfileType, Step
 
@@ -34,14 +36,25 @@ REMOVE_SECONDS = 240.0
 GRACE_SECONDS = 10.0
 """How much longer helm itself may take than its own timeout."""
 
+log = get_log("homeport.runtime")
+
 
 class HelmInCluster:
     name = "kubernetes"
     profile_types: tuple[ProfileType, ...] = (ProfileType.HELM,)
 
     def __init__(
-        self, kubeconfig: Path, data: Path, registry: Registry, node_id: NodeId, environment: Mapping[str, str]
+        self,
+        kubeconfig: Path,
+        data: Path,
+        registry: Registry,
+        node_id: NodeId,
+        environment: Mapping[str, str],
+        *,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
+        """`variables` are the machine's, for every container that has none of that name."""
+        self._variables = variables or {}
         self._kubeconfig = kubeconfig
         self._notes = data / "releases"
         self._registry = registry
@@ -54,6 +67,10 @@ class HelmInCluster:
         if not self._kubeconfig.is_file():
             hint = "Give the file of a cluster with --kubeconfig, or leave it out to run charts without Kubernetes."
             raise EngineUnavailable(f"There is no kubeconfig {self._kubeconfig}.", hint=hint)
+        if self._variables and not (version := await self.version()).startswith("v3."):
+            # helm 4 takes a plugin in the place of a program.
+            log.warning("workload variables not added to charts, which needs helm 3", version=version)
+            self._variables = {}
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -82,8 +99,9 @@ class HelmInCluster:
         release = self._release(deployment_id, spec.name)
         try:
             with values_of(spec) as values:
+                more = adding_arguments(self._variables)
                 command = upgrade_command(
-                    self._helm, release, chart_path(workload), spec, values, kubeconfig=self._kubeconfig
+                    self._helm, release, chart_path(workload), spec, [*values, *more], kubeconfig=self._kubeconfig
                 )
                 done = await run_helm(command, self._environment, spec.timeout_seconds + GRACE_SECONDS)
         except TimeoutError as error:

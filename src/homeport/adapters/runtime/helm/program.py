@@ -4,6 +4,7 @@ Values are passed as `--set-json`, which keeps 5 apart from "5" and needs no esc
 it is read from a file (`--set-file`) that is deleted as soon as the program has ended.
 """
 
+import json
 import shutil
 import sys
 import tempfile
@@ -57,6 +58,14 @@ def upgrade_command(
         *waits,
         *values,
     ]
+
+
+def adding_arguments(variables: Mapping[str, str]) -> list[str]:
+    """Have helm 3 add these variables to every container of a chart."""
+    if not variables:
+        return []
+    program = ["-I", str(Path(__file__).with_name("add_variables.py")), json.dumps(variables)]
+    return ["--post-renderer", sys.executable, *(f"--post-renderer-args={each}" for each in program)]
 
 
 def uninstall_command(helm: Path, release: str, seconds: float, *, kubeconfig: Path) -> list[str]:
