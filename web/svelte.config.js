@@ -9,6 +9,8 @@ export default {
 		adapter: adapter({ pages: '../src/homeport/dashboard/static', fallback: 'index.html', precompress: true }),
 		output: { bundleStrategy: 'single' },
 		paths: { relative: false },
+		// Registered by the layout, which goes on without it where a browser refuses.
+		serviceWorker: { register: false },
 		version: { name: 'homeport' }
 	}
 };

@@ -744,6 +744,7 @@ def test_single_letters_are_keys_until_they_are_switched_off(fleet: Fleet, page:
 
 
 def test_central_is_lost_and_found_again(fleet: Fleet, page: Page) -> None:
+    has_hello(fleet)
     page.goto(f"{fleet.url}/deployments/home/hello")
     expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
     fleet.up.stop()
@@ -751,10 +752,35 @@ def test_central_is_lost_and_found_again(fleet: Fleet, page: Page) -> None:
     expect(page.get_by_text(re.compile(r"It is tried again in \d+ s\."))).to_be_visible()
     expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
     expect(page.get_by_role("button", name="Restart…")).to_be_disabled()
+    a_page_opened_without_central_says_so(fleet, page)
     fleet.start()
     page.get_by_role("button", name="Try now").or_(page.get_by_text("Connected again")).first.click()
     expect(page.get_by_text(re.compile(r"Connected again after \d+ s"))).to_be_visible()
     expect(page.get_by_text("Central does not answer.")).to_be_hidden()
+    expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
+
+
+def a_page_opened_without_central_says_so(fleet: Fleet, page: Page) -> None:
+    """Of what the browser has kept: the document, its script and its style, and nothing of the fleet."""
+    kept = [each.partition(".")[0] for each in page.evaluate(KEPT)]
+    assert kept == ["/", "/_app/immutable/assets/bundle", "/_app/immutable/bundle"]
+    another = page.context.new_page()
+    answer = another.goto(f"{fleet.url}/nodes?view=table")
+    assert answer is not None and "default-src 'none'" in answer.headers["content-security-policy"]
+    expect(another.get_by_role("heading", name="Nodes", exact=True)).to_be_visible()
+    expect(another.get_by_text("nothing of them can be shown until it answers")).to_be_visible()
+    assert another.evaluate("fetch('/api/v1/nodes').then(() => 'answered', () => 'lost')") == "lost"
+    another.reload()
+    expect(another.get_by_text("nothing of them can be shown until it answers")).to_be_visible()
+    another.close()
+
+
+KEPT = """async () => {
+    const found = [];
+    for (const name of await caches.keys())
+        for (const each of await (await caches.open(name)).keys()) found.push(new URL(each.url).pathname);
+    return found.sort();
+}"""
 
 
 def test_a_viewer_is_refused_on_a_phone_and_out_once_the_token_is_revoked(

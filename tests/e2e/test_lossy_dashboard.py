@@ -207,10 +207,14 @@ def test_every_page_opens_and_tells_while_central_is_away(fleet: LargeFleet, pag
     is_settled(page)
 
 
-def test_a_page_whose_script_is_lost_says_so_and_comes_back(fleet: LargeFleet, page: Page) -> None:
-    losing(page, lambda request: request.resource_type in ("script", "stylesheet"))
-    page.goto(f"{fleet.url}/map", wait_until="commit")
-    expect(page.get_by_text("The dashboard could not be loaded.")).to_be_visible()
-    keeping(page)
-    expect(page.get_by_role("heading", name="Map", level=1)).to_be_visible()
-    assert page.evaluate("getComputedStyle(document.querySelector('.frame')).display") == "grid"
+def test_a_page_whose_script_is_lost_says_so_and_comes_back(fleet: LargeFleet, browser: Browser) -> None:
+    """At the first visit, and in browsers that keep no files of a page."""
+    with shown(browser, fleet.url, service_workers="block") as page:
+        log_in(page, fleet.token)
+        expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+        losing(page, lambda request: request.resource_type in ("script", "stylesheet"))
+        page.goto(f"{fleet.url}/map", wait_until="commit")
+        expect(page.get_by_text("The dashboard could not be loaded.")).to_be_visible()
+        keeping(page)
+        expect(page.get_by_role("heading", name="Map", level=1)).to_be_visible()
+        assert page.evaluate("getComputedStyle(document.querySelector('.frame')).display") == "grid"

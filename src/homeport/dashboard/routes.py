@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.dashboard.login_codes import SECONDS, LoginCodes
-from homeport.dashboard.static_files import INDEX, StaticFile, load
+from homeport.dashboard.static_files import INDEX, WORKER, WORKER_POLICY, StaticFile, load
 from homeport.errors import InvalidInput, NotFound, Problem
 from homeport.ports import Clock
 from homeport.serving.bodies.body import Body
@@ -36,6 +36,7 @@ ACTIONS: Final[Actions] = {
     **{("GET", f"/{page}/{{path:path}}"): _PAGE for page in PAGES},
     ("GET", "/_app/{path:path}"): _PAGE,
     ("GET", "/favicon.svg"): _PAGE,
+    ("GET", f"/{WORKER}"): _PAGE,
     ("POST", "/api/v1/logins"): Action("logins.create", Level.OPEN, Scope.NONE, Audit.WAIT),
     ("DELETE", "/api/v1/logins"): Action("logins.end", Level.OPEN, Scope.NONE, Audit.NONE),
     ("POST", "/api/v1/logins/codes"): Action("logins.code", Level.VIEWER, Scope.NONE, Audit.WAIT),
@@ -83,6 +84,11 @@ def page_routes() -> Router:
             raise NotFound("There is no such file.", hint="Reload the page: Homeport was updated.")
         return _answer(request, found)
 
+    async def worker(request: Request) -> Response:
+        answer = await asset(request)
+        answer.headers["Content-Security-Policy"] = WORKER_POLICY
+        return answer
+
     router.add_api_route("/", page, methods=["GET"], include_in_schema=False, name="page")
     for name in PAGES:
         router.add_api_route(f"/{name}", page, methods=["GET"], include_in_schema=False, name=f"page_{name}")
@@ -91,6 +97,7 @@ def page_routes() -> Router:
         )
     router.add_api_route("/_app/{path:path}", asset, methods=["GET"], include_in_schema=False, name="asset")
     router.add_api_route("/favicon.svg", asset, methods=["GET"], include_in_schema=False, name="icon")
+    router.add_api_route(f"/{WORKER}", worker, methods=["GET"], include_in_schema=False, name="worker")
     return router
 
 

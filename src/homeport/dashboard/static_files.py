@@ -16,6 +16,9 @@ from typing import Final
 from homeport.lazy_dataclass import dataclass
 
 INDEX: Final = "index.html"
+WORKER: Final = "service-worker.js"
+"""Shows the page while central does not answer. Its scope is the folder that it is served from."""
+WORKER_POLICY: Final = "default-src 'none'; connect-src 'self'"
 IMMUTABLE: Final = "_app/immutable/"
 """Names with the digest of their content."""
 COMPRESSED: Final = ".gz"
@@ -73,6 +76,7 @@ def content_policy(document: str) -> str:
             "img-src 'self' data:",
             "connect-src 'self'",
             "manifest-src 'self'",
+            "worker-src 'self'",
             "base-uri 'none'",
             "form-action 'none'",
             "frame-ancestors 'none'",

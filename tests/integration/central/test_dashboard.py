@@ -103,3 +103,9 @@ async def test_pages_are_one_document_with_a_strict_policy_and_hold_nothing_of_t
     assert (await browser_call(client, "GET", "/_app/../../../etc/passwd")).status in {401, 404}
     assert (await browser_call(client, "GET", "/_app/nothing.js")).status == 404
     assert (await browser_call(client, "GET", "/elsewhere")).status == 401
+    worker = await browser_call(client, "GET", "/service-worker.js")
+    assert (worker.status, worker.headers["content-security-policy"], worker.headers["cache-control"]) == (
+        200,
+        "default-src 'none'; connect-src 'self'",
+        "no-cache",
+    ), "its next version is asked for each time"

@@ -1,6 +1,6 @@
 // The live stream of events: one connection for the page, resumed where it broke. Parts of the page reload what they show
 // when something has happened, at most once a second.
-import { ask, losses, open } from './api';
+import { losses, open } from './api';
 import { frames } from './sse';
 import { whileShown } from './visible';
 
@@ -14,6 +14,8 @@ const PAINT_MILLISECONDS = 250;
 const QUIET_MILLISECONDS = 1_000;
 /** The server says something every ten seconds; a line that is silent for longer is dead. */
 const SILENCE_MILLISECONDS = 25_000;
+/** For the stream to begin. */
+const ANSWER_MILLISECONDS = 15_000;
 /** Shorter than this, nobody has noticed that the stream was lost. */
 const BLINK_SECONDS = 3;
 const RECENT_MAX = 500;
@@ -24,6 +26,8 @@ const OLDER_MILLISECONDS = 5_000;
 class Feed {
 	changes = $state(0);
 	lostAt = $state<Date | null>(null);
+	/** Whether central has answered since this page was opened. */
+	wasLive = $state(false);
 	/** When it is tried again, while central does not answer. */
 	nextAt = $state<number | null>(null);
 	#wake: (() => void) | null = null;
@@ -64,9 +68,10 @@ class Feed {
 		for (let failures = 0; !signal.aborted; failures += 1) {
 			try {
 				const isHidden = await whileShown(signal, async (shown) => {
-					this.#lastId ??= Math.max(0, (await ask<{ last_event_id: number }>('/api/v1/overview')).last_event_id - PAST);
-					const headers = { 'last-event-id': String(this.#lastId), accept: 'text/event-stream' };
-					const answer = await open('/api/v1/events', { headers, signal: shown });
+					const answer = await soon(shown, async (signal) => {
+						this.#lastId ??= Math.max(0, ((await (await open('/api/v1/overview', { signal })).json()) as { last_event_id: number }).last_event_id - PAST);
+						return open('/api/v1/events', { headers: { 'last-event-id': String(this.#lastId), accept: 'text/event-stream' }, signal });
+					});
 					this.#connected();
 					failures = 0;
 					await this.#read(answer, shown);
@@ -92,7 +97,7 @@ class Feed {
 			setTimeout(() => (this.caughtUp = null), 8000);
 			this.changes += 1;
 		}
-		this.lostAt = null;
+		[this.lostAt, this.wasLive] = [null, true];
 		// Where nothing has happened yet, nothing comes.
 		this.#painting ??= setTimeout(() => this.#paint(), QUIET_MILLISECONDS);
 	}
@@ -166,6 +171,17 @@ class Feed {
 				this.changes += 1;
 			}, 1000);
 		}
+	}
+}
+
+/** What is not answered by then fails: a central that accepts connections and says nothing is as good as away. */
+async function soon<T>(signal: AbortSignal, question: (signal: AbortSignal) => Promise<T>): Promise<T> {
+	const late = new AbortController();
+	const due = setTimeout(() => late.abort(), ANSWER_MILLISECONDS);
+	try {
+		return await question(AbortSignal.any([signal, late.signal]));
+	} finally {
+		clearTimeout(due);
 	}
 }
 

@@ -19,6 +19,12 @@ export function words(text: string): string[] {
 	return found;
 }
 
+/** How the sites of a rollout stand, in words. */
+export const standings = (counts: Record<string, number>): string => Object.entries(counts).filter(([, count]) => count).map(([word, count]) => `${count} ${word === 'left' ? 'left it since' : word}`).join(', ');
+
+/** What has begun a run of a pipeline, where it was not a person. */
+export const triggered = (trigger: string): string => ({ schedule: 'by its schedule', webhook: 'by its webhook', pipeline: 'by another pipeline' })[trigger] ?? '';
+
 export const shellQuoted = (text: string): string => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
 /** A text with its UUIDs cut to their first eight letters; what follows them, as the step of a run, stays. */

@@ -39,7 +39,7 @@ export function ofNode(node: Node, carried: readonly Deployment[]): Mark {
 	return worst !== 'wanted' ? worst : node.drain !== null && node.drain !== undefined ? 'drained' : 'wanted';
 }
 export function siteNote(site: Site, behind = 0, drained = 0): string {
-	if (!site.reachable) return 'out of reach';
+	if (!site.reachable) return 'not reachable';
 	const [failed, silent] = [site.deployments.FAILED ?? 0, site.nodes - site.nodes_live];
 	const changing = CHANGING.reduce((sum, state) => sum + (site.deployments[state] ?? 0), 0);
 	const back = site.deployments.ROLLINGBACK ?? 0;
