@@ -151,7 +151,7 @@ def test_a_dropped_compose_file_becomes_an_app_of_the_catalog(fleet: Fleet, page
     expect(box.get_by_role("alert")).to_contain_text("is built from source")
     expect(box.get_by_role("button", name="Add to the catalog")).to_be_disabled()
     sent.set_input_files(compose(f"name: dropped\nservices:\n  web: {{image: {image}, command: [sleep, '9']}}\n"))
-    expect(box.get_by_text("The services web of compose.yaml.")).to_be_visible()
+    expect(box.get_by_text("The service web of compose.yaml.")).to_be_visible()
     assert fleet.host.json("apps", "list", "--name", "dropped")["apps"] == [], "nothing is written before"
     box.get_by_role("button", name="Add to the catalog").click()
     expect(page.get_by_label("App").locator("option:checked")).to_have_text("dropped 1.0.0")

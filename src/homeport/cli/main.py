@@ -211,7 +211,8 @@ def explain(error: Exception) -> int:
         return Exit.USAGE
     if isinstance(error, click.ClickException):
         ctx = error.ctx if isinstance(error, click.UsageError) else None
-        _complain(_in_plain_words(error.format_message()), f"See  {ctx.command_path} --help" if ctx else None)
+        words = _in_plain_words(error.format_message()) + _suggested_choice(error)
+        _complain(words, f"See  {ctx.command_path} --help" if ctx else None)
         return Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED
     from homeport.adapters.disk import disk_problem  # noqa: PLC0415 - start-up time
 
@@ -234,6 +235,19 @@ def _in_plain_words(message: str) -> str:
     for kind, words in (("integer", "whole number"), ("float", "number")):
         text = text.replace(f"valid {kind} range", words).replace(f"valid {kind}", words)
     return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _suggested_choice(error: click.ClickException) -> str:
+    """For a mistyped one of a few words."""
+    kind = error.param.type if isinstance(error, click.BadParameter) and error.param is not None else None
+    typed = error.message.partition(" is not one of ")[0].strip("'")
+    if not isinstance(kind, click.Choice):
+        return ""
+    import difflib  # noqa: PLC0415 - start-up time
+
+    known = {str(each).lower(): str(each) for each in kind.choices}
+    close = difflib.get_close_matches(typed.lower(), known, n=1)
+    return f' Did you mean "{known[close[0]]}"?' if close else ""
 
 
 def print_error(error: HomeportError) -> None:

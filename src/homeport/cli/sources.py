@@ -1,6 +1,9 @@
 """What `deploy APP` refers to: a word that cannot be the name of an app is a path or an address. Pure, and imports
 nothing: the command looks at it before anything else is there."""
 
+SOURCE_FILES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml", "Chart.yaml")
+"""One of them makes a folder something that can be deployed."""
+
 
 def is_source(app: str) -> bool:
     """`.`, `./shop`, `/srv/shop`, `~/shop`, `compose.yaml`, `oci://…`: anything that cannot be the name of an app."""

@@ -5,6 +5,7 @@ Derived from records alone, with the same functions that decide, so that the exp
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from homeport.core.lifecycle.deployment import IN_FLIGHT
 from homeport.core.model.demand import Resources
@@ -254,6 +255,9 @@ def _next_of_unhealthy(item: Instance, facts: Facts) -> str:
     return f"{item.node_id} watches its health and {what}"
 
 
+_AGAIN: Final = "it is tried again with a new commit, or with"
+
+
 def _next_place(facts: Facts, placed: Placed | None) -> str:
     if not facts.deployment.wanted:
         return "it is removed"
@@ -273,7 +277,7 @@ def _next_place(facts: Facts, placed: Placed | None) -> str:
         (waiting, f"is started on {_listed(waiting)}"),
         (not placed.chosen and placed.silent, f"waits for node {_listed(placed.silent)} to send a heartbeat"),
         (placed.lingering, f"is taken from {_listed(placed.lingering)} when it is healthy elsewhere"),
-        (rejected, f"{row.app_version} was rolled back: a new commit, or  homeport deployments retry {name}"),
+        (rejected, f"{row.app_version} was rolled back; {_AGAIN}  homeport deployments retry {name}"),
         (behind, f"{_listed(behind)} runs another release than Git asks for; its site follows"),
     )
     return next((said for holds, said in rules if holds), "nothing: it is as wanted")

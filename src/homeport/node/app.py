@@ -155,6 +155,7 @@ async def open_default_runtime(settings: NodeSettings, content: FileSource | Non
         kubeconfig=settings.kubeconfig,
         variables=settings.workload_variables,
         mirror=None if content is None else ImageMirror(content),
+        gpu_makers=tuple(gpu.manufacturer for gpu in installed_gpus()),
     )
     node_id = resolve_node_id(settings)
     opened = await open_runtime(settings.runtime, settings.data / "runtime", registry, node_id, options=options)

@@ -119,9 +119,10 @@ def test_2_when_it_is_not_clear_where_to_deploy(homeport: Homeport, canned: Cann
     [
         (("deploy", "hello", "--site", "home", "--set", "greeting"), "write it as name=value"),
         (("deploy", "hello", "--site", "a", "--site", "b", "--host", "n"), "write SITE/n"),
-        (("deploy", "hello", "--site", "a", "--host", "b/n"), "there is no --site b"),
+        (("deploy", "hello", "--site", "a", "--node", "b/n"), "there is no --site b"),
         (("deploy", "hello", "-l", "line=7", "--host", "n"), "name its site with --site"),
         (("deployments", "list", "-o", "xml"), "'xml' is not one of"),
+        (("deployments", "list", "--state", "instaled"), 'Did you mean "INSTALLED"?'),
         (("fly",), 'There is no command "fly"'),
         (("deplyo", "x"), 'Did you mean "deploy"?'),
         (("deployments", "delte", "x"), 'Did you mean "delete"?'),

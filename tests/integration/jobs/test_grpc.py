@@ -155,7 +155,7 @@ async def test_a_job_is_submitted_followed_and_listed(person: object, start: Ope
             text = await got.text()
         assert 'homeport_job_results_total{outcome="completed"} 2.0' in text
         assert 'homeport_job_results_total{outcome="cancelled"} 1.0' in text
-        assert "homeport_job_run_seconds_count 2.0" in text
+        assert "homeport_job_run_seconds_count 3.0" in text
         states = [int(count) for count in re.findall(r'^homeport_jobs{state="[A-Z]+"} (\d+)', text, re.M)]
         assert sum(states) == 1, "the third has another attempt"
         url = f"http://127.0.0.1:{site.http_port}/api/v1/jobs/two/why"

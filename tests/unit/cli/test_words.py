@@ -12,12 +12,13 @@ import click
 import pytest
 
 from homeport.cli.api.client import parse_events, problem_of
-from homeport.cli.commands.apps.deploy import target_sites
+from homeport.cli.commands.apps.deploy import mention_folder, target_sites
 from homeport.cli.commands.machines.top import share
 from homeport.cli.commands.running import up
+from homeport.cli.commands.running.doctor import render
 from homeport.cli.commands.running.node import parse_labels
 from homeport.cli.exits import Exit, exit_for
-from homeport.cli.local.diagnosis import check_python, judge_disk
+from homeport.cli.local.diagnosis import Finding, check_python, judge_disk
 from homeport.cli.main import explain, run
 from homeport.cli.roles.addresses import ADDRESS, Address, require_loopback
 from homeport.cli.roles.logs import EnduringHandler, JsonFormatter, TextFormatter
@@ -264,9 +265,9 @@ def test_a_port_in_use_is_answered_with_the_parameter_that_holds_it(capsys: pyte
         "parameters": {"GREETING": "hi", "PORT": 18990},
     }
     print_verdicts([Ended(WaitVerdict.FAILED, deployment, 1.0)])
-    assert "homeport deploy shop@1.0.0 --site home --set PORT=PORT" in capsys.readouterr().err
+    assert "homeport deploy shop@1.0.0 --site home --set PORT=NUMBER" in capsys.readouterr().err
     print_verdicts([Ended(WaitVerdict.FAILED, {**deployment, "name": "second"}, 1.0)])
-    assert "homeport deploy shop@1.0.0 --site home --name second --set PORT=PORT" in capsys.readouterr().err
+    assert "homeport deploy shop@1.0.0 --site home --name second --set PORT=NUMBER" in capsys.readouterr().err
     print_verdicts([Ended(WaitVerdict.FAILED, {**deployment, "parameters": {}}, 1.0)])
     assert "Free the port, then try again:  homeport deployments retry shop@home" in capsys.readouterr().err
 
@@ -425,3 +426,27 @@ def test_a_host_without_any_site_is_asked_for_its_site() -> None:
 def test_a_unit_that_two_sizes_share_is_said_once() -> None:
     assert share("2.8 GB", "25 GB") == "2.8 of 25 GB"
     assert share("800 MB", "25 GB") == "800 MB of 25 GB"
+
+
+@pytest.mark.parametrize(("width", "in_line"), [(60, 2), (80, 3), (120, 3), (30, 1)])
+def test_what_the_doctor_found_in_order_fits_the_terminal(width: int, in_line: int) -> None:
+    good = [
+        Finding("check", "ok", message)
+        for message in ("python 3.11.7", "git 2.39.5", "disk 80 GB free", "podman 4.3.1")
+    ]
+    lines = [click.unstyle(line) for line in render(good, width)]
+    assert max(map(len, lines)) <= width
+    assert lines[0].count("✓") == in_line
+    assert list(render([], width)) == []
+
+
+def test_a_folder_that_is_called_like_an_app_is_mentioned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    mention_folder("shop")
+    assert capsys.readouterr().err == ""
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "compose.yaml").touch()
+    mention_folder("shop")
+    assert "To deploy the folder:  homeport deploy ./shop" in capsys.readouterr().err

@@ -72,7 +72,7 @@ NEXT = [
                                     "instances": [an_instance(state=S.FAILED, failure=NOWHERE)]},
      "waits for a node that can take it; what runs stays until then"),
     ("rolled back", {"instances": [replace(an_instance(at="before"), rejected_revision=revision("first"))]},
-     "1.0.0 was rolled back: a new commit, or  homeport deployments retry app-1@home"),
+     "1.0.0 was rolled back; it is tried again with a new commit, or with  homeport deployments retry app-1@home"),
     ("held", {"hold": HOLD, "instances": []},
      "waits until 2026-03-01 20:00 UTC, or for  homeport sites release home"),
     ("held, with nothing to do", {"hold": HOLD}, "nothing: it is as wanted"),

@@ -16,6 +16,7 @@ import anyio
 
 from homeport.adapters.runtime.docker_api.client import NOT_FOUND, EngineApi, Json, Refusal
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
+from homeport.adapters.runtime.docker_api.gpus import gpu_access, with_gpus
 from homeport.adapters.runtime.docker_api.image_pull import pull_image
 from homeport.adapters.runtime.failures import create_failed, is_transient_start_error
 from homeport.adapters.runtime.programs.output_file import read_output_file
@@ -199,9 +200,8 @@ class ContainerJobs:
         if request.cpu_cores:
             host["NanoCpus"] = int(request.cpu_cores * 1_000_000_000)
         labels = {LABEL_RUN: request.id, LABEL_OWNER: self._node_id}
-        if gpus:
-            names = [str(number) for number in gpus]
-            host |= self._engine.gpu_options(names)
+        names = [str(number) for number in gpus]
+        if names:
             labels[LABEL_GPUS] = ",".join(names)
         content: Json = {
             "Image": request.image,
@@ -213,7 +213,7 @@ class ContainerJobs:
             content["Entrypoint"] = [request.entrypoint]
         if request.command:
             content["Cmd"] = list(request.command)
-        return content
+        return with_gpus(content, gpu_access(names, self._engine.gpu_makers), self._engine.nvidia_options)
 
 
 def _single_file(archive: bytes, path: str, bytes_max: int) -> bytes:

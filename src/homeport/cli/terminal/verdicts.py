@@ -98,7 +98,7 @@ def _remedy(deployment: Json, name: str) -> str:
         return f"Free the port, then try again:  homeport deployments retry {name}   Or deploy it with another port."
     app, site = f"{deployment['app_name']}@{deployment['app_version']}", deployment["site"]
     named = "" if deployment["name"] == deployment["app_name"] else f" --name {deployment['name']}"
-    return f"Choose another port:  homeport deploy {app} --site {site}{named} --set {settings[0]}=PORT"
+    return f"Choose another port:  homeport deploy {app} --site {site}{named} --set {settings[0]}=NUMBER"
 
 
 def _title(deployment: Json) -> str:

@@ -105,7 +105,7 @@ def import_compose(path: Path, options: SourceOptions) -> Imported:
     return Imported(
         name=app_name("" if "$" in name else name, folder.name),
         type=ProfileType.COMPOSE,
-        summary=f"The services {', '.join(_services(project.resolved))} of {main.path}.",
+        summary=_summary(_services(project.resolved), main.path),
         offered=tuple(project.offered),
         files=files,
         executable=executable,
@@ -202,6 +202,12 @@ def read_files(folder: Path, name: str) -> list[ComposeFile]:
                 if below.is_file() and below.is_relative_to(folder):
                     waiting.append(below.relative_to(folder).as_posix())
     return files
+
+
+def _summary(services: Sequence[str], path: str) -> str:
+    if len(services) == 1:
+        return f"The service {services[0]} of {path}."
+    return f"The services {', '.join(services[:-1])} and {services[-1]} of {path}."
 
 
 def _services(resolved: Mapping[str, Any]) -> list[str]:

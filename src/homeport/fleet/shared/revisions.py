@@ -96,7 +96,7 @@ def choose_revision(
     if found is None:
         raise Conflict(
             f'There is nothing to go back to: no other release of "{name}" was ever healthy here.',
-            hint="See what there was:  homeport deployments history",
+            hint=f"See what there was:  homeport deployments history {name}",
         )
     return found
 

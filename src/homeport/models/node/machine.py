@@ -4,13 +4,15 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from homeport.core.inference.engines.machine import GpuFact, Machine
+from homeport.adapters.hardware.gpu.machine import installed_gpus
+from homeport.core.inference.engines.machine import NVIDIA, GpuFact, Machine
 from homeport.core.inference.engines.preflight import BINARIES, PACKAGE, SOURCE_TOOLS, source_tools
 from homeport.core.inference.engines.spec import EngineSpec, Mode
+from homeport.core.model.node import Gpu
 from homeport.models.node import llamacpp_server
 
 PROBE_SECONDS: Final = 20.0
@@ -32,6 +34,8 @@ def probe_machine(spec: EngineSpec, environment: Mapping[str, str], container_en
         wanted |= set(source_tools(spec))
     programs = {name: found for name in sorted(wanted) if (found := shutil.which(name, path=path))}
     gpus, problem = nvidia_gpus(programs.get("nvidia-smi"))
+    if not gpus and spec.mode is Mode.CONTAINER:  # Other makers' are passed to containers.
+        gpus = other_gpus(installed_gpus())
     packages = {name: version for name in (PACKAGE,) if (version := _version(name))}
     return Machine(
         gpus=gpus,
@@ -56,6 +60,15 @@ def nvidia_gpus(program: str | None) -> tuple[tuple[GpuFact, ...], str]:
         said = (done.stdout or done.stderr).strip().splitlines()
         return (), f"nvidia-smi: {said[-1][:200]}" if said else "nvidia-smi failed"
     return parse_gpus(done.stdout), ""
+
+
+def other_gpus(found: Sequence[Gpu]) -> tuple[GpuFact, ...]:
+    """Numbered as containers are given them."""
+    return tuple(
+        GpuFact(number, gpu.model, gpu.memory_bytes, gpu.manufacturer)
+        for number, gpu in enumerate(found)
+        if gpu.manufacturer != NVIDIA
+    )
 
 
 def parse_gpus(text: str) -> tuple[GpuFact, ...]:

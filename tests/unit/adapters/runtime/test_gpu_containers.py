@@ -3,7 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from homeport.adapters.runtime.docker.engine import DockerEngine
+from homeport.adapters.runtime.docker_api.gpus import GpuAccess, gpu_access, with_gpus
 from homeport.adapters.runtime.podman.gpu_containers import device_requests, libpod_container, names_of
 
 CONTENT: dict[str, Any] = {
@@ -57,7 +60,45 @@ def test_a_container_without_gpus_names_none() -> None:
 
 def test_docker_is_given_numbers_or_all(tmp_path: Path) -> None:
     engine = DockerEngine.__new__(DockerEngine)
-    (some,) = engine.gpu_options(["0", "2"])["DeviceRequests"]
+    (some,) = engine.nvidia_options(["0", "2"])["DeviceRequests"]
     assert some == {"Driver": "nvidia", "Capabilities": [["gpu"]], "DeviceIDs": ["0", "2"]}
-    (every,) = engine.gpu_options(["all"])["DeviceRequests"]
+    (every,) = engine.nvidia_options(["all"])["DeviceRequests"]
     assert every == {"Driver": "nvidia", "Capabilities": [["gpu"]], "Count": -1}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "makers", "access"),
+    [
+        ((), ("AMD",), GpuAccess()),
+        (("0", "1"), ("NVIDIA", "NVIDIA"), GpuAccess(("0", "1"))),
+        (("all",), ("NVIDIA", "Intel"), GpuAccess(("all",))),
+        (("0",), (), GpuAccess(("0",))),
+        (("7",), ("AMD",), GpuAccess(("7",))),
+        (("1",), ("AMD", "AMD"), GpuAccess((), ("/dev/kfd", "/dev/dri"), (("ROCR_VISIBLE_DEVICES", "1"),))),
+        (("all",), ("AMD", "AMD"), GpuAccess((), ("/dev/kfd", "/dev/dri"))),
+        (("0", "1"), ("Intel", "Intel"), GpuAccess((), ("/dev/dri",), (("ZE_AFFINITY_MASK", "0,1"),))),
+        (
+            ("0", "2"),
+            ("NVIDIA", "AMD", "AMD", "Intel"),
+            GpuAccess(("0",), ("/dev/kfd", "/dev/dri"), (("ROCR_VISIBLE_DEVICES", "1"),)),
+        ),
+    ],
+)
+def test_gpus_of_each_maker_are_given_in_its_way(
+    wanted: tuple[str, ...], makers: tuple[str, ...], access: GpuAccess
+) -> None:
+    assert gpu_access(wanted, makers) == access
+
+
+def test_a_container_gets_the_files_of_its_gpus_on_both_engines() -> None:
+    content = {"Env": ["A=b", "ZE_AFFINITY_MASK=7"], "HostConfig": {"NetworkMode": "host"}}
+    access = gpu_access(["0", "1", "2"], ["NVIDIA", "AMD", "Intel"])
+    made = with_gpus(content, access, lambda gpus: {"DeviceRequests": device_requests(gpus)})
+    files = ["/dev/kfd", "/dev/dri"]
+    assert made["HostConfig"]["Devices"] == [
+        {"PathOnHost": file, "PathInContainer": file, "CgroupPermissions": "rwm"} for file in files
+    ]
+    assert made["Env"] == ["A=b", "ZE_AFFINITY_MASK=7", "ROCR_VISIBLE_DEVICES=0"], "what was said before stays"
+    assert made["HostConfig"]["NetworkMode"] == "host"
+    libpod = libpod_container("hp-x", {"Image": "i", "Labels": {}, **made})
+    assert libpod["devices"] == [{"path": path} for path in ("nvidia.com/gpu=0", *files)]

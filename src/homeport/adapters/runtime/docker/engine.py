@@ -38,6 +38,7 @@ class DockerEngine:
         self._access_folder = options.access_folder
         self.mirror = options.mirror
         self.variables = options.variables
+        self.gpu_makers = options.gpu_makers
 
     async def start(self) -> None:
         if not self._socket.exists():
@@ -66,7 +67,7 @@ class DockerEngine:
     def compose_secrets(self, names: Sequence[str]) -> list[str] | None:
         return None
 
-    def gpu_options(self, gpus: Sequence[str]) -> Json:
+    def nvidia_options(self, gpus: Sequence[str]) -> Json:
         """As with `--gpus device=0`, or `--gpus all`."""
         which: Json = {"Count": -1} if "all" in gpus else {"DeviceIDs": list(gpus)}
         return {"DeviceRequests": [{"Driver": "nvidia", "Capabilities": [["gpu"]], **which}]}

@@ -36,6 +36,8 @@ class EngineOptions:
     """For every container, below what its own description and its parameters say."""
     kubeconfig: Path | None = None
     """The cluster that charts go to; None runs them without Kubernetes, on Podman."""
+    gpu_makers: tuple[str, ...] = ()
+    """Of the machine's GPUs, by number."""
 
 
 class ContainerEngine(Protocol):
@@ -47,6 +49,9 @@ class ContainerEngine(Protocol):
 
     variables: Mapping[str, str]
     """Of the machine, for every container that runs a workload."""
+
+    gpu_makers: tuple[str, ...]
+    """Of the machine's GPUs, by number."""
 
     leaking_variables: tuple[str, ...]
     """Variables of the engine's service that it would pass to every container."""
@@ -84,8 +89,8 @@ class ContainerEngine(Protocol):
         """
         ...
 
-    def gpu_options(self, gpus: Sequence[str]) -> Json:
-        """Options of a new container with these GPUs: their numbers, or "all"."""
+    def nvidia_options(self, gpus: Sequence[str]) -> Json:
+        """Options of a new container with these GPUs of NVIDIA: their numbers, or "all"."""
         ...
 
     async def pull(self, api: EngineApi, image: str, on_bytes: Callable[[int, int], None]) -> None: ...

@@ -17,6 +17,7 @@ from homeport.adapters.runtime.custom_spec import environment_of, read_spec, req
 from homeport.adapters.runtime.docker_api.client import EngineApi, Json, Refusal
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.exec_check import run_inside
+from homeport.adapters.runtime.docker_api.gpus import gpu_access, with_gpus
 from homeport.adapters.runtime.docker_api.image_pull import pull_if_missing
 from homeport.adapters.runtime.failures import create_failed, is_transient_start_error
 from homeport.adapters.runtime.health.probes import checked, run_probe
@@ -132,10 +133,10 @@ class ImageContainers:
                 "PortBindings": _bindings(custom.ports),
                 "Mounts": mounts,
                 **({"NetworkMode": "host"} if custom.host_network else {}),
-                **(self._engine.gpu_options(custom.gpus) if custom.gpus else {}),
             },
         }
-        return content | _given(custom)
+        access = gpu_access(custom.gpus, self._engine.gpu_makers)
+        return with_gpus(content | _given(custom), access, self._engine.nvidia_options)
 
 
 def _describe_network(spec: ComponentSpec) -> str:

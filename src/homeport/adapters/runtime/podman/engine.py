@@ -49,6 +49,7 @@ class PodmanEngine:
         self.leaking_variables = tuple(sorted(PROXIES & self.environment.keys()))
         self.mirror = options.mirror
         self.variables = options.variables
+        self.gpu_makers = options.gpu_makers
         self._data = data
         self._options = options
         self._given = given_socket(options)
@@ -108,7 +109,7 @@ class PodmanEngine:
         """podman-compose would write the values on podman's command line; podman itself reads its environment."""
         return [f"--podman-run-args={shlex.join(word for name in names for word in ('--env', name))}"]
 
-    def gpu_options(self, gpus: Sequence[str]) -> Json:
+    def nvidia_options(self, gpus: Sequence[str]) -> Json:
         return {"DeviceRequests": device_requests(gpus)}
 
     async def pull(self, api: EngineApi, image: str, on_bytes: Callable[[int, int], None]) -> None:

@@ -28,7 +28,7 @@ def libpod_container(name: str, content: Json) -> Json:
         "image": content["Image"],
         "env": dict(each.split("=", 1) for each in content["Env"]),
         "labels": content["Labels"],
-        "devices": [{"path": each} for each in names_of(content)],
+        "devices": [{"path": each} for each in (*names_of(content), *_files(host))],
         "portmappings": list(_ports(host.get("PortBindings", {}))),
         "mounts": [_bind(each) for each in host.get("Mounts", ()) if each["Type"] == "bind"],
         "volumes": [_volume(each) for each in host.get("Mounts", ()) if each["Type"] == "volume"],
@@ -40,6 +40,11 @@ def libpod_container(name: str, content: Json) -> Json:
         found["netns"] = {"nsmode": host["NetworkMode"]}
     names = {"Entrypoint": "entrypoint", "Cmd": "command", "WorkingDir": "work_dir", "Healthcheck": "healthconfig"}
     return found | {theirs: content[ours] for ours, theirs in names.items() if ours in content}
+
+
+def _files(host: Mapping[str, Any]) -> list[str]:
+    """Those of other makers beside them."""
+    return [each["PathOnHost"] for each in host.get("Devices", ())]
 
 
 def _ports(bindings: Mapping[str, Sequence[Mapping[str, str]]]) -> Sequence[Json]:

@@ -13,9 +13,10 @@ from homeport.cli.api.finding import as_argument, find_app
 from homeport.cli.import_options import check_version
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
+from homeport.cli.sources import SOURCE_FILES
 from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.output import Column, Listing, done, print_data, print_facts, show_list
-from homeport.errors import InvalidInput
+from homeport.errors import InvalidInput, NotFound, PeerUnavailable, Refused
 
 REGISTRY: Final = "127.0.0.1:5000/local"
 """The address of the registry of `homeport up`."""
@@ -159,15 +160,22 @@ def validate(settings: Settings, path: Path) -> None:
 )
 @click.option(
     "--registry",
-    default=REGISTRY,
-    show_default=True,
     metavar="HOST[/NAME]",
-    help="The OCI registry that nodes will fetch it from.",
+    help=f"The OCI registry that nodes will fetch it from [that of the server, or {REGISTRY}].",
 )
+@connected
 @formatted
 @pass_settings
 def init(
-    settings: Settings, /, *, path: Path, to: Path, category: str, app_name: str | None, version: str, registry: str
+    settings: Settings,
+    /,
+    *,
+    path: Path,
+    to: Path,
+    category: str,
+    app_name: str | None,
+    version: str,
+    registry: str | None,
 ) -> None:
     """Write the app of a compose file or a chart as margo.yaml and its files, to be kept in Git.
 
@@ -176,6 +184,7 @@ def init(
     """
     from homeport.cli.local.packing import initialise  # noqa: PLC0415 - the catalog's libraries are slow to import
 
+    registry = registry or _built_in(Client(settings.url)) or REGISTRY
     folder, imported = initialise(path, to=to, category=category, name=app_name, version=version, registry=registry)
     if settings.is_data:
         print_data(settings, {"folder": str(folder), "app_name": imported.name, "notes": list(imported.notes)})
@@ -185,6 +194,15 @@ def init(
     done(f"wrote {folder}")
     click.echo(f"  Next:  homeport apps push {folder} oci://{registry}/packages/{imported.name}")
     click.echo(f"         homeport apps add {to}")
+
+
+def _built_in(client: Client) -> str:
+    """The registry of the server; empty where none answers, for no server is needed."""
+    try:
+        found = client.get("/api/v1/registry")
+    except (NotFound, Refused, PeerUnavailable):
+        return ""
+    return f"{found['host']}/{found['name_prefix']}".rstrip("/") if found.get("host") else ""
 
 
 @apps.command("push")
@@ -252,7 +270,7 @@ def _refuse_sources(path: Path) -> None:
         hint = f"A compose file is deployed as it is:  homeport deploy {as_argument(path)}"
         raise InvalidInput(f"{path} is a file; a registry of apps is a folder or a Git URL.", hint=hint)
     if path.is_dir() and not any(path.glob("*/*/*/margo.yaml")):
-        for name in ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml", "Chart.yaml"):
+        for name in SOURCE_FILES:
             if (path / name).is_file():
                 hint = f"Deploy it as it is:  homeport deploy {as_argument(path)}"
                 raise InvalidInput(f"{path} has a {name} and no app.", hint=hint)

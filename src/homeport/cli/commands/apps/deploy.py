@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_apps_and_paths, complete_nodes, complete_parameters, complete_sites
-from homeport.cli.api.finding import find_app, only_site
+from homeport.cli.api.finding import as_argument, find_app, only_site
 from homeport.cli.exits import Exit
 from homeport.cli.import_options import ImportOptions, importing
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.rollout_options import Waves, follow, waved
 from homeport.cli.set_option import check_given
+from homeport.cli.sources import SOURCE_FILES
 from homeport.cli.terminal.output import done, print_data
 from homeport.cli.terminal.plans import kept_lines, show_plan
 from homeport.cli.terminal.progress import lines_for
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 @importing
 @waved
 @click.option(
+    "--node",
     "--host",
     "hosts",
     multiple=True,
@@ -192,6 +195,7 @@ def _wanted(
     if not imports.concerns(app):
         assert app is not None, "what is not imported has a name"
         found = find_app(client, app)
+        mention_folder(app)
         return _Wanted({"app_id": found["id"]}, _title(found), lambda: client.get(f"/api/v1/apps/{found['id']}"))
     from homeport.cli.local.importing import prepare, require_values  # noqa: PLC0415 - start-up time
 
@@ -219,6 +223,15 @@ def _deploy(client: Client, wanted: _Wanted, body: Json) -> tuple[str, Json]:
             with suppress(HomeportError):
                 client.delete(f"/api/v1/apps/{found['id']}")
         raise
+
+
+def mention_folder(app: str) -> None:
+    """Whoever changes a file in a folder that is called like an app expects the change to be deployed."""
+    if any((Path(app) / name).is_file() for name in SOURCE_FILES):
+        click.echo(
+            f"{app} is the app of the catalog. To deploy the folder:  homeport deploy {as_argument(Path(app))}",
+            err=True,
+        )
 
 
 def _title(app: Json) -> str:

@@ -211,7 +211,8 @@ def _submission(options: dict[str, Any]) -> Json:
         "id": options["job_id"] or str(uuid.uuid4()),
         "site": options["site"],
         "command": [] if options["model"] else list(options["command"]),
-        "inference": _inference(options),
+        # Only where it is asked for: a server of an earlier release does not know the field.
+        **_inference(options),
         "image": options["image"] or "",
         "entrypoint": options["entrypoint"],
         "environment": _variables(options["environment"]),
@@ -227,11 +228,11 @@ def _submission(options: dict[str, Any]) -> Json:
     }
 
 
-def _inference(options: dict[str, Any]) -> Json | None:
+def _inference(options: dict[str, Any]) -> Json:
     if not options["model"]:
-        return None
+        return {}
     prompt = " ".join(options["command"])
-    return {"model": options["model"], "prompt": prompt, "max_tokens": options["max_tokens"]}
+    return {"inference": {"model": options["model"], "prompt": prompt, "max_tokens": options["max_tokens"]}}
 
 
 def _variables(entries: Sequence[str]) -> dict[str, str]:

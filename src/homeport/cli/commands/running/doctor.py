@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from homeport.cli.terminal.output import print_data
 if TYPE_CHECKING:
     from homeport.cli.local.diagnosis import Finding
 
+CHECK_WIDTH = 26
 DEFAULT_PORTS = (Address("127.0.0.1", 8080), Address("127.0.0.1", 50051))
 
 
@@ -50,18 +52,17 @@ def doctor(
     if settings.is_data:
         print_data(settings, {"healthy": not problems, "findings": [finding.as_data() for finding in findings]})
         ctx.exit(Exit.FAILED if problems else Exit.DONE)
-    for line in render(findings):
+    for line in render(findings, get_terminal_size().columns):
         click.echo(line)
     click.echo(_summary(len(problems), len(notes)))
     ctx.exit(Exit.FAILED if problems else Exit.DONE)
 
 
-def render(findings: "Sequence[Finding]") -> Iterator[str]:
-    """Passed checks share lines; each problem gets a line of its own, with what to do."""
+def render(findings: "Sequence[Finding]", width: int) -> Iterator[str]:
+    """Passed checks share lines, as many as fit; each problem gets a line of its own, with what to do."""
     good = [finding.message for finding in findings if finding.level == "ok"]
-    for start in range(0, len(good), 3):
-        row = good[start : start + 3]
-        yield "   ".join(f"{click.style('✓', fg='green')} {message:<26}" for message in row).rstrip()
+    for row in next(rows for in_line in (3, 2, 1) if (rows := _rows(good, in_line, width)) or in_line == 1):
+        yield "   ".join(f"{click.style('✓', fg='green')} {message:<{CHECK_WIDTH}}" for message in row).rstrip()
     for finding in findings:
         if finding.level == "ok":
             continue
@@ -69,6 +70,13 @@ def render(findings: "Sequence[Finding]") -> Iterator[str]:
         yield f"{click.style(sign, fg=color)} {finding.message}"
         if finding.hint:
             yield f"    {finding.hint}"
+
+
+def _rows(messages: Sequence[str], in_line: int, width: int) -> list[Sequence[str]]:
+    """So many in a line; none where a line would be too long."""
+    rows = [messages[start : start + in_line] for start in range(0, len(messages), in_line)]
+    lengths = [sum(max(len(each), CHECK_WIDTH) + 5 for each in row[:-1]) + len(row[-1]) + 2 for row in rows]
+    return rows if in_line == 1 or all(length <= width for length in lengths) else []
 
 
 def _summary(problems: int, notes: int) -> str:

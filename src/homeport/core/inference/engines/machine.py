@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Final
 
 from homeport.lazy_dataclass import dataclass
+
+NVIDIA: Final = "NVIDIA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +14,7 @@ class GpuFact:
     index: int
     name: str
     memory_bytes: int = 0
+    maker: str = NVIDIA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

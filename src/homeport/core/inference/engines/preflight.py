@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from homeport.core.inference.engines.handoff import Engine
-from homeport.core.inference.engines.machine import Machine
+from homeport.core.inference.engines.machine import NVIDIA, Machine
 from homeport.core.inference.engines.spec import Device, EngineSpec, Mode
 from homeport.lazy_dataclass import dataclass
 
@@ -46,7 +46,7 @@ def _gpu(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
         yield Missing(
             "gpu",
             f"This machine has no usable GPU{why}.",
-            f"Install the NVIDIA driver so that nvidia-smi lists it, or {NEEDS_CPU_PERMISSION}.",
+            f"Install its driver, so that nvidia-smi, amd-smi or xpu-smi lists it, or {NEEDS_CPU_PERMISSION}.",
         )
         return
     known = {str(gpu.index) for gpu in machine.gpus}
@@ -133,6 +133,20 @@ def _container(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
             "Install Podman (Debian: apt-get install podman runc) and start the node with --runtime podman.",
         )
     elif spec.device is Device.GPU and machine.gpus:
+        yield from _gpu_container(spec, machine)
+
+
+def _gpu_container(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
+    engine, chosen = machine.container_engine, spec.device_mask.split(",") if spec.device_mask else ()
+    makers = {gpu.maker for gpu in machine.gpus if not chosen or str(gpu.index) in chosen}
+    for maker in sorted(makers - {NVIDIA}):
+        if not spec.image:
+            yield Missing(
+                "image",
+                f"The image that is taken by default is built for GPUs of NVIDIA, and this machine's are of {maker}.",
+                f"Name one that is built for {maker}, with image: .",
+            )
+    if NVIDIA in makers:
         if engine == "podman" and not machine.has_cdi:
             yield Missing(
                 "nvidia-container-toolkit",

@@ -89,6 +89,16 @@ def test_containers_need_the_toolkit_of_their_engine() -> None:
     assert missing(engine("vllm", "org/m"), replace(WHOLE, has_cdi=False)) == ["nvidia-container-toolkit"]
     docker = replace(WHOLE, container_engine="docker", programs={})
     assert missing(engine("vllm", "org/m"), docker) == ["nvidia-container-toolkit"]
+
+
+@pytest.mark.parametrize("container_engine", ["podman", "docker"])
+def test_gpus_of_amd_and_intel_need_an_image_for_them_and_nothing_of_nvidia(container_engine: str) -> None:
+    gpus = (GpuFact(0, "MI300X", maker="AMD"), GpuFact(1, "Arc B60", maker="Intel"))
+    machine = Machine(gpus=gpus, container_engine=container_engine)
+    assert missing(engine("vllm", "org/m", device_mask="0"), machine) == ["image"]
+    assert missing(engine("vllm", "org/m", image="rocm/vllm:1"), machine) == []
+    (lacking,) = preflight(engine("vllm", "org/m", device_mask="1"), machine)
+    assert "this machine's are of Intel" in lacking.problem
     assert missing(engine("ollama", "llama3"), replace(WHOLE, container_engine="containerd")) == ["podman"]
 
 
