@@ -17,6 +17,7 @@ from homeport.core.events import set_aside_event, site_problem_event
 from homeport.core.lifecycle.record import Recorded
 from homeport.core.lifecycle.replay import observe_health
 from homeport.core.model.access import SecretRecord
+from homeport.core.model.deployment import Pin
 from homeport.core.model.event import Site
 from homeport.core.model.instance import Instance, Transition
 from homeport.core.model.node import NodeInfo, Tunable
@@ -178,17 +179,17 @@ class Conductor:
         """Makes a verified snapshot the desired state, then plans. `touched` are the deployments whose file changed
         in Git since the last one, even if its content is the same again; `origins` are the traces of the changes. The
         deleted deployments in `without_data` lose their data too."""
-        if self.seek is not None and any(
-            missing(item.release, self.memory.secrets) for item in snapshot.desired.values()
-        ):
+        lacks = any(missing(item.release, self.memory.secrets) for item in snapshot.desired.values())
+        if self.seek is not None and lacks:
             await self.seek()
         async with self._turn():
             now, memory = self._clock.now(), self.memory
             gone = frozenset(memory.wanted - snapshot.desired.keys() - snapshot.unreadable)
             valid_again = frozenset(memory.unreadable & snapshot.desired.keys())
             named = sorted(snapshot.contents.keys() | gone | valid_again | snapshot.unreadable)
-            changed = (snapshot.contents.keys() | gone | set(touched)) - snapshot.unreadable
-            unpinned = [key for key in memory.pins if key in changed]
+            touched = gone | set(touched)
+            changed = (snapshot.contents.keys() | touched) - snapshot.unreadable
+            unpinned = [key for key, pin in memory.pins.items() if _is_over(pin, snapshot, changed, touched)]
             data_goes = (memory.data_goes & memory.files.keys() | set(without_data)) - snapshot.desired.keys()
             syncs = self.traces.adopt(
                 {key: each for key, each in (origins or {}).items() if key in gone or key in snapshot.contents}
@@ -221,7 +222,7 @@ class Conductor:
             self.traces.saved()
             if not memory.knows_what_is_wanted:
                 self.planner.mark_all()
-            memory.adopt(snapshot, unpinned)
+            memory.adopt(snapshot, unpinned, touched)
             memory.data_goes = frozenset(data_goes)
             memory.source_problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
             self.memory.forget_finished()
@@ -701,6 +702,15 @@ class Conductor:
         for (deployment_id, node_id), instance in self.memory.instances.items():
             states.setdefault(deployment_id, []).append((node_id, instance.state))
         return states
+
+
+def _is_over(
+    pin: Pin, snapshot: Snapshot, changed: Collection[DeploymentId], touched: Collection[DeploymentId]
+) -> bool:
+    """Whether the file was changed since the rollback. One that is only read again, because what was stored of it
+    could not be read, was not."""
+    key = pin.deployment_id
+    return key in changed and (key in touched or snapshot.desired[key].revision != pin.over)
 
 
 def _files(snapshot: Snapshot) -> list[DesiredFile]:

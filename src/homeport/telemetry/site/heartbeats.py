@@ -48,10 +48,11 @@ class HeartbeatRecorder:
     async def _begin(self) -> None:
         """Ends what the previous run left open."""
         async with self._site.store.read() as reader:
-            left, stored = await reader.open_heartbeats(self._site.site), await reader.value(OBSERVED)
+            left = await reader.open_heartbeats(self._site.site)
+            stored = await reader.value_as(OBSERVED, datetime.fromisoformat)
         if not left:
             return
-        until = self._site.clock.now() if stored is None else datetime.fromisoformat(stored)
+        until = self._site.clock.now() if stored is None else stored
         ended = interrupted(left, until)
         await self._site.store.write(lambda tx: tx.put_heartbeats(self._site.site, ended))
         self.unsent.extend(ended)

@@ -6,9 +6,10 @@ from typing import Any
 from sqlalchemy import Row, bindparam, delete, select, update
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.commit.guards import expect_all, update_all, without_repeats
-from homeport.adapters.store.commit.statements import insert_or_update, pieces
+from homeport.adapters.store.commit.guards import insert_all, update_all, without_repeats
+from homeport.adapters.store.commit.statements import pieces
 from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.rows import records
 from homeport.core.model.instance import Failure, Instance, Unhealthy
 from homeport.vocabulary import DeploymentId, NodeId, State
 
@@ -22,22 +23,19 @@ _KEY = (
 async def find_instances(connection: Connection, deployment_ids: Sequence[DeploymentId] | None) -> Sequence[Instance]:
     query = select(schema.instances).order_by(_INSTANCES.deployment_id, _INSTANCES.node_id)
     if deployment_ids is None:
-        return [_instance(row) for row in await connection.rows(query)]
-    return [
-        _instance(row)
-        for piece in pieces(sorted(set(deployment_ids)))
-        for row in await connection.rows(query.where(_INSTANCES.deployment_id.in_(piece)))
-    ]
+        return await records(connection, query, _instance, schema.instances)
+    found: list[Instance] = []
+    for piece in pieces(sorted(set(deployment_ids))):
+        some = query.where(_INSTANCES.deployment_id.in_(piece))
+        found += await records(connection, some, _instance, schema.instances)
+    return found
 
 
 async def put_instances(connection: Connection, instances: Sequence[Instance]) -> None:
     for batch in without_repeats((instance.key, _instance_row(instance)) for instance in instances):
         new = [row for row in batch if row["version"] == 1]
         if new:
-            insert = insert_or_update(connection, schema.instances, only_if="incarnation").returning(
-                _INSTANCES.node_id
-            )
-            expect_all(len(await connection.rows(insert, new)), new, schema.instances)
+            await insert_all(connection, schema.instances, new, _instance, only_if="incarnation")
         await update_all(connection, schema.instances, batch)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 from sqlalchemy import Row, select
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, to_json
-from homeport.adapters.store.commit.guards import expect_all, update_all, without_repeats
-from homeport.adapters.store.commit.statements import insert_or_nothing
+from homeport.adapters.store.columns import object_from_json, to_json
+from homeport.adapters.store.commit.guards import insert_all, update_all, without_repeats
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Conditions, Order, Source, containing
+from homeport.adapters.store.rows import record
 from homeport.core.model.rollout import RolloutRow
 from homeport.ports import RolloutFilter
 from homeport.vocabulary import RolloutId, RolloutState
@@ -19,23 +19,22 @@ _ROLLOUTS = schema.rollouts.c
 
 
 async def find_rollout(connection: Connection, rollout_id: RolloutId) -> RolloutRow | None:
-    row = await connection.first(select(schema.rollouts).where(_ROLLOUTS.id == rollout_id))
-    return None if row is None else _rollout(row)
+    query = select(schema.rollouts).where(_ROLLOUTS.id == rollout_id)
+    return await record(connection, query, _rollout, schema.rollouts)
 
 
 async def put_rollouts(connection: Connection, rollouts: Sequence[RolloutRow]) -> None:
     for batch in without_repeats((rollout.id, _row(rollout)) for rollout in rollouts):
         new = [row for row in batch if row["version"] == 1]
         if new:
-            insert = insert_or_nothing(connection, schema.rollouts).returning(_ROLLOUTS.id)
-            expect_all(len(await connection.rows(insert, new)), new, schema.rollouts)
+            await insert_all(connection, schema.rollouts, new, _rollout)
         await update_all(connection, schema.rollouts, batch)
 
 
 def _rollout(row: Row[Any]) -> RolloutRow:
     values = dict(row._mapping)
-    values["intent"] = from_json(values["intent"])
-    values["progress"] = from_json(values["progress"])
+    values["intent"] = object_from_json(values["intent"])
+    values["progress"] = object_from_json(values["progress"])
     values["state"] = RolloutState(values["state"])
     return RolloutRow(**values)
 
