@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from homeport.core.telemetry.heartbeats import INTERVALS_MAX, KEEP_DAYS, Interval, interrupted, observe, timeline
+from homeport.fleet.shared.retention import retention_now
 from homeport.fleet.site.platform import SitePlatform
 from homeport.ports import Transaction
 from homeport.vocabulary import NodeId, SiteName
@@ -64,7 +65,7 @@ class HeartbeatRecorder:
         return timeline(found, start=start, end=min(end, now), until=now)
 
     async def trim(self) -> None:
-        before = self._site.clock.now() - timedelta(days=KEEP_DAYS)
+        before = await retention_now(self._site.store, self._site.clock) - timedelta(days=KEEP_DAYS)
         await self._site.store.write(lambda tx: tx.trim_heartbeats(before=before))
 
 
