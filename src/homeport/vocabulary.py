@@ -355,6 +355,8 @@ class EventKind(StrEnum):
     """An installed release is unhealthy, or stopped and cannot be started again. Its state stays INSTALLED."""
     INSTANCE_HEALTHY = "instance.healthy"
     REPORT_SET_ASIDE = "report.set-aside"
+    ROW_LEFT_OUT = "database.row-left-out"
+    """A row of the role's own database cannot be read; everything else is."""
     SITE_JOINED = "site.joined"
     SITE_DEVICES = "site.devices"
     """A Margo client has removed a device that something is deployed to, or has reported it again."""

@@ -316,6 +316,9 @@ class MemoryReader:
     async def open_heartbeats(self, site: SiteName) -> Sequence[Interval]:
         return [each for key, each in self._tables.heartbeats.items() if key[0] == site and each.end is None]
 
+    def left_out(self, table: str) -> Sequence[tuple[str, ...]]:
+        return ()
+
     async def set_aside(self, site: SiteName | None = None) -> Sequence[SetAside]:
         return [each for each in self._tables.aside.values() if site in (None, each.site)]
 
@@ -452,6 +455,10 @@ class MemoryReader:
 
     async def value(self, key: str) -> str | None:
         return self._tables.values.get(key)
+
+    async def value_as(self, key: str, parse: Callable[[str], T]) -> T | None:
+        text = self._tables.values.get(key)
+        return None if text is None else parse(text)
 
     async def values(self, keys: Sequence[str]) -> Mapping[str, str]:
         return {key: self._tables.values[key] for key in keys if key in self._tables.values}

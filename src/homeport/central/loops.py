@@ -21,6 +21,7 @@ from homeport.fleet.central.deploy import mark_site
 from homeport.fleet.central.rollback import settle_pins
 from homeport.fleet.shared.leases import while_held
 from homeport.fleet.shared.periodic import EventOr, every
+from homeport.fleet.shared.retention import retention_now
 from homeport.log import get_log
 from homeport.ports import Transaction
 from homeport.vocabulary import EventKind, LogStream
@@ -39,7 +40,6 @@ RENEW_SECONDS = 10.0
 
 
 async def run_loops(central: CentralParts) -> None:
-    settings = central.settings
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run_core_loops, central)
         access = central.authenticator
@@ -55,7 +55,7 @@ async def run_loops(central: CentralParts) -> None:
         tasks.start_soon(follow_access_changes, central)
         tasks.start_soon(central.auditor.write_behind)
         tasks.start_soon(every, "audit", AUDIT_SECONDS, central.auditor.write_counted)
-        tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: central.auditor.trim(settings.audit_days))
+        tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: trim_audit(central))
 
 
 async def follow_access_changes(central: CentralParts) -> None:
@@ -206,8 +206,14 @@ async def renew_own(central: CentralParts) -> None:
     await anyio.to_thread.run_sync(central.identity.keep_up)
 
 
+async def trim_audit(central: CentralParts) -> None:
+    now = await retention_now(central.store, central.clock)
+    await central.auditor.trim(now - timedelta(days=central.settings.audit_days))
+
+
 async def trim(central: CentralCore) -> None:
-    keep, before = central.settings.events_max, central.clock.now() - timedelta(days=central.settings.events_days)
+    now = await retention_now(central.store, central.clock)
+    keep, before = central.settings.events_max, now - timedelta(days=central.settings.events_days)
 
     async def work(tx: Transaction) -> None:
         for stream in LogStream:

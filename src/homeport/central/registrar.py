@@ -1,6 +1,5 @@
 """Central's register of sites and clients: accepted, pending and removed ones."""
 
-import json
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -76,5 +75,4 @@ def remember_reach(store: Store) -> Callable[[str, Reach], Awaitable[None]]:
 
 async def reach_of(store: Store, site: str) -> Reach | None:
     async with store.read() as reader:
-        known = await reader.value(REACH + site)
-    return None if known is None else Reach(**json.loads(known))
+        return await reader.value_as(REACH + site, Reach.model_validate_json)

@@ -1,6 +1,6 @@
 """Events that central and a site both build: one function each, so that both use the same texts and keys."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -45,6 +45,15 @@ def deleted_event(row: Deployment, before: State, *, now: datetime) -> NewEvent:
     message = f"{row.name} at {row.site} is {State.DELETED}"
     data = {"before": before.value, "failure": None}
     return deployment_event(EventKind.DEPLOYMENT_STATE, row, message, commit=row.commit, now=now, author=None, **data)
+
+
+def row_left_out_event(table: str, key: Sequence[str], why: str, now: datetime) -> NewEvent:
+    """Something wrote to the database that is not ours, or its disk is failing."""
+    message = (
+        f"row {'/'.join(key)} of the table {table} cannot be read and is left out: {why}. Correct or delete it in the"
+        " database, or restore a backup."
+    )
+    return NewEvent(EventKind.ROW_LEFT_OUT, now, message, data={"table": table, "key": list(key), "why": why})
 
 
 def set_aside_event(site: SiteName, key: DeploymentId, name: str, why: str, now: datetime) -> NewEvent:

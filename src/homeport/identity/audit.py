@@ -7,7 +7,7 @@ as one entry when their window ends.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import anyio
@@ -171,9 +171,8 @@ class Auditor:
         for entry in self._folds.due(self._clock.now(), all_of_them=all_of_it):
             await self._write(entry)
 
-    async def trim(self, days: int) -> None:
+    async def trim(self, before: datetime) -> None:
         """Deletes older entries; the rest still verifies."""
-        before = self._clock.now() - timedelta(days=days)
         await self._store.write(lambda tx: tx.trim_audit(before))
 
     async def _write(self, entry: NewAudit) -> None:

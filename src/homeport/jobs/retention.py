@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
+from homeport.fleet.shared.retention import retention_now
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Clock, Store
@@ -21,7 +22,7 @@ AT_CENTRAL: Final = Retention(days=30, count=100_000)
 
 
 async def trim(store: Store, clock: Clock, retention: Retention) -> None:
-    before = clock.now() - timedelta(days=retention.days)
+    before = await retention_now(store, clock) - timedelta(days=retention.days)
     count = await store.write(lambda tx: tx.trim_jobs(keep=retention.count, before=before))
     if count:
         log.info("old jobs deleted", count=count)

@@ -10,8 +10,9 @@ from homeport.core.logs.line import LogLine, Origin
 from homeport.core.logs.settings import LogSettings
 from homeport.core.logs.text import clean
 from homeport.errors import TransientError
+from homeport.fleet.shared.retention import retention_now
 from homeport.log import get_log
-from homeport.ports import LogStore
+from homeport.ports import Clock, LogStore, Store
 
 log = get_log("homeport.logs")
 
@@ -91,10 +92,12 @@ class Storing:
             if sum(_lines_of(arrival) for arrival, _ in taken) < FEW_LINES:
                 await anyio.sleep(PAUSE_SECONDS)
 
-    async def trim(self, settings: LogSettings) -> None:
+    async def trim(self, settings: LogSettings, store: Store, clock: Clock) -> None:
         while True:
             try:
-                await self._store.trim(days=settings.days, bytes_max=settings.bytes_max)
+                behind = clock.now() - await retention_now(store, clock)
+                days = settings.days + behind.total_seconds() / 86_400
+                await self._store.trim(days=days, bytes_max=settings.bytes_max)
             except TransientError as error:
                 log.warning("old log lines not removed", error=str(error))
             await anyio.sleep(TRIM_SECONDS)

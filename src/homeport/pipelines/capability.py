@@ -9,6 +9,7 @@ import anyio
 from homeport.capability.central import CentralCapability, CentralPart, Loop, Replicas
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.shared.periodic import every
+from homeport.fleet.shared.retention import retention_now
 from homeport.jobs.central.service import CentralJobs
 from homeport.pipelines.engine import PipelineEngine
 from homeport.pipelines.metrics import PipelineMetrics
@@ -51,7 +52,7 @@ async def _trim(central: CentralPlatform) -> None:
 
 async def _trim_once(central: CentralPlatform) -> None:
     settings = central.pipelines
-    before = central.clock.now() - timedelta(days=settings.runs_days)
+    before = await retention_now(central.store, central.clock) - timedelta(days=settings.runs_days)
 
     async def work(tx: Transaction) -> None:
         await tx.trim_pipeline_runs(keep=settings.runs_max, before=before)

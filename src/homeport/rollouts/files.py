@@ -16,7 +16,7 @@ from homeport.errors import InvalidInput, PermanentError
 from homeport.fleet.central.index import WriteRead
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import GitSource, InThread, Transaction
-from homeport.rollouts.rows import changed, new_rollout, rollout_event, rollout_of, row_of, stepped
+from homeport.rollouts.rows import changed, new_rollout, readable, rollout_event, row_of, stepped
 from homeport.vocabulary import Actor, Commit, EventKind, RolloutCommand, RolloutId
 
 FILE_SIZE_MAX: Final = 1024 * 1024
@@ -63,10 +63,11 @@ class RolloutUpdate:
         events: list[NewEvent] = []
         for file in files:
             row = await tx.rollout(file.id)
-            before = None if row is None else rollout_of(row)
+            before = next(iter(readable([] if row is None else [row])), None)
             after = self._judge(file, before, events)
             if after is not None and after != before:
-                rollouts.append(after)
+                is_unreadable = row is not None and before is None
+                rollouts.append(replace(after, version=row.version + 1) if row and is_unreadable else after)
         await tx.put_rollouts([row_of(rollout) for rollout in rollouts])
         await tx.append_events(events)
 

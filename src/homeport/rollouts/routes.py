@@ -19,7 +19,7 @@ from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.central.resolve import DeployRequest
 from homeport.fleet.shared.scope import seen_by
 from homeport.ports import ROLLOUTS, RolloutFilter
-from homeport.rollouts.rows import rollout_of
+from homeport.rollouts.rows import readable
 from homeport.rollouts.start import RolloutRequest, find_rollout, steer
 from homeport.rollouts.view import RolloutView, view_rollouts
 from homeport.serving.bodies.body import Body, PageBody
@@ -122,7 +122,7 @@ def rollouts_routes(central: CentralPlatform) -> Routes:
         where = RolloutFilter(states=states, name=name, contains=contains)
         async with seen_by(caller, central.store).read() as reader:
             found = await reader.page(ROLLOUTS, where, page.cut)
-            views = await view_rollouts(reader, [rollout_of(row) for row in found.items], central)
+            views = await view_rollouts(reader, readable(found.items), central)
         seen = [_for(caller, view) for view in views if view.members or not caller.sites]
         return page.answer("rollouts", [_body(view) for view in seen], found.next)
 

@@ -1,6 +1,6 @@
 """Conversion of rollouts between the store and the core, and the one place where their state is stepped."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -10,10 +10,36 @@ from homeport.core.lifecycle.machine import Stepped
 from homeport.core.lifecycle.rollout import ROLLOUT
 from homeport.core.model.event import NewEvent
 from homeport.core.model.rollout import Intent, Rollout, RolloutRow
+from homeport.errors import PermanentError
+from homeport.log import get_log
 from homeport.vocabulary import Actor, Commit, EventKind, RolloutTrigger, SiteName
+
+log = get_log(__name__)
 
 
 def rollout_of(row: RolloutRow) -> Rollout:
+    """Raises PermanentError for a row that something else has changed."""
+    try:
+        return _rollout_of(row)
+    except Exception as error:
+        raise PermanentError(
+            f"The stored rollout {row.id[:8]} of {row.name} cannot be read: {type(error).__name__}.",
+            hint="Change its file in Git, for example by pausing it there, and it is stored again.",
+        ) from error
+
+
+def readable(rows: Sequence[RolloutRow]) -> list[Rollout]:
+    """Those that can be read: one bad row must not stop the others."""
+    found = []
+    for row in rows:
+        try:
+            found.append(rollout_of(row))
+        except PermanentError as error:
+            log.warning("rollout left out", rollout=row.id, why=str(error))
+    return found
+
+
+def _rollout_of(row: RolloutRow) -> Rollout:
     progress = row.progress
     return Rollout(
         intent=intent_of(row.intent),

@@ -16,7 +16,7 @@ from homeport.fleet.central.sightings import Sightings
 from homeport.fleet.shared.overview import Reachability
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import Clock, DeploymentFilter, GitSource, SeenReader
-from homeport.rollouts.rows import rollout_of
+from homeport.rollouts.rows import readable
 from homeport.vocabulary import Commit, DeploymentId, RolloutId, RolloutState, SiteName
 
 
@@ -50,7 +50,7 @@ async def look(
     only: Collection[RolloutId] | None = None,
 ) -> Survey:
     now, moment = clock.now(), clock.monotonic()
-    rollouts = [rollout_of(row) for row in await reader.rollouts(name=name)]
+    rollouts = readable(await reader.rollouts(name=name))
     fleet = await _fleet(reader, name)
     asked = [rollout for rollout in rollouts if only is None or rollout.intent.id in only]
     members = {}

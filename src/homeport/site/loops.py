@@ -1,6 +1,7 @@
 """The loops of a site, one line each in `run_loops`. Each runs while the role runs."""
 
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 
 import anyio
@@ -22,6 +23,7 @@ from homeport.errors import (
 )
 from homeport.fleet.shared.backoff import Backoff
 from homeport.fleet.shared.periodic import every
+from homeport.fleet.shared.retention import retention_now
 from homeport.fleet.site.git_sync import follow
 from homeport.fleet.site.maintenance import asked, drain, lift_hold, roll_back_as, set_hold, tune, undrain
 from homeport.fleet.site.reports.outbox import forward
@@ -71,7 +73,7 @@ async def run_loops(site: SiteParts) -> None:
         tasks.start_soon(partial(every, needed=access.until_open), "access", ACCESS_SECONDS, access.sweep)
         tasks.start_soon(site.auditor.write_behind)
         tasks.start_soon(every, "audit", AUDIT_SECONDS, site.auditor.write_counted)
-        tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: site.auditor.trim(site.settings.audit_days))
+        tasks.start_soon(every, "audit trim", TRIM_SECONDS, lambda: trim_audit(site))
         if site.identity is not None:
             tasks.start_soon(keep_identity, site.identity)
             tasks.start_soon(
@@ -280,6 +282,11 @@ async def _roll_back(site: SiteCore, call: RollBack) -> None:
 async def _expect(site: SiteCore, call: ExpectNode) -> None:
     if site.registrar is not None:
         await site.registrar.expect(call.token)
+
+
+async def trim_audit(site: SiteParts) -> None:
+    now = await retention_now(site.store, site.clock)
+    await site.auditor.trim(now - timedelta(days=site.settings.audit_days))
 
 
 async def trim(store: Store, keep: int) -> None:

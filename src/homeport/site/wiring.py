@@ -20,7 +20,7 @@ from homeport.fleet.site.reports.outbox import begin
 from homeport.fleet.site.secrets import SiteSecrets
 from homeport.fleet.site.state import SiteState, load_state
 from homeport.fleet.site.traces import VALUE as TRACES
-from homeport.fleet.site.traces import SiteTraces
+from homeport.fleet.site.traces import SiteTraces, readable_traces
 from homeport.identity.node_authorization import NodeAuthorization, Policy, refuse_every_peer
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import (
@@ -87,7 +87,7 @@ async def wire(
     """Resumes from the state in the store. Capabilities may use the folder `data`; None where there is no disk."""
     async with store.read() as reader:
         memory = await load_state(reader, settings.name, clock.now(), clock.monotonic())
-        traces = SiteTraces(settings.name, tracer, clock, await reader.value(TRACES))
+        traces = SiteTraces(settings.name, tracer, clock, await reader.value_as(TRACES, readable_traces))
     memory.awaits_central = memory.is_new and central is not None
     brought: list[SitePart] = []
     secrets = SiteSecrets(settings.name, store, vault, clock, chance=chance)

@@ -366,7 +366,7 @@ async def test_old_entries_are_forgotten_and_the_rest_still_holds(tmp_path: Path
         await store.write(lambda tx: tx.append_audit(old))
         auditor = Auditor(store, SystemClock())
         await auditor.note(action="tokens.revoke", actor="ada")
-        await auditor.trim(400)
+        await auditor.trim(SystemClock().now() - timedelta(days=400))
     async with running_central(tmp_path) as (_, client):
         assert [entry["position"] for entry in await trail(client)] == [6]
         assert (await verdict(client))["ok"]
@@ -380,7 +380,7 @@ async def test_the_newest_entry_stays_whatever_its_age(tmp_path: Path) -> None:
     async with open_store(str(tmp_path / "central.db")) as store:
         old = [NewAudit(OLD, "ada", "admin", "", "tokens.create", str(n), AuditResult.DONE) for n in range(3)]
         await store.write(lambda tx: tx.append_audit(old))
-        await Auditor(store, SystemClock()).trim(400)
+        await Auditor(store, SystemClock()).trim(SystemClock().now() - timedelta(days=400))
         async with store.read() as reader:
             left, ends = await reader.audit(after=0, limit=10), await reader.audit_ends()
     assert [entry.position for entry in left] == [3]

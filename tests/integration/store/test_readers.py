@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event
 
 from homeport.adapters.store.databases.engine import create_engines, parse_address
-from homeport.adapters.store.open import SqlStore, open_store
+from homeport.adapters.store.open import LeftOutRows, SqlStore, open_store
 
 pytestmark = pytest.mark.anyio
 
@@ -21,7 +21,7 @@ async def test_readers_one_after_the_other_use_one_connection_after_a_burst(tmp_
     engines = create_engines(parse_address(url), readers_max=READERS)
     used: list[int] = []
     event.listen(engines.readers.sync, "checkout", lambda connection, *_: used.append(id(connection)))
-    store = SqlStore(engines.readers, None)  # type: ignore[arg-type]
+    store = SqlStore(engines.readers, None, LeftOutRows())  # type: ignore[arg-type]
     everybody = anyio.Event()
 
     async def read_with_others() -> None:

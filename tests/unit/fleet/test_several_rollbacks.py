@@ -153,7 +153,7 @@ def wanted(memory: SiteState) -> str:
 
 def read(memory: SiteState, version: str) -> None:
     found = snapshot(version, memory)
-    memory.adopt(found, memory.unpinned_by(found, {KEY}))
+    memory.adopt(found, memory.unpinned_by(found, {KEY}, {KEY}))
 
 
 @pytest.fixture

@@ -2,21 +2,44 @@
 
 Text sorts by code point in both databases. Times are UTC, with their time zone, on the way in and out. JSON is stored
 as plain text that we write and parse, so that both databases treat it alike.
+
+SQLite stores any value in any column. A value that is not of its column's type is handed on as it is: `rows` finds it
+and leaves out its row, while an exception here would cost all rows of the query.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import TEXT, BigInteger, DateTime, Dialect, Integer, LargeBinary, Text, TypeDecorator
+from sqlalchemy import TEXT, BigInteger, Boolean, DateTime, Dialect, Integer, LargeBinary, Text, TypeDecorator
 from sqlalchemy.types import TypeEngine
 
 from homeport.errors import InvalidInput, InvariantViolated
 
 Number = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits. SQLite calls that INTEGER, and only under this name uses it as the row id."""
-Bytes = LargeBinary()
+
+
+POSITION_MAX = 2**62
+"""Numbers are below it, so that there is always a next one."""
+
+
+class Bytes(TypeDecorator[bytes]):
+    impl = LargeBinary
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        return None  # drivers return bytes; SQLAlchemy's own conversion turns the number 5 into five bytes
+
+
+class Flag(TypeDecorator[bool]):
+    impl = Boolean
+    cache_ok = True
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        return lambda value: bool(value) if value in {0, 1} else value
 
 
 class Words(TypeDecorator[str]):
@@ -47,10 +70,23 @@ class Moment(TypeDecorator[datetime]):
             return None
         return utc(value) if dialect.name == "postgresql" else utc(value).replace(tzinfo=None)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any] | None:
+        return _from_postgresql if dialect.name == "postgresql" else _from_sqlite
+
+
+def _from_postgresql(value: datetime | None) -> datetime | None:
+    return None if value is None else value.astimezone(UTC)
+
+
+def _from_sqlite(value: Any) -> Any:
+    """As SQLAlchemy writes it: `2026-03-01 12:30:15.123456`."""
+    if value is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return value
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def utc(moment: datetime) -> datetime:
@@ -88,7 +124,31 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    return json.loads(text)
+    """What `to_json` can write. Raises ValueError for other text."""
+    return json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+
+
+def object_from_json(text: str) -> dict[str, Any]:
+    value = from_json(text)
+    if not isinstance(value, dict):
+        raise TypeError("it is not a JSON object")
+    return value
+
+
+def labels_from_json(text: str) -> dict[str, str]:
+    value = object_from_json(text)
+    if not all(isinstance(each, str) for each in value.values()):
+        raise ValueError("a value of it is not a string")
+    return value
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse_number(text)
+
+
+def _refuse_number(text: str) -> Any:
+    raise ValueError(f"it has the number {text[:20]}")
 
 
 def _plain(value: object) -> object:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,13 +15,15 @@ from homeport.adapters.store.commit.appends import create_counters
 from homeport.adapters.store.commit.group import GroupCommit
 from homeport.adapters.store.databases.async_engine import AsyncEngine
 from homeport.adapters.store.databases.engine import create_engines, parse_address
-from homeport.adapters.store.databases.errors import Connection, UntornConnection, translated
+from homeport.adapters.store.databases.errors import LEFT_OUT_MAX, Connection, UntornConnection, translated
 from homeport.adapters.store.databases.locks import hold_file, hold_migration, join_session
 from homeport.adapters.store.databases.migrate import migrate
 from homeport.adapters.store.reader import SqlReader
-from homeport.errors import Refused, TransientError
+from homeport.core.events import row_left_out_event
+from homeport.core.model.event import NewEvent
+from homeport.errors import HomeportError, Refused, TransientError
 from homeport.log import get_log
-from homeport.ports import Bus, Message, Reader, Store, Transaction
+from homeport.ports import Bus, LeftOut, Message, Reader, Store, Transaction
 
 T = TypeVar("T")
 
@@ -52,13 +55,17 @@ async def open_store(
     with _hold(address):
         engines = create_engines(address, readers_max=readers_max)
 
+        left_out = LeftOutRows()
+
         async def connect() -> Connection:
-            return await _connect_writer(engines.writer, lock_wait_seconds=lock_wait_seconds)
+            connection = await _connect_writer(engines.writer, lock_wait_seconds=lock_wait_seconds)
+            connection.on_left_out = left_out.add
+            return connection
 
         group = GroupCommit(connect, batch_max=batch_max, queue_max=queue_max, limit_seconds=limit_seconds)
         try:
             await group.start()
-            store = SqlStore(engines.readers, group)
+            store = SqlStore(engines.readers, group, left_out)
             looks = Looks(store, group.heard_of, look_seconds)
             if bus is not None:
                 bus.subscribe(EVENTS, looks.heard, on_gap=looks.now)
@@ -70,13 +77,44 @@ async def open_store(
                 await engines.dispose()
 
 
+class LeftOutRows:
+    """Rows that could not be read: each is logged once, and reported as an event."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, tuple[str, ...]]] = set()
+        self.new: list[LeftOut] = []
+
+    def add(self, row: LeftOut) -> None:
+        if (row.table, row.key) in self._seen or len(self._seen) >= LEFT_OUT_MAX:
+            return
+        self._seen.add((row.table, row.key))
+        self.new.append(row)
+        log.error("row left out", table=row.table, key="/".join(row.key), why=row.why)
+
+    def take(self) -> list[NewEvent]:
+        taken, self.new = self.new, []
+        return [row_left_out_event(row.table, row.key, row.why, datetime.now(UTC)) for row in taken]
+
+
 class SqlStore:
-    def __init__(self, readers: AsyncEngine, group: GroupCommit) -> None:
+    def __init__(self, readers: AsyncEngine, group: GroupCommit, left_out: LeftOutRows) -> None:
         self._readers = readers
         self._group = group
+        self._left_out = left_out
 
     async def write(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        return await self._group.write(work)
+        result = await self._group.write(work)
+        await self._report()
+        return result
+
+    async def _report(self) -> None:
+        """Only new ones, so a role writes nothing here while its database is sound."""
+        if self._left_out.new:
+            events = self._left_out.take()
+            try:
+                await self._group.write(lambda tx: tx.append_events(events))
+            except HomeportError as error:
+                log.warning("event about an unreadable row lost", why=str(error))
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[Reader]:
@@ -84,10 +122,11 @@ class SqlStore:
         with translated(), anyio.CancelScope(shield=True):
             raw = await self._readers.connect()
         try:
-            yield SqlReader(UntornConnection(raw))
+            yield SqlReader(UntornConnection(raw, self._left_out.add))
         finally:
             with anyio.move_on_after(5, shield=True), translated():
                 await raw.close()
+        await self._report()
 
     async def wait_for_event(self, after: int) -> int:
         return await self._group.wait_for_event(after)

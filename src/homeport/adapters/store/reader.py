@@ -1,8 +1,8 @@
 """`ports.Reader` on one connection."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries import aside, log, margo, paging, role_state
@@ -78,6 +78,7 @@ from homeport.vocabulary import (
     SubjectKind,
 )
 
+T = TypeVar("T")
 _SOURCES: Final[Mapping[str, paging.Source[Any, Any]]] = {
     APPS.name: apps.SOURCE,
     AUDIT.name: trail.SOURCE,
@@ -98,6 +99,9 @@ _SOURCES: Final[Mapping[str, paging.Source[Any, Any]]] = {
 class SqlReader:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+
+    def left_out(self, table: str) -> Sequence[tuple[str, ...]]:
+        return [key for of, key in self._connection.left_out if of == table]
 
     async def page(self, listing: Listing[Item, Where], where: Where, cut: Cut) -> Page[Item]:
         return await paging.find_page(self._connection, _SOURCES[listing.name], where, cut)
@@ -331,6 +335,9 @@ class SqlReader:
 
     async def value(self, key: str) -> str | None:
         return await role_state.find_value(self._connection, key)
+
+    async def value_as(self, key: str, parse: Callable[[str], T]) -> T | None:
+        return await role_state.find_value_as(self._connection, key, parse)
 
     async def values(self, keys: Sequence[str]) -> Mapping[str, str]:
         return await role_state.find_values(self._connection, keys)

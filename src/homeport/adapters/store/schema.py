@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
-from sqlalchemy import Boolean, Column, ForeignKey, ForeignKeyConstraint, Index, MetaData, Table, UniqueConstraint
+from sqlalchemy import Column, ForeignKey, ForeignKeyConstraint, Index, MetaData, Table, UniqueConstraint
 
-from homeport.adapters.store.columns import Bytes, Moment, Number, Words
+from homeport.adapters.store.columns import Bytes, Flag, Moment, Number, Words
 
 REVISION: Final = "0012"
 """The newest migration. Defined here so that an up-to-date database is recognised without loading Alembic."""
@@ -141,7 +141,7 @@ deployments = Table(
     _text("revision"),
     _text("commit"),
     _optional("rollout_id"),
-    Column("wanted", Boolean, nullable=False),
+    Column("wanted", Flag, nullable=False),
     _text("state"),
     _number("version"),
     _moment("created_at"),
@@ -547,8 +547,8 @@ jobs = Table(
     _moment("created_at"),
     _moment("updated_at"),
     _moment("finished_at", nullable=True),
-    Column("is_delivered", Boolean, nullable=False),
-    Column("is_cancelled", Boolean, nullable=False),
+    Column("is_delivered", Flag, nullable=False),
+    Column("is_cancelled", Flag, nullable=False),
     _text("record"),
     Index(None, "created_at", "site", "id"),
     Index(None, "site", "state"),

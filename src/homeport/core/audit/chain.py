@@ -84,6 +84,9 @@ class Mark:
         return f"{self.position}:{self.hash}"
 
 
+UNREADABLE: Final = Mark(-1, "")
+"""A checkpoint that was spoilt: no entry has it."""
+
 _MARK: Final = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})", re.ASCII)
 
 
@@ -103,6 +106,8 @@ def cut_off(last: AuditEntry | None, head: Mark) -> str | None:
     reached = Mark() if last is None else Mark.of(last)
     if reached == head or head.position == 0:
         return None
+    if head == UNREADABLE:
+        return f"the record of the last entry cannot be read; entry {reached.position} is the last one found"
     if reached.position < head.position:
         return f"{_entries(reached.position + 1, head.position)} missing at the end"
     return f"entry {reached.position} is not the one that was written last, which is {head.position}"

@@ -36,6 +36,9 @@ def checked_plan(view: View, now: datetime, only: Collection[DeploymentId] | Non
     moves: list[Move] = []
     set_aside: dict[DeploymentId, str] = {}
     for deployment_id in planner.concerned(only):
+        if deployment_id in view.damaged:
+            set_aside[deployment_id] = view.damaged[deployment_id]
+            continue
         try:
             own = planner.moves_of(deployment_id)
             check(view, planner.instances_of(deployment_id), own, now)

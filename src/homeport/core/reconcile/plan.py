@@ -60,6 +60,8 @@ class View:
     """Seconds that each change has taken, up to its last failure."""
     past: Mapping[tuple[DeploymentId, Digest], Desired] = field(default_factory=dict)
     """Older revisions that still run somewhere, or are being rolled back to."""
+    damaged: Mapping[DeploymentId, str] = field(default_factory=dict)
+    """Deployments that must stay unchanged, and why: what is stored about them cannot be read."""
     others: tuple[tuple[NodeId, Resources], ...] = ()
     """What work of other kinds has reserved of the nodes: running jobs."""
 

@@ -22,6 +22,7 @@ from homeport.core.events import deployment_event, unwanted_event, wanted_event
 from homeport.core.model.deployment import Desired, Revision, digest_of_bytes
 from homeport.core.model.event import Deployment, NewEvent, Site
 from homeport.core.model.report import FileProblem
+from homeport.core.values.stored import commit_of, strings_of
 from homeport.errors import Conflict, PermanentError, TransientError
 from homeport.fleet.central.tracing import trace_pushes
 from homeport.fleet.shared.adoption import invalid_row, problem_text, problem_texts, wanted_row
@@ -136,8 +137,7 @@ class Index:
 
     async def indexed(self) -> Commit | None:
         async with self._store.read() as reader:
-            value = await reader.value(INDEXED)
-        return None if value is None else Commit(value)
+            return await reader.value_as(INDEXED, commit_of)
 
     async def follow(self, commit: Commit, *, known: Mapping[DeploymentId, Desired] | None = None) -> None:
         """Afterwards the store reflects this commit, or a later one. `known` saves parsing what the caller has just
@@ -179,14 +179,14 @@ class Index:
         began = self._clock.now()
         changed = await self._git.changed_paths(before, commit, ROOT)
         async with self._store.read() as reader:
-            disputing = json.loads(await reader.value(DISPUTING) or "[]")
+            disputing = [SiteName(name) for name in await reader.value_as(DISPUTING, strings_of) or ()]
         folders = await self._read(commit, sorted({*_sites_of(changed), *disputing}), known)
         others = [await read(self._git, before, commit, self._in_thread) for read in self._readers]
         _, author, _ = await self._git.log(commit)
         update = _Update(commit, author, self._clock.now(), frozenset(changed))
 
         async def write(tx: Transaction) -> None:
-            if await tx.value(INDEXED) != before:
+            if await tx.value_as(INDEXED, commit_of) != before:
                 raise _Outrun
             await update.write(tx, folders)
             for write_other in others:

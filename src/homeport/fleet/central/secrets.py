@@ -56,7 +56,7 @@ class Secrets:
             if before is None and len(await tx.secrets(site)) >= COUNT_MAX:
                 raise Conflict(f"Site {site} has {COUNT_MAX} secrets already.", hint="Remove one that is not used.")
             # The version keeps counting after a removal, or a site could mistake another value for the one it has.
-            last = before.version if before else int(await tx.value(_counter(site, name)) or 0)
+            last = before.version if before else (await tx.value_as(_counter(site, name), int) or 0)
             sealed = self._vault.seal(value.encode(), context=secret_context(site, name))
             record = SecretRecord(site, name, sealed, last + 1, now, caller.name)
             await tx.put_secret(record)

@@ -38,7 +38,9 @@ def adoption(
     `gone` were wanted and are no longer in Git; `valid_again` were invalid before.
     """
     changed = [
-        wanted_row(known.get(key), snapshot.desired[key], snapshot.commit, author=author, now=now)
+        wanted_row(
+            known.get(key), snapshot.desired[key], snapshot.commit, author=author, now=now, states=states.get(key, ())
+        )
         for key in sorted(snapshot.contents)
     ]
     unwanted = [unwanted_row(known[key], states.get(key, ()), now) for key in sorted(gone & known.keys())]
@@ -53,9 +55,16 @@ def adoption(
 
 
 def wanted_row(
-    before: Deployment | None, desired: Desired, commit: Commit, *, author: str, now: datetime
+    before: Deployment | None,
+    desired: Desired,
+    commit: Commit,
+    *,
+    author: str,
+    now: datetime,
+    states: Sequence[tuple[NodeId, State]] = (),
 ) -> Deployment:
-    """The row of a deployment whose file is in Git. One that returns after DELETED starts again."""
+    """The row of a deployment whose file is in Git. One that returns after DELETED starts again; one whose row could
+    not be read is as its instances are."""
     returns = before is not None and before.state is State.DELETED
     return Deployment(
         id=desired.id,
@@ -72,7 +81,7 @@ def wanted_row(
         commit=commit,
         rollout_id=desired.rollout_id,
         wanted=True,
-        state=State.PENDING if before is None or returns else before.state,
+        state=fold(states) if before is None else State.PENDING if returns else before.state,
         version=1 if before is None else before.version + 1,
         created_at=now if before is None else before.created_at,
         updated_at=now,

@@ -178,17 +178,17 @@ class Conductor:
         """Makes a verified snapshot the desired state, then plans. `touched` are the deployments whose file changed
         in Git since the last one, even if its content is the same again; `origins` are the traces of the changes. The
         deleted deployments in `without_data` lose their data too."""
-        if self.seek is not None and any(
-            missing(item.release, self.memory.secrets) for item in snapshot.desired.values()
-        ):
+        lacks = any(missing(item.release, self.memory.secrets) for item in snapshot.desired.values())
+        if self.seek is not None and lacks:
             await self.seek()
         async with self._turn():
             now, memory = self._clock.now(), self.memory
             gone = frozenset(memory.wanted - snapshot.desired.keys() - snapshot.unreadable)
             valid_again = frozenset(memory.unreadable & snapshot.desired.keys())
             named = sorted(snapshot.contents.keys() | gone | valid_again | snapshot.unreadable)
-            changed = (snapshot.contents.keys() | gone | set(touched)) - snapshot.unreadable
-            unpinned = memory.unpinned_by(snapshot, changed)
+            touched = gone | set(touched)
+            changed = (snapshot.contents.keys() | touched) - snapshot.unreadable
+            unpinned = memory.unpinned_by(snapshot, changed, touched)
             data_goes = (memory.data_goes & memory.files.keys() | set(without_data)) - snapshot.desired.keys()
             syncs = self.traces.adopt(
                 {key: each for key, each in (origins or {}).items() if key in gone or key in snapshot.contents}
@@ -221,7 +221,7 @@ class Conductor:
             self.traces.saved()
             if not memory.knows_what_is_wanted:
                 self.planner.mark_all()
-            memory.adopt(snapshot, unpinned)
+            memory.adopt(snapshot, unpinned, touched)
             memory.data_goes = frozenset(data_goes)
             memory.source_problem = problem_text(snapshot.problems[0]) if snapshot.problems else None
             self.memory.forget_finished()

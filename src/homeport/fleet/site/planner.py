@@ -159,4 +159,5 @@ def copy_of(view: View) -> View:
         spent=dict(view.spent),
         past=dict(view.past),
         others=view.others,
+        damaged=view.damaged,
     )

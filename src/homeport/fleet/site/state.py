@@ -15,6 +15,7 @@ from homeport.core.model.instance import Instance, RolledBack
 from homeport.core.model.node import Node
 from homeport.core.reconcile.instances import Instances, Key
 from homeport.core.reconcile.plan import View
+from homeport.core.values.stored import commit_of, strings_of
 from homeport.errors import PermanentError
 from homeport.fleet.shared.snapshot import Snapshot
 from homeport.fleet.site.orders.timers import SPENT, OrderTimers, load_spent
@@ -71,6 +72,11 @@ class SiteState:
     """Orphans: what a node holds that is unknown or not wanted there, and since when, on the monotonic clock."""
     set_aside: dict[DeploymentId, str] = field(default_factory=dict)
     """Deployments that could not be planned, and why: they stay unchanged until they change."""
+    damaged: dict[DeploymentId, set[str]] = field(default_factory=dict)
+    """Deployments about which rows of the database cannot be read, and which: they stay unchanged until their node
+    has told what it holds, or their file changes."""
+    lost_nodes: frozenset[NodeId] = frozenset()
+    """Nodes whose row cannot be read: until they connect, what is placed there stays unchanged."""
     others: Callable[[], Iterable[tuple[NodeId, Resources]]] = tuple
     """What work of other kinds has reserved of the nodes."""
     has_looked: bool = False
@@ -108,14 +114,21 @@ class SiteState:
         pin = self.pins.get(file.id)
         return file.revision if pin is None else pin.over
 
-    def unpinned_by(self, snapshot: Snapshot, changed: Collection[DeploymentId]) -> list[DeploymentId]:
-        """The manual rollbacks that end because Git is newer: their file has changed, to another revision than the
-        one they go back from."""
-        return [key for key, pin in self.pins.items() if key in changed and not self._foresees(pin, snapshot)]
+    def unpinned_by(
+        self, snapshot: Snapshot, changed: Collection[DeploymentId], touched: Collection[DeploymentId]
+    ) -> list[DeploymentId]:
+        """The manual rollbacks that end because Git is newer. Of the files that were read, those of `touched` were
+        changed or removed since the last commit."""
+        return [key for key, pin in self.pins.items() if key in changed and not self._stays(pin, snapshot, touched)]
 
-    def _foresees(self, pin: Pin, snapshot: Snapshot) -> bool:
-        read = snapshot.desired.get(pin.deployment_id)
-        return read is not None and read.revision == pin.over != self.files[pin.deployment_id].revision
+    def _stays(self, pin: Pin, snapshot: Snapshot, touched: Collection[DeploymentId]) -> bool:
+        """Whether Git has the revision that was gone back from: it came only now, or it was there before and is read
+        again because what was stored of it could not be read."""
+        key = pin.deployment_id
+        read, before = snapshot.desired.get(key), self.files.get(key)
+        if read is None or read.revision != pin.over:
+            return False
+        return key not in touched or before is None or before.revision != pin.over
 
     def wanted_of(self, instance: Instance) -> Desired | None:
         """What its newest order asks for. That may be older than the deployment's desired state: it rolled back, or
@@ -125,9 +138,13 @@ class SiteState:
             return desired
         return self.past.get((instance.deployment_id, instance.revision or desired.revision))
 
-    def adopt(self, snapshot: Snapshot, unpinned: Collection[DeploymentId]) -> None:
+    def adopt(
+        self, snapshot: Snapshot, unpinned: Collection[DeploymentId], changed: Collection[DeploymentId] = ()
+    ) -> None:
         """Makes a verified snapshot the desired state. What it replaces is kept while an instance runs it. What is
-        not gone yet when its file comes back is wanted again, also where the file cannot be read."""
+        not gone yet when its file comes back is wanted again, also where the file cannot be read. `changed` are the
+        deployments whose file was touched or removed."""
+        self.damaged = {key: rows for key, rows in self.damaged.items() if key not in changed}
         older = {key: self.files[key] for key in snapshot.contents if key in self.files}
         self.applied, self.has_looked = snapshot.commit, True
         self.wanted = set(snapshot.desired) | (self.files.keys() & snapshot.unreadable)
@@ -143,6 +160,24 @@ class SiteState:
         needed |= {(item.deployment_id, item.running_revision) for item in self.instances.values()}
         needed |= {(pin.deployment_id, pin.revision) for pin in self.pins.values()}
         self.past = {key: desired for key, desired in self.past.items() if key in needed}
+
+    def instance_known(self, key: Key) -> None:
+        """The row of this instance was written again."""
+        rows = self.damaged.get(key[0], set())
+        rows.discard("/".join(("instances", *key)))
+        if not rows:
+            self.damaged.pop(key[0], None)
+
+    def damage(self) -> dict[DeploymentId, str]:
+        """Why each of these deployments stays unchanged."""
+        found = {
+            key: f"it stays as it is until its file changes: the site's database cannot be read at {sorted(rows)[0]}"
+            for key, rows in self.damaged.items()
+        }
+        for node_id in self.lost_nodes - self.nodes.keys():
+            why = f"it stays as it is until node {node_id} connects: what the site knew of that node cannot be read"
+            found |= dict.fromkeys(self.instances.on_node(node_id), why)
+        return found
 
     def forget_finished(self) -> None:
         """Removes deployments from memory that are neither wanted nor placed anywhere."""
@@ -172,6 +207,7 @@ class SiteState:
             spent=self.order_timers.spent,
             by_hand=frozenset((key, pin.revision) for key, pin in self.pins.items() if key in self.by_hand),
             others=tuple(self.others()),
+            damaged=self.damage() if self.damaged or self.lost_nodes else {},
         )
 
 
@@ -180,23 +216,23 @@ async def load_state(reader: Reader, site: SiteName, now: datetime, monotonic: f
     # A lost database must not assign the same numbers again, so both counters start at the current time. A clock that
     # is behind would: what central has seen counts as well, also after a restart.
     since_epoch = int(now.timestamp() * 1000)
-    above = json.loads(await reader.value(ABOVE) or "[0, 0]")
-    generation = await reader.value("generation")
+    above = await reader.value_as(ABOVE, _two_numbers) or (0, 0)
+    generation = await reader.value_as("generation", int)
+    incarnation = await reader.value_as("incarnation", int)
     memory = SiteState(
         site,
         is_new=generation is None,
-        generation=Generation(max(int(generation or since_epoch), above[0])),
-        incarnation=Incarnation(max(int(await reader.value("incarnation") or since_epoch), above[1])),
+        generation=Generation(max(generation or since_epoch, above[0])),
+        incarnation=Incarnation(max(incarnation or since_epoch, above[1])),
     )
-    applied = await reader.value("applied_commit")
-    memory.applied = None if applied is None else Commit(applied)
+    memory.applied = await reader.value_as("applied_commit", commit_of)
     here = await reader.site(site)
     memory.source_problem = None if here is None else here.problem
     rows = await reader.deployments(DeploymentFilter())
     memory.wanted = {item.id for item in rows if item.wanted}
     memory.set_aside = {item.id: item.set_aside for item in rows if item.set_aside is not None}
-    memory.unreadable = frozenset(json.loads(await reader.value(UNREADABLE) or "[]"))
-    memory.data_goes = frozenset(json.loads(await reader.value(DATA_GOES) or "[]"))
+    memory.unreadable = await reader.value_as(UNREADABLE, _ids) or frozenset()
+    memory.data_goes = await reader.value_as(DATA_GOES, _ids) or frozenset()
     for file in await reader.desired_files():
         desired = _parsed(file.content, file.path, site)
         if desired is not None:
@@ -208,14 +244,37 @@ async def load_state(reader: Reader, site: SiteName, now: datetime, monotonic: f
     memory.instances = Instances({instance.key: instance for instance in await reader.instances()})
     memory.secrets = {secret.name: secret.version for secret in await reader.secrets(site)}
     memory.holds = tuple(await reader.holds(site))
-    memory.given = load_given(await reader.value(GIVEN))
+    memory.given = await reader.value_as(GIVEN, load_given) or {}
     memory.pins = {pin.deployment_id: pin for pin in await reader.pins()}
-    memory.order_timers.spent = load_spent(await reader.value(SPENT))
+    memory.order_timers.spent = await reader.value_as(SPENT, load_spent) or {}
     memory.order_timers.look(memory.instances.values(), monotonic)
-    memory.by_hand = frozenset(json.loads(await reader.value(BY_HAND) or "[]"))
+    memory.by_hand = await reader.value_as(BY_HAND, _ids) or frozenset()
     memory.past = await _load_past(reader, memory)
-    memory.rolled_back = load_rolled_back(await reader.value(ROLLED_BACK))
+    memory.rolled_back = await reader.value_as(ROLLED_BACK, load_rolled_back) or {}
+    _note_damage(reader, memory)
     return memory
+
+
+def _note_damage(reader: Reader, memory: SiteState) -> None:
+    """A row that cannot be read is not absent: of what it is about nothing is removed, and nothing applied that may
+    have been rolled back or held. Git has the files and says what is wanted, so those are read again."""
+    for table in ("deployments", "desired_files"):
+        memory.unreadable |= {DeploymentId(key[0]) for key in reader.left_out(table)}
+    memory.lost_nodes = frozenset(NodeId(key[1]) for key in reader.left_out("nodes"))
+    for table, place in (("instances", 0), ("pins", 0), ("holds", 1)):
+        for key in reader.left_out(table):
+            about = [DeploymentId(key[place])] if key[place] else sorted(memory.wanted)
+            for deployment_id in about:
+                memory.damaged.setdefault(deployment_id, set()).add("/".join((table, *key)))
+
+
+def _ids(text: str) -> frozenset[DeploymentId]:
+    return frozenset(DeploymentId(each) for each in strings_of(text))
+
+
+def _two_numbers(text: str) -> tuple[int, int]:
+    generation, incarnation = json.loads(text)
+    return int(generation), int(incarnation)
 
 
 async def _load_past(reader: Reader, memory: SiteState) -> dict[tuple[DeploymentId, Digest], Desired]:
@@ -247,13 +306,16 @@ def dump_rolled_back(items: Iterable[RolledBack]) -> str:
     return json.dumps([encode_rolled_back(item) for item in items])
 
 
-def load_rolled_back(text: str | None) -> dict[Key, RolledBack]:
-    return {item.key: item for item in decode_rolled_back(json.loads(text or "[]"))}
+def load_rolled_back(text: str) -> dict[Key, RolledBack]:
+    return {item.key: item for item in decode_rolled_back(json.loads(text))}
 
 
 def dump_given(given: Mapping[Key, Mapping[str, int]]) -> str:
     return json.dumps([[*key, dict(versions)] for key, versions in sorted(given.items())])
 
 
-def load_given(text: str | None) -> dict[Key, dict[str, int]]:
-    return {(DeploymentId(row[0]), NodeId(row[1])): row[2] for row in json.loads(text or "[]")}
+def load_given(text: str) -> dict[Key, dict[str, int]]:
+    return {
+        (DeploymentId(deployment_id), NodeId(node_id)): {str(name): int(version) for name, version in given.items()}
+        for deployment_id, node_id, given in json.loads(text)
+    }

@@ -198,6 +198,12 @@ def _order_line(order: OpenOrder) -> tuple[int | str, ...]:
     return order.generation, order.kind.value, order.name, *contexts, order.began.isoformat(), order.reason
 
 
+def readable_traces(text: str) -> str:
+    """Raises anything for a text that `SiteTraces` cannot continue."""
+    _load(text)
+    return text
+
+
 def _load(text: str | None) -> tuple[dict[DeploymentId, TraceContext], dict[Key, OpenOrder]]:
     body = json.loads(text) if text else {"deployments": {}, "orders": []}
     deployments = {

@@ -276,8 +276,7 @@ class CentralJobs:
         """The position that was taken last, and whether the site speaks from an older copy of its database: then it
         uses positions again, nothing of it is taken, and it has to report again under new ones."""
         key = f"jobs.site.{site}"
-        known_epoch, number, mark, *_ = *(await tx.value(key) or f"{said.epoch} 0").split(" "), ""
-        last = int(number)
+        known_epoch, last, mark = await tx.value_as(key, _taken) or (said.epoch, 0, "")
         if known_epoch != said.epoch:
             changed += await self._lose_open(tx, site, frozenset())
             last, mark = 0, ""
@@ -363,6 +362,12 @@ def _output_part(answer: Mapping[str, Any]) -> OutputPart:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"The site's answer about a job cannot be read: {error!r}.") from error
+
+
+def _taken(text: str) -> tuple[str, int, str]:
+    """Epoch, position and mark of the report that was taken last."""
+    epoch, number, mark, *_ = *text.split(" "), ""
+    return epoch, int(number), mark
 
 
 @dataclass(frozen=True, slots=True)

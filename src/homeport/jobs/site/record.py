@@ -47,7 +47,7 @@ class Recorder:
 
     async def load(self) -> None:
         async with self._platform.store.read() as reader:
-            self.position = int(await reader.value(POSITION) or 0)
+            self.position = await reader.value_as(POSITION, int) or 0
 
     async def write(self, changes: Changes) -> None:
         now, site = self._platform.clock.now(), self._platform

@@ -39,7 +39,7 @@ class CentralLogs:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.storing.run)
-                tasks.start_soon(self.storing.trim, central.logs)
+                tasks.start_soon(self.storing.trim, central.logs, central.store, central.clock)
                 if central.logs.own:
                     own = Origin("", "", SourceKind.CENTRAL)
                     tasks.start_soon(keep_own_lines, SourceKind.CENTRAL, partial(self.storing.put_own, own))

@@ -49,7 +49,7 @@ class SiteLogs:
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self.storing.run)
-                tasks.start_soon(self.storing.trim, settings)
+                tasks.start_soon(self.storing.trim, settings, site.store, site.clock)
                 if settings.own:
                     own = Origin(site.site, "", SourceKind.SITE)
                     tasks.start_soon(keep_own_lines, SourceKind.SITE, partial(self.storing.put_own, own))

@@ -104,6 +104,16 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A row of the database that could not be read. It is left out of answers, and nothing may be concluded from
+    its absence."""
+
+    table: str
+    key: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class SetAside:
     """A site's report that central could not process, as received: for people, and for a version that can read it."""
 
@@ -227,6 +237,10 @@ class Reader(SeenReader, TelemetryReader, Protocol):
     """Queries, each named for what it answers; these are for the role itself and for callers who may see every
     site."""
 
+    def left_out(self, table: str) -> Sequence[tuple[str, ...]]:
+        """The keys of the table's rows that this reader met and could not read, as far as they can be shown."""
+        ...
+
     async def revisions_of(self, deployment_ids: Sequence[DeploymentId]) -> Sequence[Revision]:
         """The stored contents of several deployments, in no particular order."""
         ...
@@ -314,6 +328,11 @@ class Reader(SeenReader, TelemetryReader, Protocol):
 
     async def revision_contents(self, wanted: Mapping[DeploymentId, Digest]) -> Mapping[DeploymentId, bytes]:
         """The content of each at this revision, where it is stored."""
+        ...
+
+    async def value_as(self, key: str, parse: Callable[[str], T]) -> T | None:
+        """What `parse` makes of one of the role's own values; None where it is not set, or `parse` raises anything:
+        then it is a row that cannot be read."""
         ...
 
     async def values(self, keys: Sequence[str]) -> Mapping[str, str]:

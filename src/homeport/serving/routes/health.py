@@ -5,6 +5,7 @@ what it cannot do.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Protocol, runtime_checkable
@@ -109,10 +110,12 @@ class Metrics:
     async def _look_at_outbox(self, reader: Reader) -> None:
         self._outbox.set(await reader.outbox_size())
         self._outbox_bytes.set(await reader.outbox_bytes())
-        self._dropped.set(int(await reader.value(DROPPED) or 0))
+        self._dropped.set(await reader.value_as(DROPPED, int) or 0)
         oldest = [item.body.get(QUEUED_AT) for item in await reader.outbox(limit=1)]
-        waits = [self._clock.now() - datetime.fromisoformat(since) for since in oldest if since is not None]
-        self._outbox_age.set(max(waits[0].total_seconds(), 0.0) if waits else 0.0)
+        waited = 0.0
+        with suppress(TypeError, ValueError):  # a row that something else has changed
+            waited = sum((self._clock.now() - datetime.fromisoformat(at)).total_seconds() for at in oldest if at)
+        self._outbox_age.set(max(waited, 0.0))
 
 
 _ALIVE: Final = Action("health.read", Level.OPEN, Scope.NONE, Audit.NONE)  # supervisors have no token

@@ -8,6 +8,7 @@ from typing import Final
 from homeport.core.telemetry.heartbeats import KEEP_DAYS
 from homeport.core.telemetry.windows import MINUTE, TEN_MINUTES
 from homeport.fleet.central.platform import CentralPlatform
+from homeport.fleet.shared.retention import retention_now
 from homeport.ports import Transaction
 from homeport.telemetry.shared.exchange import Batch, decode_batch, encode_pace, pace_within_bounds
 from homeport.telemetry.shared.latest import Latest
@@ -53,7 +54,7 @@ class Intake:
 
 
 async def trim(central: CentralPlatform) -> None:
-    now = central.clock.now()
+    now = await retention_now(central.store, central.clock)
     for each in (MINUTE, TEN_MINUTES):
         before = now - timedelta(seconds=each.keep_seconds)
         await central.store.write(partial(_trim, each.seconds, before))

@@ -76,8 +76,8 @@ class CentralSource:
             pass
         async with self._central.store.read() as reader:
             kept = await reader.heartbeats(site, node_id, start=start, end=end, limit=INTERVALS_MAX)
-            stored = await reader.value(observed_key(site))
-        until = start if stored is None else datetime.fromisoformat(stored)
+            stored = await reader.value_as(observed_key(site), datetime.fromisoformat)
+        until = start if stored is None else stored
         return timeline(kept, start=start, end=end, until=until)
 
     async def _ask(self, site: SiteName, topic: str, content: Mapping[str, Any]) -> dict[str, Any]:

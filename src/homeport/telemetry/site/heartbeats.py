@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from homeport.core.telemetry.heartbeats import INTERVALS_MAX, KEEP_DAYS, Interval, interrupted, observe, timeline
+from homeport.fleet.shared.retention import retention_now
 from homeport.fleet.site.platform import SitePlatform
 from homeport.ports import Transaction
 from homeport.vocabulary import NodeId, SiteName
@@ -48,10 +49,11 @@ class HeartbeatRecorder:
     async def _begin(self) -> None:
         """Ends what the previous run left open."""
         async with self._site.store.read() as reader:
-            left, stored = await reader.open_heartbeats(self._site.site), await reader.value(OBSERVED)
+            left = await reader.open_heartbeats(self._site.site)
+            stored = await reader.value_as(OBSERVED, datetime.fromisoformat)
         if not left:
             return
-        until = self._site.clock.now() if stored is None else datetime.fromisoformat(stored)
+        until = self._site.clock.now() if stored is None else stored
         ended = interrupted(left, until)
         await self._site.store.write(lambda tx: tx.put_heartbeats(self._site.site, ended))
         self.unsent.extend(ended)
@@ -63,7 +65,7 @@ class HeartbeatRecorder:
         return timeline(found, start=start, end=min(end, now), until=now)
 
     async def trim(self) -> None:
-        before = self._site.clock.now() - timedelta(days=KEEP_DAYS)
+        before = await retention_now(self._site.store, self._site.clock) - timedelta(days=KEEP_DAYS)
         await self._site.store.write(lambda tx: tx.trim_heartbeats(before=before))
 
 

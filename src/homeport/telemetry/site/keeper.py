@@ -24,6 +24,7 @@ from homeport.core.telemetry.windows import (
     reduce,
 )
 from homeport.errors import TransientError
+from homeport.fleet.shared.retention import retention_now
 from homeport.fleet.site.platform import SitePlatform
 from homeport.log import get_log
 from homeport.ports import Logs, Telemetry, Transaction
@@ -156,7 +157,7 @@ class Keeper:
         self.unsent.append((node_id, coarser.seconds, start))
 
     async def trim(self) -> None:
-        now = self._site.clock.now()
+        now = await retention_now(self._site.store, self._site.clock)
         for each in RESOLUTIONS:
             before = now - timedelta(seconds=each.keep_seconds)
             await self._site.store.write(partial(_trim, each.seconds, before))

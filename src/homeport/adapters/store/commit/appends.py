@@ -14,10 +14,14 @@ from typing import Any, Final
 from sqlalchemy import Table, func, select
 
 from homeport.adapters.store import schema
+from homeport.adapters.store.columns import POSITION_MAX
 from homeport.adapters.store.commit.statements import insert_or_nothing
 from homeport.adapters.store.databases.errors import Connection
 from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
+from homeport.log import get_log
+
+log = get_log("homeport.store")
 
 NUMBER_MAX: Final = 2**63 - 1
 _KEYS: Final[Mapping[Table, str]] = {schema.events: "id", schema.history: "id", schema.outbox: "sequence"}
@@ -32,11 +36,17 @@ _LOCKED = _PLAIN.with_for_update()
 
 
 async def create_counters(connection: Connection) -> None:
-    """A row that does not exist cannot be locked, so each is created up front."""
+    """A row that does not exist cannot be locked, so each is created up front. One that cannot be right, because rows
+    are above it or no number could follow, is set to the last row: no commit would succeed."""
     for table, key in _KEYS.items():
-        row = await connection.first(select(func.max(table.c[key])))
+        row = await connection.first(select(func.max(table.c[key])).where(table.c[key] < POSITION_MAX))
         last = 0 if row is None or row[0] is None else int(row[0])
-        await connection.run(insert_or_nothing(connection, schema.counters), {"name": table.name, "value": last})
+        stored = await connection.first(select(_COUNTERS.value).where(_COUNTERS.name == table.name))
+        if stored is None:
+            await connection.run(insert_or_nothing(connection, schema.counters), {"name": table.name, "value": last})
+        elif not (type(stored.value) is int and last <= stored.value < POSITION_MAX):
+            log.error("counter repaired", counter=table.name, value=last)
+            await connection.command(*_set_counters({table: last}))
 
 
 async def load_counts(connection: Connection) -> Counts:

@@ -5,13 +5,13 @@
 
 import sqlite3
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import anyio
 from sqlalchemy import Executable, Row, Table, UpdateBase
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
+from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import TypeEngine
 
@@ -27,6 +27,10 @@ from homeport.errors import (
     StorageFull,
     TransientError,
 )
+from homeport.ports import LeftOut
+
+LEFT_OUT_MAX: Final = 10_000
+"""How many rows a connection remembers as left out; beyond that there is no telling them apart."""
 
 NEW: Final = "new_"
 """Before a parameter's name: the new value of the column of that name. SQLAlchemy keeps the name alone for itself."""
@@ -36,8 +40,10 @@ Kinds = Sequence[tuple[str, TypeEngine[Any]]]
 
 
 class Connection:
-    def __init__(self, raw: AsyncConnection) -> None:
+    def __init__(self, raw: AsyncConnection, on_left_out: Callable[[LeftOut], None] = lambda _: None) -> None:
         self.raw = raw
+        self.left_out: dict[tuple[str, tuple[str, ...]], LeftOut] = {}
+        self.on_left_out = on_left_out
         self.is_postgresql = raw.dialect.name == "postgresql"
         self._driver: Any = None
         self._compiled: dict[UpdateBase, tuple[str, Kinds]] = {}
@@ -51,6 +57,12 @@ class Connection:
     async def run(self, statement: Executable, parameters: Parameters | None = None) -> int:
         """The number of affected rows. PostgreSQL's driver does not report it for a list of parameters."""
         return (await self._execute(statement, parameters)).rowcount
+
+    def leave_out(self, row: LeftOut) -> None:
+        """A row could not be read: it is remembered for `Reader.left_out`, and reported."""
+        if len(self.left_out) < LEFT_OUT_MAX:
+            self.left_out[row.table, row.key] = row
+        self.on_left_out(row)
 
     async def begin(self) -> None:
         """SQLite must take the write lock at once: taken later it may fail instead of waiting."""
@@ -118,7 +130,20 @@ class Connection:
 
     async def _execute(self, statement: Executable, parameters: Parameters | None) -> Result:
         with translated():
+            try:
+                return await self.raw.execute(statement, parameters)
+            except OperationalError as error:
+                if not str(error.orig).startswith("Could not decode to UTF-8"):
+                    raise
+            # A text that is not UTF-8 fails the whole query. From now on such bytes become lone surrogates, which no
+            # text of ours has, and cost their row alone. It costs time for each text, so it is not the default.
+            driver = await self.raw.driver()
+            driver._conn.text_factory = _decode
             return await self.raw.execute(statement, parameters)
+
+
+def _decode(content: bytes) -> str:
+    return content.decode(errors="surrogateescape")
 
 
 class UntornConnection(Connection):

@@ -1,12 +1,14 @@
 """Reports that central could not process."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import delete, select
+from sqlalchemy import Row, delete, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.statements import insert_or_update
 from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.rows import records, sound_rows
 from homeport.ports import SET_ASIDE_CHARACTERS_MAX, SET_ASIDE_MAX, SetAside
 from homeport.vocabulary import SiteName
 
@@ -17,7 +19,11 @@ async def find_aside(connection: Connection, site: SiteName | None) -> Sequence[
     query = select(schema.reports_aside).order_by(_ASIDE.site, _ASIDE.at, _ASIDE.epoch, _ASIDE.sequence)
     if site is not None:
         query = query.where(_ASIDE.site == site)
-    return [SetAside(**row._mapping) for row in await connection.rows(query)]
+    return await records(connection, query, _aside, schema.reports_aside)
+
+
+def _aside(row: Row[Any]) -> SetAside:
+    return SetAside(**row._mapping)
 
 
 async def put_aside(connection: Connection, reports: Sequence[SetAside]) -> None:
@@ -43,7 +49,7 @@ async def put_aside(connection: Connection, reports: Sequence[SetAside]) -> None
 async def _trim(connection: Connection, site: SiteName) -> None:
     newest = (_ASIDE.at.desc(), _ASIDE.epoch.desc(), _ASIDE.sequence.desc())
     keys = select(_ASIDE.epoch, _ASIDE.sequence).where(_ASIDE.site == site).order_by(*newest)
-    for row in await connection.rows(keys.offset(SET_ASIDE_MAX)):
+    for row in await sound_rows(connection, keys.offset(SET_ASIDE_MAX), schema.reports_aside):
         await _drop(connection, site, row.epoch, row.sequence)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from sqlalchemy import Row, delete, select
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, to_json, utc
+from homeport.adapters.store.columns import POSITION_MAX, object_from_json, to_json, utc
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.fleet.instances import failure_columns, to_failure
+from homeport.adapters.store.rows import records
 from homeport.core.model.event import NOT_SAID, Event, HistoryEntry, HistoryLine, NewEvent, Subject
 from homeport.vocabulary import Actor, DeploymentId, EventKind, LogStream, State, SubjectKind, Trigger
 
@@ -21,12 +22,14 @@ _LARGEST = 2**63 - 1
 async def find_events(
     connection: Connection, *, after: int, limit: int, deployment_id: DeploymentId | None, subject: Subject | None
 ) -> Sequence[Event]:
-    query = select(schema.events).where(_EVENTS.id > min(after, _LARGEST)).order_by(_EVENTS.id)
+    query = (
+        select(schema.events).where(_EVENTS.id > min(after, _LARGEST), _EVENTS.id < POSITION_MAX).order_by(_EVENTS.id)
+    )
     if deployment_id is not None:
         query = query.where(_EVENTS.deployment_id == deployment_id)
     if subject is not None:
         query = query.where(_EVENTS.subject_kind == subject.kind, _EVENTS.subject_id == subject.id)
-    return [_event(row) for row in await connection.rows(query.limit(min(limit, _LARGEST)))]
+    return await records(connection, query.limit(min(limit, _LARGEST)), _event, schema.events)
 
 
 async def has_event_about(connection: Connection, kind: SubjectKind, *, after: int) -> bool:
@@ -46,16 +49,20 @@ async def last_event_id(connection: Connection) -> int:
 
 async def find_history(connection: Connection, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
     query = select(schema.history).where(_HISTORY.deployment_id == deployment_id).order_by(_HISTORY.id)
-    return [_entry(row) for row in await connection.rows(query)]
+    return await records(connection, query, _entry, schema.history)
 
 
 async def find_history_after(
     connection: Connection, after: int, *, limit: int, deployment_id: DeploymentId | None
 ) -> Sequence[HistoryLine]:
-    query = select(schema.history).where(_HISTORY.id > min(after, _LARGEST)).order_by(_HISTORY.id)
+    query = (
+        select(schema.history)
+        .where(_HISTORY.id > min(after, _LARGEST), _HISTORY.id < POSITION_MAX)
+        .order_by(_HISTORY.id)
+    )
     if deployment_id is not None:
         query = query.where(_HISTORY.deployment_id == deployment_id)
-    return [HistoryLine(row.id, _entry(row)) for row in await connection.rows(query.limit(limit))]
+    return await records(connection, query.limit(limit), _line, schema.history)
 
 
 async def trim_events(connection: Connection, stream: LogStream, *, keep: int, before: datetime | None) -> None:
@@ -111,10 +118,14 @@ def _event(row: Row[Any]) -> Event:
         site=row.site,
         deployment_id=row.deployment_id,
         node_id=row.node_id,
-        data=from_json(row.data),
+        data=object_from_json(row.data),
         subject=NOT_SAID if row.subject_kind is None else Subject(row.subject_kind, row.subject_id or ""),
     )
     return Event(row.id, event)
+
+
+def _line(row: Row[Any]) -> HistoryLine:
+    return HistoryLine(row.id, _entry(row))
 
 
 def _entry(row: Row[Any]) -> HistoryEntry:

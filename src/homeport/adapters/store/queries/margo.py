@@ -6,9 +6,10 @@ from typing import Any
 from sqlalchemy import Row, bindparam, delete, select
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.columns import from_json, labels_from_json, object_from_json, to_json
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.rows import record, records
 from homeport.core.margo.records import ManifestArtifact, ManifestRecord, MargoDevice, StatusRecord
 from homeport.vocabulary import DeploymentId, Digest, SiteName
 
@@ -28,11 +29,10 @@ async def find_manifests(
     query = select(schema.margo_manifests).order_by(_MANIFESTS.site)
     if for_update and connection.is_postgresql:
         query = query.with_for_update()
-    return [
-        _manifest(row)
-        for piece in pieces(sorted(sites))
-        for row in await connection.rows(query.where(_MANIFESTS.site.in_(piece)))
-    ]
+    found: list[ManifestRecord] = []
+    for piece in pieces(sorted(sites)):
+        found += await records(connection, query.where(_MANIFESTS.site.in_(piece)), _manifest, schema.margo_manifests)
+    return found
 
 
 async def put_manifests(connection: Connection, records: Sequence[ManifestRecord]) -> None:
@@ -52,11 +52,11 @@ async def put_manifests(connection: Connection, records: Sequence[ManifestRecord
 
 async def find_artifact(connection: Connection, site: SiteName, digest: Digest) -> ManifestArtifact | None:
     query = select(schema.margo_artifacts).where(_ARTIFACTS.site == site, _ARTIFACTS.digest == digest)
-    row = await connection.first(query)
-    if row is None:
-        return None
-    owner = None if row.deployment_id is None else DeploymentId(row.deployment_id)
-    return ManifestArtifact(site, digest, owner, bytes(row.content), int(row.manifest_version))
+    return await record(connection, query, _artifact, schema.margo_artifacts)
+
+
+def _artifact(row: Row[Any]) -> ManifestArtifact:
+    return ManifestArtifact(row.site, row.digest, row.deployment_id, row.content, row.manifest_version)
 
 
 async def put_artifacts(connection: Connection, artifacts: Sequence[ManifestArtifact]) -> None:
@@ -82,23 +82,22 @@ async def drop_artifacts(connection: Connection, before: Mapping[SiteName, int])
 
 async def find_devices(connection: Connection, site: SiteName) -> Sequence[MargoDevice]:
     query = select(schema.margo_devices).where(_DEVICES.site == site).order_by(_DEVICES.id)
-    return [_device(row) for row in await connection.rows(query)]
+    return await records(connection, query, _device, schema.margo_devices)
 
 
 async def find_device_ids(connection: Connection, site: SiteName, among: Sequence[str] | None) -> Sequence[str]:
     query = select(_DEVICES.id).where(_DEVICES.site == site)
     if among is not None:
         query = query.where(_DEVICES.id.in_(among))
-    return [str(row.id) for row in await connection.rows(query)]
+    return await records(connection, query, lambda row: str(row.id), schema.margo_devices)
 
 
 async def find_devices_of(connection: Connection, sites: Sequence[SiteName]) -> Sequence[MargoDevice]:
     query = select(schema.margo_devices)
-    return [
-        _device(row)
-        for piece in pieces(sites)
-        for row in await connection.rows(query.where(_DEVICES.site.in_(piece)))
-    ]
+    found: list[MargoDevice] = []
+    for piece in pieces(sites):
+        found += await records(connection, query.where(_DEVICES.site.in_(piece)), _device, schema.margo_devices)
+    return found
 
 
 async def put_device(connection: Connection, device: MargoDevice) -> None:
@@ -124,9 +123,8 @@ async def find_statuses(
     query = select(schema.margo_statuses).where(_STATUSES.site == site)
     if deployment_id is not None:
         query = query.where(_STATUSES.deployment_id == deployment_id)
-    return [
-        _status(row) for row in await connection.rows(query.order_by(_STATUSES.deployment_id, _STATUSES.device_id))
-    ]
+    query = query.order_by(_STATUSES.deployment_id, _STATUSES.device_id)
+    return await records(connection, query, _status, schema.margo_statuses)
 
 
 async def put_status(connection: Connection, status: StatusRecord) -> None:
@@ -151,18 +149,24 @@ async def drop_client(connection: Connection, site: SiteName) -> None:
 
 
 def _manifest(row: Row[Any]) -> ManifestRecord:
-    recent = tuple(from_json(row.recent))
-    return ManifestRecord(SiteName(row.site), int(row.manifest_version), bytes(row.body), recent, row.rendered_at)
+    recent = _recent(from_json(row.recent))
+    return ManifestRecord(SiteName(row.site), row.manifest_version, row.body, recent, row.rendered_at)
+
+
+def _recent(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(each) is int for each in value):
+        raise ValueError("recent is not a JSON list of numbers")
+    return tuple(value)
 
 
 def _device(row: Row[Any]) -> MargoDevice:
     return MargoDevice(
         SiteName(row.site),
         row.id,
-        from_json(row.properties),
-        from_json(row.labels),
+        object_from_json(row.properties),
+        labels_from_json(row.labels),
         row.reported_at,
-        from_json(row.extensions),
+        object_from_json(row.extensions),
     )
 
 
@@ -171,9 +175,9 @@ def _status(row: Row[Any]) -> StatusRecord:
         SiteName(row.site),
         DeploymentId(row.deployment_id),
         row.device_id,
-        int(row.adopted_version),
+        row.adopted_version,
         row.state,
-        None if row.error is None else from_json(row.error),
+        None if row.error is None else object_from_json(row.error),
         from_json(row.components),
         row.at,
     )

@@ -5,6 +5,8 @@ database.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from enum import StrEnum
 from typing import Any, Generic
 
 from sqlalchemy import Column, ColumnElement, Row, Table, Text, and_, func, literal, not_, or_, select, tuple_
@@ -13,6 +15,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.rows import is_text, keep, records
 from homeport.core.values.filters import Parts
 from homeport.core.values.selectors import Operator, Requirement, Selector
 from homeport.lazy_dataclass import dataclass
@@ -40,6 +43,8 @@ class Source(Generic[Item, Where]):
     """By name, the default first."""
     derived: Callable[[Where], Mapping[str, ColumnElement[Any]]] = lambda _: {}
     """Computed columns that it can be counted by."""
+    words: Mapping[str, type[StrEnum]] = field(default_factory=dict)
+    """The columns with words of ours. Rows that have others cannot be read, so they are not counted by them."""
 
 
 async def find_page(connection: Connection, source: Source[Item, Where], where: Where, cut: Cut) -> Page[Item]:
@@ -49,12 +54,14 @@ async def find_page(connection: Connection, source: Source[Item, Where], where: 
         query = query.where(_behind(order, cut.after))
     query = query.order_by(*(each.desc() if each.name in order.descending else each.asc() for each in order.columns))
     if cut.limit is None:
-        return Page([source.record(row) for row in await connection.rows(query)])
+        return Page(await records(connection, query, source.record, source.table))
     # One more than requested, to know whether there is a next page.
     rows = await connection.rows(query.limit(cut.limit + 1))
     shown = rows[: cut.limit]
-    key = tuple(getattr(shown[-1], each.name) for each in order.columns) if len(rows) > len(shown) else None
-    return Page([source.record(row) for row in shown], key)
+    # The next page begins behind the last row that can be named.
+    named = keep(connection, shown, lambda row: row, source.table) if len(rows) > len(shown) else []
+    key = tuple(getattr(named[-1], each.name) for each in order.columns) if named else None
+    return Page(keep(connection, shown, source.record, source.table), key)
 
 
 async def find_counts(connection: Connection, source: Source[Any, Where], where: Where, by: Sequence[str]) -> Counts:
@@ -63,7 +70,18 @@ async def find_counts(connection: Connection, source: Source[Any, Where], where:
     query = select(*columns, func.count()).select_from(source.table).where(*source.conditions(where))
     if columns:
         query = query.group_by(*columns)
-    return {tuple(row[:-1]): row[-1] for row in await connection.rows(query)}
+    return {tuple(row[:-1]): row[-1] for row in await connection.rows(query) if _is_readable(row, by, source)}
+
+
+def _is_readable(row: Row[Any], by: Sequence[str], source: Source[Any, Any]) -> bool:
+    """Whether the rows of a group have what their columns can have."""
+    for name, value in zip(by, row, strict=False):
+        words = source.words.get(name)
+        if words is not None and value not in words.__members__.values():
+            return False
+        if not isinstance(value, str | int | None) or (isinstance(value, str) and not is_text(value)):
+            return False
+    return True
 
 
 def at_sites(where: AtSites, site: Column[str]) -> Conditions:
@@ -113,7 +131,7 @@ def _behind(order: Order, key: Key) -> ColumnElement[bool]:
 
 
 class LabelOf(FunctionElement[str]):
-    """The value of a label in a JSON column: NULL where it is absent."""
+    """The value of a label in a JSON column: NULL where it is absent, in SQLite also where that is not JSON."""
 
     inherit_cache = True
     type = Text()
@@ -122,7 +140,7 @@ class LabelOf(FunctionElement[str]):
 @compiles(LabelOf, "sqlite")
 def _label_in_sqlite(element: LabelOf, compiler: SQLCompiler, **options: Any) -> str:
     column, key = (compiler.process(each, **options) for each in element.clauses)
-    return f"json_extract({column}, '$.\"' || {key} || '\"')"
+    return f"json_extract(CASE WHEN json_valid({column}) THEN {column} END, '$.\"' || {key} || '\"')"
 
 
 @compiles(LabelOf, "postgresql")
@@ -141,7 +159,7 @@ class TunedLabelOf(FunctionElement[str]):
 @compiles(TunedLabelOf, "sqlite")
 def _tuned_in_sqlite(element: TunedLabelOf, compiler: SQLCompiler, **options: Any) -> str:
     column, key = (compiler.process(each, **options) for each in element.clauses)
-    return f"json_extract(nullif({column}, ''), '$.labels.\"' || {key} || '\"')"
+    return f"json_extract(CASE WHEN json_valid({column}) THEN {column} END, '$.labels.\"' || {key} || '\"')"
 
 
 @compiles(TunedLabelOf, "postgresql")

@@ -1,27 +1,35 @@
 """A role's own state: the desired files a site has accepted, its outbox, a few named values."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import Row, delete, func, select
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.columns import POSITION_MAX, object_from_json, to_json
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.rows import keep, record, records
 from homeport.core.model.lease import Lease
 from homeport.ports import DesiredFile, Outgoing
 from homeport.vocabulary import DeploymentId
+
+T = TypeVar("T")
 
 _FILES = schema.desired_files.c
 _OUTBOX = schema.outbox.c
 _COUNTERS = schema.counters.c
 _VALUES = schema.role_values.c
+_UNREADABLE: Final = {"kind": "unreadable"}
 
 
 async def find_desired_files(connection: Connection) -> Sequence[DesiredFile]:
-    rows = await connection.rows(select(schema.desired_files).order_by(_FILES.deployment_id))
-    return [DesiredFile(**row._mapping) for row in rows]
+    query = select(schema.desired_files).order_by(_FILES.deployment_id)
+    return await records(connection, query, _file, schema.desired_files)
+
+
+def _file(row: Row[Any]) -> DesiredFile:
+    return DesiredFile(**row._mapping)
 
 
 async def put_desired_files(connection: Connection, files: Sequence[DesiredFile]) -> None:
@@ -40,9 +48,17 @@ async def drop_desired_files(connection: Connection, deployment_ids: Sequence[De
 
 
 async def find_outbox(connection: Connection, *, limit: int, after: int) -> Sequence[Outgoing]:
-    query = select(schema.outbox).where(_OUTBOX.sequence > after).order_by(_OUTBOX.sequence)
-    rows = await connection.rows(query.limit(limit))
-    return [Outgoing(row.sequence, from_json(row.body), len(row.body)) for row in rows]
+    """A report that cannot be read is sent as one of a kind that nobody knows: central would wait for its number, and
+    sets such a report aside with an event."""
+    is_due = (_OUTBOX.sequence > after, _OUTBOX.sequence < POSITION_MAX)
+    query = select(schema.outbox).where(*is_due).order_by(_OUTBOX.sequence).limit(limit)
+    rows = await connection.rows(query)
+    read = {each.sequence: each for each in keep(connection, rows, _outgoing, schema.outbox)}
+    return [read.get(row.sequence, Outgoing(row.sequence, _UNREADABLE, 0)) for row in rows]
+
+
+def _outgoing(row: Row[Any]) -> Outgoing:
+    return Outgoing(row.sequence, object_from_json(row.body), len(row.body))
 
 
 async def outbox_size(connection: Connection) -> int:
@@ -73,17 +89,20 @@ async def drop_outbox(connection: Connection, after_sequence: int) -> None:
 
 
 async def find_value(connection: Connection, key: str) -> str | None:
-    row = await connection.first(select(_VALUES.value).where(_VALUES.key == key))
-    return None if row is None else str(row.value)
+    return await find_value_as(connection, key, str)
+
+
+async def find_value_as(connection: Connection, key: str, parse: Callable[[str], T]) -> T | None:
+    query = select(schema.role_values).where(_VALUES.key == key)
+    return await record(connection, query, lambda row: parse(row.value), schema.role_values)
 
 
 async def find_values(connection: Connection, keys: Sequence[str]) -> Mapping[str, str]:
-    query = select(_VALUES.key, _VALUES.value)
-    return {
-        str(row.key): str(row.value)
-        for piece in pieces(keys)
-        for row in await connection.rows(query.where(_VALUES.key.in_(piece)))
-    }
+    found: list[tuple[str, str]] = []
+    for piece in pieces(keys):
+        query = select(schema.role_values).where(_VALUES.key.in_(piece))
+        found += await records(connection, query, tuple, schema.role_values)
+    return dict(found)
 
 
 async def set_value(connection: Connection, key: str, value: str) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy import Row, delete, func, select
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.rows import records
 from homeport.core.telemetry.heartbeats import Interval
 from homeport.core.telemetry.records import TelemetryKey, TelemetryRow
 from homeport.vocabulary import Liveness, NodeId, SiteName
@@ -47,7 +48,7 @@ async def find_rows(
         .where(_ROWS.start >= start, _ROWS.start < end)
         .order_by(_ROWS.start)
     )
-    return [TelemetryRow(**row._mapping) for row in await connection.rows(query)]
+    return await records(connection, query, _window, schema.telemetry)
 
 
 async def find_keys(
@@ -56,7 +57,7 @@ async def find_keys(
     query = select(_ROWS.node_id, _ROWS.start).where(
         _ROWS.site == site, _ROWS.resolution_seconds == resolution_seconds, _ROWS.start >= start
     )
-    return [TelemetryKey(NodeId(row.node_id), row.start) for row in await connection.rows(query)]
+    return await records(connection, query, lambda row: TelemetryKey(row.node_id, row.start), schema.telemetry)
 
 
 async def trim_rows(
@@ -68,7 +69,7 @@ async def trim_rows(
     while True:
         sums = select(func.count(), func.coalesce(func.sum(func.length(_ROWS.content)), 0), func.min(_ROWS.start))
         count, size, oldest = tuple((await connection.rows(sums.where(own)))[0])
-        if size <= bytes_max:
+        if size <= bytes_max or not isinstance(oldest, datetime):
             return int(count), int(size)
         await connection.run(delete(schema.telemetry).where(own, _ROWS.start <= oldest))
 
@@ -99,16 +100,20 @@ async def find_intervals(
         .order_by(_BEATS.start.desc())
         .limit(limit)
     )
-    return [_interval(row) for row in await connection.rows(query)]
+    return await records(connection, query, _interval, schema.heartbeats)
 
 
 async def find_open_intervals(connection: Connection, site: SiteName) -> Sequence[Interval]:
     query = select(schema.heartbeats).where(_BEATS.site == site, _BEATS.finish.is_(None))
-    return [_interval(row) for row in await connection.rows(query)]
+    return await records(connection, query, _interval, schema.heartbeats)
 
 
 async def trim_intervals(connection: Connection, *, before: datetime) -> None:
     await connection.run(delete(schema.heartbeats).where(_BEATS.finish < before))
+
+
+def _window(row: Row[Any]) -> TelemetryRow:
+    return TelemetryRow(**row._mapping)
 
 
 def _interval(row: Row[Any]) -> Interval:

@@ -103,7 +103,7 @@ class Intake:
 
         async def write(tx: Transaction) -> Joined:
             known, cursor = await tx.site(site), await _cursor(tx, site)
-            before = load_starts(await tx.value(f"starts:{site}"))
+            before = await tx.value_as(f"starts:{site}", load_starts) or Starts()
             if cursor is not None and cursor.epoch == epoch and before.are_ahead_of(lineage, cursor.sequence or 0):
                 return Joined(cursor.sequence or 0, await _highest(tx, site), is_let_in=False, protocol=OWN)
             # Until it has reported once, its first answer may have been lost on the way.
@@ -344,8 +344,11 @@ def _rolled_back(items: Sequence[Instance]) -> tuple[RolledBack, ...]:
 
 
 async def _cursor(tx: Transaction, site: SiteName) -> _Cursor | None:
-    text = await tx.value(f"reports:{site}")
-    if text is None or not text.strip():
+    return await tx.value_as(f"reports:{site}", _cursor_of)
+
+
+def _cursor_of(text: str) -> _Cursor | None:
+    if not text.strip():
         return None
     epoch, _, sequence = text.rpartition(" ")
     return _Cursor(epoch, int(sequence) if sequence else None)

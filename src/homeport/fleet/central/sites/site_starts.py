@@ -59,8 +59,6 @@ def dump_starts(starts: Starts) -> str:
     return json.dumps({"current": starts.current, "past": starts.past, "returns": starts.returns})
 
 
-def load_starts(text: str | None) -> Starts:
-    if text is None:
-        return Starts()
+def load_starts(text: str) -> Starts:
     body = json.loads(text)
     return replace(Starts(body["current"], tuple(body["past"])), returns=int(body["returns"]))

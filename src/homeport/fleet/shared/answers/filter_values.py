@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from homeport.core.values.filters import DRAINED, Part, Parts, contains
+from homeport.core.values.filters import DRAINED, LENGTH_MAX, Part, Parts, contains
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import (
     DEPLOYMENTS,
@@ -51,6 +51,8 @@ async def filter_values(
     """At most `VALUES_MAX` that contain `text`, those with most items first; none that would leave nothing."""
     found = []
     for value in await _candidates(reader, filtered, word, text):
+        if len(value) > LENGTH_MAX:
+            continue  # nobody could ask for it
         count = await _count(reader, filtered, (*parts, Part(word, (value,))), window)
         if count:
             found.append(FilterValue(value, count))

@@ -23,7 +23,7 @@ def removals(node_id: NodeId, held: Iterable[Held], memory: SiteState, moment: f
         if not (item.kind is OrderKind.REMOVE and item.done)
         and _is_orphan(key := (item.deployment_id, node_id), memory)
     ]
-    maybe = memory.wanted | memory.unreadable
+    maybe = memory.wanted | memory.unreadable | memory.damaged.keys()
     memory.orphans.update({key: moment for key in orphans if key[0] in maybe})
     return [_removal(key[0], memory) for key in orphans if key[0] not in maybe]
 
@@ -55,7 +55,7 @@ def _is_orphan(key: Key, memory: SiteState) -> bool:
 
 def _must_wait(key: Key, memory: SiteState, now: datetime) -> bool:
     """Whether the plan cannot decide yet that something wanted is not wanted on this node."""
-    if key[0] in memory.unreadable:
+    if key[0] in memory.unreadable or key[0] in memory.damaged:
         return True
     node = memory.nodes.get(key[1])
     if key[0] not in memory.wanted or node is None:
@@ -84,6 +84,8 @@ def orphaned_workloads(
         for item in items
         if item.deployment_id in known
         and item.deployment_id not in memory.unreadable
+        and item.deployment_id not in memory.damaged
+        and item.node_id not in memory.lost_nodes - memory.nodes.keys()
         and (_is_forgotten(item, memory) if item.node_id == node_id else _has_no_owner(item.node_id, node_id, memory))
     )
 

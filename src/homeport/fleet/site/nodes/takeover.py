@@ -72,7 +72,7 @@ def newer(node_id: NodeId, held: Sequence[Held], memory: SiteState, now: datetim
             memory.instances.get((item.deployment_id, node_id)),
             None if desired is None else desired.revision,
             next_incarnation=Incarnation(memory.incarnation + len(taken) + 1),
-            is_new_site=memory.is_new and node_id not in memory.welcomed,
+            is_new_site=(memory.is_new and node_id not in memory.welcomed) or item.deployment_id in memory.damaged,
             now=now,
         )
         if instance is not None:
@@ -151,6 +151,7 @@ async def take_over(
     if left is not None:
         memory.rolled_back = dict(left)
     for key, instance in recorded.items():
+        memory.instance_known(key)
         if instance.state is State.DELETED:
             memory.instances.pop(key, None)
         else:

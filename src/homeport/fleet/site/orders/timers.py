@@ -62,5 +62,5 @@ def dump_spent(spent: Mapping[Key, float]) -> str:
     return json.dumps([[*key, round(seconds, 3)] for key, seconds in sorted(spent.items())])
 
 
-def load_spent(text: str | None) -> dict[Key, float]:
-    return {(DeploymentId(row[0]), NodeId(row[1])): row[2] for row in json.loads(text or "[]")}
+def load_spent(text: str) -> dict[Key, float]:
+    return {(DeploymentId(key), NodeId(node_id)): float(spent) for key, node_id, spent in json.loads(text)}

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import anyio
 
 from homeport.core.model.protocol import skew
+from homeport.core.values.stored import strings_of
 from homeport.errors import PeerIncompatible, PeerUnavailable, TransientError
 from homeport.fleet.shared.backoff import Backoff
 from homeport.fleet.site.reports.queue import ReportQueue
@@ -43,7 +44,7 @@ async def begin(store: Store, ids: Ids) -> tuple[str, Lineage]:
 
     async def write(tx: Transaction) -> tuple[str, Lineage]:
         epoch = await tx.value("epoch") or ids.new()
-        starts = (*json.loads(await tx.value("starts") or "[]"), start)[-STARTS_KEPT:]
+        starts = (*(await tx.value_as("starts", strings_of) or ()), start)[-STARTS_KEPT:]
         await tx.set_value("epoch", epoch)
         await tx.set_value("starts", json.dumps(starts))
         return epoch, Lineage(starts, await _given(tx))
@@ -141,7 +142,7 @@ async def _continue_from(joined: Joined, epoch: str, store: Store, announcer: An
     async with store.read() as reader:
         left = await reader.outbox_left()
         waiting = await reader.outbox(limit=1)
-    will_be_told = bool(waiting) and waiting[0].body["kind"] == "restating"
+    will_be_told = bool(waiting) and waiting[0].body.get("kind") == "restating"
     if joined.ahead is not None and not will_be_told:
         await announcer.start_epoch(epoch, joined.ahead)
     elif joined.sequence < left and not will_be_told:

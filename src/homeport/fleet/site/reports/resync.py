@@ -65,6 +65,12 @@ class Lost:
         return self.dropped + self.before
 
     def count(self, body: Mapping[str, Any]) -> None:
+        try:
+            self._count(body)
+        except (KeyError, TypeError, ValueError):
+            self.dropped += 1  # a row of the database that was spoilt
+
+    def _count(self, body: Mapping[str, Any]) -> None:
         match body["kind"]:
             case "restating":
                 self.before += body["reports_lost"]
@@ -117,7 +123,7 @@ async def resync(tx: Transaction, memory: SiteState, encode: Encode, *, why: str
     await tx.enqueue([{**encode(report), QUEUED_AT: now.isoformat()} for report in _present(memory, lost, why, now)])
     await tx.append_events([resynced_event(memory.site, why, lost.reports, lost.since, now)])
     if lost.dropped:
-        await tx.set_value(DROPPED, str(int(await tx.value(DROPPED) or 0) + lost.dropped))
+        await tx.set_value(DROPPED, str((await tx.value_as(DROPPED, int) or 0) + lost.dropped))
     return lost
 
 

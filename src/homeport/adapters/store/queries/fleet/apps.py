@@ -6,10 +6,13 @@ from typing import Any
 from sqlalchemy import Row, delete, insert, select
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.columns import object_from_json, to_json
+from homeport.adapters.store.commit.guards import drop_unreadable
 from homeport.adapters.store.commit.statements import insert_or_nothing
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Conditions, Order, Source, containing
+from homeport.adapters.store.rows import record, records
+from homeport.core.values.stored import strings_of
 from homeport.core.values.versions import version_order
 from homeport.errors import Conflict
 from homeport.ports import AppFilter, AppRecord, ComponentRecord, ProfileRecord
@@ -19,14 +22,13 @@ _APPS = schema.apps.c
 
 
 async def find_app(connection: Connection, app_id: AppId) -> AppRecord | None:
-    row = await connection.first(select(schema.apps).where(_APPS.id == app_id))
-    return None if row is None else _app(row)
+    return await record(connection, select(schema.apps).where(_APPS.id == app_id), _app, schema.apps)
 
 
 async def find_profiles(connection: Connection, app_id: AppId) -> Sequence[ProfileRecord]:
     columns = schema.profiles.c
     query = select(schema.profiles).where(columns.app_id == app_id).order_by(columns.position)
-    return [_profile(row) for row in await connection.rows(query)]
+    return await records(connection, query, _profile, schema.profiles)
 
 
 async def find_components(connection: Connection, app_id: AppId) -> Sequence[ComponentRecord]:
@@ -38,7 +40,7 @@ async def find_components(connection: Connection, app_id: AppId) -> Sequence[Com
         .where(columns.app_id == app_id)
         .order_by(profile.position, columns.position)
     )
-    return [_component(row) for row in await connection.rows(query)]
+    return await records(connection, query, _component, schema.components)
 
 
 async def add_app(
@@ -62,6 +64,8 @@ async def add_app(
         "added_at": app.added_at,
         "added_by": app.added_by,
     }
+    is_it = (_APPS.category == app.category, _APPS.app_name == app.app_name, _APPS.version == app.version)
+    await drop_unreadable(connection, schema.apps, is_it, _app)
     if not await connection.rows(insert_or_nothing(connection, schema.apps).returning(_APPS.id), row):
         raise Conflict(f'The app "{app.category}/{app.app_name}" is already there in version {app.version}.')
     if profiles:
@@ -76,8 +80,8 @@ async def remove_app(connection: Connection, app_id: AppId) -> None:
 
 def _app(row: Row[Any]) -> AppRecord:
     values = dict(row._mapping)
-    values["tags"] = tuple(from_json(values["tags"]))
-    values["descriptor"] = from_json(values["descriptor"])
+    values["tags"] = strings_of(values["tags"])
+    values["descriptor"] = object_from_json(values["descriptor"])
     del values["version_order"]
     return AppRecord(**values)
 
@@ -90,7 +94,7 @@ def _profile(row: Row[Any]) -> ProfileRecord:
         profile_id=row.profile_id,
         type=ProfileType(row.type),
         description=row.description,
-        device_constraints=None if constraints is None else from_json(constraints),
+        device_constraints=None if constraints is None else object_from_json(constraints),
     )
 
 
@@ -112,7 +116,7 @@ def _component(row: Row[Any]) -> ComponentRecord:
         profile_id=row.profile_id,
         position=row.position,
         name=row.name,
-        properties=from_json(row.properties),
+        properties=object_from_json(row.properties),
     )
 
 

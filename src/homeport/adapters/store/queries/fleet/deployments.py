@@ -6,7 +6,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Row, and_, exists, or_, select
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.columns import object_from_json, to_json
 from homeport.adapters.store.commit.guards import put_all
 from homeport.adapters.store.commit.statements import pieces
 from homeport.adapters.store.databases.errors import Connection
@@ -20,6 +20,7 @@ from homeport.adapters.store.queries.paging import (
     like,
     matching,
 )
+from homeport.adapters.store.rows import record, records
 from homeport.core.model.event import Deployment
 from homeport.core.values.filters import TEXT
 from homeport.ports import DeploymentFilter
@@ -33,16 +34,15 @@ _BY_SITE = (_DEPLOYMENTS.site, _DEPLOYMENTS.name, _DEPLOYMENTS.id)
 
 
 async def find_deployment(connection: Connection, deployment_id: DeploymentId) -> Deployment | None:
-    row = await connection.first(select(schema.deployments).where(_DEPLOYMENTS.id == deployment_id))
-    return None if row is None else _deployment(row)
+    query = select(schema.deployments).where(_DEPLOYMENTS.id == deployment_id)
+    return await record(connection, query, _deployment, schema.deployments)
 
 
 async def find_by_ids(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> Sequence[Deployment]:
-    found = [
-        _deployment(row)
-        for piece in pieces(sorted(set(deployment_ids)))
-        for row in await connection.rows(select(schema.deployments).where(_DEPLOYMENTS.id.in_(piece)))
-    ]
+    found: list[Deployment] = []
+    for piece in pieces(sorted(set(deployment_ids))):
+        query = select(schema.deployments).where(_DEPLOYMENTS.id.in_(piece))
+        found += await records(connection, query, _deployment, schema.deployments)
     return sorted(found, key=lambda deployment: (deployment.site, deployment.name, deployment.id))
 
 
@@ -52,12 +52,12 @@ async def find_by_prefix(connection: Connection, prefix: str) -> Sequence[Deploy
     if prefix:
         behind = prefix[:-1] + chr(min(ord(prefix[-1]) + 1, 0x10FFFF))
         query = query.where(_DEPLOYMENTS.id >= prefix, _DEPLOYMENTS.id < behind)
-    return [_deployment(row) for row in await connection.rows(query)]
+    return await records(connection, query, _deployment, schema.deployments)
 
 
 async def put_deployments(connection: Connection, deployments: Sequence[Deployment]) -> None:
     rows = ((deployment.id, _deployment_row(deployment)) for deployment in deployments)
-    await put_all(connection, schema.deployments, rows)
+    await put_all(connection, schema.deployments, rows, _deployment)
 
 
 def _conditions(where: DeploymentFilter) -> Conditions:
@@ -122,7 +122,7 @@ _WORDS: Final[Mapping[str, Callable[[str], ColumnElement[bool]]]] = {
 
 def _deployment(row: Row[Any]) -> Deployment:
     values = dict(row._mapping)
-    values["parameters"] = from_json(values["parameters"])
+    values["parameters"] = object_from_json(values["parameters"])
     values["state"] = State(values["state"])
     return Deployment(**values)
 
@@ -138,6 +138,7 @@ SOURCE: Source[Deployment, DeploymentFilter] = Source(
     table=schema.deployments,
     record=_deployment,
     conditions=_conditions,
+    words={"state": State},
     orders={
         "site": Order(_BY_SITE),
         "updated": Order((_DEPLOYMENTS.updated_at, _DEPLOYMENTS.id), descending=frozenset({"updated_at", "id"})),

@@ -9,6 +9,7 @@ from homeport.adapters.store import schema
 from homeport.adapters.store.commit.guards import put_all
 from homeport.adapters.store.commit.statements import pieces
 from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.rows import records
 from homeport.core.model.instance import Failure, Instance, Unhealthy
 from homeport.vocabulary import DeploymentId, NodeId, State
 
@@ -22,17 +23,17 @@ _KEY = (
 async def find_instances(connection: Connection, deployment_ids: Sequence[DeploymentId] | None) -> Sequence[Instance]:
     query = select(schema.instances).order_by(_INSTANCES.deployment_id, _INSTANCES.node_id)
     if deployment_ids is None:
-        return [_instance(row) for row in await connection.rows(query)]
-    return [
-        _instance(row)
-        for piece in pieces(sorted(set(deployment_ids)))
-        for row in await connection.rows(query.where(_INSTANCES.deployment_id.in_(piece)))
-    ]
+        return await records(connection, query, _instance, schema.instances)
+    found: list[Instance] = []
+    for piece in pieces(sorted(set(deployment_ids))):
+        some = query.where(_INSTANCES.deployment_id.in_(piece))
+        found += await records(connection, some, _instance, schema.instances)
+    return found
 
 
 async def put_instances(connection: Connection, instances: Sequence[Instance]) -> None:
     rows = ((instance.key, _instance_row(instance)) for instance in instances)
-    await put_all(connection, schema.instances, rows, only_if="incarnation")
+    await put_all(connection, schema.instances, rows, _instance, only_if="incarnation")
 
 
 async def drop_instances(connection: Connection, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:

@@ -1,12 +1,14 @@
 """Older contents of deployments, and pins (manual rollbacks)."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import delete, select, tuple_
+from sqlalchemy import Row, delete, select, tuple_
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.rows import records, sound_rows
 from homeport.core.model.deployment import Pin, Revision
 from homeport.vocabulary import DeploymentId, Digest
 
@@ -20,15 +22,19 @@ async def find_revisions(connection: Connection, deployment_id: DeploymentId) ->
         .where(_REVISIONS.deployment_id == deployment_id)
         .order_by(_REVISIONS.at.desc(), _REVISIONS.revision)
     )
-    return [Revision(**row._mapping) for row in await connection.rows(query)]
+    return await records(connection, query, _revision, schema.revisions)
 
 
 async def find_revisions_of(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> Sequence[Revision]:
-    return [
-        Revision(**row._mapping)
-        for piece in pieces(deployment_ids)
-        for row in await connection.rows(select(schema.revisions).where(_REVISIONS.deployment_id.in_(piece)))
-    ]
+    found: list[Revision] = []
+    for piece in pieces(deployment_ids):
+        query = select(schema.revisions).where(_REVISIONS.deployment_id.in_(piece))
+        found += await records(connection, query, _revision, schema.revisions)
+    return found
+
+
+def _revision(row: Row[Any]) -> Revision:
+    return Revision(**row._mapping)
 
 
 async def find_contents(
@@ -36,11 +42,10 @@ async def find_contents(
 ) -> Mapping[DeploymentId, bytes]:
     query = select(_REVISIONS.deployment_id, _REVISIONS.content)
     key = tuple_(_REVISIONS.deployment_id, _REVISIONS.revision)
-    return {
-        DeploymentId(row.deployment_id): bytes(row.content)
-        for piece in pieces(sorted(wanted.items()))
-        for row in await connection.rows(query.where(key.in_(piece)))
-    }
+    found: list[tuple[DeploymentId, bytes]] = []
+    for piece in pieces(sorted(wanted.items())):
+        found += await records(connection, query.where(key.in_(piece)), tuple, schema.revisions)
+    return dict(found)
 
 
 async def put_revisions(connection: Connection, revisions: Sequence[Revision], *, keep: int) -> None:
@@ -71,7 +76,7 @@ async def _trim(connection: Connection, deployment_ids: Sequence[DeploymentId], 
         .order_by(_REVISIONS.deployment_id, _REVISIONS.at.desc(), _REVISIONS.revision)
     )
     counts: dict[str, int] = {}
-    for row in await connection.rows(query):
+    for row in await sound_rows(connection, query, schema.revisions):
         counts[row.deployment_id] = counts.get(row.deployment_id, 0) + 1
         if counts[row.deployment_id] > keep:
             old = (_REVISIONS.deployment_id == row.deployment_id, _REVISIONS.revision == row.revision)
@@ -85,22 +90,24 @@ async def drop_revisions(connection: Connection, deployment_ids: Sequence[Deploy
 
 async def find_versions(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> Mapping[Digest, str]:
     query = select(_REVISIONS.revision, _REVISIONS.app_version)
-    return {
-        row.revision: row.app_version
-        for piece in pieces(sorted(set(deployment_ids)))
-        for row in await connection.rows(query.where(_REVISIONS.deployment_id.in_(piece)))
-    }
+    found: list[tuple[Digest, str]] = []
+    for piece in pieces(sorted(set(deployment_ids))):
+        found += await records(connection, query.where(_REVISIONS.deployment_id.in_(piece)), tuple, schema.revisions)
+    return dict(found)
 
 
 async def find_pins(connection: Connection, deployment_ids: Sequence[DeploymentId] | None) -> Sequence[Pin]:
     query = select(schema.pins).order_by(_PINS.deployment_id, _PINS.at, _PINS.over)
     if deployment_ids is None:
-        return [Pin(**row._mapping) for row in await connection.rows(query)]
-    return [
-        Pin(**row._mapping)
-        for piece in pieces(sorted(set(deployment_ids)))
-        for row in await connection.rows(query.where(_PINS.deployment_id.in_(piece)))
-    ]
+        return await records(connection, query, _pin, schema.pins)
+    found: list[Pin] = []
+    for piece in pieces(sorted(set(deployment_ids))):
+        found += await records(connection, query.where(_PINS.deployment_id.in_(piece)), _pin, schema.pins)
+    return found
+
+
+def _pin(row: Row[Any]) -> Pin:
+    return Pin(**row._mapping)
 
 
 async def put_pin(connection: Connection, pin: Pin) -> None:

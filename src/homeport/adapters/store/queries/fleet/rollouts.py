@@ -6,10 +6,11 @@ from typing import Any
 from sqlalchemy import Row, select
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.columns import object_from_json, to_json
 from homeport.adapters.store.commit.guards import put_all
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Conditions, Order, Source, containing
+from homeport.adapters.store.rows import record
 from homeport.core.model.rollout import RolloutRow
 from homeport.ports import RolloutFilter
 from homeport.vocabulary import RolloutId, RolloutState
@@ -18,18 +19,18 @@ _ROLLOUTS = schema.rollouts.c
 
 
 async def find_rollout(connection: Connection, rollout_id: RolloutId) -> RolloutRow | None:
-    row = await connection.first(select(schema.rollouts).where(_ROLLOUTS.id == rollout_id))
-    return None if row is None else _rollout(row)
+    query = select(schema.rollouts).where(_ROLLOUTS.id == rollout_id)
+    return await record(connection, query, _rollout, schema.rollouts)
 
 
 async def put_rollouts(connection: Connection, rollouts: Sequence[RolloutRow]) -> None:
-    await put_all(connection, schema.rollouts, ((rollout.id, _row(rollout)) for rollout in rollouts))
+    await put_all(connection, schema.rollouts, ((rollout.id, _row(rollout)) for rollout in rollouts), _rollout)
 
 
 def _rollout(row: Row[Any]) -> RolloutRow:
     values = dict(row._mapping)
-    values["intent"] = from_json(values["intent"])
-    values["progress"] = from_json(values["progress"])
+    values["intent"] = object_from_json(values["intent"])
+    values["progress"] = object_from_json(values["progress"])
     values["state"] = RolloutState(values["state"])
     return RolloutRow(**values)
 

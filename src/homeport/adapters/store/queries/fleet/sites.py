@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, and_, bindparam, case, delete, exists, func, or_, select, true, update
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.columns import labels_from_json, object_from_json, to_json
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import (
@@ -22,10 +22,12 @@ from homeport.adapters.store.queries.paging import (
     like,
     matching,
 )
+from homeport.adapters.store.rows import record, records
 from homeport.core.model.event import Site
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo, Tunable
 from homeport.core.model.protocol import FIRST, PeerProtocol
 from homeport.core.values.filters import DRAINED, TEXT, matches
+from homeport.core.values.stored import strings_of
 from homeport.ports import NodeFilter, SiteFilter, Window
 from homeport.vocabulary import Liveness, NodeId, ProfileType, SiteName, State
 
@@ -36,8 +38,7 @@ _INSTANCES = schema.instances.c
 
 
 async def find_site(connection: Connection, name: SiteName) -> Site | None:
-    row = await connection.first(select(schema.sites).where(_SITES.name == name))
-    return None if row is None else _site(row)
+    return await record(connection, select(schema.sites).where(_SITES.name == name), _site, schema.sites)
 
 
 async def put_site(connection: Connection, site: Site) -> None:
@@ -63,7 +64,7 @@ async def remove_site(connection: Connection, name: SiteName) -> None:
 
 async def find_nodes_called(connection: Connection, node_id: NodeId) -> Sequence[Node]:
     query = select(schema.nodes).where(_NODES.id == node_id).order_by(_NODES.site)
-    return [_node(row) for row in await connection.rows(query)]
+    return await records(connection, query, _node, schema.nodes)
 
 
 async def count_protocols(connection: Connection) -> Sequence[tuple[str, int, int]]:
@@ -72,7 +73,8 @@ async def count_protocols(connection: Connection) -> Sequence[tuple[str, int, in
     for role, table in (("site", schema.sites), ("node", schema.nodes)):
         protocol = func.coalesce(table.c.protocol, FIRST)
         query = select(protocol.label("version"), func.count().label("peers")).group_by(protocol).order_by(protocol)
-        found += [(role, int(row.version), int(row.peers)) for row in await connection.rows(query)]
+        rows = await connection.rows(query)
+        found += [(role, row.version, int(row.peers)) for row in rows if type(row.version) is int]
     return found
 
 
@@ -128,15 +130,15 @@ async def remove_node(connection: Connection, site: SiteName, node_id: NodeId) -
 
 def _site(row: Row[Any]) -> Site:
     columns = {name: value for name, value in row._mapping.items() if name != "features"}
-    return Site(**{**columns, "labels": from_json(row.labels or "{}"), "protocol": _protocol(row)})
+    return Site(**{**columns, "labels": labels_from_json(row.labels or "{}"), "protocol": _protocol(row)})
 
 
 def _node(row: Row[Any]) -> Node:
     info = NodeInfo(
         id=row.id,
         hostname=row.hostname,
-        capabilities=_capabilities(from_json(row.capabilities)),
-        labels=from_json(row.labels),
+        capabilities=_capabilities(object_from_json(row.capabilities)),
+        labels=labels_from_json(row.labels),
         software_version=row.software_version,
         protocol=_protocol(row),
         agent_address=row.agent_address or "",
@@ -149,7 +151,7 @@ def _node(row: Row[Any]) -> Node:
         registered_at=row.registered_at,
         drain=row.drain,
         problem=row.problem,
-        tunable=Tunable(**from_json(row.tunable)) if row.tunable else Tunable(),
+        tunable=Tunable(**object_from_json(row.tunable)) if row.tunable else Tunable(),
     )
 
 
@@ -159,7 +161,7 @@ def _protocol_columns(protocol: PeerProtocol) -> dict[str, Any]:
 
 def _protocol(row: Row[Any]) -> PeerProtocol:
     """For a row from before the column existed, the first version."""
-    return PeerProtocol.said(row.protocol, from_json(row.features or "[]"))
+    return PeerProtocol.said(row.protocol, strings_of(row.features or "[]"))
 
 
 def _capabilities(values: dict[str, Any]) -> Capabilities:
@@ -282,6 +284,7 @@ NODES: Source[Node, NodeFilter] = Source(
     table=schema.nodes,
     record=_node,
     conditions=_node_conditions,
+    words={"liveness": Liveness},
     orders={
         "site": Order((_NODES.site, _NODES.id)),
         "seen": Order((_NODES.last_seen, _NODES.site, _NODES.id), descending=frozenset({"last_seen", "site", "id"})),

@@ -5,12 +5,14 @@ from typing import Any
 from sqlalchemy import Row, delete, select
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.columns import to_json
 from homeport.adapters.store.commit.statements import insert_or_update
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Order, Source, at_sites
+from homeport.adapters.store.rows import record
 from homeport.core.model.access import ApiToken, SecretRecord
 from homeport.core.model.caller import Role
+from homeport.core.values.stored import strings_of
 from homeport.ports import SecretFilter, TokenFilter
 from homeport.vocabulary import SiteName
 
@@ -19,8 +21,7 @@ _SECRETS = schema.secrets.c
 
 
 async def find_token(connection: Connection, token_id: str) -> ApiToken | None:
-    row = await connection.first(select(schema.tokens).where(_TOKENS.id == token_id))
-    return None if row is None else _token(row)
+    return await record(connection, select(schema.tokens).where(_TOKENS.id == token_id), _token, schema.tokens)
 
 
 async def put_token(connection: Connection, token: ApiToken) -> None:
@@ -40,8 +41,8 @@ async def put_token(connection: Connection, token: ApiToken) -> None:
 
 
 async def find_secret(connection: Connection, site: SiteName, name: str) -> SecretRecord | None:
-    row = await connection.first(select(schema.secrets).where(_SECRETS.site == site, _SECRETS.name == name))
-    return None if row is None else SecretRecord(**row._mapping)
+    query = select(schema.secrets).where(_SECRETS.site == site, _SECRETS.name == name)
+    return await record(connection, query, _secret, schema.secrets)
 
 
 async def put_secret(connection: Connection, secret: SecretRecord) -> None:
@@ -62,7 +63,11 @@ async def remove_secret(connection: Connection, site: SiteName, name: str) -> No
 
 def _token(row: Row[Any]) -> ApiToken:
     values = dict(row._mapping)
-    return ApiToken(**{**values, "role": Role(row.role), "sites": tuple(from_json(row.sites))})
+    return ApiToken(**{**values, "role": Role(row.role), "sites": strings_of(row.sites)})
+
+
+def _secret(row: Row[Any]) -> SecretRecord:
+    return SecretRecord(**row._mapping)
 
 
 TOKENS: Source[ApiToken, TokenFilter] = Source(
@@ -73,7 +78,7 @@ TOKENS: Source[ApiToken, TokenFilter] = Source(
 )
 SECRETS: Source[SecretRecord, SecretFilter] = Source(
     table=schema.secrets,
-    record=lambda row: SecretRecord(**row._mapping),
+    record=_secret,
     conditions=lambda where: at_sites(where, _SECRETS.site),
     orders={"site": Order((_SECRETS.site, _SECRETS.name))},
 )

@@ -1,18 +1,20 @@
 """The audit trail. Its first and last position are stored separately, so that a truncated trail is detected too."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from sqlalchemy import Row, delete, or_, select
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, to_json
+from homeport.adapters.store.columns import POSITION_MAX, object_from_json, storable, to_json
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Conditions, Order, Source
 from homeport.adapters.store.queries.role_state import find_value, set_value
-from homeport.core.audit.chain import Ends, Mark, append, broken, cut_off
+from homeport.adapters.store.rows import check
+from homeport.core.audit.chain import UNREADABLE, Ends, Mark, append, broken, cut_off
 from homeport.core.model.access import AuditEntry, AuditResult, NewAudit
+from homeport.errors import InvalidInput
 from homeport.ports import AuditFilter
 
 _AUDIT = schema.audit.c
@@ -22,17 +24,22 @@ _FAULT: Final = "audit_fault"
 
 
 async def find_last_audit(connection: Connection) -> AuditEntry | None:
-    row = await connection.first(select(schema.audit).order_by(_AUDIT.position.desc()).limit(1))
+    query = select(schema.audit).where(_AUDIT.position < POSITION_MAX)
+    row = await connection.first(query.order_by(_AUDIT.position.desc()).limit(1))
     return None if row is None else _entry(row)
 
 
 async def find_ends(connection: Connection) -> Ends:
     base, head = await find_value(connection, _BASE), await find_value(connection, _HEAD)
-    return Ends(
-        Mark() if base is None else Mark.parse(base),
-        Mark() if head is None else Mark.parse(head),
-        await find_value(connection, _FAULT),
-    )
+    return Ends(_mark(base), _mark(head), await find_value(connection, _FAULT))
+
+
+def _mark(text: str | None) -> Mark:
+    """One that cannot be read matches no entry, which is a fault that stays shown."""
+    try:
+        return Mark() if text is None else Mark.parse(text)
+    except InvalidInput:
+        return UNREADABLE
 
 
 async def append_audit(connection: Connection, entries: Sequence[NewAudit]) -> None:
@@ -81,22 +88,19 @@ def _values(item: AuditEntry) -> dict[str, Any]:
 
 
 def _entry(row: Row[Any]) -> AuditEntry:
-    """Also reads rows that were not written by us, for `verify` to find them."""
+    """Also reads rows that were not written by us, for `verify` to find them: none may be left out of the chain."""
     try:
-        result, detail = AuditResult(row.result), from_json(row.detail)
-    except ValueError:
+        check(row, schema.audit)
+        result, detail = AuditResult(row.result), object_from_json(row.detail)
+    except (ValueError, RecursionError):
         result, detail = AuditResult.FAILED, {"unreadable": True}
-    entry = NewAudit(
-        at=row.at,
-        actor=row.actor,
-        role=row.role,
-        address=row.address,
-        action=row.action,
-        target=row.target,
-        result=result,
-        detail=detail,
+    texts = (row.actor, row.role, row.address, row.action, row.target, row.previous, row.hash)
+    actor, role, address, action, target, previous, found = (
+        storable(each if isinstance(each, str) else repr(each)) for each in texts
     )
-    return AuditEntry(row.position, entry, row.previous, row.hash)
+    at = row.at if isinstance(row.at, datetime) else datetime.fromtimestamp(0, UTC)
+    entry = NewAudit(at, actor, role, address, action, target, result, detail)
+    return AuditEntry(row.position, entry, previous, found)
 
 
 def _conditions(where: AuditFilter) -> Conditions:

@@ -10,6 +10,7 @@ from homeport.adapters.store import schema
 from homeport.adapters.store.commit.statements import insert_or_update
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Conditions, Order, Source
+from homeport.adapters.store.rows import record, records
 from homeport.core.model.identity import IdentityKind, IdentityRecord, IdentityStatus, JoinToken
 from homeport.ports import IdentityFilter
 
@@ -18,8 +19,8 @@ _JOIN = schema.join_tokens.c
 
 
 async def find_identity(connection: Connection, spiffe_id: str) -> IdentityRecord | None:
-    row = await connection.first(select(schema.identities).where(_IDENTITIES.spiffe_id == spiffe_id))
-    return None if row is None else _identity(row)
+    query = select(schema.identities).where(_IDENTITIES.spiffe_id == spiffe_id)
+    return await record(connection, query, _identity, schema.identities)
 
 
 async def drop_identities(connection: Connection, spiffe_ids: Sequence[str]) -> None:
@@ -46,12 +47,13 @@ async def put_identity(connection: Connection, record: IdentityRecord) -> None:
 
 
 async def find_join_tokens(connection: Connection) -> Sequence[JoinToken]:
-    return [_join(row) for row in await connection.rows(select(schema.join_tokens).order_by(_JOIN.created_at))]
+    query = select(schema.join_tokens).order_by(_JOIN.created_at)
+    return await records(connection, query, _join, schema.join_tokens)
 
 
 async def find_join_token(connection: Connection, token_id: str) -> JoinToken | None:
-    row = await connection.first(select(schema.join_tokens).where(_JOIN.id == token_id))
-    return None if row is None else _join(row)
+    query = select(schema.join_tokens).where(_JOIN.id == token_id)
+    return await record(connection, query, _join, schema.join_tokens)
 
 
 async def put_join_token(connection: Connection, token: JoinToken) -> None:

@@ -10,7 +10,9 @@ from homeport.adapters.store import schema
 from homeport.adapters.store.columns import from_json, to_json
 from homeport.adapters.store.commit.statements import insert_or_add, insert_or_nothing, insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.rows import record, records, sound_rows
 from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState, Usage, fair_share, kept_of
+from homeport.core.values.stored import strings_of
 
 _TASKS = schema.tasks.c
 _ARTIFACTS = schema.artifacts.c
@@ -19,20 +21,19 @@ _USAGE = schema.usage.c
 
 
 async def find_task(connection: Connection, task_id: str) -> StoredTask | None:
-    row = await connection.first(select(schema.tasks).where(_TASKS.id == task_id))
-    return None if row is None else _task(row)
+    return await record(connection, select(schema.tasks).where(_TASKS.id == task_id), _task, schema.tasks)
 
 
 async def find_tasks(connection: Connection, task_ids: Sequence[str]) -> Sequence[StoredTask]:
     found: list[StoredTask] = []
     for piece in pieces(task_ids):
-        found += [_task(row) for row in await connection.rows(select(schema.tasks).where(_TASKS.id.in_(piece)))]
+        found += await records(connection, select(schema.tasks).where(_TASKS.id.in_(piece)), _task, schema.tasks)
     return found
 
 
 async def find_unfinished(connection: Connection) -> Sequence[StoredTask]:
     query = select(schema.tasks).where(_TASKS.state != TaskState.ENDED.value).order_by(_TASKS.at, _TASKS.id)
-    return [_task(row) for row in await connection.rows(query)]
+    return await records(connection, query, _task, schema.tasks)
 
 
 async def add_tasks(connection: Connection, tasks: Sequence[StoredTask]) -> Sequence[StoredTask]:
@@ -63,14 +64,14 @@ async def start_tasks(connection: Connection, task_ids: Sequence[str]) -> None:
 
 async def trim_tasks(connection: Connection, keep: int) -> None:
     ended = select(_TASKS.id).where(_TASKS.state == TaskState.ENDED.value).order_by(_TASKS.at.desc(), _TASKS.id)
-    old = [row.id for row in await connection.rows(ended.offset(keep))]
+    old = [row.id for row in await sound_rows(connection, ended.offset(keep), schema.tasks)]
     for piece in pieces(old):
         await connection.run(delete(schema.tasks).where(_TASKS.id.in_(piece)))
 
 
 async def find_artifact(connection: Connection, artifact_id: str) -> StoredArtifact | None:
-    row = await connection.first(select(schema.artifacts).where(_ARTIFACTS.id == artifact_id))
-    return None if row is None else _artifact(row)
+    query = select(schema.artifacts).where(_ARTIFACTS.id == artifact_id)
+    return await record(connection, query, _artifact, schema.artifacts)
 
 
 async def find_artifacts(connection: Connection, owner: str | None, *, limit: int) -> list[StoredArtifact]:
@@ -78,12 +79,12 @@ async def find_artifacts(connection: Connection, owner: str | None, *, limit: in
     if owner is not None:
         shared = select(_OWNERS.artifact_id).where(_OWNERS.owner == owner)
         query = query.where(or_(_ARTIFACTS.owner.in_(("", owner)), _ARTIFACTS.id.in_(shared)))
-    return [_artifact(row) for row in await connection.rows(query)]
+    return await records(connection, query, _artifact, schema.artifacts)
 
 
 def _artifact(row: "Row[Any]") -> StoredArtifact:
-    tags, document = from_json(row.tags), from_json(row.document)
-    return StoredArtifact(row.id, row.kind, row.created_ms, tuple(tags), document, row.owner)
+    tags, document = strings_of(row.tags), from_json(row.document)
+    return StoredArtifact(row.id, row.kind, row.created_ms, tags, document, row.owner)
 
 
 async def owns_artifact(connection: Connection, artifact_id: str, owner: str) -> bool:
@@ -113,10 +114,11 @@ async def put_artifacts(connection: Connection, artifacts: Sequence[StoredArtifa
 
 async def share_artifacts(connection: Connection, artifacts: Sequence[StoredArtifact]) -> None:
     """After `put_artifacts`: who posted what another has posted before has it too."""
+    query = select(_ARTIFACTS.id, _ARTIFACTS.owner)
     owners = {
         row.id: row.owner
         for piece in pieces(sorted({each.id for each in artifacts}))
-        for row in await connection.rows(select(_ARTIFACTS.id, _ARTIFACTS.owner).where(_ARTIFACTS.id.in_(piece)))
+        for row in await sound_rows(connection, query.where(_ARTIFACTS.id.in_(piece)), schema.artifacts)
     }
     shared = {(each.id, each.owner) for each in artifacts if owners.get(each.id) not in {None, "", each.owner}}
     if shared:
@@ -128,14 +130,15 @@ async def trim_artifacts(connection: Connection, keep: int, bytes_max: int) -> N
     """One key cannot crowd out what others keep."""
     size = func.length(_ARTIFACTS.document)
     query = select(_ARTIFACTS.owner, func.count().label("kept"), func.sum(size).label("size"))
-    owners = await connection.rows(query.group_by(_ARTIFACTS.owner))
+    owners = await sound_rows(connection, query.group_by(_ARTIFACTS.owner), schema.artifacts)
     count_share = fair_share((row.kept for row in owners), keep)
     bytes_share = fair_share((int(row.size) for row in owners), bytes_max)
     for owner in owners:
         if owner.kept <= count_share and owner.size <= bytes_share:
             continue
         newest = select(_ARTIFACTS.id, size.label("size")).where(_ARTIFACTS.owner == owner.owner)
-        rows = await connection.rows(newest.order_by(_ARTIFACTS.created_ms.desc(), _ARTIFACTS.id))
+        newest = newest.order_by(_ARTIFACTS.created_ms.desc(), _ARTIFACTS.id)
+        rows = await sound_rows(connection, newest, schema.artifacts)
         kept = kept_of((row.size for row in rows), count_share=count_share, bytes_share=bytes_share)
         for piece in pieces([row.id for row in rows[kept:]]):
             await _drop_artifacts(connection, piece)
@@ -145,7 +148,7 @@ async def _drop_artifacts(connection: Connection, artifact_ids: Sequence[str]) -
     """Of one owner. What another key has posted too becomes that key's, and counts for its share from now on."""
     heirs = select(_OWNERS.artifact_id, func.min(_OWNERS.owner).label("owner"))
     heirs = heirs.where(_OWNERS.artifact_id.in_(artifact_ids)).group_by(_OWNERS.artifact_id)
-    inherited = {row.artifact_id: row.owner for row in await connection.rows(heirs)}
+    inherited = {row.artifact_id: row.owner for row in await sound_rows(connection, heirs, schema.artifact_owners)}
     for artifact_id, owner in inherited.items():
         await connection.run(update(schema.artifacts).where(_ARTIFACTS.id == artifact_id).values(owner=owner))
         one = (_OWNERS.artifact_id == artifact_id, _OWNERS.owner == owner)
@@ -157,7 +160,7 @@ async def _drop_artifacts(connection: Connection, artifact_ids: Sequence[str]) -
 
 async def find_usage(connection: Connection, since_day: str) -> Sequence[Usage]:
     query = select(schema.usage).where(_USAGE.day >= since_day).order_by(_USAGE.caller, _USAGE.day, _USAGE.model)
-    return [Usage(**row._mapping) for row in await connection.rows(query)]
+    return await records(connection, query, _usage, schema.usage)
 
 
 async def add_usage(connection: Connection, usage: Sequence[Usage]) -> None:
@@ -166,6 +169,10 @@ async def add_usage(connection: Connection, usage: Sequence[Usage]) -> None:
         # In one order everywhere, so that no two processes wait for each other's rows.
         rows = sorted((asdict(each) for each in usage), key=lambda row: (row["caller"], row["day"], row["model"]))
         await connection.run(insert_or_add(connection, schema.usage), rows)
+
+
+def _usage(row: Row[Any]) -> Usage:
+    return Usage(**row._mapping)
 
 
 def _task_row(task: StoredTask) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from homeport.adapters.store.commit.guards import put_all
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Conditions, Order, Source, at_sites, containing
+from homeport.adapters.store.rows import record, records, sound_rows
 from homeport.core.jobs.job import ENDED, Job, JobFile
 from homeport.ports import JobFilter, JobReport
 from homeport.vocabulary import JobId, JobState, SiteName
@@ -29,7 +30,7 @@ async def find_jobs(connection: Connection, keys: Sequence[tuple[SiteName, JobId
     found: list[Job] = []
     for part in pieces(keys):
         query = select(schema.jobs).where(tuple_(_JOBS.site, _JOBS.id).in_(part))
-        found += [_job(row) for row in await connection.rows(query)]
+        found += await records(connection, query, _job, schema.jobs)
     return found
 
 
@@ -37,17 +38,17 @@ async def find_jobs_called(connection: Connection, prefix: str, limit: int) -> S
     """By range, so that the index is used and no character of the prefix is special."""
     is_it = or_(_JOBS.id == prefix, (_JOBS.id > prefix) & (_JOBS.id < prefix + "\U0010ffff"))
     query = select(schema.jobs).where(is_it).order_by(_JOBS.id, _JOBS.site).limit(limit)
-    return [_job(row) for row in await connection.rows(query)]
+    return await records(connection, query, _job, schema.jobs)
 
 
 async def find_file(connection: Connection, job: Job, path: str) -> bytes | None:
     is_it = (_FILES.site == job.site, _FILES.job_id == job.id, _FILES.path == path)
-    row = await connection.first(select(_FILES.content).where(*is_it))
-    return None if row is None else bytes(row[0])
+    query = select(_FILES.content).where(*is_it)
+    return await record(connection, query, lambda row: bytes(row.content), schema.job_files)
 
 
 async def put_jobs(connection: Connection, jobs: Sequence[Job]) -> None:
-    await put_all(connection, schema.jobs, ((job.key, _row(job)) for job in jobs))
+    await put_all(connection, schema.jobs, ((job.key, _row(job)) for job in jobs), _job)
 
 
 async def put_files(connection: Connection, job: Job, files: Sequence[JobFile]) -> None:
@@ -62,10 +63,9 @@ async def put_files(connection: Connection, job: Job, files: Sequence[JobFile]) 
 async def trim_jobs(connection: Connection, *, keep: int, before: datetime) -> int:
     ended = _JOBS.state.in_(_ENDED)
     keys = select(_JOBS.site, _JOBS.id)
-    old = await connection.rows(keys.where(ended, _JOBS.finished_at < before))
-    many = await connection.rows(
-        keys.where(ended).order_by(_JOBS.finished_at.desc(), _JOBS.site, _JOBS.id).offset(keep)
-    )
+    newest = keys.where(ended).order_by(_JOBS.finished_at.desc(), _JOBS.site, _JOBS.id)
+    old = await sound_rows(connection, keys.where(ended, _JOBS.finished_at < before), schema.jobs)
+    many = await sound_rows(connection, newest.offset(keep), schema.jobs)
     gone = sorted({(row.site, row.id) for row in (*old, *many)})
     for part in pieces(gone):
         await connection.run(delete(schema.job_files).where(tuple_(_FILES.site, _FILES.job_id).in_(part)))
@@ -75,7 +75,7 @@ async def trim_jobs(connection: Connection, *, keep: int, before: datetime) -> i
 
 async def find_reports(connection: Connection, *, after: int, limit: int) -> Sequence[JobReport]:
     query = select(schema.job_reports).where(_REPORTS.position > after).order_by(_REPORTS.position).limit(limit)
-    return [JobReport(row.position, row.body) for row in await connection.rows(query)]
+    return await records(connection, query, lambda row: JobReport(row.position, row.body), schema.job_reports)
 
 
 async def add_reports(connection: Connection, reports: Sequence[JobReport]) -> None:
@@ -128,6 +128,7 @@ SOURCE: Source[Job, JobFilter] = Source(
     table=schema.jobs,
     record=_job,
     conditions=_conditions,
+    words={"state": JobState},
     orders={
         "created": Order(_BY_CREATION, descending=frozenset({"created_at", "site", "id"})),
         "oldest": Order(_BY_CREATION),

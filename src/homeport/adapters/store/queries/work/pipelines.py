@@ -12,6 +12,7 @@ from homeport.adapters.store.commit.guards import put_all
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.queries.paging import Conditions, Order, Source, at_sites
+from homeport.adapters.store.rows import record, records, sound_rows
 from homeport.core.pipelines.lifecycle import RUN_ENDED
 from homeport.core.pipelines.model import Definition, ItemKey, ItemResult, Run
 from homeport.ports import PipelineFilter, RunFilter
@@ -25,24 +26,28 @@ _ENDED = sorted(state.value for state in RUN_ENDED)
 
 
 async def find_run(connection: Connection, run_id: RunId) -> Run | None:
-    row = await connection.first(select(schema.pipeline_runs).where(_RUNS.id == run_id))
-    return None if row is None else _run(row)
+    query = select(schema.pipeline_runs).where(_RUNS.id == run_id)
+    return await record(connection, query, _run, schema.pipeline_runs)
 
 
 async def find_runs_called(connection: Connection, prefix: str, limit: int) -> Sequence[Run]:
     """By range, so that the index is used and no character of the prefix is special."""
     is_it = or_(_RUNS.id == prefix, (_RUNS.id > prefix) & (_RUNS.id < prefix + "\U0010ffff"))
     query = select(schema.pipeline_runs).where(is_it).order_by(_RUNS.id).limit(limit)
-    return [_run(row) for row in await connection.rows(query)]
+    return await records(connection, query, _run, schema.pipeline_runs)
 
 
 async def put_runs(connection: Connection, runs: Sequence[Run]) -> None:
-    await put_all(connection, schema.pipeline_runs, ((run.id, _run_row(run)) for run in runs))
+    await put_all(connection, schema.pipeline_runs, ((run.id, _run_row(run)) for run in runs), _run)
 
 
 async def find_results(connection: Connection, run_id: RunId) -> Mapping[ItemKey, ItemResult]:
-    rows = await connection.rows(select(schema.pipeline_results).where(_RESULTS.run_id == run_id))
-    return {(row.step, int(row.item)): ItemResult(json.loads(row.output), row.log) for row in rows}
+    query = select(schema.pipeline_results).where(_RESULTS.run_id == run_id)
+    return dict(await records(connection, query, _result, schema.pipeline_results))
+
+
+def _result(row: Row[Any]) -> tuple[ItemKey, ItemResult]:
+    return (row.step, row.item), ItemResult(json.loads(row.output), row.log)
 
 
 async def put_results(connection: Connection, run_id: RunId, results: Mapping[ItemKey, ItemResult]) -> None:
@@ -56,9 +61,10 @@ async def put_results(connection: Connection, run_id: RunId, results: Mapping[It
 
 async def trim_runs(connection: Connection, *, keep: int, before: datetime) -> int:
     ended = _RUNS.state.in_(_ENDED)
-    old = await connection.rows(select(_RUNS.id).where(ended, _RUNS.finished_at < before))
-    newest = select(_RUNS.id).where(ended).order_by(_RUNS.finished_at.desc(), _RUNS.id)
-    many = await connection.rows(newest.offset(keep))
+    ids = select(_RUNS.id).where(ended)
+    newest = ids.order_by(_RUNS.finished_at.desc(), _RUNS.id)
+    old = await sound_rows(connection, ids.where(_RUNS.finished_at < before), schema.pipeline_runs)
+    many = await sound_rows(connection, newest.offset(keep), schema.pipeline_runs)
     gone = sorted({row.id for row in (*old, *many)})
     for part in pieces(gone):
         await connection.run(delete(schema.pipeline_results).where(_RESULTS.run_id.in_(part)))
@@ -67,17 +73,18 @@ async def trim_runs(connection: Connection, *, keep: int, before: datetime) -> i
 
 
 async def find_pipeline(connection: Connection, name: str) -> Definition | None:
-    row = await connection.first(select(schema.pipelines).where(_PIPELINES.name == name))
-    return None if row is None else _definition(row)
+    query = select(schema.pipelines).where(_PIPELINES.name == name)
+    return await record(connection, query, _definition, schema.pipelines)
 
 
 async def find_scheduled(connection: Connection) -> Sequence[Definition]:
     query = select(schema.pipelines).where(_PIPELINES.next_at.is_not(None)).order_by(_PIPELINES.next_at)
-    return [_definition(row) for row in await connection.rows(query)]
+    return await records(connection, query, _definition, schema.pipelines)
 
 
 async def put_pipelines(connection: Connection, definitions: Sequence[Definition]) -> None:
-    await put_all(connection, schema.pipelines, ((each.name, _definition_row(each)) for each in definitions))
+    rows = ((each.name, _definition_row(each)) for each in definitions)
+    await put_all(connection, schema.pipelines, rows, _definition)
 
 
 async def set_due(connection: Connection, definition: Definition, next_at: datetime | None) -> None:
@@ -155,6 +162,7 @@ RUNS: Source[Run, RunFilter] = Source(
     table=schema.pipeline_runs,
     record=_run,
     conditions=_run_conditions,
+    words={"state": RunState},
     orders={
         "created": Order(_BY_CREATION, descending=frozenset({"created_at", "id"})),
         "oldest": Order(_BY_CREATION),
