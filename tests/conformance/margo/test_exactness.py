@@ -536,8 +536,8 @@ async def raw_answer(wfm: WfmStand, request: bytes) -> tuple[bytes, frozenset[by
 
 
 async def test_what_goes_wrong_inside_is_a_500_that_may_be_tried_again(wfm: WfmStand, line7: MargoClient) -> None:
-    """Somebody has damaged a record by hand. The client is told to come again, the rest goes on, and when the record
-    is whole again, so is everything."""
+    """Somebody has changed a table by hand. The client is told to come again, the rest goes on, and when the table is
+    whole again, so is everything. A record that was damaged is replaced by the next report."""
     await line7.manifest()
     await is_site(wfm, "line-7")
     (deployment_id,) = await wfm.deploy("line-7")
@@ -545,13 +545,13 @@ async def test_what_goes_wrong_inside_is_a_500_that_may_be_tried_again(wfm: WfmS
     etag = (await line7.manifest()).headers["etag"]
     assert (await line7.report(deployment_id, body)).status == 201
 
-    def set_components(text: str) -> str:
+    def change(statement: str) -> None:
         with closing(sqlite3.connect(wfm.folder / "central" / "central.db", timeout=30)) as database, database:
-            (before,) = database.execute("SELECT components FROM margo_statuses").fetchone()
-            database.execute("UPDATE margo_statuses SET components = ?", (text,))
-        return str(before)
+            database.execute(statement)
 
-    before = await run_sync(set_components, "{")
+    await run_sync(change, "UPDATE margo_statuses SET components = '{'")
+    assert (await line7.report(deployment_id, body)).status == 201
+    await run_sync(change, "ALTER TABLE margo_statuses RENAME COLUMN components TO parts")
     failed = await line7.report(deployment_id, body)
     assert failed.status == 500 and "about:blank" in failed.problem  # with its retry hints
     assert failed.headers["retry-after"] == str(failed.json["retryAfterSeconds"])
@@ -561,7 +561,7 @@ async def test_what_goes_wrong_inside_is_a_500_that_may_be_tried_again(wfm: WfmS
     assert (head.status, head.headers["etag"]) == (200, etag)
     async with wfm.client("line-8") as other:
         assert (await other.put_device(device("press-1"))).status == 201
-    await run_sync(set_components, before)
+    await run_sync(change, "ALTER TABLE margo_statuses RENAME COLUMN parts TO components")
     assert (await line7.report(deployment_id, body)).status == 200
 
 
@@ -621,7 +621,14 @@ async def test_damaged_records_harm_their_own_client_alone_and_wrong_bytes_are_n
     # A record that cannot be read, or a file of which no copy is whole: its client waits, alone and told so.
     news = NewEvent(EventKind.SITE_DEVICES, datetime.now(UTC), "something of it changes", site=SiteName("line-7"))
     for name, statements in (
-        ("line-8", ["UPDATE margo_manifests SET recent = '{' WHERE site = 'line-7'"]),
+        ("line-6", ["UPDATE deployments SET site = x'00' WHERE site = 'line-7'"]),
+        (
+            "line-8",
+            [
+                "UPDATE deployments SET site = 'line-7' WHERE site = x'00'",
+                "UPDATE margo_manifests SET recent = '{' WHERE site = 'line-7'",
+            ],
+        ),
         (
             "line-9",
             [

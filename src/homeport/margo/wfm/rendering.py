@@ -28,7 +28,7 @@ from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.margo.wfm.removed import Revision, left_out, removed_devices
 from homeport.ports import Clock, DeploymentFilter, InThread, Reader, Store, Transaction
-from homeport.vocabulary import DeploymentId, SiteName
+from homeport.vocabulary import DeploymentId, Digest, SiteName
 
 VERSIONS_KEPT: Final = 10
 """How many manifests back their artifacts can be fetched, for a client that was cut off in the middle of a sync."""
@@ -81,9 +81,12 @@ class Renderer:
             wanted = await _wanted(reader, sites)
             unlisted = await left_out(reader, wanted, await removed_devices(reader, sites))
             wanted = _without(wanted, unlisted)
-            for record in await reader.margo_manifests_of(sites):
+            for record in await _known_manifests(reader, sites):
                 if _is_current(record, wanted[record.site]):
                     found[record.site] = prepared(record)
+                elif await _unreadable(reader, record, wanted[record.site], unlisted):
+                    # Leaving it out of the manifest would remove it from its device.
+                    found[record.site] = TransientError(f"A deployment of {record.site} cannot be read.")
             new = [row for site in sites if site not in found for row in wanted[site]]
             contents = await _contents(reader, new)
         files: dict[SiteName, Mapping[DeploymentId, bytes]] = {}
@@ -114,7 +117,7 @@ class Renderer:
         self, tx: Transaction, files: Mapping[SiteName, _Files], unlisted: frozenset[Revision]
     ) -> Sequence[ManifestRecord]:
         sites, now = list(files), self.clock.now()
-        before = {record.site: record for record in await tx.margo_manifests_of(sites)}
+        before = {record.site: record for record in await _known_manifests(tx, sites)}
         wanted = _without(await _wanted(tx, sites), unlisted)
         known: list[ManifestRecord] = []
         new: list[ManifestRecord] = []
@@ -152,6 +155,23 @@ def _lines(headers: Headers) -> bytes:
     return b"".join(b"%s: %s\r\n" % header for header in headers) + b"\r\n"
 
 
+async def _known_manifests(reader: Reader, sites: Sequence[SiteName]) -> Sequence[ManifestRecord]:
+    """Raises ValueError where one cannot be read: taken for absent, its versions would begin again."""
+    found = await reader.margo_manifests_of(sites)
+    if damaged := {key[0] for key in reader.left_out("margo_manifests")} & set(sites):
+        raise ValueError(f"the manifest of {min(damaged)} cannot be read")
+    return found
+
+
+async def _unreadable(
+    reader: Reader, record: ManifestRecord, wanted: Sequence[Deployment], unlisted: frozenset[Revision]
+) -> bool:
+    """Whether a deployment of the last manifest is not listed again, and no row says why: rows of what was deleted or
+    moved stay."""
+    missing = _listed(record).keys() - {row.id for row in wanted} - {key for key, _ in unlisted}
+    return bool(missing) and len(await reader.deployments_by_ids(sorted(missing))) < len(missing)
+
+
 async def _wanted(reader: Reader, sites: Sequence[SiteName]) -> Wanted:
     found: dict[SiteName, list[Deployment]] = {site: [] for site in sites}
     for row in await reader.deployments(DeploymentFilter(sites=frozenset(sites))):
@@ -186,13 +206,15 @@ def _revisions(wanted: Sequence[Deployment]) -> set[Revision]:
 
 def _is_current(record: ManifestRecord, wanted: Sequence[Deployment]) -> bool:
     """Whether it lists exactly these deployments, with these contents."""
-    if not record.body:
-        return False
+    return bool(record.body) and set(_listed(record).items()) == _revisions(wanted)
+
+
+def _listed(record: ManifestRecord) -> Mapping[DeploymentId, Digest]:
+    """Nothing where it was discarded or cannot be read."""
     try:
-        listed = {(each.deployment_id, each.digest) for each in parse(record.body).deployments}
+        return {each.deployment_id: each.digest for each in parse(record.body).deployments} if record.body else {}
     except InvalidInput:
-        return False
-    return listed == _revisions(wanted)
+        return {}
 
 
 def _pack(files: Mapping[SiteName, Mapping[DeploymentId, bytes]]) -> Mapping[SiteName, _Files]:

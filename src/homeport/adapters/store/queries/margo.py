@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Row, bindparam, delete, select
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.columns import from_json, labels_from_json, object_from_json, to_json
+from homeport.adapters.store.columns import from_json, object_from_json, to_json
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
 from homeport.adapters.store.databases.errors import Connection
 from homeport.adapters.store.rows import record, records
@@ -164,7 +164,7 @@ def _device(row: Row[Any]) -> MargoDevice:
         SiteName(row.site),
         row.id,
         object_from_json(row.properties),
-        labels_from_json(row.labels),
+        object_from_json(row.labels),
         row.reported_at,
         object_from_json(row.extensions),
     )
