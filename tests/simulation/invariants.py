@@ -135,6 +135,8 @@ def _unsettled_deployment(
     drained = {key[1] for key, node in tables.nodes.items() if node.drain is not None}
     able = [node_id for node_id in members if (not asked or node_id in asked) and node_id not in drained]
     placed = {key[1]: item for key, item in tables.instances.items() if key[0] == desired.id}
+    for node_id in sorted(placed.keys() - members.keys() - {UNPLACED}):
+        yield f"{_name((desired.id, node_id))} is {placed.pop(node_id).state}, and its node has left the site"
     wanted = desired.placement.count if mode is PlacementMode.COUNT else 1
     if len(able) < wanted:
         if not members:
