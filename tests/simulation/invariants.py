@@ -12,6 +12,7 @@ from homeport.core.model.deployment import Desired
 from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Instance
 from homeport.core.secrets import SecretValue, filled, names_in, needed, secret_context
+from homeport.node.orders.executor import STARTS_MAX
 from homeport.vocabulary import (
     UNPLACED,
     Code,
@@ -308,6 +309,8 @@ def _excuses(world: World, desired: Desired, node: Node) -> set[str]:
         found.add(str(Code.IMAGE_PULL_FAILED))  # Attempts that met with another misfortune are spent as well.
     if _lacks_secrets(world, desired):
         found.add(str(Code.SECRET_MISSING))
+    if node.lives > STARTS_MAX:
+        found.add(str(Code.NODE_CRASHED))  # It may have been killed so often in one order.
     return found
 
 
