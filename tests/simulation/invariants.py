@@ -12,6 +12,7 @@ from homeport.core.model.deployment import Desired
 from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Instance
 from homeport.core.secrets import SecretValue, filled, names_in, needed, secret_context
+from homeport.node.orders.executor import STARTS_MAX
 from homeport.vocabulary import (
     UNPLACED,
     Code,
@@ -135,6 +136,8 @@ def _unsettled_deployment(
     drained = {key[1] for key, node in tables.nodes.items() if node.drain is not None}
     able = [node_id for node_id in members if (not asked or node_id in asked) and node_id not in drained]
     placed = {key[1]: item for key, item in tables.instances.items() if key[0] == desired.id}
+    for node_id in sorted(placed.keys() - members.keys() - {UNPLACED}):
+        yield f"{_name((desired.id, node_id))} is {placed.pop(node_id).state}, and its node has left the site"
     wanted = desired.placement.count if mode is PlacementMode.COUNT else 1
     if len(able) < wanted:
         if not members:
@@ -306,6 +309,8 @@ def _excuses(world: World, desired: Desired, node: Node) -> set[str]:
         found.add(str(Code.IMAGE_PULL_FAILED))  # Attempts that met with another misfortune are spent as well.
     if _lacks_secrets(world, desired):
         found.add(str(Code.SECRET_MISSING))
+    if node.lives > STARTS_MAX:
+        found.add(str(Code.NODE_CRASHED))  # It may have been killed so often in one order.
     return found
 
 

@@ -45,7 +45,7 @@ from homeport.central.capabilities import CAPABILITIES, COMMIT_READERS
 from homeport.central.identity import CentralIdentity, open_identity
 from homeport.central.loops import run_loops
 from homeport.central.margo_port import serve_margo
-from homeport.central.node_registry import FleetReception
+from homeport.central.node_registry import NoReception
 from homeport.central.package_registry import PackageTree
 from homeport.central.parts import CentralParts, Contact
 from homeport.central.registrar import open_registrar
@@ -76,7 +76,6 @@ from homeport.fleet.central.tracing import Turn
 from homeport.fleet.shared.leases import holding
 from homeport.fleet.shared.overview import Reachability
 from homeport.identity.audit import open_auditor
-from homeport.identity.node_authorization import refuse_every_peer
 from homeport.identity.tokens import Tokens
 from homeport.identity.unknown_peers import UnknownPeers
 from homeport.inference.limits import inference_bytes_max
@@ -249,8 +248,7 @@ def _registry(central: CentralParts, address: str) -> AbstractAsyncContextManage
     where sites and clients are authenticated by their certificates."""
     note, identity = central.auditor.record, central.identity
     is_local = is_loopback(address.rpartition(":")[0])
-    refusal = refuse_every_peer if is_local else central.registrar.policy.refusal
-    reception = FleetReception(central.store, refusal=refusal)
+    reception = NoReception()
     services = [
         link.orchion_service(reception),
         # Behind the other two, whose `ListNodes` it replaces.

@@ -1,35 +1,28 @@
-"""The node registry of central over gRPC: every node of every site. Nodes themselves join a site."""
+"""Nodes join a site: central refuses those that dial it, with that sentence. `registry_calls` lists every node of
+every site, in place of the calls of a reception."""
 
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from homeport.core.inference.engines.gpus import GpusOfNode
-from homeport.core.model.identity import IdentityKind, Peer
+from homeport.core.model.identity import Peer
 from homeport.core.model.node import Capabilities, Node, NodeInfo
-from homeport.errors import NotAuthorized, Refused
-from homeport.identity.node_authorization import Policy, refuse_every_peer
-from homeport.ports import NodeSession, Store, Telemetry
+from homeport.errors import Refused
+from homeport.ports import NodeSession, Telemetry
 from homeport.vocabulary import NodeId, SiteName
 
 
-class FleetReception:
-    """`ports.NodeReception` that only lists."""
+class NoReception:
+    """`ports.NodeReception` that takes no node."""
 
-    def __init__(self, store: Store, *, refusal: Policy = refuse_every_peer) -> None:
-        self._store = store
-        self._refusal = refusal
-        self.heartbeat_seconds = 5.0
-        self.site = SiteName("")
+    heartbeat_seconds = 5.0
+    site = SiteName("")
 
     async def list_nodes(self, peer: Peer | None = None) -> Sequence[Node]:
-        """A site with a certificate sees only its own nodes."""
-        if peer is not None:
-            self._check(peer)
-        async with self._store.read() as reader:
-            return await reader.nodes(None if peer is None else peer.site)
+        _refuse()
 
     async def node(self, node_id: NodeId, peer: Peer | None = None) -> Node | None:
-        return next((node for node in await self.list_nodes(peer) if node.id == node_id), None)
+        _refuse()
 
     async def register(self, info: NodeInfo, peer: Peer | None = None) -> None:
         _refuse()
@@ -51,12 +44,6 @@ class FleetReception:
 
     async def converse(self, session: NodeSession, peer: Peer | None = None) -> None:
         _refuse()
-
-    def _check(self, peer: Peer) -> None:
-        is_site = peer.kind is IdentityKind.CLIENT and peer.site is not None
-        why = self._refusal(peer) if is_site else f"{peer.spiffe_id} is not a site."
-        if why is not None:
-            raise NotAuthorized(why, target="nodes")
 
 
 def _refuse() -> NoReturn:

@@ -50,6 +50,8 @@ async def test_a_client_with_an_accepted_certificate_sees_its_own_nodes(tmp_path
         async with stub_of(fleet, "north") as nodes:
             listed = (await nodes.ListNodes(pb.ListNodesRequest(), **PATIENT)).nodes
             assert [node.id for node in listed] == ["n1"]
+            with pytest.raises(grpc.aio.AioRpcError, match="Nodes join a site, not central"):
+                await nodes.Heartbeat(pb.HeartbeatRequest(node_id="n1"), **PATIENT)
             await fleet.client.delete("/api/v1/identities/north")
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await nodes.ListNodes(pb.ListNodesRequest(), **PATIENT)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from homeport.core.lifecycle.replay import apply_snapshot, replay
-from homeport.core.model.instance import Failure, Instance, Transition
+from homeport.core.model.instance import Failure, Instance, Transition, Unhealthy
 from homeport.core.model.report import InstanceSnapshot
 from homeport.errors import IllegalTransition
 from homeport.vocabulary import Actor, DeploymentId, Digest, Generation, Incarnation, NodeId, State, Trigger
@@ -35,6 +35,17 @@ def installed(revision: Digest = NEW) -> Instance:
     installing, _ = replay(None, transition(Trigger.SCHEDULED, revision=revision))
     done, _ = replay(installing, transition(Trigger.HEALTHY, Actor.NODE, revision=revision))
     return done
+
+
+@pytest.mark.parametrize(("generation", "is_known"), [(1, True), (2, False)])
+def test_health_is_forgotten_with_a_newer_order_and_not_without_one(generation: int, is_known: bool) -> None:
+    """An update that no node can take has no order: the node goes on watching what runs, with nothing new to say."""
+    unwell = replace(installed(OLD), unhealthy=Unhealthy(AT, "web was missing"))
+    updating, _ = replay(unwell, transition(Trigger.CHANGED, generation=Generation(generation)))
+    failed, _ = replay(
+        updating, transition(Trigger.GAVE_UP, generation=Generation(generation), failure=FAILURE, revision=NEW)
+    )
+    assert (failed.state, failed.unhealthy is not None) == (State.FAILED, is_known)
 
 
 def test_the_first_transition_makes_a_row_of_version_one() -> None:

@@ -153,9 +153,9 @@ def _moved(base: Instance, state: State, transition: Transition) -> Instance:
 
 
 def _still_unhealthy(base: Instance, transition: Transition) -> Unhealthy | None:
-    """A node watches the health of a release from the end of its order on, so what is known of that very order is
-    newer than its result: a connection that broke may bring the result last. Anything else is of another release."""
-    is_own = transition.trigger is H.HEALTHY and transition.generation == base.generation
+    """What a node reports of health belongs to its newest order: a newer one forgets it, and nothing else does. A
+    connection that broke may bring the order's result last, and an update that no node can take has no order."""
+    is_own = transition.trigger is not H.REMOVED and transition.generation == base.generation
     return base.unhealthy if is_own else None
 
 

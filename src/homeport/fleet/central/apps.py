@@ -205,8 +205,8 @@ def _refuse_used(app: AppRecord, users: Mapping[str, str]) -> None:
 async def _deployments_of(reader: Reader, app: AppRecord) -> list[Deployment]:
     return [
         row
-        for row in await reader.deployments(DeploymentFilter())
-        if row.wanted and row.app_name == app.app_name and row.app_category in ("", app.category)
+        for row in await reader.deployments(DeploymentFilter(app_name=app.app_name))
+        if row.wanted and row.app_category in ("", app.category)
     ]
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.node import Node
 from homeport.fleet.central.preview import DeploymentPlan, Plan
-from homeport.ports import Charts, ChartVerdict, Store
+from homeport.ports import NODES, WHOLE, Charts, ChartVerdict, NodeFilter, Store
 from homeport.vocabulary import Digest, NodeId, ProfileType, SiteName
 
 KUBERNETES = "kubernetes"
@@ -18,7 +18,8 @@ async def with_chart_warnings(plan: Plan, store: Store, charts: Charts) -> Plan:
     if not any(_has_charts(deployment) for deployment in plan.deployments):
         return plan
     async with store.read() as reader:
-        nodes = {(node.site, node.id): node for node in await reader.nodes()}
+        there = NodeFilter(sites=frozenset(deployment.site for deployment in plan.deployments))
+        nodes = {(node.site, node.id): node for node in (await reader.page(NODES, there, WHOLE)).items}
     seen: dict[Digest, ChartVerdict] = {}
     judged = []
     for deployment in plan.deployments:

@@ -59,10 +59,12 @@ class Recorder:
                 ]
             )
             accepted = [item for item in transitions if id(item) not in refused]
-            # Progress is informational: while central is unreachable for long it is dropped first.
+            # Steps are informational: while central is unreachable for long they are dropped first.
             has_room = not progressed or await tx.outbox_size() < PROGRESS_QUEUED_MAX
-            await self._queue.put(tx, [each for each in progressed if has_room or each.progress.healthy is not None])
+            await self._queue.put(tx, [each for each in progressed if has_room and each.progress.healthy is None])
             await self._queue.put(tx, accepted, contexts)
+            # As it is applied here: a transition forgets what was observed before it.
+            await self._queue.put(tx, [each for each in progressed if each.progress.healthy is not None])
             await self._traces.save(tx)
             await tx.set_value("generation", str(memory.generation))
             await tx.set_value("incarnation", str(memory.incarnation))

@@ -47,7 +47,7 @@ class SiteTraces:
         self._site = site
         self._tracer = tracer
         self._clock = clock
-        self._stored = stored or ""
+        self._is_stored = True
         self._deployments, self._orders = _load(stored)
 
     @property
@@ -56,15 +56,13 @@ class SiteTraces:
 
     async def save(self, tx: Transaction) -> None:
         """Writes the open spans, in the same transaction as the change that they belong to."""
-        if (text := self._text()) != self._stored:
-            await tx.set_value(VALUE, text)
+        if not self._is_stored:
+            is_empty = not self._deployments and not self._orders
+            await tx.set_value(VALUE, "" if is_empty else _dump(self._deployments, self._orders))
 
     def saved(self) -> None:
         """That transaction is durable."""
-        self._stored = self._text()
-
-    def _text(self) -> str:
-        return _dump(self._deployments, self._orders) if self._deployments or self._orders else ""
+        self._is_stored = True
 
     # --- from Git to the orders -----------------------------------------------------------------------------
 
@@ -74,6 +72,7 @@ class SiteTraces:
         for deployment_id, context in origins.items():
             if deployment_id in self._deployments or len(self._deployments) < TRACES_MAX:
                 self._deployments[deployment_id] = syncs[context]
+                self._is_stored = False
         return syncs
 
     def synced(self, syncs: Mapping[TraceContext, TraceContext], commit: Commit, began: datetime) -> None:
@@ -101,6 +100,7 @@ class SiteTraces:
         if len(self._orders) < TRACES_MAX:
             context, at = self._below(parent), transition.at
             name = f"order {'rollback' if move.trigger is Trigger.ROLLED_BACK else move.order.value}"
+            self._is_stored = False
             self._orders[key] = OpenOrder(transition.generation, move.order, name, context, parent, at, move.why)
 
     def marked(self, node_id: NodeId, order: Order) -> Order:
@@ -137,6 +137,7 @@ class SiteTraces:
             states = {item.state for (each, _), item in instances.items() if each == deployment_id}
             if states <= {State.INSTALLED, State.DELETED} and not self._is_open(deployment_id):
                 del self._deployments[deployment_id]
+                self._is_stored = False
 
     def _is_open(self, deployment_id: DeploymentId) -> bool:
         return any(each == deployment_id for each, _ in self._orders)
@@ -147,6 +148,7 @@ class SiteTraces:
         known = self._orders.pop(key, None)
         if known is None:
             return
+        self._is_stored = False
         about: dict[str, str | int] = {
             "homeport.deployment.id": key[0],
             **({} if desired is None else {"homeport.deployment.name": desired.name}),
