@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 import pytest
+from anyio import lowlevel
 from starlette.types import Message, Scope
 
 from homeport.serving.server import sse
@@ -73,3 +74,18 @@ async def test_a_client_that_reads_slowly_is_kept(monkeypatch: pytest.MonkeyPatc
             tasks.start_soon(EventStream(frames, Stopping(), ping_seconds=0.01), SCOPE, connected, send)
             await last.wait()
             tasks.cancel_scope.cancel()
+
+
+async def test_a_stream_with_frames_needs_no_pings() -> None:
+    written, began = list[bytes](), anyio.current_time()
+
+    async def frames() -> AsyncIterator[bytes]:
+        while anyio.current_time() < began + 0.1:
+            yield b"data: one\n\n"
+            await lowlevel.checkpoint()  # no pause: a busy machine would make a silence of one
+
+    async def send(message: Message) -> None:
+        written.append(message.get("body", b""))
+
+    await EventStream(frames(), Stopping(), ping_seconds=0.05)(SCOPE, connected, send)
+    assert b"data: one\n\n" in written and b": ping\n\n" not in written

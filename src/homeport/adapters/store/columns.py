@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import TEXT, BigInteger, Boolean, DateTime, Dialect, Integer, LargeBinary, Text, TypeDecorator
 from sqlalchemy.types import TypeEngine
@@ -118,7 +118,7 @@ def storable(text: str) -> str:
 def to_json(value: Any) -> str:
     """Raises InvalidInput for what JSON cannot represent."""
     try:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_plain)
+        return _encode(value)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"This cannot be stored as JSON: {error}") from error
 
@@ -155,3 +155,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+_encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain).encode
+"""Made once: `json.dumps` would make an encoder for each value."""

@@ -74,6 +74,7 @@ class EventStream(Response):
         self._ping_seconds = ping_seconds
         self._ping = ping
         self._writing_since: float | None = None
+        self._written_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -103,17 +104,23 @@ class EventStream(Response):
         self._writing_since = anyio.current_time()
         for start in range(0, len(chunk), SLICE_BYTES):
             await send({"type": "http.response.body", "body": chunk[start : start + SLICE_BYTES], "more_body": True})
-        self._writing_since = None
+        self._writing_since, self._written_at = None, anyio.current_time()
 
     async def _send_pings(self, send: Send) -> None:
-        """Between frames, never inside one. Also looks for a client that does not read, so that a write, of which a
-        thousand followers need a thousand, takes no timer of its own."""
+        """After a silence: between frames, never inside one. Also looks for a client that does not read, so that a
+        write, of which a thousand followers need a thousand, takes no timer of its own."""
+        silent_since = anyio.current_time()
         while True:
-            await anyio.sleep(self._ping_seconds)
-            if self._writing_since is None:
+            await anyio.sleep_until(silent_since + self._ping_seconds)
+            now = anyio.current_time()
+            if self._writing_since is not None:
+                if now - self._writing_since > SEND_SECONDS_MAX:
+                    raise TimeoutError("the client does not read")
+            elif now >= self._written_at + self._ping_seconds:
                 await send({"type": "http.response.body", "body": self._ping(), "more_body": True})
-            elif anyio.current_time() - self._writing_since > SEND_SECONDS_MAX:
-                raise TimeoutError("the client does not read")
+            else:
+                now = self._written_at
+            silent_since = now
 
 
 async def fleet_events(tail: Tail, *, after: int | None, about: About = EVERYTHING) -> Frames:

@@ -7,11 +7,11 @@ the order of commits and have no gaps, a reader that has seen 7 and asks for wha
 work sees everything that was committed before it. SQLite has one writer by its file lock.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
-from sqlalchemy import Table, func, select
+from sqlalchemy import Integer, Table, func, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import POSITION_MAX
@@ -25,6 +25,10 @@ log = get_log("homeport.store")
 
 NUMBER_MAX: Final = 2**63 - 1
 _KEYS: Final[Mapping[Table, str]] = {schema.events: "id", schema.history: "id", schema.outbox: "sequence"}
+_NUMBERS: Final[Mapping[Table, Sequence[str]]] = {
+    table: [column.name for column in table.columns if isinstance(column.type, Integer) and column.name != key]
+    for table, key in _KEYS.items()
+}
 
 Counts = Mapping[Table, int]
 """The last number assigned in each table."""
@@ -65,9 +69,9 @@ class _Tail:
     written: int = 0
 
 
-def _check_numbers(row: Mapping[str, Any]) -> None:
-    for name, value in row.items():
-        if isinstance(value, int) and not -NUMBER_MAX <= value <= NUMBER_MAX:
+def _check_numbers(table: Table, rows: Iterable[Mapping[str, Any]]) -> None:
+    for name in _NUMBERS[table]:
+        if not all(-NUMBER_MAX <= (row[name] or 0) <= NUMBER_MAX for row in rows):
             raise InvalidInput(f"The number in {name} does not fit into 64 bits.")
 
 
@@ -90,8 +94,7 @@ class Appends:
         # that no database accepts is refused here, where it fails its own work and not the whole commit.
         tail, key = self._tails[table], _KEYS[table]
         built = list(rows)
-        for row in built:
-            _check_numbers(row)
+        _check_numbers(table, built)
         for row in built:
             tail.last += 1
             row[key] = tail.last
