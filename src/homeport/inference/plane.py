@@ -211,6 +211,7 @@ class TaskPlane:
         session = self.sessions.current(submitter.key, task.session_id, self._at_most(budgets))
         ticket = self.scheduler.admit(task, caller=submitter.key, sites=submitter.sites, session=session)
         ticket.correlation_id = correlation_id
+        self.sessions.begin(submitter.key, session, task.max_tokens)
         run = Run(ticket)
         answer = json.dumps(admission_answer(ticket))
         stored = StoredTask(
@@ -239,7 +240,7 @@ class TaskPlane:
                 self._resume(earlier)
             return _replayed(earlier, begun.stored.digest, begun.submitter)
         self._runs[begun.stored.id], self._stored[begun.stored.id] = begun.run, self._begun.pop(begun.stored.id)
-        self.sessions.admit(begun.submitter.key, begun.session)
+        self.sessions.tell(begun.submitter.key, begun.session)
         self._start(begun.run)
         self.narrator.admitted(begun.run.ticket, "/v2/tasks")
         return begun.stored.answer
@@ -247,6 +248,8 @@ class TaskPlane:
     def _abandon(self, begun: "_Submission") -> None:
         """Only what this submission has begun: the task itself may be here from before a restart."""
         self._begun.pop(begun.stored.id, None)
+        task = begun.run.task
+        self.sessions.withdraw(begun.submitter.key, task.session_id, task.max_tokens)
         self.scheduler.release(begun.run.ticket)
 
     def _at_most(self, budgets: Budgets) -> Budgets:
