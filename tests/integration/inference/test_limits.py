@@ -253,6 +253,26 @@ async def test_whether_a_closed_stream_cancels_its_task_can_be_chosen(tmp_path: 
             assert (await client.post(f"/v2/tasks/{admitted.body['task_id']}/cancel", None)).status == 204
 
 
+async def test_a_task_ends_with_the_last_of_its_readers_and_not_with_one_who_only_looks(tmp_path: Path) -> None:
+    async with central_with(tmp_path) as (app, client), serve_broken(Break.STALLS_IN_THE_MIDDLE) as engine:
+        await bind(client, app, engine.handoff())
+        made = await client.post("/api/v1/tokens", {"name": "ann", "role": "viewer"})
+        ann = {"Authorization": f"Bearer {made.body['token']}"}
+        admitted = await client.post("/v2/tasks", a_task(), headers=ann)
+        stream = client.url + admitted.body["streams"]["sse"]
+        async with client.session.get(stream, headers=ann) as last:
+            await last.content.readuntil(b"event: token")
+            for headers in (ann, {}):  # another of hers, and an operator's
+                async with client.session.get(stream, headers=headers) as other:
+                    await other.content.readuntil(b"event: token")
+                    other.close()
+            await anyio.sleep(0.3)
+            assert engine.running == 1, "she still reads"
+            last.close()
+        with anyio.fail_after(30):
+            await engine.cancelled.wait()
+
+
 async def test_where_nothing_may_wait_a_task_without_a_slot_is_told_so(tmp_path: Path) -> None:
     async with central_with(tmp_path, queue_capacity=0) as (app, client), serve_broken(Break.HANGS) as engine:
         await fill(app, client, engine.url)

@@ -19,6 +19,7 @@ from homeport.adapters.system import SystemClock
 from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
 from homeport.core.inference.queue import FullPolicy
 from homeport.core.inference.records import StoredTask, TaskState
+from homeport.core.inference.sessions import Budgets
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Priority, Task, TaskCode, TaskRefused
 from homeport.errors import PermanentError, TransientError
@@ -430,6 +431,51 @@ async def test_what_runs_of_one_key_is_bounded_and_other_keys_pass() -> None:
         for each in (*greedy, other):
             each.cancel("client")
         await eventually(lambda: not plane.registry.replicas()[0].leases, what="all slots to be free")
+
+
+async def test_tasks_of_a_session_that_come_together_have_its_turns_and_its_budget_together() -> None:
+    """Before any of them is durable, and while they run: what they may still spend is not promised twice."""
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    async with running(replica(), engines=engines) as plane:
+        session_id, codes = str(uuid.uuid4()), Counter[str]()
+
+        async def send(budgets: Budgets, max_tokens: int) -> None:
+            body = body_of(session_id=session_id, max_tokens=max_tokens)
+            try:
+                await plane.submit(read_task(body), body, ME, budgets)
+            except TaskRefused as refused:
+                codes[refused.refusal.field or ""] += 1
+
+        async def together(count: int, budgets: Budgets, max_tokens: int) -> int:
+            before = sum(codes.values())
+            async with anyio.create_task_group() as tasks:
+                for _ in range(count):
+                    tasks.start_soon(send, budgets, max_tokens)
+            return count - (sum(codes.values()) - before)
+
+        assert await together(6, Budgets(tokens=25), 10) == 2, "the rest would exceed the budget"
+        for run in list(plane._runs.values()):
+            run.cancel("client")
+        await eventually(lambda: not plane._runs, what="both to end")
+        assert await together(14, Budgets(), 1) == 6, "of eight turns"
+        assert codes == {"max_tokens": 4, "session_id": 8}
+        found = plane.sessions.find("me", session_id)
+        assert found is not None
+        assert (found.turns, found.budgets.tokens, found.reserved_tokens) == (8, 25, 6)
+
+
+async def test_a_task_that_could_not_be_written_has_taken_no_turn() -> None:
+    is_full = False
+
+    async def before() -> None:
+        if is_full:
+            raise TransientError("The disk is full.")
+
+    async with running(replica(), store=MemoryStore(Disk(), before=before)) as plane:
+        session_id, is_full = str(uuid.uuid4()), True
+        with pytest.raises(TransientError):
+            await submit(plane, session_id=session_id)
+        assert plane.sessions.find("me", session_id) is None
 
 
 async def test_with_drop_lru_the_oldest_batch_task_is_told() -> None:

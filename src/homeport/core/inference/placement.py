@@ -4,7 +4,6 @@ The same function is asked twice: at admission without regard to free slots (whi
 with it (which replica of that pool?). Identical inputs give identical decisions, across restarts too.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
@@ -129,17 +128,18 @@ def place(
     considered = len(everything) + (sum(others.values()) if others else 0)
     wish, pinned = task.wish, task.wish.mode is PlacementMode.PIN
     pool = [each for each in everything if each.pool_id == wish.pin_pool_id] if pinned else everything
-    misfits: Counter[Misfit] = Counter()
+    misfits: dict[Misfit, int] = {}
     feasible = []
     for each in pool:
         why = misfit(task, each, sites=sites, needs_slot=needs_slot)
         if why is None:
             feasible.append(each)
         else:
-            misfits[why] += 1
+            misfits[why] = misfits.get(why, 0) + 1
     if others:
         for (site, engine), count in others.items():
-            misfits[_of_another_model(task, site, engine, sites)] += count
+            why = _of_another_model(task, site, engine, sites)
+            misfits[why] = misfits.get(why, 0) + count
     found = tuple(sorted(misfits.items())) if misfits else ()
     if pinned and not feasible:
         return Decision(None, considered, found, "pinned_pool_infeasible", pinned=True)
@@ -217,6 +217,6 @@ def _ties(task: Task, best: Candidate, feasible: Sequence[Candidate]) -> tuple[s
     return next(((name,) for name, mine, theirs in zip(_TIES, first, second, strict=True) if mine != theirs), ())
 
 
-def _commonest(misfits: Counter[Misfit]) -> str:
+def _commonest(misfits: Mapping[Misfit, int]) -> str:
     """Of several that are equally common, always the same, in whatever order the replicas were looked at."""
     return min(misfits, key=lambda kind: (-misfits[kind], kind)).value if misfits else "no_pool"

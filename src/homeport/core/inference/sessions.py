@@ -38,6 +38,8 @@ class Session:
     kv_warmth: bool = False
     replica: tuple[str, str] | None = None
     budgets: Budgets = Budgets()
+    reserved_tokens: int = 0
+    """Of tasks under way, which may still spend them."""
 
     def ttl_ms_remaining(self, now: float) -> int:
         return max(0, TTL_MS - int((now - self.touched_at) * 1000))
@@ -45,8 +47,15 @@ class Session:
     def is_expired(self, now: float) -> bool:
         return self.ttl_ms_remaining(now) == 0
 
-    def admitted(self, now: float) -> "Session":
-        return replace(self, turns=self.turns + 1, touched_at=now)
+    def admitted(self, now: float, max_tokens: int = 0) -> "Session":
+        return replace(self, turns=self.turns + 1, touched_at=now, reserved_tokens=self.reserved_tokens + max_tokens)
+
+    def withdrawn(self, max_tokens: int) -> "Session":
+        """As if the task had never been admitted."""
+        return replace(self.released(max_tokens), turns=max(0, self.turns - 1))
+
+    def released(self, max_tokens: int) -> "Session":
+        return replace(self, reserved_tokens=max(0, self.reserved_tokens - max_tokens))
 
     def first_token(self, replica: tuple[str, str]) -> "Session":
         return replace(self, kv_warmth=True, replica=replica)
@@ -93,12 +102,13 @@ def refusal(session: Session, task: Task) -> Refusal | None:
         return _invalid(
             f"The session has had its {TURNS_MAX} turns. Begin a new one, or delete this one.", "session_id"
         )
-    left = session.budgets
-    if left.tokens is not None and task.max_tokens > left.tokens:
-        return _invalid(f"The session has a budget of {left.tokens} tokens left. Ask for fewer.", "max_tokens")
+    left, reserved = session.budgets, session.reserved_tokens
+    if left.tokens is not None and task.max_tokens > left.tokens - reserved:
+        kept = f", {reserved} of them for tasks under way" if reserved else ""
+        return _invalid(f"The session has a budget of {left.tokens} tokens left{kept}. Ask for fewer.", "max_tokens")
     if left.time_ms is not None and left.time_ms <= 0:
         return _invalid("The session's time budget is used up. Begin a new session.", "session_id")
-    if left.cost is not None and task.max_tokens * COST_PER_TOKEN > left.cost:
+    if left.cost is not None and (task.max_tokens + reserved) * COST_PER_TOKEN > left.cost:
         return _invalid("The session's cost budget does not cover max_tokens. Ask for fewer.", "max_tokens")
     return None
 

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 import anyio
@@ -165,11 +166,18 @@ async def _recovered(plane: TaskPlane, exchange: Exchange, task_id: str) -> Run 
 async def _follow(
     plane: TaskPlane, exchange: Exchange, run: Run, headers: Mapping[str, str], *, verbose: bool
 ) -> None:
-    is_complete = False
+    is_complete, is_reader = False, run.ticket.caller == exchange.submitter.key
+    run.readers += is_reader
 
-    def gone() -> None:
-        if not is_complete and plane.settings.cancel_on_disconnect:
-            run.cancel("disconnect")
+    def leave(reason: str, *, is_fatal: bool) -> None:
+        """Who only looks at another's task ends nothing, nor does one of several who read it."""
+        nonlocal is_reader
+        run.readers -= is_reader
+        if is_reader and is_fatal and not is_complete and not run.readers:
+            run.cancel(reason)
+        is_reader = False
+
+    gone = partial(leave, "disconnect", is_fatal=plane.settings.cancel_on_disconnect)
 
     try:
         with exchange.while_connected(gone):
@@ -182,11 +190,10 @@ async def _follow(
             is_complete = True
             await exchange.finish()
     except TimeoutError:
-        run.cancel("slow_client")
+        leave("slow_client", is_fatal=True)
     finally:
         # Cancelled by the server, or by the end of the caller's rights: also when its reader is gone.
-        if not is_complete:
-            gone()
+        gone()
 
 
 async def _replay(plane: TaskPlane, exchange: Exchange, task_id: str, submitter: Submitter) -> None:

@@ -52,6 +52,8 @@ class Run:
     decode_ms: int = 0
     ended_at: float | None = None
     artifact_id: str | None = None
+    readers: int = 0
+    """Of its submitter: it is cancelled when the last one leaves."""
 
     @property
     def task(self) -> Task:
@@ -221,7 +223,7 @@ class Runner:
         """Waits for the reader while it is behind, not for ever: the slot is needed."""
         if run.stream.add_tokens(list(event.texts)):
             return
-        limit = self.settings.slow_client_seconds if run.stream.has_reader else self.settings.unread_seconds
+        limit = self.settings.slow_client_seconds if run.stream.readers else self.settings.unread_seconds
         with anyio.move_on_after(limit) as waiting:
             await run.stream.wait_for_space()
         if waiting.cancelled_caught:
@@ -263,7 +265,7 @@ class Runner:
         tokens = run.tokens_out or run.stream.tokens
         run.tokens_out, run.decode_ms = tokens, decode_ms
         self.metrics.used(run.ticket, tokens_in=run.tokens_in, tokens_out=tokens)
-        self.sessions.spend(run.ticket.caller, run.task.session_id, tokens, decode_ms)
+        self.sessions.spend(run.ticket.caller, run.task, tokens, decode_ms)
         if run.error is not None and not run.cancel_reason:
             run.stream.error(run.error.to_data())
             return

@@ -493,11 +493,14 @@ class Scheduler:
         return Refusal(code, text, engine=task.engine, pool_id=task.wish.pin_pool_id, retry_after_ms=retry_ms)
 
     def _predicted(self, pool_id: str, position: int, now: float) -> int:
-        replicas = [each for each in self.registry.replicas(pool_id) if each.takes_tasks(now)]
-        measured = [each.task_seconds for each in replicas if each.task_seconds is not None]
-        return predicted_start_ms(
-            position,
-            slots_total=sum(each.slots_total for each in replicas),
-            slots_free=sum(each.slots_free for each in replicas),
-            seconds_per_task=sum(measured) / len(measured) if measured else None,
-        )
+        total = free = measured = 0
+        seconds = 0.0
+        for each in self.registry.replicas(pool_id):
+            if each.takes_tasks(now):
+                total += each.slots_total
+                free += each.slots_free
+                if each.task_seconds is not None:
+                    measured += 1
+                    seconds += each.task_seconds
+        mean = seconds / measured if measured else None
+        return predicted_start_ms(position, slots_total=total, slots_free=free, seconds_per_task=mean)

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from homeport.core.inference.sessions import Budgets, Session
+from homeport.core.inference.task import Task
 from homeport.inference.tasks.shared_limits import SharedLimits
 
 SESSIONS_MAX: Final = 50_000
@@ -37,15 +38,27 @@ class Sessions:
         while len(self._sessions) > SESSIONS_MAX:
             self._sessions.popitem(last=False)
 
-    def admit(self, caller: str, session: Session) -> None:
-        """One more turn."""
+    def begin(self, caller: str, session: Session, max_tokens: int) -> None:
+        """One more turn, at once: another task of the session may come before this one is durable."""
+        self.put(caller, session.admitted(self._monotonic(), max_tokens))
+
+    def withdraw(self, caller: str, session_id: str, max_tokens: int) -> None:
+        """What was begun is not admitted after all. A session without any turn is gone."""
+        self.change(caller, session_id, lambda session: session.withdrawn(max_tokens))
+        if (found := self._sessions.get((caller, session_id))) is not None and not found.turns:
+            del self._sessions[caller, session_id]
+
+    def tell(self, caller: str, session: Session) -> None:
+        """The other centrals, when its task is durable."""
         if self.shared is not None:
             self.shared.admitted(caller, session.id, session.budgets)
-        self.put(caller, session.admitted(self._monotonic()))
 
-    def spend(self, caller: str, session_id: str, tokens: int, time_ms: int) -> None:
+    def spend(self, caller: str, task: Task, tokens: int, time_ms: int) -> None:
+        """A task has ended: what it has not used of what was reserved for it may be used by others."""
+        session_id = task.session_id
         if self.shared is not None:
             self.shared.spent(caller, session_id, tokens, time_ms)
+        self.change(caller, session_id, lambda session: session.released(task.max_tokens))
         self.spent(caller, session_id, tokens, time_ms)
 
     def admitted(self, caller: str, session_id: str, budgets: Budgets) -> None:

@@ -33,7 +33,7 @@ class TaskStream:
         """Events at the beginning that are no longer kept."""
         self._read = 0
         """The position up to which it was read."""
-        self.has_reader = False
+        self.readers = 0
         self._characters = 0
         self.tokens = 0
         self.is_over = False
@@ -91,7 +91,7 @@ class TaskStream:
     @property
     def _is_full(self) -> bool:
         behind = self._dropped + len(self._events) - self._read
-        return behind > (CHANNEL_MAX if self.has_reader else UNREAD_MAX)
+        return behind > (CHANNEL_MAX if self.readers else UNREAD_MAX)
 
     def _finish(self, event: Event) -> None:
         if not self.is_over:
@@ -123,7 +123,7 @@ class TaskStream:
         after each silence of that length."""
         shown = self._render_verbose if verbose else render
         position = self._dropped
-        self.has_reader = True
+        self.readers += 1
         try:
             while True:
                 end = self._dropped + len(self._events)
@@ -143,7 +143,7 @@ class TaskStream:
                 except TimeoutError:
                     yield KEEPALIVE
         finally:
-            self.has_reader = False
+            self.readers -= 1
 
     def _render_verbose(self, event: Event) -> bytes:
         """With sentences for a person: beside the start and the end, and in the metrics."""

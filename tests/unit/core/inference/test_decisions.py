@@ -25,6 +25,10 @@ TASK = Task(
 )
 
 
+BUSY = Session("s", 0.0, budgets=Budgets(tokens=25)).admitted(0, 8).admitted(0, 8)
+"""Two tasks under way may use sixteen of its tokens."""
+
+
 def candidate(pool_id: str = "p", replica_id: str = "r0", **changes: Any) -> Candidate:
     return Candidate(
         **{"pool_id": pool_id, "replica_id": replica_id, "engine": "llamacpp", "models": frozenset({"m"}), **changes}
@@ -195,6 +199,7 @@ def test_the_start_is_predicted_from_measured_rates() -> None:
         (TASK, Situation(session=Session("s", 0.0, turns=8)), TaskCode.INVALID_PARAMS),
         (TASK, Situation(session=Session("s", 0.0, budgets=Budgets(tokens=5))), TaskCode.INVALID_PARAMS),
         (TASK, Situation(session=Session("s", 0.0, budgets=Budgets(cost=0.0))), TaskCode.INVALID_PARAMS),
+        (TASK, Situation(session=BUSY), TaskCode.INVALID_PARAMS),
         (TASK, Situation(waiting_of_key=9, key_waiting_max=9), TaskCode.ADMISSION_REJECT),
         (TASK, Situation(model=CatalogModel("m", ModelLifecycle.RETIRED)), TaskCode.MODEL_DEPRECATED),
         (TASK, Situation(model=CatalogModel("m", is_verified=False)), TaskCode.UNTRUSTED_ARTIFACT),
