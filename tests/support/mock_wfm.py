@@ -165,6 +165,10 @@ class MockWfm:
             self.wrong_bodies += [
                 f"{method} {path} {each.field}: {each.message}" for each in violations(body, schema)
             ]
+        if method == "POST":
+            # Whole, although a fleet manager has to take less.
+            errors = [each["error"] for each in (body["status"], *body["components"]) if "error" in each]
+            self.wrong_bodies += [f"{path} {each}" for each in errors if each.keys() != {"code", "source", "message"}]
 
     def _answer(  # noqa: PLR0911 - one for each path
         self, method: str, path: str, headers: Mapping[str, str]

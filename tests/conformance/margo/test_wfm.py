@@ -258,6 +258,15 @@ async def test_status(wfm: WfmStand, line7: MargoClient) -> None:
         refused = await line7.report(deployment_id, wrong)
         assert (refused.status, refused.problem) == (422, "semantic-error"), wrong
         assert refused.json["errors"]
+    partial: list[dict[str, Any]] = [{}, {"code": "PULL"}, {"message": "no space"}, {"source": "web", "more": 7}]
+    for error in partial:
+        # No member of it is required by the contract.
+        failed = {**status(deployment_id, version, "failed"), "status": {"state": "failed", "error": error}}
+        assert (await line7.report(deployment_id, failed)).status == 200, error
+        shown = (await wfm.api.get(f"/api/v1/deployments/{deployment_id}")).body
+        assert error.get("message", "gave no reason") in json.dumps(shown["instances"]), shown
+        (kept,) = (await wfm.api.get("/api/v1/sites/line-7/devices")).body["statuses"]
+        assert kept["error"].keys() >= {"code", "source", "message"}
     unknown = "3b0a2f1e-6d0c-4f0a-9c51-0f3a54f0a001"
     assert (await line7.report(unknown, status(unknown, version))).status == 422
     malformed = await line7.call("POST", f"/api/v1/deployments/{deployment_id}/status", data=b"{")

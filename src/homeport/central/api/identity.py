@@ -13,7 +13,7 @@ from homeport.adapters.identity.authority import FileAuthority
 from homeport.central.parts import CentralParts
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.margo.problems import problem
-from homeport.errors import Refused
+from homeport.errors import NotFound, Refused
 from homeport.serving.bodies.body import Body, NodeIdText
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
@@ -63,6 +63,7 @@ def identity_routes(central: CentralParts, enrolment: EnrolmentService) -> Route
         """Margo's document, for clients that may fetch the bundle over https only."""
         if request.url.scheme != "https":
             body = problem("discovery-document-not-found", "Trust bundles are fetched over https, and this is http.")
+            body["code"] = NotFound.code
             return Response(json.dumps(body), status_code=404, media_type="application/problem+json")
         uri = f"https://{request.headers['host']}/.well-known/spiffe/bundle.json"
         content = {"trustDomain": central.settings.trust_domain, "trustBundleUri": uri}

@@ -59,8 +59,10 @@ def print_device(settings: Settings, answer: Json, device: str) -> None:
         ]
     )
     for each in statuses:
-        error = f"   {each['error']['code']}: {each['error']['message']}" if each["error"] else ""
-        click.echo(f"{each['deployment_id']}   {each['state']}, manifest {each['adopted_manifest_version']}{error}")
+        said = each["error"] or {}
+        error = ": ".join(text for key in ("code", "message") if (text := said.get(key)))
+        about = f"{each['state']}, manifest {each['adopted_manifest_version']}"
+        click.echo("   ".join(filter(None, (each["deployment_id"], about, error))))
 
 
 def print_matches(settings: Settings, answer: Json) -> None:

@@ -93,7 +93,8 @@ class WfmTransport:
                 if answer.status in ({200, 304} if body is None else SUCCESSES):
                     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
                     return Reply(answer.status, answer.headers.get("etag", ""), content, kind)
-                raise failure_of(answer.status, answer.headers.get("retry-after", ""), content)
+                asked_to_wait, location = (answer.headers.get(name, "") for name in ("retry-after", "location"))
+                raise failure_of(answer.status, asked_to_wait, content, location=location)
         except LOST as error:
             why = str(error) or "no answer in time"
             raise WfmUnavailable(f"The fleet manager at {self._url} cannot be reached: {why}.") from error
@@ -108,14 +109,16 @@ async def _bounded(answer: aiohttp.ClientResponse, size_max: int) -> bytes:
     return content
 
 
-def failure_of(status: int, retry_after: str, content: bytes) -> WfmUnavailable | WfmRefused:
+def failure_of(status: int, retry_after: str, content: bytes, *, location: str = "") -> WfmUnavailable | WfmRefused:
     """The type of a problem decides; it is never fetched. An unknown one is shown as it is."""
     try:
         given = json.loads(content[:PROBLEM_BYTES_MAX])
     except (ValueError, RecursionError):
         given = {}
     problem = given if isinstance(given, dict) else {}
-    said = str(problem.get("detail") or problem.get("title") or "")[:500]
+    said = str(problem.get("detail") or problem.get("title") or "")[:500].rstrip(".")
+    if location and status in range(300, 400):
+        said = f"it redirects to {location[:200]}, which is not followed. Where that is right, give it with --wfm"
     message = f"The fleet manager answered {status}{f': {said}' if said else ''}."
     retryable = problem.get("retryable")
     # A client that asks too often or too early may always come again, and so may who gets no hint.

@@ -93,7 +93,10 @@ def _inconsistencies(deployment_id: str, body: Mapping[str, Any]) -> list[Proble
 
 
 def _shortened(error: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    return None if error is None else {key: str(value)[:TEXT_MAX] for key, value in error.items()}
+    """With all members that readers look at; the contract requires none of them."""
+    if error is None:
+        return None
+    return {"code": "", "source": "", "message": "", **{key: str(value)[:TEXT_MAX] for key, value in error.items()}}
 
 
 def _shortened_error(component: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -148,10 +151,10 @@ def _failure(status: StatusRecord) -> Failure | None:
     if status.state != MargoState.FAILED:
         return None
     errors = [status.error, *(each.get("error") for each in status.components)]
-    error = next((each for each in errors if each), None)
-    if error is None:
-        return Failure("FAILED", "the device gave no reason")
-    return Failure(str(error["code"]), str(error["message"]), str(error["source"]))
+    code, message, source = next(
+        ((each["code"], each["message"], each["source"]) for each in errors if each), ("", "", "")
+    )
+    return Failure(code or "FAILED", message or "the device gave no reason", source)
 
 
 def _reason(status: StatusRecord) -> str:

@@ -164,6 +164,10 @@ def test_a_site_has_one_source_of_desired_state() -> None:
 def test_an_unknown_problem_type_is_shown_as_it_is() -> None:
     refused = failure_of(409, "", b'{"type":"https://elsewhere.example/x","title":"Odd","status":409}')
     assert isinstance(refused, WfmRefused) and "Odd" in str(refused)
+    ended = failure_of(403, "", b'{"detail":"You are not accepted."}')
+    assert str(ended) == "The fleet manager answered 403: You are not accepted."
+    moved = failure_of(308, "", b"", location="https://wfm.example/margo")
+    assert isinstance(moved, WfmRefused) and "to https://wfm.example/margo, which is not followed" in str(moved)
     dated = failure_of(503, "Fri, 31 Dec 2100 23:59:59 GMT", b"")
     assert isinstance(dated, WfmUnavailable) and dated.retry_after_seconds == 7 * 86_400  # a week at most
     past = failure_of(503, "Fri, 31 Dec 1999 23:59:59 GMT", b"")

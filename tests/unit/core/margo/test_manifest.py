@@ -12,6 +12,8 @@ import pytest
 from homeport.core.margo.bundle import pack, unpack
 from homeport.core.margo.manifest import (
     BUNDLE_TYPE,
+    DEPLOYMENTS_MAX,
+    MANIFEST_BYTES_MAX,
     Listed,
     Manifest,
     digest_of,
@@ -102,12 +104,31 @@ def test_a_file_of_a_bundle_is_never_larger_than_the_bundle() -> None:
         ({"bundle": None}, "exactly where"),
         ({"deployments": []}, "exactly where"),
         ({"deployments": {}}, "lacks"),
+        ({"deployments": [7]}, "no deploymentId"),
+        ({"deployments": [{"deploymentId": 7}]}, "no deploymentId"),
+        ({"deployments": [{}] * (DEPLOYMENTS_MAX + 1)}, "more than"),
     ],
 )
 def test_a_manifest_that_is_not_one_is_refused_as_a_whole(change: dict[str, Any], why: str) -> None:
     data = {**json.loads(render(manifest()[0])), **change}
     with pytest.raises(InvalidInput, match=why):
         parse(json.dumps(data).encode())
+
+
+def test_what_is_left_out_or_listed_twice_makes_the_whole_manifest_invalid() -> None:
+    whole = json.loads(render(manifest()[0]))
+    for name, why in (("manifestVersion", "manifestVersion"), ("bundle", "lacks"), ("deployments", "lacks")):
+        with pytest.raises(InvalidInput, match=why):
+            parse(json.dumps({key: value for key, value in whole.items() if key != name}).encode())
+    twice = {**whole, "deployments": whole["deployments"] * 2}
+    with pytest.raises(InvalidInput, match="twice"):
+        parse(json.dumps(twice).encode())
+    for wrong in ("../x", "a/b", "", ".", "a b", "x" * 201):
+        with pytest.raises(InvalidInput, match="part of a path"):
+            parse(with_id(wrong))
+    for content, why in ((b"[]", "not an object"), (b"{", "not JSON"), (b" " * (MANIFEST_BYTES_MAX + 1), "larger")):
+        with pytest.raises(InvalidInput, match=why):
+            parse(content)
 
 
 def test_one_digest_of_another_algorithm_makes_the_whole_manifest_invalid() -> None:
@@ -200,6 +221,7 @@ def test_if_none_match(field: str, expected: bool) -> None:
         ("text/*", False),
         ("text/html, image/gif, *; q=.2", True),
         ("*;q=0", False),
+        ("*/*;version=0", True),
         ("", True),
         (" , ,", True),
     ],
