@@ -800,6 +800,7 @@ def test_a_viewer_is_refused_on_a_phone_and_out_once_the_token_is_revoked(
             assert phone.evaluate("document.documentElement.scrollWidth") <= 390, (
                 f"a phone never scrolls sideways: {path}"
             )
+        every_tab_logs_out_and_in(phone, made["token"])
         visit(page, "/settings")
         row = page.get_by_role("listitem").filter(has_text="vera")
         row.get_by_role("button", name="Revoke…").click()
@@ -807,3 +808,16 @@ def test_a_viewer_is_refused_on_a_phone_and_out_once_the_token_is_revoked(
         expect(row).to_contain_text("revoked")
         phone.wait_for_url(re.compile("/login"))
         expect(phone.get_by_label("Access token")).to_be_visible()
+
+
+def every_tab_logs_out_and_in(page: Page, token: str) -> None:
+    """A browser has one cookie: a tab with the session before it would end the new one."""
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.get_by_role("button", name="Log out").click()
+    page.wait_for_url(re.compile(r"/login\?to=%2Faudit"))
+    log_in(other, token)
+    expect(page.get_by_role("heading", name="Audit", level=1)).to_be_visible()
+    other.reload()
+    expect(other.get_by_role("button", name="Log out")).to_be_visible()
+    other.close()
