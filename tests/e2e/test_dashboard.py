@@ -747,6 +747,7 @@ def test_central_is_lost_and_found_again(fleet: Fleet, page: Page) -> None:
     has_hello(fleet)
     page.goto(f"{fleet.url}/deployments/home/hello")
     expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
+    assert page.evaluate("navigator.serviceWorker.ready.then(() => true)"), "what a page needs is kept"
     fleet.up.stop()
     expect(page.get_by_text("Central does not answer.")).to_be_visible()
     expect(page.get_by_text(re.compile(r"It is tried again in \d+ s\."))).to_be_visible()
