@@ -747,6 +747,7 @@ def test_central_is_lost_and_found_again(fleet: Fleet, page: Page) -> None:
     has_hello(fleet)
     page.goto(f"{fleet.url}/deployments/home/hello")
     expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
+    assert page.evaluate("navigator.serviceWorker.ready.then(() => true)"), "what a page needs is kept"
     fleet.up.stop()
     expect(page.get_by_text("Central does not answer.")).to_be_visible()
     expect(page.get_by_text(re.compile(r"It is tried again in \d+ s\."))).to_be_visible()
@@ -800,6 +801,7 @@ def test_a_viewer_is_refused_on_a_phone_and_out_once_the_token_is_revoked(
             assert phone.evaluate("document.documentElement.scrollWidth") <= 390, (
                 f"a phone never scrolls sideways: {path}"
             )
+        every_tab_logs_out_and_in(phone, made["token"])
         visit(page, "/settings")
         row = page.get_by_role("listitem").filter(has_text="vera")
         row.get_by_role("button", name="Revoke…").click()
@@ -807,3 +809,16 @@ def test_a_viewer_is_refused_on_a_phone_and_out_once_the_token_is_revoked(
         expect(row).to_contain_text("revoked")
         phone.wait_for_url(re.compile("/login"))
         expect(phone.get_by_label("Access token")).to_be_visible()
+
+
+def every_tab_logs_out_and_in(page: Page, token: str) -> None:
+    """A browser has one cookie: a tab with the session before it would end the new one."""
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.get_by_role("button", name="Log out").click()
+    page.wait_for_url(re.compile(r"/login\?to=%2Faudit"))
+    log_in(other, token)
+    expect(page.get_by_role("heading", name="Audit", level=1)).to_be_visible()
+    other.reload()
+    expect(other.get_by_role("button", name="Log out")).to_be_visible()
+    other.close()

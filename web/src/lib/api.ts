@@ -45,6 +45,7 @@ export function address(path: string, query: Query = {}): string {
 
 export async function open(path: string, options: RequestInit = {}): Promise<Response> {
 	let answer: Response;
+	const key = session.who?.key;
 	try {
 		const headers = { ...session.headers(), ...options.headers };
 		answer = await fetch(path, { ...options, headers, credentials: 'same-origin', cache: 'no-store' });
@@ -53,7 +54,7 @@ export async function open(path: string, options: RequestInit = {}): Promise<Res
 		throw lost();
 	}
 	if (!answer.ok) {
-		if (answer.status === 401) session.lost();
+		if (answer.status === 401) session.lost(key);
 		throw await problemOf(answer);
 	}
 	return answer;

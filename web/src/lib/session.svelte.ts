@@ -15,6 +15,10 @@ function stored(): Who | null {
 class Session {
 	who = $state<Who | null>(stored());
 
+	constructor() {
+		// The cookie is one for all tabs: who logs in or out in one of them does so in all.
+		addEventListener('storage', (event) => { if (event.key === STORED || event.key === null) this.who = stored(); });
+	}
 	headers(): Record<string, string> {
 		return this.who ? { 'x-homeport-session': this.who.key } : {};
 	}
@@ -26,7 +30,13 @@ class Session {
 		localStorage.setItem(STORED, JSON.stringify(who));
 		this.who = who;
 	}
-	lost(): void {
+	/** `key`: of the session that was refused. One that another tab has begun since is kept, and goes on here. */
+	lost(key = this.who?.key): void {
+		const now = stored();
+		if (now && now.key !== key) {
+			this.who = now;
+			return;
+		}
 		localStorage.removeItem(STORED);
 		this.who = null;
 	}
