@@ -303,6 +303,7 @@ def walk_jobs(host: Machine, walks: Path, node: str, image: str) -> str:
             },
             left_out={
                 "homeport jobs run -l zone=cellar": "there is no GPU here, and it is refused",
+                "homeport jobs run --model": "no model is served; tests/e2e/test_pipelines.py asks one",
                 "homeport central --grpc": "tests/integration/central/test_grpc_access.py has a certificate",
                 "grpcurl": "it is not installed",
             },

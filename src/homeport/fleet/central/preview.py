@@ -4,10 +4,11 @@ Derived from central's copy of the nodes, with the same placement that the site 
 has not reported yet may still decide otherwise.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 import anyio.to_thread
 
@@ -286,7 +287,7 @@ def _steps(wanted: Sequence[ComponentSpec], running: Desired | None, held: Insta
         elif before.digest == part.digest:
             steps.append(ComponentStep(part.name, "keep", "unchanged"))
         else:
-            steps.append(ComponentStep(part.name, "replace", _why_replaced(before, part)))
+            steps.append(ComponentStep(part.name, "replace", why_replaced(before, part)))
     new = next((place for place, step in enumerate(steps) if step.action == "install"), len(steps))
     why = "it is not in this version"
     if new < len(steps):
@@ -294,12 +295,13 @@ def _steps(wanted: Sequence[ComponentSpec], running: Desired | None, held: Insta
     return [*steps[:new], *(ComponentStep(name, "remove", why) for name in old), *steps[new:]]
 
 
-def _why_replaced(before: ComponentSpec, after: ComponentSpec) -> str:
+def why_replaced(before: ComponentSpec, after: ComponentSpec) -> str:
     reasons = []
     if before.repository != after.repository:
         reasons.append(f"repository {before.repository} → {after.repository}")
     if before.revision != after.revision:
-        reasons.append(f"revision {before.revision} → {after.revision}")
+        is_same = _version_of_files(before.revision) == _version_of_files(after.revision)
+        reasons.append("its files changed" if is_same else f"revision {before.revision} → {after.revision}")
     names = sorted(
         name
         for name in before.environment.keys() | after.environment.keys()
@@ -308,6 +310,15 @@ def _why_replaced(before: ComponentSpec, after: ComponentSpec) -> str:
     if names:
         reasons.append(f"environment {', '.join(names)} changed")
     return ", ".join(reasons) or "its description changed"
+
+
+_FILES: Final = re.compile(r"_[0-9a-f]{12}$")
+
+
+def _version_of_files(revision: str) -> str:
+    """Imported files have a revision of their own version and digest, as in 1.2.0_81de12133dc5; two digests tell a
+    person nothing more than that they differ."""
+    return _FILES.sub("", revision)
 
 
 def _differences(
