@@ -122,9 +122,7 @@ async def test_a_registry_that_is_not_there_is_named(unchanged: Client, registry
     assert int(unreachable.headers["retry-after"]) > 0
 
 
-async def test_a_link_that_leaves_the_registry_and_a_pipe_are_not_read(
-    unchanged: Client, tmp_path: Path
-) -> None:
+async def test_a_link_that_leaves_the_registry_and_a_pipe_are_not_read(unchanged: Client, tmp_path: Path) -> None:
     outside = write_app(tmp_path / "outside")
     folder = tmp_path / "links" / "demo" / "hello" / "5.0.0"
     folder.mkdir(parents=True)
