@@ -33,6 +33,8 @@ def test_a_terminal_and_a_port_through_two_nats_and_what_a_cut_says(tmp_path: Pa
             shell.type("exit 7\n")
             assert shell.wait() == 7
 
+        absent = central.command("exec", "hello@north", "--", "/nope")
+        assert (absent.returncode, absent.stderr) == (127, 'The container has no program "/nope".\n')
         with terminal(central, ["port-forward", "hello@north", "0:8080"]) as forwarding:
             shown = forwarding.expect("leads to port 8080")
             found = re.search(r"127\.0\.0\.1:(\d+)", shown)

@@ -92,6 +92,18 @@ def test_the_core_has_no_clock_disk_socket_chance_or_async() -> None:
     assert not found
 
 
+def test_who_expects_bad_json_expects_it_nested_without_end() -> None:
+    """That is a RecursionError, which is not a ValueError: it passed every handler, and ended roles at each start."""
+    found = []
+    for path in SOURCES:
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Try) and any("json.loads(" in ast.unparse(each) for each in node.body):
+                caught = " ".join(ast.unparse(each.type) for each in node.handlers if each.type is not None)
+                if re.search(r"\bValueError\b", caught) and not re.search(r"\b(RecursionError|Exception)\b", caught):
+                    found.append(shown(path, node.lineno))
+    assert not found
+
+
 def test_functions_fit_a_screen() -> None:
     """A migration may be longer: it is a list of tables, and never changes again."""
     assert not [

@@ -25,6 +25,7 @@ import anyio.abc
 import h11
 from anyio.streams.tls import TLSAttribute, TLSStream
 
+from homeport.adapters.reach import reachable
 from homeport.adapters.unix_stream import UnixStream
 from homeport.core.values.addresses import is_loopback
 from homeport.lazy_dataclass import dataclass
@@ -295,12 +296,12 @@ async def _connect(address: Address) -> anyio.abc.ByteStream:
     if isinstance(address, UnixAddress):
         return UnixStream(await anyio.connect_unix(address.path))
     if isinstance(address, TcpAddress):
-        return await anyio.connect_tcp(address.host, address.port)
+        return await anyio.connect_tcp(await reachable(address.host, address.port), address.port)
     if isinstance(address, ForwardProxyAddress):
         return await anyio.connect_tcp(address.proxy.address.host, address.proxy.address.port)
     plain: anyio.abc.ByteStream
     if address.proxy is None:
-        plain = await anyio.connect_tcp(address.host, address.port)
+        plain = await anyio.connect_tcp(await reachable(address.host, address.port), address.port)
     else:
         plain = await _tunnel(address, address.proxy)
     try:

@@ -89,7 +89,7 @@ class FileVault:
             return
         try:
             keys = _read(self._path)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, RecursionError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise TransientError(f"The key of the vault, {self._path}, cannot be read: {error!r}.") from error
         self._forgotten.update({number: key for number, key in self._keys.items() if number not in keys})
         self._keys, self._mark = keys, mark
@@ -104,7 +104,7 @@ def open_vault(path: Path) -> FileVault:
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
         return FileVault(path, _read(path))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, RecursionError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise PermanentError(
             f"The key of the vault, {path}, cannot be used: {type(error).__name__}.",
             hint="Put it back from a backup; without it the secrets sealed with it must be set again.",

@@ -51,7 +51,8 @@ def app_trees(scratch: Path, packages: Callable[[str], PackageTree]) -> OpenAppT
 
 
 class _Folder:
-    """A plain folder. Links are skipped, so nothing outside of it is ever read."""
+    """A plain folder. Links are skipped, so nothing outside of it is ever read, and so are pipes and devices, which
+    have no end."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -76,7 +77,7 @@ class _Folder:
             if len(below.parts) >= DEPTH - 1:
                 folders.clear()
             folders[:] = [name for name in folders if not name.startswith(".")]
-            found += [(below / name).as_posix() for name in files if not (Path(current) / name).is_symlink()]
+            found += [(below / name).as_posix() for name in files if _is_regular(Path(current) / name)]
             if len(found) > FILES_MAX:
                 raise TooLarge(f"{self._root} has more than {FILES_MAX} files.")
         return found
@@ -100,6 +101,10 @@ class _Repository:
         if found is None:
             raise NotFound(f"{path} is not a regular file.")
         return found
+
+
+def _is_regular(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
 
 
 def _local_folder(repository: str) -> Path | None:

@@ -5,6 +5,7 @@ lines with the commands' own.
 """
 
 import importlib
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -77,6 +78,33 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
 """Words of other tools that mean something else here, or more than one thing, and what to type."""
 
 
+class _Finite(click.types.FloatParamType):
+    """No time and no amount is infinite, and NaN is within every range: nothing is below or above it."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
+
+class _FiniteRange(_Finite, click.FloatRange):
+    """The same within bounds."""
+
+
+def with_finite_numbers(command: click.Command) -> click.Command:
+    """For every option of every command at once, so that none can miss it."""
+    for each in command.params:
+        kind = each.type
+        if isinstance(kind, _Finite):
+            continue
+        if isinstance(kind, click.FloatRange):
+            each.type = _FiniteRange(kind.min, kind.max, kind.min_open, kind.max_open, kind.clamp)
+        elif isinstance(kind, click.types.FloatParamType):
+            each.type = _Finite()
+    return command
+
+
 class Group(click.Group):
     """Knows the aliases of its commands, and suggests one for an unknown name."""
 
@@ -94,7 +122,8 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
     def _own(self, ctx: click.Context, name: str) -> click.Command | None:
-        return super().get_command(ctx, name)
+        found = super().get_command(ctx, name)
+        return None if found is None else with_finite_numbers(found)
 
     def _suggestion(self, ctx: click.Context, name: str) -> str:
         import difflib  # noqa: PLC0415 - start-up time, and a role stays small
@@ -175,4 +204,4 @@ def load(target: str) -> click.Command:
     module, attribute = target.split(":")
     command = getattr(importlib.import_module(module), attribute)
     assert isinstance(command, click.Command)
-    return command
+    return with_finite_numbers(command)

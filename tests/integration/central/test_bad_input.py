@@ -1,8 +1,10 @@
 """What people get wrong is met with a sentence that names the field, and changes nothing."""
 
+import os
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from homeport.central.app import CentralApp
@@ -120,12 +122,16 @@ async def test_a_registry_that_is_not_there_is_named(unchanged: Client, registry
     assert int(unreachable.headers["retry-after"]) > 0
 
 
-async def test_a_link_that_leaves_the_registry_is_not_followed(unchanged: Client, tmp_path: Path) -> None:
+async def test_a_link_that_leaves_the_registry_and_a_pipe_are_not_read(unchanged: Client, tmp_path: Path) -> None:
     outside = write_app(tmp_path / "outside")
     folder = tmp_path / "links" / "demo" / "hello" / "5.0.0"
     folder.mkdir(parents=True)
     (folder / "margo.yaml").symlink_to(outside)
     check(await unchanged.post("/api/v1/apps", {"repository": str(tmp_path / "links")}), 404, "margo.yaml")
+    (folder / "margo.yaml").unlink()
+    os.mkfifo(folder / "margo.yaml")
+    with anyio.fail_after(20):  # it would be waited for until somebody writes into it
+        check(await unchanged.post("/api/v1/apps", {"repository": str(tmp_path / "links")}), 404, "margo.yaml")
 
 
 async def test_a_description_of_100_megabytes_is_too_large(unchanged: Client, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ def test_viewers_and_machines_pull_and_operators_of_the_fleet_push_and_delete(ow
         client = own.client(key)
         assert client.call("GET", "/v2/").status == 200, who
         assert client.call("GET", "/v2/team/roles/manifests/latest").status == 200, who
+        assert client.call("GET", "/v2/_catalog").status == (200 if who == "viewer" else 403), who
         for method, path in (
             ("POST", "/v2/team/roles/blobs/uploads/"),
             ("PUT", "/v2/team/roles/manifests/latest"),

@@ -1,6 +1,7 @@
 """The watcher of handoff files: what it announces, and what it survives."""
 
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -77,6 +78,8 @@ async def test_files_are_bound_changed_and_withdrawn(tmp_path: Path) -> None:
 
 
 async def test_bad_files_harm_nobody_and_a_file_that_turned_bad_keeps_what_it_said(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "endless.json").symlink_to("/dev/zero")
     for name, text in BAD.items():
         put(tmp_path, name, text)
     put(tmp_path, "good.json", json.dumps(GOOD))

@@ -213,7 +213,7 @@ def _content(payload: str) -> dict[str, Any]:
     """Content that only another version understands is ignored."""
     try:
         content = json.loads(payload)
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         log.warning("bus message malformed", payload=payload[:200])

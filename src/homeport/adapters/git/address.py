@@ -18,6 +18,7 @@ __all__ = ["Address", "parse_address", "redact"]
 SCHEMES = ("file", "http", "https", "ssh", "git")
 ALLOWED = "Use a path, or a URL with http://, https://, ssh://, git:// or file://, or user@host:path."
 
+_PORTS = {"http": 80, "https": 443, "ssh": 22, "git": 9418}
 _SCP_LIKE = re.compile(r"(?:(?P<user>[^@/:]+)@)?(?P<host>[^@/:]+|\[[0-9a-fA-F:.]+\]):(?P<path>[^:].*)")
 
 
@@ -28,6 +29,17 @@ class Address:
     url: str
     shown: str
     folder: Path | None = None
+
+    @property
+    def remote(self) -> tuple[str, str, int] | None:
+        """Scheme, host and port of a server."""
+        if self.folder is not None:
+            return None
+        if "://" not in self.url:
+            found = _SCP_LIKE.fullmatch(self.url)
+            return None if found is None else ("ssh", found["host"].strip("[]"), _PORTS["ssh"])
+        parts = urlsplit(self.url)
+        return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
 
 
 def parse_address(url: str) -> Address:

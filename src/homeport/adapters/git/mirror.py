@@ -24,6 +24,7 @@ from homeport.adapters.git.address import Address
 from homeport.adapters.git.clone import DAMAGE, Tracked, beside, discard, make_clone, newest_commit, open_clone
 from homeport.adapters.git.failures import explain, too_slow
 from homeport.adapters.git.program import Outcome, run_git
+from homeport.adapters.reach import git_settings
 from homeport.errors import GitUnavailable
 from homeport.log import get_log
 from homeport.ports import TreeFile
@@ -181,16 +182,25 @@ class Mirror:
             log.warning("git clone housekeeping timed out", url=self.url, seconds=TIDY_SECONDS_MAX)
 
     async def _run(self, *arguments: str, clone: Path | None = None, stdin: bytes = b"") -> Outcome:
+        limits = [f"-c{name}={value}" for name, value in (await self._limits()).items()]
         try:
             with disk_problems(self._clone):
                 outcome = await run_git(
-                    clone or self._clone, *arguments, timeout_seconds=self._timeout_seconds, stdin=stdin
+                    clone or self._clone, *limits, *arguments, timeout_seconds=self._timeout_seconds, stdin=stdin
                 )
         except TimeoutError as error:
             raise too_slow(self._address, self._timeout_seconds) from error
         if outcome.exit_code != 0:
             self._check_own_disk(outcome.stderr)
         return outcome
+
+    async def _limits(self) -> Mapping[str, str]:
+        """Where only public addresses may be reached."""
+        remote = self._address.remote
+        try:
+            return {} if remote is None else await git_settings(*remote)
+        except OSError as error:
+            raise GitUnavailable(f"{self._address.shown} cannot be reached: unknown host.") from error
 
     def _check_own_disk(self, stderr: str) -> None:
         """A problem of our own disk is not the remote's, and no reason to fetch everything again."""

@@ -177,7 +177,7 @@ def _read(folder: Path) -> Joined | None:
         return Joined(**json.loads(read_bounded(path)))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
+    except (RecursionError, ValueError, TypeError) as error:
         raise InvalidInput(
             f"{path} cannot be read.", hint=f"Restore it, or remove {folder} and join this machine again."
         ) from error

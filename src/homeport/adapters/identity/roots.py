@@ -56,7 +56,7 @@ def read_state(folder: Path) -> State | None:
         state = State(**{**document, "roots": tuple(document["roots"])})
         datetime.fromisoformat(state.since)
         known = bool(state.roots) and len(state.roots) <= 2 and state.signing in state.roots
-    except (ValueError, TypeError, KeyError) as error:
+    except (RecursionError, ValueError, TypeError, KeyError) as error:
         raise InvalidInput(f"{path} cannot be read.", hint="Restore it from a backup.") from error
     if not known:
         raise InvalidInput(f"{path} names no root that signs.", hint="Restore it from a backup.")

@@ -100,7 +100,7 @@ class NullJobs:
         try:
             what, body = json.loads(line)
             run = _Run(**body)
-        except (ValueError, TypeError):
+        except (RecursionError, ValueError, TypeError):
             return  # A line truncated by a crash is the last one.
         if what == "start":
             runs[run.id] = run

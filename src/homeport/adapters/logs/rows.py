@@ -51,7 +51,7 @@ def stored_of(row: Row, origins: Mapping[int, Origin]) -> StoredLine:
         origin = origins[origin_id]
         kept = json.loads(fields) if fields else {}
         return StoredLine(number, origin, LogLine(from_ms(at_ms), origin.source, LEVELS[level], text, kept, number))
-    except (LookupError, TypeError, ValueError, OverflowError, OSError) as error:
+    except (LookupError, TypeError, RecursionError, ValueError, OverflowError, OSError) as error:
         raise DamagedRow(f"line {number}: {error!r}") from error
 
 

@@ -72,7 +72,7 @@ def local_login(folder: Path | None, host: str) -> Credentials | None:
 def _auths(file: Path) -> Mapping[str, Any]:
     try:
         auths = json.loads(file.read_bytes()).get("auths")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, RecursionError, ValueError, AttributeError):
         return {}
     return auths if isinstance(auths, dict) else {}
 

@@ -172,7 +172,7 @@ def _layers(body: bytes) -> list[Mapping[str, Any]]:
             and type(each.get("size")) is int
             and each["size"] > 0
         ]
-    except (ValueError, LookupError, TypeError) as error:
+    except (RecursionError, ValueError, LookupError, TypeError) as error:
         raise InvalidInput("The manifest of the model is not an OCI manifest with layers.") from error
 
 

@@ -64,6 +64,14 @@ def explain(reason: str) -> str:
     return re.sub(r'^unable to start container "[0-9a-f]{12,64}": ', "", reason)
 
 
+def program_missing(output: str) -> str | None:
+    """A sentence in place of what an engine writes where a command cannot begin, since the container lacks its
+    program; None for any other output."""
+    begins = output.lstrip().startswith(("Error: ", "OCI runtime exec failed"))
+    missing = _PROGRAM_MISSING.search(output) if begins else None
+    return None if missing is None else f'The container has no program "{missing[1]}".'
+
+
 def port_in_use(message: str) -> int | None:
     """The port that a sentence of `explain` is about."""
     taken = _PORT_IN_USE.search(message)

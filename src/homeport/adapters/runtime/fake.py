@@ -180,10 +180,10 @@ def _line(deployment_id: DeploymentId, component: str, running: _Running | None)
 def _read(path: Path) -> dict[DeploymentId, dict[str, _Running]]:
     """The last line about a component wins. A line truncated by a crash is the last one, and is ignored."""
     running: dict[DeploymentId, dict[str, _Running]] = {}
-    for line in path.read_text().splitlines() if path.is_file() else ():
+    for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
         try:
             deployment_id, component, held = json.loads(line)
-        except ValueError:
+        except (RecursionError, TypeError, ValueError):
             continue
         running.setdefault(deployment_id, {}).pop(component, None)
         if held is not None:

@@ -5,8 +5,10 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Path, Query, Response
 
+from homeport.adapters.reach import public_addresses_only
 from homeport.central.parts import CentralParts
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
+from homeport.core.access.reach import may_reach_private
 from homeport.errors import InvalidInput, Problem
 from homeport.fleet.central.apps import AppQuery, AppsAdded, add_apps, check_reach, find_app, remove_app
 from homeport.fleet.central.registering import NewApp, register_app
@@ -61,16 +63,17 @@ def apps_routes(central: CentralParts) -> Routes:
         if body.description is not None:
             raise InvalidInput(problems=[Problem("description", "cannot stand beside repository.")])
         check_reach(body.repository, caller)
-        added = await add_apps(
-            body.repository,
-            body.branch,
-            AppQuery(body.category, body.app_name, body.version),
-            caller,
-            open_tree=central.open_tree,
-            store=central.store,
-            clock=central.clock,
-            ids=central.ids,
-        )
+        with public_addresses_only(is_limited=not may_reach_private(caller)):
+            added = await add_apps(
+                body.repository,
+                body.branch,
+                AppQuery(body.category, body.app_name, body.version),
+                caller,
+                open_tree=central.open_tree,
+                store=central.store,
+                clock=central.clock,
+                ids=central.ids,
+            )
         return _added(added)
 
     @router.get("/api/v1/apps", summary="List apps", response_model=AppsBody)

@@ -281,7 +281,7 @@ class Client:
             return {}
         try:
             answer = json.loads(content)
-        except ValueError:
+        except (RecursionError, ValueError):
             answer = None
         if not isinstance(answer, dict):
             raise _not_homeport(self.url)
@@ -312,7 +312,7 @@ def problem_of(status: int, content: bytes, url: str) -> HomeportError:
     """A problem+json response as the error that the server raised."""
     try:
         body = json.loads(content)
-    except ValueError:
+    except (RecursionError, ValueError):
         body = None
     if isinstance(body, dict) and "code" in body and "message" in body:
         body = {**body, "detail": body["message"], "retryable": body.get("retriable")}  # the envelope of /v2

@@ -1,7 +1,7 @@
 """The paths of the Distribution specification, each with its row in the access table, and their responses.
 
-Every authenticated caller may pull: users with any role, and machines. Pushing and deleting is for operators of the
-whole fleet, like adding an app.
+Every authenticated caller may pull what it can name: users with any role, and machines. Listing all repositories is
+for users of the whole fleet, pushing and deleting for its operators, like adding an app.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,6 +27,8 @@ PAGE_MAX: Final = 1_000
 """How many tags or referrers one response lists; a link leads to the rest."""
 
 _PULL: Final = Action("registry.pull", Level.KNOWN, Scope.NONE, Audit.NONE)
+_LIST: Final = Action("registry.list", Level.VIEWER, Scope.FLEET, Audit.NONE)
+"""Names tell what others deploy: not for machines, which are told what to pull, nor for users of some sites."""
 _UPLOAD: Final = Action("registry.upload", Level.OPERATOR, Scope.FLEET, Audit.NONE)
 _PUSH: Final = Action("registry.push", Level.OPERATOR, Scope.FLEET, Audit.WAIT)
 _DELETE: Final = Action("registry.delete", Level.OPERATOR, Scope.FLEET, Audit.WAIT)
@@ -44,7 +46,7 @@ ACTIONS: Final[Actions] = {
     # Every client begins here without credentials, to learn how to authenticate: that is not a refusal to be
     # recorded.
     ("GET", _ROOT): Action("registry.read", Level.OPEN, Scope.NONE, Audit.NONE),
-    ("GET", _CATALOG): _PULL,
+    ("GET", _CATALOG): _LIST,
     ("GET", _ONE_UPLOAD): _UPLOAD,
     ("PATCH", _ONE_UPLOAD): _UPLOAD,
     ("PUT", _ONE_UPLOAD): _UPLOAD,

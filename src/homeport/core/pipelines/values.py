@@ -55,5 +55,5 @@ def from_text(text: str, wanted: InputType) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (RecursionError, ValueError):
         return text

@@ -9,6 +9,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "localhost.", "ip6-localhost"})
 _LENGTH_MAX: Final = 255
 """No host name is longer."""
@@ -44,6 +46,21 @@ def is_private(host: str) -> bool:
         bare = name.lower().rstrip(".")
         numeric = bare.rpartition(".")[2].isdigit() or bare.startswith("0x")  # 127.1 and 0x7f000001 are addresses too
         return "." not in bare or numeric or bare.endswith((".local", ".internal", ".localhost", ".localdomain"))
+
+
+def is_public_address(address: str) -> bool:
+    """Of an address that a name was resolved to, whatever carries it. Raises ValueError for what is not one."""
+    found = carried(ipaddress.ip_address(address.partition("%")[0]))
+    return found.is_global and not found.is_multicast
+
+
+def carried(address: Address) -> Address:
+    """The IPv4 address inside an IPv6 address that only carries it."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address in _NAT64:
+            return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+        return address.ipv4_mapped or address.sixtofour or address
+    return address
 
 
 def git_host(repository: str) -> str | None:

@@ -13,7 +13,8 @@ from typing import Final, Protocol
 import anyio.to_thread
 
 from homeport.catalog.description import Description, parse_description
-from homeport.core.model.caller import Caller, CallerKind, Role
+from homeport.core.access.reach import may_reach_private
+from homeport.core.model.caller import Caller
 from homeport.core.model.event import Deployment, NewEvent
 from homeport.core.redaction import redact
 from homeport.core.values.addresses import git_host, is_private
@@ -123,7 +124,7 @@ async def add_apps(
 def check_reach(repository: str, caller: Caller) -> None:
     """Raises NotAuthorized where the response alone would reveal something about central's machine or network: a
     local folder, or an address that is not on the internet."""
-    if caller.role is Role.ADMIN or caller.kind is CallerKind.LOCAL:
+    if may_reach_private(caller):
         return
     host = git_host(repository)
     if host is None or is_private(host):

@@ -101,14 +101,14 @@ def owner_of(task: StoredTask) -> str:
     """Empty for tasks of an earlier release."""
     try:
         return str(json.loads(task.body).get("by", ""))
-    except (ValueError, AttributeError):
+    except (RecursionError, ValueError, AttributeError):
         return ""
 
 
 def signed(body: str, owner: str) -> str:
     try:
         return json.dumps({**json.loads(body), "by": owner})
-    except (ValueError, TypeError):
+    except (RecursionError, ValueError, TypeError):
         return body
 
 

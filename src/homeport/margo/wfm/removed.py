@@ -70,7 +70,7 @@ async def forget_removed(tx: Transaction, clock: Clock, site: SiteName, device: 
 def _ids(text: str) -> frozenset[str]:
     try:
         found = json.loads(text or "[]")
-    except ValueError:
+    except (RecursionError, ValueError):
         return frozenset()
     return frozenset(str(each) for each in found) if isinstance(found, list) else frozenset()
 

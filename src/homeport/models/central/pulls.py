@@ -11,9 +11,11 @@ from typing import Final
 
 import anyio
 
+from homeport.adapters.reach import public_addresses_only
+from homeport.core.access.reach import may_reach_private
 from homeport.core.inference.models.entries import ModelEntry
 from homeport.core.inference.models.references import Scheme, parse_reference
-from homeport.core.model.caller import Caller, CallerKind, Role
+from homeport.core.model.caller import Caller
 from homeport.core.values.addresses import is_private
 from homeport.errors import Conflict, HomeportError, InvalidInput, NotAuthorized
 from homeport.fleet.central.platform import CentralPlatform
@@ -30,7 +32,7 @@ KNOWN_MAX: Final = 1_000
 def check_reach(entry: ModelEntry, caller: Caller) -> None:
     """Raises NotAuthorized where the answer alone would reveal something about central's machine or network."""
     reference = parse_reference(entry.source)
-    if caller.role is Role.ADMIN or caller.kind is CallerKind.LOCAL:
+    if may_reach_private(caller):
         return
     if reference.scheme is Scheme.FILE:
         what = "files of central's machine"
@@ -69,7 +71,8 @@ class Pulls:
         self._fetcher = fetcher
         self._catalog = catalog
         self._pulls: dict[str, Pull] = {}
-        self._waiting: deque[ModelEntry] = deque()
+        self._waiting: deque[tuple[ModelEntry, bool]] = deque()
+        """Each with whether it may come from public addresses only."""
         self._asked = anyio.Event()
 
     @property
@@ -93,13 +96,15 @@ class Pulls:
         while len(self._pulls) >= KNOWN_MAX:
             del self._pulls[next(iter(self._pulls))]
         self._pulls[entry.id] = Pull(PullState.WAITING)
-        self._waiting.append(entry)
+        self._waiting.append((entry, not may_reach_private(caller)))
         self._asked.set()
 
     async def run(self, _central: CentralPlatform) -> None:
         while True:
             while self._waiting:
-                await self._bring(self._waiting.popleft())
+                entry, is_limited = self._waiting.popleft()
+                with public_addresses_only(is_limited=is_limited):
+                    await self._bring(entry)
             self._asked = anyio.Event()
             await self._asked.wait()
 

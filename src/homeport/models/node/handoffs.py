@@ -8,6 +8,7 @@ changed; what it said before stays in force, and the others are not touched.
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final
 
 from homeport.adapters.folder_watch import FolderWatch
@@ -78,7 +79,8 @@ class HandoffFiles:
                 state = path.stat()
             except OSError:
                 continue
-            found[path.name] = (state.st_mtime_ns, state.st_size)
+            if S_ISREG(state.st_mode):  # opening a pipe would wait for its writer
+                found[path.name] = (state.st_mtime_ns, state.st_size)
         return found
 
     def _take(self, name: str) -> None:

@@ -97,7 +97,7 @@ def _package_offloads() -> bool:
     try:
         done = subprocess.run([*SERVER, "--probe"], capture_output=True, timeout=PROBE_SECONDS, check=False)
         return bool(json.loads(done.stdout)["devices"])
-    except (OSError, subprocess.TimeoutExpired, ValueError, LookupError, TypeError):
+    except (OSError, subprocess.TimeoutExpired, RecursionError, ValueError, LookupError, TypeError):
         return False
 
 

@@ -54,7 +54,7 @@ def _follow(line: bytes, model: str, on_progress: OnProgress, source: str) -> No
         return
     try:
         said: Any = json.loads(line)
-    except ValueError:
+    except (RecursionError, ValueError):
         return
     if not isinstance(said, dict):
         return

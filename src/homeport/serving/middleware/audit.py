@@ -193,7 +193,7 @@ def _json_answer(start: Message, body: Message) -> Mapping[str, Any]:
         return {}
     try:
         answer = json.loads(content)
-    except ValueError:
+    except (RecursionError, ValueError):
         return {}
     return answer if isinstance(answer, dict) else {}
 

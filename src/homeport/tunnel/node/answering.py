@@ -3,7 +3,7 @@ an endpoint that the node offers."""
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -20,6 +20,8 @@ from homeport.tunnel.sockets import connect_and_relay
 from homeport.wire.tunnel import decode_size, decode_target, encode_volumes
 
 log = get_log("homeport.tunnel")
+READ_SECONDS_MAX: Final = 10.0
+"""How long the other end may take to read the end of a command."""
 
 
 class NodeStreams:
@@ -97,14 +99,20 @@ class NodeStreams:
 
 
 async def converse(stream: IncomingStream, session: ExecSession) -> None:
-    """Until the command has ended. Returns early when the other end hangs up; leaving the session ends it."""
+    """Until the command has ended and the other end has read how. Returns early when the other end hangs up; leaving
+    the session ends it."""
+    is_shown = False
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_then_cancel, lambda: _feed(stream, session), tasks.cancel_scope)
             await _show(stream, session)
+            is_shown = True
+            # Leaving resets the stream, and a reset overtakes what was written: a short command lost its exit code.
+            await anyio.sleep(READ_SECONDS_MAX)
             tasks.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        raise first_error(group) from group
+        if not is_shown:
+            raise first_error(group) from group
 
 
 async def _show(stream: IncomingStream, session: ExecSession) -> None:

@@ -6,6 +6,7 @@ from homeport.adapters.runtime.failures import (
     create_failed,
     meaningful_line,
     port_in_use,
+    program_missing,
     pull_failed,
     with_port_holder,
 )
@@ -52,6 +53,28 @@ def test_what_a_tool_prints_becomes_one_sentence(output: str, sentence: str) -> 
     failure = create_failed("web", meaningful_line(output))
     assert str(failure) == sentence
     assert failure.code is Code.CREATE_FAILED
+
+
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        (
+            'Error: runc: exec failed: unable to start container process: exec: "/nope": stat /nope: no such file or '
+            "directory: OCI runtime attempted to invoke a command that was not found\n",
+            'The container has no program "/nope".',
+        ),
+        (
+            'OCI runtime exec failed: exec failed: unable to start container process: exec: "bash": executable file '
+            "not found in $PATH: unknown\r\n",
+            'The container has no program "bash".',
+        ),
+        ("sh: exec: /nope: no such file or directory\n", None),
+        ("Error: the settings have no such file or directory\n", None),
+        ("", None),
+    ],
+)
+def test_a_command_without_its_program_is_one_sentence(output: str, sentence: str | None) -> None:
+    assert program_missing(output) == sentence
 
 
 def test_the_first_error_is_told_and_not_its_consequences() -> None:

@@ -56,6 +56,15 @@ def test_it_is_said_once_and_tried_again_when_the_secret_comes() -> None:
     assert move.why == "the secret DB has version 1 now"
 
 
+def test_a_retry_whose_secret_was_removed_meanwhile_fails_in_words_too() -> None:
+    """Its order cannot be sent, and it would stay under way until its deadline."""
+    pull = Failure(Code.IMAGE_PULL_FAILED, "no")
+    failed = replace(an_instance(state=State.FAILED, runs=False, failure=pull), attempt=1, next_at=NOW)
+    moves = plan(view(using("DB"), failed, secrets={}), NOW)
+    assert told(moves) == [(H.RETRIED_INSTALL, OrderKind.APPLY), (H.GAVE_UP, None)]
+    assert moves[-1].failure == Failure(Code.SECRET_MISSING, "site home has no secret DB")
+
+
 def test_a_newer_version_updates_what_uses_it() -> None:
     (move,) = plan(view(using("DB"), an_instance(), secrets={"DB": 2}, given={"DB": 1}), NOW)
     assert (move.trigger, move.order, move.why) == (

@@ -354,7 +354,7 @@ def _reason(body: bytes) -> str:
     """Both engines answer `{"message": …}`; Podman's own routes put the root cause under `cause`."""
     try:
         found = json.loads(body)
-    except ValueError:
+    except (RecursionError, ValueError):
         return body.decode(errors="replace").strip()
     return str(found.get("message") or found.get("cause") or found) if isinstance(found, dict) else str(found)
 

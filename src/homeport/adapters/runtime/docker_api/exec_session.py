@@ -17,6 +17,7 @@ import anyio
 
 from homeport.adapters.http_client import Address, TcpAddress, UnixAddress
 from homeport.adapters.runtime.docker_api.client import API, EngineApi, Refusal
+from homeport.adapters.runtime.failures import program_missing
 from homeport.core.tunnel.exec_messages import MESSAGE_BYTES_MAX, Channel
 from homeport.core.tunnel.targets import ExecTarget, TerminalSize
 from homeport.errors import EngineUnavailable, NotFound, PermanentError, Refused
@@ -30,6 +31,9 @@ ENDED_SECONDS_MAX: Final = 5.0
 KILL_SECONDS: Final = 2.0
 FRAME_HEADER: Final = 8
 HEAD_BYTES_MAX: Final = 64 * 1024
+ENGINE_LINES_MAX: Final = 20
+NOT_STARTED: Final = frozenset({126, 127})
+"""Exit codes of a command that did not begin."""
 
 
 @asynccontextmanager
@@ -86,8 +90,26 @@ class EngineExec:
         self._left = 0
         """Bytes of the current frame that were not read yet."""
         self._channel = Channel.OUTPUT
+        self._is_begun = False
+        self._line_end = "\r\n" if is_terminal else "\n"
 
     async def read(self) -> tuple[Channel, bytes] | None:
+        """The output as it comes; where the program is not there, one sentence instead of the engine's lines."""
+        if self._is_begun:
+            return await self._read()
+        self._is_begun = True
+        first = await self._read()
+        sentence = None if first is None else program_missing(first[1].decode(errors="replace"))
+        if first is None or sentence is None:
+            return first
+        said = [first]
+        while len(said) < ENGINE_LINES_MAX and (more := await self._read()) is not None:
+            said.append(more)
+        if not self.has_ended or await self.exit_code() not in NOT_STARTED:
+            return first[0], b"".join(content for _, content in said)
+        return first[0], f"{sentence}{self._line_end}".encode()
+
+    async def _read(self) -> tuple[Channel, bytes] | None:
         try:
             if not self._is_terminal and not self._left and not await self._next_frame():
                 self.has_ended = True
@@ -206,7 +228,7 @@ async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.Stre
 def _message(body: bytes) -> str:
     try:
         return str(json.loads(body)["message"])
-    except (ValueError, KeyError, TypeError):
+    except (RecursionError, ValueError, KeyError, TypeError):
         return body.decode(errors="replace").strip()[:500]
 
 

@@ -311,6 +311,6 @@ def _wanted(container: Listed) -> dict[str, str]:
 def _checks_of(container: Listed) -> Json:
     try:
         found = json.loads(container.labels.get(LABEL_CHECKS) or "{}")
-    except ValueError:
+    except (RecursionError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -132,7 +132,7 @@ def _parsed(lines: Iterable[bytes], source: str) -> Iterator[AuditEntry]:
             continue
         try:
             yield _entry(json.loads(line))
-        except (ValueError, KeyError, TypeError) as error:
+        except (RecursionError, ValueError, KeyError, TypeError) as error:
             raise InvalidInput(
                 f"Line {number} of {source} is not an entry of an audit trail.",
                 hint="Give a file that  homeport audit export  wrote.",
