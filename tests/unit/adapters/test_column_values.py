@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from sqlalchemy import Boolean, Dialect
+from sqlalchemy import Dialect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeEngine
 
-from homeport.adapters.store.columns import Bytes, Moment, Number, Words, bound
+from homeport.adapters.store.columns import Bytes, Flag, Moment, Number, Words, bound
 from homeport.errors import InvariantViolated
 
 SQLITE: Dialect = sqlite.dialect()
@@ -28,8 +28,8 @@ MOMENTS = [None, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(999, 12, 31
         (Words(), []),
         (Moment(), MOMENTS),
         (Number, [1, None, -(2**63)]),
-        (Bytes, [b"\0\xff", None]),
-        (Boolean(), [True, False, None]),
+        (Bytes(), [b"\0\xff", None]),
+        (Flag(), [True, False, None]),
     ],
 )
 def test_a_column_is_bound_as_each_of_its_values_would_be(

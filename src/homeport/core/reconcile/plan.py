@@ -290,7 +290,6 @@ def _recover(instance: Instance, wanted: Desired, node: Node, view: View, now: d
         return
     if following.recovery is Recovery.RETRY:
         yield Move(wanted.id, node.id, retried, following.why, wanted.revision, OrderKind.APPLY)
-        yield from _fail_for_missing_secrets(wanted, node.id, view)
     else:
         target = instance.running_revision if instance.rejected_revision is None else instance.revision
         yield Move(wanted.id, node.id, H.ROLLED_BACK, following.why, target, OrderKind.APPLY)

@@ -130,12 +130,6 @@ def test_a_rollback_to_a_release_whose_secret_was_removed_fails_and_is_made_when
     )
 
 
-def test_a_retry_whose_secret_was_removed_fails() -> None:
-    failed = an_instance(state=State.FAILED, runs=False, failure=Failure(Code.IMAGE_PULL_FAILED, "no"))
-    moves = plan(view(using("DB"), replace(failed, next_at=NOW), secrets={}, given={"DB": 1}), NOW)
-    assert told(moves) == [(H.RETRIED_INSTALL, OrderKind.APPLY), (H.GAVE_UP, None)]
-
-
 def stranded(*, given: dict[str, int] | None, secrets: dict[str, int], uses: tuple[str, ...] = ("DB",)) -> View:
     """No node can take the second revision; the first goes on running, and uses these secrets."""
     refused = an_instance(state=State.FAILED, at="second", failure=Failure(Code.NO_ELIGIBLE_NODE, "no"))
