@@ -87,7 +87,7 @@ def test_what_is_unwanted_is_tried_anew_when_it_comes_back_also_where_its_remova
     leaving, _ = replay(back, transition(Trigger.UNWANTED, revision=None))
     refused = Failure("REMOVE_FAILED", "web is busy")
     stays, _ = replay(leaving, transition(Trigger.GAVE_UP, Actor.NODE, revision=None, failure=refused))
-    assert (stays.state, stays.running_revision, stays.rejected_revision) == (State.FAILED, OLD, None)
+    assert (stays.state, stays.running_revision, stays.rejected_revision) == (State.FAILED, None, None)
 
 
 def test_a_removed_instance_runs_nothing() -> None:

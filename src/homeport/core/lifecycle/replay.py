@@ -160,8 +160,9 @@ def _still_unhealthy(base: Instance, transition: Transition) -> Unhealthy | None
 
 
 def _running(base: Instance, state: State, transition: Transition) -> Digest | None:
-    """The release that runs: the one that became healthy, none once removed, and otherwise the previous one."""
-    if state is State.DELETED:
+    """The release that runs: the one that became healthy, none once it was removed, be it in part, and otherwise the
+    previous one."""
+    if state is State.DELETED or (base.state is State.DELETING and transition.trigger is H.GAVE_UP):
         return None
     if transition.trigger is H.HEALTHY:
         return transition.revision or base.revision

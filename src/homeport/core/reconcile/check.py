@@ -16,7 +16,7 @@ from homeport.core.reconcile.holds import HELD, active
 from homeport.core.reconcile.plan import Move, Planner, View, in_order
 from homeport.errors import IllegalTransition, InvariantViolated
 from homeport.lazy_dataclass import dataclass
-from homeport.vocabulary import UNPLACED, Actor, Code, DeploymentId, Generation, NodeId, OrderKind, PlacementMode
+from homeport.vocabulary import UNPLACED, Actor, DeploymentId, Generation, NodeId, OrderKind, PlacementMode
 from homeport.vocabulary import State as S
 from homeport.vocabulary import Trigger as H
 
@@ -178,10 +178,8 @@ def _count(desired: Desired) -> int:
 
 
 def _runs(item: Instance) -> bool:
-    """Whether a release runs there that can stay. One that was removed in part cannot."""
-    refused_to_go = item.failure is not None and item.failure.code == Code.REMOVE_FAILED
-    is_leaving = item.state is S.DELETING or (item.state is S.FAILED and refused_to_go)
-    return item.running_revision is not None and not is_leaving
+    """Whether a release runs there that can stay."""
+    return item.running_revision is not None and item.state is not S.DELETING
 
 
 def _holds_are_kept(case: _Case) -> Iterator[str]:

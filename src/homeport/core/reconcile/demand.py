@@ -109,8 +109,10 @@ def _is_broken(item: Instance) -> bool:
 
 
 def _is_leaving(item: Instance) -> bool:
+    """An update that could not remove what it no longer has leaves a release that runs; a removal does not."""
     refused_to_go = item.failure is not None and item.failure.code == Code.REMOVE_FAILED
-    return item.state in (State.DELETING, State.DELETED) or (item.state is State.FAILED and refused_to_go)
+    is_in_part = item.state is State.FAILED and refused_to_go and item.running_revision is None
+    return item.state in (State.DELETING, State.DELETED) or is_in_part
 
 
 def _unsupported(desired: Desired, capabilities: Capabilities, _labels: Mapping[str, str]) -> str | None:

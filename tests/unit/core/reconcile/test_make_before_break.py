@@ -88,6 +88,20 @@ def test_when_another_node_can_take_it_the_old_one_goes_after_that_is_healthy() 
     ]
 
 
+def test_an_update_that_left_an_old_component_behind_is_a_release_that_runs() -> None:
+    """Its code is that of a failed removal; nothing of what runs was removed."""
+    behind = Failure(Code.REMOVE_FAILED, "cache is busy")
+    stuck = replace(an_instance(state=State.FAILED, at="second", failure=behind), running_revision=BEFORE.revision)
+    desired, nodes = a_desired(at="second", selector="zone=b"), [a_node("one"), a_node("two", labels={"zone": "b"})]
+    starting, later = (
+        an_instance(node="two", state=State.INSTALLING, at="second", runs=False),
+        NOW + timedelta(hours=1),
+    )
+    assert H.UNWANTED not in {move.trigger for move in plan(view(desired, nodes, [stuck, starting]), later)}
+    healthy = an_instance(node="two", at="second")
+    assert ("one", H.UNWANTED, OrderKind.REMOVE) in told(plan(view(desired, nodes, [stuck, healthy]), later))
+
+
 def test_a_profile_that_another_node_runs_replaces_the_old_one_after_it_is_healthy() -> None:
     desired = a_desired(at="second", kind=ProfileType.HELM, count=1)
     chart_node = a_node("two")
