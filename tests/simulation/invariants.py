@@ -305,13 +305,20 @@ def _excuses(world: World, desired: Desired, node: Node) -> set[str]:
     found = {str(code) for kind in kinds for code in EXCUSES.get(kind, ())} | {*map(str, node.machine.misfortunes)}
     pulls = [behaviour(part.revision, node.machine.place) for part in desired.release.components]
     failing = sum(count for kind, count in pulls if kind == "pulls")
-    if failing > (0 if node.machine.misfortunes else desired.policy.retries_max):
+    if failing > (0 if node.machine.misfortunes or _was_lost(desired, node) else desired.policy.retries_max):
         found.add(str(Code.IMAGE_PULL_FAILED))  # Attempts that met with another misfortune are spent as well.
     if _lacks_secrets(world, desired):
         found.add(str(Code.SECRET_MISSING))
     if node.lives > STARTS_MAX:
         found.add(str(Code.NODE_CRASHED))  # It may have been killed so often in one order.
     return found
+
+
+def _was_lost(desired: Desired, node: Node) -> bool:
+    """Whether an attempt at the deployment ended because its node was lost."""
+    steps = (each for each in node.site.disk.tables.history if each.deployment_id == desired.id)
+    ended = (each.failure for each in steps if each.node_id == node.node_id and each.failure is not None)
+    return any(failure.code == Code.NODE_OFFLINE for failure in ended)
 
 
 def _lacks_secrets(world: World, desired: Desired) -> bool:
