@@ -116,10 +116,10 @@ def parse(body: bytes) -> Manifest:
     return Manifest(version, deployments, bundle, size)
 
 
-def next_version(before: int | None, *, now_seconds: int) -> int:
+def next_version(before: int | None, *, now_ms: int) -> int:
     """1 for a client's first manifest. Later ones follow the clock: a manager whose database was lost, or restored
     from an older copy, continues above every version that it ever served."""
-    return 1 if before is None else max(before + 1, now_seconds)
+    return 1 if before is None else max(before + 1, now_ms)
 
 
 def _bundle(manifest: Manifest) -> Mapping[str, Any] | None:

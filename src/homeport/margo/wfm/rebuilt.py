@@ -20,7 +20,7 @@ async def read_first_commit(
     sites = sorted({SiteName(path.split("/")[1]) for path in paths if path.count("/") > 1}) if is_rebuilt else []
 
     async def write(tx: Transaction, indexed: Indexed) -> None:
-        version = int(indexed.now.timestamp())
+        version = int(indexed.now.timestamp() * 1000)
         served = {record.site for record in await tx.margo_manifests_of(sites)}  # by this one, before it read Git
         new = [ManifestRecord(site, version, b"", (), indexed.now) for site in sites if site not in served]
         await tx.put_margo_manifests(new)

@@ -224,7 +224,7 @@ def _pack(files: Mapping[SiteName, Mapping[DeploymentId, bytes]]) -> Mapping[Sit
 def _record(
     site: SiteName, before: ManifestRecord | None, listed: tuple[Listed, ...], bundle: bytes | None, now: datetime
 ) -> ManifestRecord:
-    version = next_version(None if before is None else before.version, now_seconds=int(now.timestamp()))
+    version = next_version(None if before is None else before.version, now_ms=int(now.timestamp() * 1000))
     digest, size = (None, None) if bundle is None else (digest_of(bundle), len(bundle))
     recent = versions_kept(() if before is None else before.recent, version, keep=VERSIONS_KEPT)
     return ManifestRecord(site, version, render(Manifest(version, listed, digest, size)), recent, now)

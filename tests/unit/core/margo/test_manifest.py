@@ -187,10 +187,10 @@ def test_a_wrong_size_is_no_failure() -> None:
 
 
 def test_versions_begin_with_one_and_then_follow_the_clock_without_going_back() -> None:
-    assert next_version(None, now_seconds=1_800_000_000) == 1
-    assert next_version(1, now_seconds=1_800_000_000) == 1_800_000_000
-    assert next_version(1_800_000_000, now_seconds=1_800_000_000) == 1_800_000_001
-    assert next_version(1_800_000_005, now_seconds=1_700_000_000) == 1_800_000_006
+    assert next_version(None, now_ms=1_800_000_000) == 1
+    assert next_version(1, now_ms=1_800_000_000) == 1_800_000_000
+    assert next_version(1_800_000_000, now_ms=1_800_000_000) == 1_800_000_001
+    assert next_version(1_800_000_005, now_ms=1_700_000_000) == 1_800_000_006
 
 
 @pytest.mark.parametrize(
