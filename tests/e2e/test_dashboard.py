@@ -673,6 +673,7 @@ def narrow(page: Page) -> list[str]:
     wide = page.viewport_size
     for width in (320, 640):
         page.set_viewport_size({"width": width, "height": 700})
+        page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")  # it is drawn
         now = page.evaluate("document.documentElement.scrollWidth")
         if now > width:
             beyond = page.evaluate(BEYOND, width)
