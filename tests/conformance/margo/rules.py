@@ -65,7 +65,7 @@ RULES: Final[tuple[Rule, ...]] = (
          "While one of the client's last ten manifests lists it.",
          WFM, "an_artifact_can_be_fetched_while_one_of_the_last_ten_manifests_lists_it"),
     rule("How do versions grow?",
-         "From 1, and then with the clock: a central that is rebuilt from Git, and every replica, continues above what was ever served.",
+         "From 1, and then with the clock, in milliseconds, so that none is ahead of it: a central that is rebuilt from Git, and every replica, continues above what was ever served.",
          WFM, "versions_go_on_above_all_served_ones_when_central_is_rebuilt_from_git", "a_restart_serves_the_same_bytes"),
     rule("What if there are several centrals?",
          "They serve the same bytes, and one sequence of versions.",
