@@ -162,7 +162,15 @@ def compose(text: str) -> FilePayload:
     return {"name": "compose.yaml", "mimeType": "application/yaml", "buffer": text.encode()}
 
 
-def test_a_broken_release_is_watched_until_it_is_rolled_back(fleet: Fleet, page: Page) -> None:
+def test_a_broken_release_is_rolled_back_and_tabs_that_act_at_once_conflict(fleet: Fleet, page: Page) -> None:
+    """One walk, since each step needs the ones before it."""
+    watch_a_rollback(fleet, page)
+    act_in_two_tabs_at_once(fleet, page)
+    act_on_what_changed_in_another_tab(fleet, page)
+    compare_any_two_revisions(fleet, page)
+
+
+def watch_a_rollback(fleet: Fleet, page: Page) -> None:
     fleet.host.homeport("deploy", "fickle@1.0.0", "--site", "home", "--wait")
     page.goto(f"{fleet.url}/deployments/home/fickle")
     fleet.host.homeport("deploy", "fickle@1.1.0", "--site", "home", "--no-wait")
@@ -171,7 +179,7 @@ def test_a_broken_release_is_watched_until_it_is_rolled_back(fleet: Fleet, page:
     expect(page.get_by_text("FAILED → ROLLINGBACK")).to_be_visible()
 
 
-def test_two_tabs_that_act_at_once_get_a_clear_conflict(fleet: Fleet, page: Page) -> None:
+def act_in_two_tabs_at_once(fleet: Fleet, page: Page) -> None:
     other = page.context.new_page()
     dialogs = []
     for tab in (page, other):
@@ -186,7 +194,7 @@ def test_two_tabs_that_act_at_once_get_a_clear_conflict(fleet: Fleet, page: Page
     other.close()
 
 
-def test_what_changed_in_another_tab_is_a_conflict_in_words(fleet: Fleet, page: Page) -> None:
+def act_on_what_changed_in_another_tab(fleet: Fleet, page: Page) -> None:
     page.goto(f"{fleet.url}/deployments/home/fickle")
     page.get_by_role("button", name="Restart…").click()
     dialog = page.get_by_role("dialog", name="Restart fickle@home")
@@ -196,7 +204,7 @@ def test_what_changed_in_another_tab_is_a_conflict_in_words(fleet: Fleet, page: 
     expect(dialog.get_by_role("alert")).to_contain_text("another user was faster")
 
 
-def test_any_two_revisions_are_compared_and_a_deployment_is_read_as_yaml(fleet: Fleet, page: Page) -> None:
+def compare_any_two_revisions(fleet: Fleet, page: Page) -> None:
     page.goto(f"{fleet.url}/deployments/home/fickle?tab=diff")  # Its dialog is still open.
     changed = page.get_by_role("region", name="What changed")
     expect(changed.get_by_role("group", name="What changed")).to_contain_text("1.3.0")
@@ -470,9 +478,16 @@ def test_charts_are_hatched_without_measurements_and_marked_at_deploys(fleet: Fl
     expect(page).to_have_url(re.compile("/deployments/home/hello.*tab=history"))
 
 
-def test_changes_of_state_stand_between_the_lines_of_a_log(
+def test_an_app_is_read_in_logs_and_lists_rolled_back_and_deleted(
     fleet: Fleet, page: Page, image: str, tmp_path: Path
 ) -> None:
+    """One walk, since each step needs the ones before it."""
+    find_changes_of_state_in_a_log(fleet, page, image, tmp_path)
+    watch_a_row_change_in_place(fleet, page, image, tmp_path)
+    steer_a_rollout_roll_back_and_delete(fleet, page)
+
+
+def find_changes_of_state_in_a_log(fleet: Fleet, page: Page, image: str, tmp_path: Path) -> None:
     file = tmp_path / "compose.yaml"
     for said in ("first", "second"):
         command = json.dumps(["/bin/sh", "-c", f"echo {said} words; sleep 9999"])
@@ -492,9 +507,7 @@ def test_changes_of_state_stand_between_the_lines_of_a_log(
     expect(page.get_by_role("region", name="Why")).to_be_visible()
 
 
-def test_a_row_changes_in_place_and_moves_when_that_is_asked_for(
-    fleet: Fleet, page: Page, image: str, tmp_path: Path
-) -> None:
+def watch_a_row_change_in_place(fleet: Fleet, page: Page, image: str, tmp_path: Path) -> None:
     file = tmp_path / "compose.yaml"
     file.write_text(f"name: talker\nservices:\n  web: {{image: {image}, command: [/bin/false]}}\n")
     visit(page, "/deployments")
@@ -520,7 +533,7 @@ def confirm(page: Page, label: str, title: str, button: str) -> None:
     expect(dialog).to_be_hidden()
 
 
-def test_a_rollout_is_steered_and_deployments_are_rolled_back_and_deleted(fleet: Fleet, page: Page) -> None:
+def steer_a_rollout_roll_back_and_delete(fleet: Fleet, page: Page) -> None:
     fleet.host.homeport("sites", "label", "home", "region=eu")
     visit(page, "/deploy?app=quiet&version=1.0.0")
     page.get_by_label("By label, in waves").check()
