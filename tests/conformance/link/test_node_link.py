@@ -105,6 +105,32 @@ async def test_a_second_hello_ends_the_stream_with_the_reason(stand: Stand) -> N
     assert not stand.desk.sessions.connected
 
 
+async def test_what_ended_a_stream_leaves_its_context_as_it_is(stand: Stand) -> None:
+    with pytest.raises(PeerUnavailable, match="hello is said once"):
+        async with stand.link("one").connect() as stream:
+            await connected(stream)
+            await next_of(stream)
+            await connected(stream)
+            async for _ in stream:
+                pass
+
+
+async def test_progress_by_the_thousand_costs_no_result_and_no_stream(stand: Stand) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    result = Result(deployment_id(1), Generation(1), OrderKind.APPLY, succeeded=True, at=now)
+    async with stand.link("one").connect() as stream:
+        await connected(stream)
+        messages = aiter(stream)
+        await anext(messages)
+        for number in range(5_000):
+            await stream.send(News(0, Progress(deployment_id(1), Generation(1), Step.PULLING, "", str(number), now)))
+        for sequence in range(1, 1_001):
+            await stream.send(News(sequence, result))
+        with anyio.fail_after(60):
+            while await anext(messages) != Acknowledged(1_000):
+                pass
+
+
 async def test_a_newer_stream_of_the_same_node_ends_the_older(stand: Stand) -> None:
     link = stand.link("one")
     async with link.connect() as older:

@@ -69,6 +69,7 @@ class InProcessLink:
         to_site, from_node = anyio.create_memory_object_stream[FromNode](BUFFER_MAX)
         to_node, from_site = anyio.create_memory_object_stream[ToNode](BUFFER_MAX)
         node_end = _NodeEnd(from_site, to_site)
+        lost: PeerUnavailable | None = None
         async with anyio.create_task_group() as tasks, to_site, from_node, to_node, from_site:
 
             async def converse() -> None:
@@ -81,8 +82,12 @@ class InProcessLink:
             tasks.start_soon(converse)
             try:
                 yield node_end
+            except PeerUnavailable as error:
+                lost = error  # Raised below: the task group would put it into an exception group.
             finally:
                 tasks.cancel_scope.cancel()
+        if lost is not None:
+            raise lost
 
     async def unregister(self, node_id: NodeId) -> None:
         try:

@@ -52,6 +52,8 @@ IN_PROCESS = "in this process"
 """The address in the log for a site that is reached without a network."""
 STEADY_SECONDS = 10.0
 """A connection that broke sooner does not reset the backoff."""
+UNACKNOWLEDGED_MAX = 1_000
+"""How many results are under way to the site. One that gets more than it has room for ends the stream."""
 
 
 class LogSender(Protocol):
@@ -243,6 +245,7 @@ class Connection:
     async def _acknowledge(self, sequence: int) -> None:
         try:
             await self._journal.acknowledge(sequence)
+            self._outlet.wake()
         except WorkFailed as error:
             # Kept, sent again on the next stream, and acknowledged again then.
             log.warning("journal write failed", error=str(error))
@@ -284,7 +287,10 @@ class Connection:
         messages += [News(0, news) for news in self._outlet.take()]
         for message in messages:
             lanes.put(Lane.ORDERS, message)
-        for sequence, news in self._journal.news_after(sent)[: lanes.room(Lane.ORDERS)]:
+        waiting = self._journal.news_after(sent)
+        unacknowledged = len(self._journal.outbox) - len(waiting)
+        room = min(lanes.room(Lane.ORDERS), UNACKNOWLEDGED_MAX - unacknowledged)
+        for sequence, news in waiting[: max(0, room)]:
             lanes.put(Lane.ORDERS, News(sequence, news))
             sent = sequence
         return sent

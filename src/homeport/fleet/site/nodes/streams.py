@@ -61,6 +61,8 @@ log = get_log(__name__)
 REPLACED_KEPT: Final = 8
 NEWS_MAX: Final = 2_000
 NEWS_OF_ONE_MAX: Final = 2_000
+PROGRESS_OF_ONE_MAX: Final = NEWS_OF_ONE_MAX // 2
+"""Results, of which a node has as many under way at most, find the other half."""
 NEWS_BATCH_MAX: Final = 500
 WRITE_RETRY_SECONDS: Final = 2.0
 HELLO_SECONDS_MAX: Final = 10.0
@@ -246,7 +248,10 @@ class Sessions:
 
     def _put_news(self, node_id: NodeId, news: News, line: _Line) -> None:
         """Into the common queue; into the node's own while that is full, or earlier news waits there."""
-        if not line.news.statistics().current_buffer_used:
+        waiting = line.news.statistics().current_buffer_used
+        if not news.sequence and waiting >= PROGRESS_OF_ONE_MAX:
+            return  # Lost progress does no harm.
+        if not waiting:
             try:
                 self._news_in.send_nowait((node_id, news))
             except anyio.WouldBlock:
@@ -314,7 +319,7 @@ class Sessions:
                 try:
                     self._put_news(node_id, message, line)
                 except anyio.WouldBlock as error:
-                    if message.sequence:  # It is sent again on the next stream; lost progress does no harm.
+                    if message.sequence:  # It is sent again on the next stream.
                         raise PeerUnavailable("the site cannot keep up with what this node says") from error
             case Notice():
                 await conductor.notice(node_id, message)
