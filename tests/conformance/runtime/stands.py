@@ -308,13 +308,6 @@ class ImageStand(EngineStand):
     def forget_container(self, name: str) -> None:
         self._run(*(("containers", "rm") if self.kind == "containerd" else ("rm", "--force")), name)
 
-    def forget_volumes(self) -> None:
-        """containerd has none; its folders go with the test's."""
-        if self.kind != "containerd":
-            mine = f"name={self.deployment_id.replace('-', '')[:12]}"
-            for volume in self.engine("volume", "ls", "--quiet", "--filter", mine).split():
-                self.engine("volume", "rm", volume)
-
     def one(self, *, environment: Mapping[str, str] | None = None, **image: Any) -> Workload:
         section = {"reference": self.image, "command": ["sh", "-c"], "args": [STAYS], **image}
         if "command" in image and "args" not in image:

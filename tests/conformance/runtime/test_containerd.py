@@ -63,7 +63,7 @@ async def test_a_volume_outlives_its_component(image_runtime: Runtime, image_sta
     await install(image_runtime, workload)
     assert "before=kept" not in await read_logs(image_runtime, workload, "greeting=")
     await image_runtime.remove(image_stand.deployment_id, "web", remove_images=False)
-    image_stand.forget_volumes()
+    await image_runtime.remove_data(image_stand.deployment_id, "web", name=workload.name)
 
 
 async def test_compose_is_refused_with_the_reason(containerd_stand: ImageStand) -> None:
