@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from reprlib import recursive_repr
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 __all__ = ["dataclass"]
@@ -77,7 +78,13 @@ def _compiled_init(cls: type, *, frozen: bool) -> Init:
             continue  # `__post_init__` sets it
         if field.init:
             (keyword if field.kw_only else positional).append(name + default)
-        body.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+        if not frozen:
+            body.append(f"self.{name} = {value}")
+        elif isinstance(slot := getattr(cls, name, None), MemberDescriptorType):
+            known[f"_set_{name}"] = slot.__set__  # in two thirds of the time: the slot need not be looked up
+            body.append(f"_set_{name}(self, {value})")
+        else:
+            body.append(f"_set(self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = ", ".join([*positional, *(["*", *keyword] if keyword else [])])

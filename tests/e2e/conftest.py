@@ -1,13 +1,12 @@
 """The stage for end-to-end tests: a real registry with the example apps, and machines to run Homeport on."""
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.images import build_images
-from tests.support.podman import remove_leftovers
+from tests.support.podman import new_node_prefix, remove_leftovers
 from tests.support.ports import free_port
 from tests.support.processes import Machine, machine
 from tests.support.registry import RunningRegistry, running_registry
@@ -36,7 +35,7 @@ def apps(registry: RunningRegistry, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture
 def node_prefix() -> Iterator[str]:
     """Begins the id of every node of a test, so that what a failed test leaves behind can be found."""
-    prefix = f"e2e-{uuid.uuid4().hex[:8]}"
+    prefix = new_node_prefix("e2e")
     yield prefix
     remove_leftovers(prefix)
 

@@ -1,24 +1,25 @@
 """The dashboard in a real browser, on one fleet of one with real containers and a real model: what a person does."""
 
 import gzip
-import hashlib
 import json
 import re
-import threading
-import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, FilePayload, Page, Request, expect
+from playwright.sync_api import Browser, FilePayload, Page, Response, expect
 
 from homeport.dashboard.static_files import load
 from tests.support.dashboard import (
     WAIT_MILLISECONDS,
     Fleet,
     chromium,
+    confirm,
     detail_pages,
+    fleet_with_a_model,
     is_settled,
     log_in,
     pages,
@@ -29,13 +30,8 @@ from tests.support.dashboard import (
     wrong_commands,
 )
 from tests.support.engines import probe_image
-from tests.support.llama_server import llama_server
-from tests.support.podman import remove_leftovers
 from tests.support.ports import free_port
-from tests.support.processes import machine
 from tests.support.registry import RunningRegistry
-from tests.support.tiny_model import write_tiny_model
-from tests.support.web_files import web_server
 
 PAINT_MILLISECONDS = 1000
 PAINTS_MAX = 10
@@ -58,20 +54,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def fleet(apps: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """With the example apps in its catalog and a tiny model that answers."""
-    folder, node = tmp_path_factory.mktemp("dashboard"), f"e2e-{uuid.uuid4().hex[:8]}-laptop"
-    model = write_tiny_model(folder / "tiny.gguf")
-    try:
-        with machine(folder / "host") as host, llama_server(model, slots=1) as (url, _):
-            started = Fleet(host, node)
-            host.homeport("apps", "add", str(apps))
-            engines = host.folder / "up/node/engines"
-            engines.mkdir(parents=True, exist_ok=True)
-            record = {"engine": "llamacpp", "url": url, "model": {"id": "tiny"}, "slots_total": 1}
-            (engines / "tiny.json").write_text(json.dumps(record))
-            yield started
-    finally:
-        remove_leftovers(node)
+    with fleet_with_a_model(tmp_path_factory.mktemp("dashboard"), apps) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +105,19 @@ def test_an_app_is_deployed_from_the_form_and_its_logs_are_read(fleet: Fleet, pa
     page.get_by_label("Filter").press("Enter")
     page.get_by_role("button", name="Follow").first.click()
     lines_are_followed_until_somebody_scrolls_up(page)
+    lines_are_chosen_by_source_and_level(page)
+
+
+def lines_are_chosen_by_source_and_level(page: Page) -> None:
+    lines = page.get_by_role("log").locator(".line")
+    page.get_by_label("Source").select_option("node")
+    expect(page).to_have_url(re.compile("kind=node"))
+    expect(lines.filter(has_text="order received").first).to_be_visible()
+    expect(lines.locator(".from", has_text=re.compile("^(central|site)$"))).to_have_count(0)
+    page.get_by_role("group", name="Level").get_by_role("button", name="Errors").click()
+    expect(page.get_by_text("homeport logs --kind node --level error -f")).to_be_visible()
+    expect(page.get_by_role("log").or_(page.get_by_text("No line matches"))).to_be_visible()
+    expect(lines.locator("b[title=info]")).to_have_count(0)
 
 
 IS_AT_ITS_END = "each => each.scrollTop + each.clientHeight >= each.scrollHeight - 2"
@@ -175,8 +172,29 @@ def watch_a_rollback(fleet: Fleet, page: Page) -> None:
     page.goto(f"{fleet.url}/deployments/home/fickle")
     fleet.host.homeport("deploy", "fickle@1.1.0", "--site", "home", "--no-wait")
     expect(page.get_by_text("rolled back to 1.0.0").first).to_be_visible()
+    steps = page.get_by_role("region", name="Why").locator(".why-step")
+    expect(steps.first).to_have_text("commit")
+    expect(steps.last).to_have_text("next")
+    found = steps.all_inner_texts()
+    assert found.index("commit") < found.index("site") < found.index("rollback"), found
+    tree = page.get_by_role("region", name="Where")
+    expect(tree.locator(".tree-site")).to_contain_text("home")
+    expect(tree.locator("summary")).to_contain_text(fleet.node)
+    failures = page.get_by_role("region", name="Timeline").get_by_title(re.compile("^FAILED since "))
+    expect(failures.first).to_be_visible()
+    what_needs_a_person_leads_to_it(page)
     page.get_by_role("link", name="History").click()
     expect(page.get_by_text("FAILED → ROLLINGBACK")).to_be_visible()
+
+
+def what_needs_a_person_leads_to_it(page: Page) -> None:
+    visit(page, "/")
+    needs = page.get_by_role("region", name="Needs a person")
+    item = needs.get_by_role("listitem").filter(has_text="fickle@home")
+    expect(item.locator(".reason")).to_contain_text("rolled back")
+    expect(page.locator(".lede")).to_contain_text("needs a person")
+    item.get_by_role("link", name="fickle@home", exact=True).click()
+    page.wait_for_url(re.compile("/deployments/home/fickle"))
 
 
 def act_in_two_tabs_at_once(fleet: Fleet, page: Page) -> None:
@@ -226,6 +244,12 @@ def test_a_node_shows_charts_takes_a_command_and_is_drained(fleet: Fleet, page: 
     visit(page, f"/nodes/home/{fleet.node}")
     expect(page.get_by_role("region", name="CPU").locator("canvas")).to_be_visible()
     expect(page.get_by_role("img", name=re.compile("Heartbeats"))).to_be_visible()
+    for label, span, hours in (("24 h", "24h", 24), ("7 d", "7d", 168), ("1 h", "1h", 1)):
+        with page.expect_response(partial(is_about_the_last, hours)) as answered:
+            page.get_by_role("group", name="Range").get_by_role("link", name=label).click()
+        assert answered.value.json()["times"], "it is measured already"
+        assert page.url.endswith(f"range={span}")
+        expect(page.get_by_role("region", name="CPU").locator("canvas")).to_be_visible()
     page.get_by_role("navigation", name="About this node").get_by_role("link", name="Terminal").click()
     page.get_by_role("region", name="Terminal").locator("select").select_option(label="hello")
     page.get_by_label("Command", exact=True).fill("/bin/busybox sh")
@@ -247,9 +271,18 @@ def test_a_node_shows_charts_takes_a_command_and_is_drained(fleet: Fleet, page: 
     visit(page, "/nodes?view=cards")
     page.get_by_role("button", name="Add a machine…").click()
     dialog = page.get_by_role("dialog", name="Add a machine to home")
-    dialog.get_by_role("button", name="Make a token").click()
+    dialog.get_by_role("button", name="Create token").click()
     expect(dialog.get_by_role("alert")).to_contain_text("has no identity")
     dialog.get_by_role("button", name="Keep it as it is").click()
+
+
+def is_about_the_last(hours: int, answer: Response) -> bool:
+    """The measurements of that time."""
+    url = urlsplit(answer.url)
+    if not url.path.endswith("/telemetry") or "from" not in (asked := parse_qs(url.query)):
+        return False
+    ago = datetime.now(UTC) - datetime.fromisoformat(asked["from"][0])
+    return abs(ago.total_seconds() / 3600 - hours) < hours / 10
 
 
 def labels_of_two_people_are_both_kept(fleet: Fleet, page: Page) -> None:
@@ -282,7 +315,8 @@ def labels_of_two_people_are_both_kept(fleet: Fleet, page: Page) -> None:
 
 def test_a_job_is_submitted_and_a_pipeline_edited_and_run(fleet: Fleet, page: Page, image: str) -> None:
     visit(page, "/jobs?tab=submit")
-    page.locator("[aria-describedby=job-command]").fill("/bin/sh -c 'echo job says hello'")
+    page.locator("[aria-describedby=job-command]").fill("/bin/sh -c 'echo job says hello; echo kept > /report.txt'")
+    page.get_by_label("Artifacts").fill("/report.txt")
     page.locator("[aria-describedby=job-image]").fill(image)
     page.get_by_label("Memory").fill("much")
     page.get_by_role("button", name="Run it").click()
@@ -297,6 +331,14 @@ def test_a_job_is_submitted_and_a_pipeline_edited_and_run(fleet: Fleet, page: Pa
     page.get_by_role("button", name="Run it").click()
     expect(page.get_by_role("log")).to_contain_text("job says hello")
     expect(page.locator("h1 .pill")).to_have_text("COMPLETED")
+    with page.expect_download() as kept:
+        page.get_by_role("region", name="Artifacts").get_by_role("button", name="Download").click()
+    assert kept.value.suggested_filename == "report.txt"
+    assert kept.value.path().read_text() == "kept\n"
+    visit(page, "/jobs?tab=history")
+    expect(page.locator("main tbody tr").first).to_contain_text("COMPLETED")
+    page.get_by_role("group", name="State").get_by_role("link", name="FAILED").click()
+    expect(page.get_by_text("No job matches")).to_be_visible()
 
     visit(page, "/pipelines/edit")
     page.get_by_label("Pipeline file").fill("name: two\nsteps:\n  one: {jobs: 1}\n")
@@ -359,67 +401,14 @@ def graph_follows_the_text(page: Page, source: str) -> None:
     assert chosen == "  two:", "a step of the graph leads to its line"
 
 
-def test_a_chat_streams_and_its_placement_has_a_reason(fleet: Fleet, page: Page) -> None:
-    visit(page, "/inference?tab=playground")
-    expect(page.get_by_label("Model").locator("option")).to_have_text(["tiny"])
-    page.get_by_label("Max tokens").fill("40")
-    page.get_by_label("Message").fill("hello")
-    page.get_by_label("Message").press("Enter")
-    answer = page.get_by_text(re.compile(r"first token after \d+ ms · \d+ tokens|the model said nothing"))
-    expect(answer).to_be_visible()
-    for _ in range(5):
-        if page.get_by_text("the model said nothing").is_hidden():
-            break
-        # Random weights may end an answer before its first word.
-        page.get_by_role("button", name="Again").click()
-        expect(page.get_by_role("button", name="Again")).to_be_visible()
-    expect(page.get_by_text(re.compile(r"first token after \d+ ms · \d+ tokens"))).to_be_visible()
-    expect(page.get_by_role("group", name="Conversation").get_by_text("placed on default/").first).to_be_visible()
-    page.get_by_role("link", name="Queue").click()
-    expect(page.get_by_text("placed on default/").first).to_be_visible()
-
-
-def test_the_same_words_go_to_two_sides_with_their_own_settings(fleet: Fleet, page: Page) -> None:
-    visit(page, "/inference?tab=playground")
-    expect(page.get_by_label("Model").locator("option")).to_have_text(["tiny"])
-    page.get_by_role("button", name="Compare").click()
-    one, other = page.get_by_role("region", name="Side A"), page.get_by_role("region", name="Side B")
-    one.get_by_label("Max tokens").fill("40")
-    other.get_by_label("Max tokens").fill("3")
-    other.get_by_label("System prompt").fill("be short")
-    asked: list[dict[str, Any]] = []
-
-    def noted(request: Request) -> None:
-        if request.url.endswith("/v1/chat/completions"):
-            asked.append(cast(dict[str, Any], request.post_data_json))
-
-    page.on("request", noted)
-    page.get_by_label("Message").fill("hello")
-    page.get_by_label("Message").press("Enter")
-    for side in (one, other):
-        expect(side.get_by_text("hello", exact=True)).to_be_visible()
-        # Random weights may end an answer before its first word.
-        expect(side.get_by_text(re.compile(r"first token after \d+ ms|the model said nothing"))).to_be_visible()
-    expect(page.get_by_role("button", name="Again")).to_be_visible()
-    assert serious_problems(page) == []
-    page.remove_listener("request", noted)
-    assert sorted(each["max_tokens"] for each in asked) == [3, 40]
-    assert [each["role"] for each in min(asked, key=lambda each: each["max_tokens"])["messages"]] == [
-        "system",
-        "user",
-    ]
-    page.get_by_role("button", name="Stop comparing").click()
-    expect(page.get_by_role("region", name="Side B")).to_have_count(0)
-
-
 def test_chosen_deployments_are_restarted_together_and_a_changed_one_is_left_out(fleet: Fleet, page: Page) -> None:
     has_hello(fleet)
     visit(page, "/deployments")
-    page.get_by_label("Choose hello@home").check()
+    page.get_by_label("Select hello@home").check()
     page.get_by_role("link", name="fickle@home").focus()
     page.keyboard.press("x")
-    chosen = page.get_by_role("region", name="Chosen deployments")
-    expect(chosen).to_contain_text("2 chosen")
+    chosen = page.get_by_role("region", name="Selected deployments")
+    expect(chosen).to_contain_text("2 selected")
     chosen.get_by_role("button", name="Restart…").click()
     dialog = page.get_by_role("dialog", name=re.compile("^Restart"))
     expect(dialog.get_by_role("listitem")).to_have_text(["fickle@home", "hello@home"])
@@ -440,13 +429,13 @@ def test_chosen_deployments_are_restarted_together_and_a_changed_one_is_left_out
 
 def test_chosen_nodes_are_drained_and_chosen_jobs_cancelled(fleet: Fleet, page: Page, image: str) -> None:
     visit(page, "/nodes?view=cards")
-    page.get_by_label(f"Choose {fleet.node}").check()
+    page.get_by_label(f"Select {fleet.node}").check()
     page.get_by_role("button", name="Drain…").click()
     page.get_by_label("Reason").fill("new fan")
     page.get_by_role("button", name="Drain 1 node").click()
     expect(page.get_by_text("drained: new fan")).to_be_visible()
     page.get_by_role("group", name="View").get_by_role("button", name="Table").click()
-    page.get_by_label("Choose all that are shown").check()
+    page.get_by_label("Select all that are shown").check()
     page.get_by_role("button", name="Undrain…").click()
     page.get_by_role("button", name="Undrain 1 node").click()
     expect(page.locator("main table").get_by_text("drained")).to_have_count(0)
@@ -455,10 +444,10 @@ def test_chosen_nodes_are_drained_and_chosen_jobs_cancelled(fleet: Fleet, page: 
         fleet.host.homeport("jobs", "run", "--detach", "--image", image, "--", "/bin/sleep", "600")
     visit(page, "/jobs")
     expect(page.locator("main tbody tr")).to_have_count(2)
-    page.get_by_label("Choose all that are shown").check()
+    page.get_by_label("Select all that are shown").check()
     page.get_by_role("button", name="Cancel…").click()
     page.get_by_role("button", name="Cancel 2 jobs").click()
-    expect(page.get_by_text("Nothing runs or waits.")).to_be_visible()
+    expect(page.get_by_text("The queue is empty.")).to_be_visible()
 
 
 def test_charts_are_hatched_without_measurements_and_marked_at_deploys(fleet: Fleet, page: Page) -> None:
@@ -525,14 +514,6 @@ def watch_a_row_change_in_place(fleet: Fleet, page: Page, image: str, tmp_path: 
     expect(rows.first).to_have_text("talker@home")
 
 
-def confirm(page: Page, label: str, title: str, button: str) -> None:
-    page.get_by_role("button", name=label, exact=True).click()
-    dialog = page.get_by_role("dialog", name=title)
-    expect(dialog.locator("code")).to_contain_text("homeport ")
-    dialog.get_by_role("button", name=button, exact=True).click()
-    expect(dialog).to_be_hidden()
-
-
 def steer_a_rollout_roll_back_and_delete(fleet: Fleet, page: Page) -> None:
     fleet.host.homeport("sites", "label", "home", "region=eu")
     visit(page, "/deploy?app=quiet&version=1.0.0")
@@ -580,61 +561,6 @@ def steer_a_rollout_roll_back_and_delete(fleet: Fleet, page: Page) -> None:
         expect(dialog).to_be_hidden()
         visit(page, "/deployments")
         expect(page.get_by_role("link", name=f"{name}@home")).to_have_count(0)
-
-
-def test_a_model_is_added_pulled_verified_retired_and_deleted(fleet: Fleet, page: Page) -> None:
-    content = b"weights" * 1_800_000
-    visit(page, "/inference?tab=models")
-    row = page.get_by_role("region", name="Models").get_by_role("listitem")
-    with web_server() as web:
-        web.files["/pocket.gguf"], web.held["/pocket.gguf"] = content, threading.Event()
-        page.get_by_role("button", name="Add model…").click()
-        dialog = page.get_by_role("dialog", name="Add a model")
-        dialog.get_by_label("Name").fill("pocket")
-        dialog.get_by_label("Digest").fill("short")
-        dialog.get_by_role("button", name="Add", exact=True).click()
-        expect(dialog.locator("#model-digest")).to_contain_text("sha256")
-        dialog.get_by_label("Source").fill(f"{web.url}/pocket.gguf")
-        dialog.get_by_label("Digest").fill("sha256:" + hashlib.sha256(content).hexdigest())
-        dialog.get_by_label("Digest").press("Enter")
-        expect(dialog).to_be_hidden()
-        confirm(page, "Pull…", "Pull pocket", "Pull")
-        expect(row.get_by_role("progressbar", name="Pulling pocket")).to_be_visible()
-        expect(row.get_by_text(re.compile(r"^pulling: [4-6]\.\d MB of 13 MB"))).to_be_visible()
-        web.held["/pocket.gguf"].set()
-        expect(row).to_contain_text("Pulled and verified at central.")
-    confirm(page, "Verify…", "Verify pocket", "Verify")
-    expect(page.get_by_text("pocket is what its digest says.")).to_be_visible()
-    confirm(page, "Retire…", "Retire pocket", "Retire")
-    expect(row).to_contain_text("Retired")
-    confirm(page, "Activate…", "Activate pocket", "Activate")
-    delete_model(page, "pocket")
-    what_is_not_its_digest_is_a_failure_in_words(fleet, page)
-
-
-def what_is_not_its_digest_is_a_failure_in_words(fleet: Fleet, page: Page) -> None:
-    file = fleet.host.folder / "odd.gguf"
-    file.write_bytes((fleet.host.folder.parent / "tiny.gguf").read_bytes())
-    digest = "sha256:" + hashlib.sha256(file.read_bytes()).hexdigest()
-    fleet.host.homeport("models", "add", f"file:{file}", "--id", "odd", "--digest", digest)
-    file.write_bytes(b"GGUF of others")
-    visit(page, "/inference")
-    visit(page, "/inference?tab=models")
-    for label, said in (("Pull", "there is nothing to pull"), ("Verify", "odd is not what its digest says")):
-        page.get_by_role("button", name=f"{label}…").click()
-        dialog = page.get_by_role("dialog", name=f"{label} odd")
-        dialog.get_by_role("button", name=label, exact=True).click()
-        expect(dialog.get_by_role("alert")).to_contain_text(said)
-        dialog.get_by_role("button", name="Keep it as it is").click()
-    expect(page.get_by_role("region", name="Models")).to_contain_text("verification failed")
-    delete_model(page, "odd")
-
-
-def delete_model(page: Page, name: str) -> None:
-    page.get_by_role("button", name="Delete…").click()
-    page.get_by_label("to confirm").fill(name)
-    page.get_by_role("button", name=f"Delete {name}").click()
-    expect(page.get_by_text("No model is in the catalog yet.")).to_be_visible()
 
 
 def test_the_page_is_small_and_painted_within_a_second(fleet: Fleet, browser: Browser) -> None:
@@ -741,6 +667,51 @@ FOCUSED = """() => { const now = document.activeElement, style = getComputedStyl
     return [now.innerText?.trim() || now.getAttribute('aria-label') || now.tagName, ring]; }"""
 
 
+def test_a_token_is_created_and_a_site_held_and_both_are_in_the_records(
+    fleet: Fleet, page: Page, browser: Browser
+) -> None:
+    visit(page, "/settings")
+    expect(page.locator(".lede")).to_contain_text("You are ada, admin")
+    expect(page.get_by_role("region", name="Registry")).to_contain_text("127.0.0.1")
+    page.get_by_role("button", name="New token…").click()
+    dialog = page.get_by_role("dialog", name="Create an access token")
+    dialog.get_by_role("button", name="Create token").click()
+    expect(dialog.locator("#token-name")).not_to_be_empty()
+    dialog.locator("[aria-describedby=token-name]").fill("olga")
+    dialog.get_by_label("Role").select_option("operator")
+    dialog.get_by_label("Expires").select_option("30d")
+    expect(dialog.locator("code")).to_have_text("homeport tokens create --name olga --role operator --expires 30d")
+    dialog.get_by_role("button", name="Create token").click()
+    made = page.locator(".command", has_text="The token").locator("code").inner_text()
+    expect(page.get_by_role("listitem").filter(has_text="olga")).to_contain_text("operator")
+    page.reload()
+    is_settled(page)
+    assert made not in page.content(), "it is shown once"
+    with shown(browser, fleet.url) as other:
+        log_in(other, made)
+        expect(other.locator(".who")).to_contain_text("operator")
+        visit(other, "/sites/home")
+        other.get_by_role("button", name="Hold…").click()
+        other.get_by_label("Reason").fill("audit week <b>")
+        other.get_by_label("How long").select_option("1h")
+        other.get_by_role("button", name="Hold", exact=True).click()
+        expect(other.get_by_role("button", name="Release…")).to_be_visible()
+    visit(page, "/")
+    hold = page.get_by_role("region", name="Needs a person").get_by_role("listitem").filter(has_text="Hold at home")
+    expect(hold).to_contain_text("“audit week <b>”, by olga")
+    visit(page, "/sites/home")
+    confirm(page, "Release…", "Release home", "Release")
+    expect(page.get_by_role("button", name="Hold…")).to_be_visible()
+    visit(page, "/audit")
+    page.get_by_label("Actor").fill("olga")
+    page.get_by_label("Actor").press("Enter")
+    expect(page.locator("main tbody tr").first).to_contain_text("sites.hold")
+    expect(page.get_by_text("homeport audit list --actor olga")).to_be_visible()
+    visit(page, "/events")
+    page.get_by_label("Filter").fill("audit week")
+    expect(page.locator(".feed li").first).to_contain_text("home")
+
+
 def test_single_letters_are_keys_until_they_are_switched_off(fleet: Fleet, page: Page) -> None:
     visit(page, "/settings")
     is_settled(page)
@@ -773,6 +744,9 @@ def test_central_is_lost_and_found_again(fleet: Fleet, page: Page) -> None:
     expect(page.get_by_text(re.compile(r"Connected again after \d+ s"))).to_be_visible()
     expect(page.get_by_text("Central does not answer.")).to_be_hidden()
     expect(page.locator("h1 .pill")).to_have_text("INSTALLED")
+    visit(page, f"/nodes/home/{fleet.node}")
+    expect(page.get_by_role("img", name=re.compile(r"Heartbeats: \d+ gaps?; the longest was"))).to_be_visible()
+    expect(page.get_by_role("region", name="Heartbeats").locator(".beat.live")).not_to_have_count(1)
 
 
 def a_page_opened_without_central_says_so(fleet: Fleet, page: Page) -> None:

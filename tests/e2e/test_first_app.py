@@ -65,6 +65,8 @@ def test_a_compose_file_is_one_command_away_from_a_healthy_app(
     planned = host.command("deploy", str(shop), "--set", "GREETING=Ahoy", "--plan")
     assert planned.returncode == 6
     assert "1.0.0 → 1.0.1" in planned.stdout
+    elsewhere = host.command("deploy", str(shop), "--app-name", "other", "--plan").stdout
+    assert "image     hello:1.0.0 (new), pull up to" in elsewhere
     assert "INSTALLED" in host.homeport("deploy", str(shop), "--set", "GREETING=Ahoy")
     assert fetch(port).strip() == "Ahoy"
     (deployment,) = host.json("deployments", "list")["deployments"]

@@ -43,7 +43,7 @@ def image(registry: RunningRegistry) -> Iterator[str]:
 def test_the_first_guides_do_what_they_say(
     host: Machine, apps: Path, registry: RunningRegistry, node_prefix: str, tmp_path: Path
 ) -> None:
-    """The tutorial, README, the first app, a push to Git, exports, charts, publishing: on one machine."""
+    """The tutorial, README, updates, the first app, a push to Git, exports, charts, publishing: on one machine."""
     port, other = free_port(), free_port()
     node, walks = f"{node_prefix}-laptop", tmp_path / "walks"
     own = f"127.0.0.1:{free_port()}"
@@ -68,6 +68,14 @@ def test_the_first_guides_do_what_they_say(
     )
     assert "INSTALLED" in said["homeport deploy hello@1.1.0 --site home"]
     host.homeport("deploy", "hello@1.0.0")
+    said = walk(
+        Guide("docs/how-to/update-and-remove.md", exits={"homeport deploy hello@1.1.0 --plan": 6}),
+        host,
+        walks / "update",
+    )
+    assert "goes back to 1.0.0" in said["homeport deployments rollback hello@home"]
+    assert not host.json("deployments", "list")["deployments"]
+    host.homeport("deploy", "hello@1.0.0", "--set", f"port={port}")
 
     said = walk(
         Guide(

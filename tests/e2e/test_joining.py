@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.support.dashboard import WAIT_MILLISECONDS, chromium, log_in, shown
 from tests.support.ports import free_port
@@ -109,22 +110,74 @@ def test_two_printed_lines_make_a_fleet_and_a_deploy_reaches_it(fleet: Joined) -
     assert names == {"north": "accepted"}
     actions = {entry["action"] for entry in fleet.host.json("audit", "list")["entries"]}
     assert "identities.enrol" in actions
-    the_line_of_the_dashboard_joins_a_machine_that_appears_by_itself(fleet)
-
-
-def the_line_of_the_dashboard_joins_a_machine_that_appears_by_itself(fleet: Joined) -> None:
     token = fleet.host.json("tokens", "create", "--name", "ada", "--role", "admin")["token"]
-    with chromium() as browser, shown(browser, f"{fleet.host.url}/nodes", ignore_https_errors=True) as page:
+    options: dict[str, Any] = {"ignore_https_errors": True, "permissions": ["clipboard-read", "clipboard-write"]}
+    with chromium() as browser, shown(browser, f"{fleet.host.url}/nodes", **options) as page:
+        expect.set_options(timeout=WAIT_MILLISECONDS)
         log_in(page, token)
-        expect(page.locator("article")).to_have_count(1)
-        page.get_by_role("button", name="Add a machine…").click()
-        page.get_by_role("dialog", name="Add a machine to north").get_by_role("button", name="Make a token").click()
-        line = page.locator(".command", has_text="On the new machine").locator("code")
-        printed = shlex.split(line.inner_text())
-        assert printed[:2] == ["homeport", "node"]
-        data, http = str(fleet.data("n2")), f"127.0.0.1:{free_port()}"
-        fleet.start("n2", "http", *printed[1:], "--id", "n2", "--runtime", "null", "--http", http, "--data", data)
-        expect(page.locator("article", has_text="n2")).to_contain_text("live", timeout=WAIT_MILLISECONDS)
+        the_line_of_the_dashboard_joins_a_machine_that_appears_by_itself(fleet, page)
+        machines_without_a_token_wait_until_they_are_approved_in_the_dashboard(fleet, page)
+
+
+def the_line_of_the_dashboard_joins_a_machine_that_appears_by_itself(fleet: Joined, page: Page) -> None:
+    """Copied, pasted into another terminal, and run there."""
+    expect(page.locator("article")).to_have_count(1)
+    page.evaluate("window.isTheSamePage = true")
+    page.get_by_role("button", name="Add a machine…").click()
+    page.get_by_role("dialog", name="Add a machine to north").get_by_role("button", name="Create token").click()
+    line = page.locator(".command", has_text="On the new machine")
+    line.get_by_role("button", name="Copy").click()
+    expect(line.get_by_role("button", name="Copied")).to_be_visible()
+    printed = shlex.split(page.evaluate("navigator.clipboard.readText()"))
+    assert printed == shlex.split(line.locator("code").inner_text())
+    assert printed[:2] == ["homeport", "node"]
+    fleet.start("n2", "http", *printed[1:], *null_node(fleet, "n2"))
+    expect(page.locator("article", has_text="n2")).to_contain_text("live")
+    assert page.evaluate("window.isTheSamePage"), "it was not loaded again"
+    again = fleet.host.start("n3", *printed[1:], *null_node(fleet, "n3"))
+    assert again.popen.wait(30) != 0, "the token works once"
+    assert "token" in again.log.read_text()
+
+
+def null_node(fleet: Joined, name: str) -> list[str]:
+    return ["--id", name, "--runtime", "null", "--http", f"127.0.0.1:{free_port()}", "--data", str(fleet.data(name))]
+
+
+def machines_without_a_token_wait_until_they_are_approved_in_the_dashboard(fleet: Joined, page: Page) -> None:
+    central = ["--central", fleet.host.url, "--pin", pin_of(fleet.roles["central"])]
+    ports = ["--http", f"127.0.0.1:{free_port()}", "--grpc", f"127.0.0.1:{free_port()}"]
+    fleet.host.start("south", "site", "--name", "south", *central, *ports, "--data", str(fleet.data("south")))
+    page.goto(fleet.host.url)
+    waiting = (
+        page.get_by_role("region", name="Needs a person").get_by_role("listitem").filter(has_text="Machine south")
+    )
+    expect(waiting).to_contain_text("asks to join")
+    waiting.get_by_role("link", name="Review").click()
+    row = (
+        page.get_by_role("region", name="Machines that may connect").get_by_role("listitem").filter(has_text="south")
+    )
+    expect(row).to_contain_text("pending")
+    row.get_by_role("button", name="Approve…").click()
+    dialog = page.get_by_role("dialog", name="Approve south")
+    expect(dialog.locator("code")).to_have_text(
+        re.compile("^homeport sites approve south --key sha256:[0-9a-f]{64}$")
+    )
+    dialog.get_by_role("button", name="Approve").click()
+    expect(row).to_contain_text("accepted")
+    page.goto(f"{fleet.host.url}/sites")
+    expect(page.get_by_role("row", name=re.compile("south"))).to_contain_text("live")
+
+    site = fleet.again["n1"][fleet.again["n1"].index("--site") + 1]
+    north = ["--join-url", fleet.roles["north"].url, "--pin", pin_of(fleet.roles["north"])]
+    fleet.host.start("n4", "node", "--site", site, *north, *null_node(fleet, "n4"))
+    page.goto(f"{fleet.host.url}/sites/north")
+    row = page.get_by_role("region", name="Machines that may connect").get_by_role("listitem").filter(has_text="n4")
+    row.get_by_role("button", name="Approve…").click()
+    dialog = page.get_by_role("dialog", name="Approve n4")
+    expect(dialog.locator("code")).to_contain_text("homeport nodes approve n4 --key sha256:")
+    dialog.get_by_role("button", name="Approve").click()
+    expect(row).to_contain_text("accepted")
+    expect(page.get_by_role("region", name="Nodes").get_by_role("link", name="n4")).to_be_visible()
 
 
 def test_certificates_are_renewed_again_and_again_and_nothing_restarts(fleet: Joined) -> None:

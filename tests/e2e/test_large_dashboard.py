@@ -63,6 +63,35 @@ def page(fleet: LargeFleet, browser: Browser) -> Iterator[Page]:
         yield opened
 
 
+def test_every_number_of_the_overview_leads_to_what_it_counts(fleet: LargeFleet, page: Page) -> None:
+    page.goto(fleet.url)
+    is_settled(page)
+    first = page.get_by_role("region", name="Needs a person").get_by_role("listitem").first
+    expect(first).to_contain_text("edge-gateway-1@bremen-1 has failed")
+    expect(page.locator(".stat", has_text="Sites reachable").get_by_role("link")).to_have_text(f"98 of {SITES}")
+    expect(page.locator(".stat", has_text="Nodes live").get_by_role("link")).to_contain_text(
+        f"of {SITES * NODES_EACH:,}"
+    )
+    expect(page.locator(".stat", has_text="Tasks waiting").get_by_role("link")).to_have_text("0")
+    assert serious_problems(page) == []
+    failed = page.get_by_role("region", name="States of deployments").get_by_role("link", name=re.compile("FAILED"))
+    count = int(failed.locator("b").inner_text())
+    failed.click()
+    expect(page.locator("[data-row]")).to_have_count(count)
+    expect(page.locator("[data-row] .pill")).to_have_text(["FAILED"] * count)
+
+
+def test_lists_grow_beyond_their_first_page(fleet: LargeFleet, page: Page) -> None:
+    visit(page, "/nodes?view=table")
+    expect(page.locator("main tbody tr")).to_have_count(500)
+    page.get_by_role("button", name="Show more nodes").click()
+    expect(page.locator("main tbody tr")).to_have_count(SITES * NODES_EACH)
+    expect(page.get_by_role("button", name="Show more nodes")).to_have_count(0)
+    fleet.add_event()
+    page.wait_for_timeout(500)
+    expect(page.locator("main tbody tr")).to_have_count(SITES * NODES_EACH)
+
+
 def test_a_thousand_nodes_are_one_mark_each_with_readable_sites(fleet: LargeFleet, page: Page) -> None:
     page.goto(f"{fleet.url}/map")
     is_settled(page)
@@ -73,6 +102,13 @@ def test_a_thousand_nodes_are_one_mark_each_with_readable_sites(fleet: LargeFlee
         "all => all.filter(each => each.scrollWidth > each.clientWidth).map(each => each.textContent)"
     )
     assert (names.count(), cut) == (SITES, []), "the name of every site is whole"
+    beside = page.get_by_role("region", name="Not as wanted").locator("li a.name")
+    assert beside.count() > 2
+    beside.first.evaluate(
+        "each => { each.nextElementSibling.textContent = '1 not on the wanted release, 2 changing'; }"
+    )
+    heights = beside.evaluate_all("all => all.map(each => each.getBoundingClientRect().height)")
+    assert max(heights) < 30, "a name is whole, however long the words beside it are"
     first = names.all_inner_texts()
     assert first[0] == "bremen-1", "what has failed comes first"
     assert first.index("hamburg-1") < first.index("aalborg-1"), "a drain may be forgotten"
@@ -248,7 +284,7 @@ def test_columns_are_chosen_and_kept(fleet: LargeFleet, page: Page) -> None:
     expect(head).to_contain_text("On")
     assert "Version" not in head.inner_text()
     page.locator("summary", has_text="Columns").click()
-    chooser.get_by_role("button", name="As at first").click()
+    chooser.get_by_role("button", name="Reset").click()
     expect(head).to_contain_text("Version")
     page.goto(f"{fleet.url}/nodes?view=table&filter=site:gdansk-3")
     page.locator("summary", has_text="Columns").click()

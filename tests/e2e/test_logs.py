@@ -88,6 +88,8 @@ def test_lines_come_once_and_in_order_while_every_role_is_killed(
     for name in ("web", "counter", "counter/web"):
         assert "oops" in host.homeport("logs", "counter@north", "--grep", "OOPS", "--component", name)
     assert not host.homeport("logs", "counter@north", "--component", "db")
+    lines = [json.loads(line) for line in host.homeport("logs", "--kind", "site", "-o", "json").splitlines()]
+    assert lines and all(each["source"].startswith("site") for each in lines)
 
     def at_site() -> list[int]:
         return counts(host, url=fleet.roles["north"].url)

@@ -152,6 +152,24 @@ def walk(page: Page) -> None:
         page.wait_for_timeout(300)
 
 
+def test_all_that_a_page_asks_goes_to_the_address_that_it_was_opened_at(fleet: LargeFleet, browser: Browser) -> None:
+    """Central stands behind another address, whose name it was started with as `--host`: nothing is built into the
+    page, and nothing is asked of anybody else."""
+    central = urlsplit(fleet.url)
+    relay = Relay(None, free_port(), ("127.0.0.1", central.port or 0)).start()
+    asked: set[str] = set()
+    try:
+        with shown(browser, "about:blank") as page:
+            page.on("request", lambda request: asked.add(urlsplit(request.url).netloc))
+            page.goto(f"http://127.0.0.1:{relay.port}")
+            log_in(page, fleet.token)
+            expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+            walk(page)
+    finally:
+        relay.stop()
+    assert asked == {f"127.0.0.1:{relay.port}"}
+
+
 def test_hidden_tabs_hold_no_connection_and_are_up_to_date_on_return(fleet: LargeFleet, browser: Browser) -> None:
     with shown(browser, fleet.url) as page:
         log_in(page, fleet.token)

@@ -19,7 +19,7 @@ import pytest
 from homeport.catalog.documents import dump
 from homeport.content.importing.description import render_description
 from homeport.content.importing.engines import import_engine
-from homeport.core.inference.engines.handoff import Engine
+from homeport.core.inference.engines.handoff import EngineName
 from tests.support.fleet import Fleet
 from tests.support.git import bare_repository
 from tests.support.ports import free_port
@@ -120,6 +120,49 @@ def test_a_file_becomes_a_pool_and_what_cannot_is_refused_with_the_reason(host: 
     assert states(host) == []
 
 
+def test_a_model_on_request_is_deployed_by_its_first_question(host: Machine, model: Path) -> None:
+    start_up(host, runtime="process")
+    shown = host.homeport("models", "serve", str(model), "--on-request", "--idle", "1s", "--allow-cpu")
+    assert "when the first request comes, as pool tiny" in shown
+    assert (host.json("pools", "list")["pools"], states(host)) == ([], [])
+    assert "on request" in host.homeport("models", "show", "tiny")
+    assert host.homeport("chat", "hi", "--model", "tiny", "--max-tokens", "8").strip()
+    assert [each["model"]["id"] for each in handoffs(host)] == ["tiny"]
+    assert [each["name"] for each in host.json("deployments", "list")["deployments"]] == ["tiny"]
+    host.wait_for(lambda: handoffs(host)[0]["loading"] == "unloaded")
+    submitted = host.command("tasks", "submit", "hi", "--model", "tiny", "--max-tokens", "4")
+    assert (submitted.returncode, "The model of pool tiny is loaded." in submitted.stderr) == (0, True)
+
+    # On a machine without a GPU, the reason reaches who asked.
+    other = model.rename(model.with_name("other.gguf"))
+    host.homeport("models", "serve", str(other), "--on-request", "--gpu")
+    refused = host.command("tasks", "submit", "hi", "--model", "other")
+    assert (refused.returncode, "no usable GPU" in refused.stderr) == (1, True), refused.stderr
+    assert next(row for row in host.json("pools", "list")["pools"] if row["pool_id"] == "other")["ready"] is False
+    for name in ("tiny", "other"):
+        host.homeport("deployments", "delete", f"{name}@home", "--wait")
+    assert handoffs(host) == []
+
+
+def test_what_a_job_has_asked_of_a_model_at_its_site_is_in_the_usage_of_central(host: Machine, model: Path) -> None:
+    start_up(host, runtime="process")
+    host.homeport("models", "serve", str(model), "--allow-cpu")
+    host.wait_for(lambda: is_bound(host))
+    host.homeport("jobs", "run", "--model", "tiny", "--max-tokens", "6", "Hello")
+
+    def of_site() -> list[dict[str, Any]]:
+        return [row for row in host.json("usage")["usage"] if row["site"] == "home"]
+
+    (row,) = host.wait_for(of_site)
+    assert (row["model"], row["requests"], row["tokens_out"]) == ("tiny", 1, 6)
+    # Central is ended and comes back: it knows, and hears no more than there is.
+    host.running[-1].kill()
+    start_up(host, runtime="process")
+    host.homeport("jobs", "run", "--model", "tiny", "--max-tokens", "6", "Hello again")
+    host.wait_for(lambda: [each for each in of_site() if each["requests"] == 2])
+    assert [(each["requests"], each["tokens_out"]) for each in of_site()] == [(2, 12)]
+
+
 def test_a_retired_model_leaves_the_memory_until_it_is_active_again(host: Machine, model: Path) -> None:
     """Also one without an idle time, which is always loaded otherwise; and over a restart."""
     start_up(host, runtime="process")
@@ -190,7 +233,7 @@ def test_what_a_retired_model_has_taken_ends_at_the_deadline(host: Machine, tmp_
 def test_the_engine_of_the_examples_is_deployed_with_a_model_and_its_rollback_is_a_reload(
     host: Machine, model: Path, tmp_path: Path
 ) -> None:
-    imported = import_engine(Engine.LLAMACPP)
+    imported = import_engine(EngineName.LLAMACPP)
     assert imported.place is not None
     repository, revision = imported.place
     rendered = render_description(imported, repository=repository, revision=revision, version="1.0.0")

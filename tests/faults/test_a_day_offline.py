@@ -21,7 +21,7 @@ from homeport.core.model.event import HistoryEntry
 from homeport.core.model.order import Order, Progress, Result
 from homeport.errors import PeerUnavailable
 from homeport.fleet.central.index import Index
-from homeport.fleet.central.reports.intake import Intake
+from homeport.fleet.central.reports.intake import ReportIntake
 from homeport.fleet.shared.adoption import wanted_row
 from homeport.fleet.shared.snapshot import Snapshot
 from homeport.fleet.site.conductor import Conductor
@@ -29,7 +29,7 @@ from homeport.fleet.site.reports.outbox import forward
 from homeport.fleet.site.reports.queue import WEIGH_BYTES
 from homeport.fleet.site.reports.resync import BATCH_MAX, DROPPED, OUTBOX_BYTES_MAX
 from homeport.fleet.site.state import load_state
-from homeport.ports import DeploymentFilter, Joined, Lineage, Outgoing, Reader, Store, Transaction
+from homeport.ports import DeploymentFilter, JoinAnswer, Lineage, Outgoing, Reader, Store, Transaction
 from homeport.vocabulary import Commit, DeploymentId, EventKind, NodeId, OrderKind, SiteName, State, Step
 from homeport.wire.reports import encode
 from tests.faults.conftest import IS_LONG
@@ -58,14 +58,14 @@ class JumpingClock:
 class Line:
     """Central as a site sees it over a line that can be cut."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: ReportIntake) -> None:
         self.intake = intake
         self.is_cut = True
         self.calls = 0
 
     async def join(
         self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
-    ) -> Joined:
+    ) -> JoinAnswer:
         self._reach()
         return await self.intake.join(site, epoch=epoch, software_version=software_version, lineage=lineage)
 
@@ -188,7 +188,7 @@ async def fleet(tmp_path: Path, *, outbox_bytes_max: int = OUTBOX_BYTES_MAX) -> 
             outbox_bytes_max=outbox_bytes_max,
         )
         git = await open_repository(str(bare_repository(tmp_path / "git")), tmp_path / "clone")
-        line = Line(Intake(central, Index(central, git, clock), clock))
+        line = Line(ReportIntake(central, Index(central, git, clock), clock))
         yield Fleet(clock, site, central, conductor, line, orders, {})
 
 

@@ -17,7 +17,7 @@ from homeport.core.jobs.job import JOB, JobSpec, JobType
 from homeport.core.model.node import NodeInfo, Tunable
 from homeport.core.model.order import Held, Order, Result
 from homeport.core.model.protocol import OWN
-from homeport.fleet.site.nodes.streams import Sessions
+from homeport.fleet.site.nodes.streams import NodeSessions
 from homeport.node.app import run_node
 from homeport.node.settings import NodeSettings
 from homeport.ports import Beat, FromNode, Hello, News, NodeNews, Notice, Owned, ToNode, Unreadable, Welcome
@@ -236,7 +236,7 @@ class Says:
 @given(st.lists(messages(pb.FromNode.DESCRIPTOR), min_size=1, max_size=4))
 def test_whatever_a_node_says_it_is_acknowledged_and_its_stream_goes_on(said: Sequence[Any]) -> None:
     async def talk() -> None:
-        sessions, conductor, node = Sessions(SiteName("home"), heartbeat_seconds=5.0), Recorder(), Says(said)
+        sessions, conductor, node = NodeSessions(SiteName("home"), heartbeat_seconds=5.0), Recorder(), Says(said)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(sessions.record_news, conductor.take)
             with anyio.fail_after(60):

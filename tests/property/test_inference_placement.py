@@ -6,13 +6,13 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeport.core.inference.placement import Candidate, place
-from homeport.core.inference.task import PlacementMode, PlacementWish, Priority, Task, Workload
+from homeport.core.inference.placement import ReplicaCandidate, place
+from homeport.core.inference.task import PlacementWish, PoolPlacementMode, Priority, Task, WorkloadKind
 
 TASK = Task(
     task_id="t",
     session_id="s",
-    workload=Workload.COMPLETION,
+    workload=WorkloadKind.COMPLETION,
     model_ref="m",
     priority=Priority.INTERACTIVE,
     max_tokens=10,
@@ -20,7 +20,7 @@ TASK = Task(
 )
 CANDIDATES = st.lists(
     st.builds(
-        Candidate,
+        ReplicaCandidate,
         pool_id=st.sampled_from(["p", "q"]),
         replica_id=st.uuids().map(str),
         engine=st.sampled_from(["vllm", "tgi"]),
@@ -33,7 +33,7 @@ CANDIDATES = st.lists(
 )
 WISHES = st.builds(
     PlacementWish,
-    mode=st.sampled_from([PlacementMode.AUTO, PlacementMode.PREFER]),
+    mode=st.sampled_from([PoolPlacementMode.AUTO, PoolPlacementMode.PREFER]),
     prefer_pools=st.sampled_from([(), ("p",)]),
     avoid_pools=st.sampled_from([(), ("q",)]),
     allow_fallback=st.booleans(),
@@ -48,7 +48,12 @@ WISHES = st.builds(
     needs_slot=st.booleans(),
 )
 def test_counted_replicas_of_other_models_change_neither_choice_nor_explanation(
-    everything: list[Candidate], wish: PlacementWish, engine: str | None, sites: tuple[str, ...], *, needs_slot: bool
+    everything: list[ReplicaCandidate],
+    wish: PlacementWish,
+    engine: str | None,
+    sites: tuple[str, ...],
+    *,
+    needs_slot: bool,
 ) -> None:
     task = replace(TASK, wish=wish, engine=engine)
     serving = [each for each in everything if not each.models or "m" in each.models]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from homeport.adapters.logs.sqlite import LogFile
 from homeport.adapters.system import SystemClock
 from homeport.core.logs.gaps import count_of
-from homeport.core.logs.intake import Arrival
-from homeport.core.logs.line import Batch, LogLine, Origin
+from homeport.core.logs.intake import LogArrival
+from homeport.core.logs.line import LogBatch, LogLine, Origin
 from homeport.core.logs.rates import RateRules
 from homeport.logs.node import spool as spool_module
 from homeport.logs.node.spool import LogSpool
@@ -50,8 +50,8 @@ class Link:
     def deliver(self) -> None:
         waiting, self.waiting = self.waiting, []
         for logs in waiting:
-            batch = Batch(logs.buffer, logs.previous, [("n1", line) for line in logs.lines])
-            (last,) = self._site.take([Arrival("node/n1", "north", [batch])])
+            batch = LogBatch(logs.buffer, logs.previous, [("n1", line) for line in logs.lines])
+            (last,) = self._site.take([LogArrival("node/n1", "north", [batch])])
             if self.is_calm or self._chance.random() > 0.2:
                 self.answered.append(LogsStored(logs.buffer, last))
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeport.core.margo.polling import DAY_MINUTES, DailyWindow, Schedule
+from homeport.core.margo.polling import DAY_MINUTES, DailyWindow, PollSchedule
 
 MINUTES = st.integers(0, DAY_MINUTES - 1)
 WINDOWS = st.lists(
@@ -19,7 +19,7 @@ NOW = st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)).map(lambda moment
 def test_what_is_waited_for_is_the_next_moment_at_which_it_may_call(
     hours: tuple[DailyWindow, ...], downtime: tuple[DailyWindow, ...], now: datetime
 ) -> None:
-    plan = Schedule(15.0, hours, downtime)
+    plan = PollSchedule(15.0, hours, downtime)
     seconds = plan.seconds_until_open(now)
     assert (seconds == 0) is plan.may_call(now)
     assert 0 <= seconds <= DAY_MINUTES * 60
@@ -36,7 +36,7 @@ def test_a_downtime_is_above_the_hours(
 ) -> None:
     minute = now.hour * 60 + now.minute
     inside = not hours or any(each.holds(minute) for each in hours)
-    assert Schedule(1.0, hours, downtime).may_call(now) is (inside and not any(e.holds(minute) for e in downtime))
+    assert PollSchedule(1.0, hours, downtime).may_call(now) is (inside and not any(e.holds(minute) for e in downtime))
 
 
 @given(window=WINDOWS.filter(bool))

@@ -15,7 +15,16 @@ from homeport.core.pipelines.expressions import evaluate, parse
 from homeport.core.pipelines.functions import ExpressionError
 from homeport.core.pipelines.graph import cycle, order
 from homeport.core.pipelines.lifecycle import RUN_ENDED, STEP_ENDED
-from homeport.core.pipelines.model import After, ItemKey, ItemResult, Owner, Pipeline, Run, Step, StepKind
+from homeport.core.pipelines.model import (
+    After,
+    ItemKey,
+    ItemResult,
+    Owner,
+    Pipeline,
+    PipelineStep,
+    Run,
+    StepKind,
+)
 from homeport.vocabulary import RunId, RunState, StepState
 from homeport.wire.pipelines import run_from_json, run_to_json
 from tests.support.examples import examples
@@ -31,7 +40,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
     for number in range(count):
         earlier = [f"s{each}" for each in range(number)]
         steps.append(
-            Step(
+            PipelineStep(
                 f"s{number}",
                 StepKind.JOB,
                 {},

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeport.core.inference.queue import Entry, FullPolicy, PoolQueue
+from homeport.core.inference.queue import FullPolicy, PoolQueue, QueueEntry
 from homeport.core.inference.task import Priority
 
 STEPS = st.lists(
@@ -21,7 +21,7 @@ def test_everything_offered_is_waiting_taken_cancelled_or_dropped_once(
     for now, (what, number, priority) in enumerate(steps):
         if what == "offer":
             name = f"t{now}"
-            offered = queue.offer(Entry(name, f"k{number % 3}", priority, float(now), name))
+            offered = queue.offer(QueueEntry(name, f"k{number % 3}", priority, float(now), name))
             if offered.evicted is not None:
                 waiting.remove(offered.evicted.id)
             if offered.accepted:
@@ -46,7 +46,7 @@ def test_no_key_waits_for_more_than_one_task_of_each_other_key(counts: list[int]
     queue: PoolQueue[str] = PoolQueue(1000)
     for key, count in enumerate(counts):
         for index in range(count):
-            queue.offer(Entry(f"{key}-{index}", str(key), Priority.BATCH, 0.0, ""))
+            queue.offer(QueueEntry(f"{key}-{index}", str(key), Priority.BATCH, 0.0, ""))
     first = [queue.take(lambda _: True, 0.0) for _ in counts]
     assert sorted(entry.key for entry in first if entry is not None) == sorted(map(str, range(len(counts))))
 
@@ -57,8 +57,8 @@ def test_each_key_is_served_in_the_order_in_which_it_came_and_interactive_before
 ) -> None:
     queue: PoolQueue[str] = PoolQueue(1000)
     for index, (key, priority) in enumerate(offers):
-        queue.offer(Entry(f"t{index}", str(key), priority, 0.0, str(index)))
-    taken: list[Entry[str]] = []
+        queue.offer(QueueEntry(f"t{index}", str(key), priority, 0.0, str(index)))
+    taken: list[QueueEntry[str]] = []
     while (entry := queue.take(lambda _: True, 0.0)) is not None:
         taken.append(entry)
     assert len(taken) == len(offers)

@@ -11,6 +11,7 @@ from homeport.vocabulary import DeploymentId, Digest, Trigger
 from tests.simulation.people import ANN
 from tests.simulation.roles import Site
 from tests.simulation.scenario import Scenario, Story
+from tests.simulation.world import GoingBack
 
 SETTLED_SECONDS = 6.0
 REASON = "it was better before"
@@ -23,6 +24,7 @@ class Answered:
     deployment_id: DeploymentId
     over: Digest
     to: Digest
+    by: str
 
 
 def go_back_at_central(scenario: Scenario) -> None:
@@ -37,7 +39,7 @@ def go_back_at_central(scenario: Scenario) -> None:
         went = await roll_back(
             row.id, target.revision, reason=REASON, caller=ANN, git_writer=core.git_writer, clock=core.clock
         )
-        return Answered(row.id, row.revision, target.revision) if went.commit is None else None
+        return Answered(row.id, row.revision, target.revision, world.central.name) if went.commit is None else None
 
     scenario.people.at_central(
         f"go-back-at-central with {deployment_id[:4]}", act, lambda answer: _promise(scenario, answer)
@@ -62,7 +64,7 @@ def go_back_at_site(scenario: Scenario) -> None:
         world.by_hand.add((deployment_id, target.revision))
         file = core.conductor.memory.files[deployment_id]
         await core.conductor.alter(roll_back_to(target, reason=REASON, author=ANN.name))
-        return Answered(deployment_id, file.revision, target.revision)
+        return Answered(deployment_id, file.revision, target.revision, site.name)
 
     scenario.people.at_site(
         site, f"go-back-at-site with {deployment_id[:4]}", act, lambda answer: _promise(scenario, answer)
@@ -73,9 +75,10 @@ def _promise(scenario: Scenario, answer: Answered | None) -> None:
     if answer is None:
         return
     # Who goes back twice has meant the second; to what Git says already, nothing has to reach Git.
-    scenario.world.backs[:] = [each for each in scenario.world.backs if each[0] != answer.deployment_id]
+    world = scenario.world
+    world.backs[:] = [each for each in world.backs if each.deployment_id != answer.deployment_id]
     if answer.to != answer.over:
-        scenario.world.backs.append((answer.deployment_id, answer.over, len(scenario.world.remote.order)))
+        world.backs.append(GoingBack(answer.deployment_id, answer.over, len(world.remote.order), answer.by))
 
 
 def _pick(scenario: Scenario) -> tuple[Site, DeploymentId] | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TypeVar
 
-from homeport.core.model.deployment import Desired
+from homeport.core.model.deployment import DEFAULT_POLICY, Desired
 from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Instance
 from homeport.core.secrets import SecretValue, filled, names_in, needed, secret_context
@@ -83,15 +83,15 @@ def _not_gone_back(world: World) -> Iterator[str]:
             if _is_unreadable(world, pin.deployment_id):
                 continue  # It stays as it is until its file can be read again.
             yield f"{pin.deployment_id[:4]} is still pinned at {role.name}: Git has not heard of it"
-    for deployment_id, over, begun in world.backs:
-        name = f"/{deployment_id}.yaml"
-        for commit in world.remote.order[begun - 1 :]:
+    for back in world.backs:
+        name = f"/{back.deployment_id}.yaml"
+        for commit in world.remote.order[back.begun - 1 :]:
             tree = world.remote.commits[commit].tree
             content = next((each for path, each in tree.items() if path.endswith(name)), None)
-            if content is None or world.digest(content) != over:
+            if content is None or world.digest(content) != back.over:
                 break
         else:
-            yield f"{deployment_id[:4]} was to go back, and Git still says {over}"
+            yield f"{back.deployment_id[:4]} was to go back, and Git still says {back.over}"
 
 
 def _is_unreadable(world: World, deployment_id: DeploymentId) -> bool:
@@ -171,14 +171,17 @@ def _unsettled_deployment(
 def _unsettled_stay(
     world: World, desired: Desired, staying: Mapping[NodeId, Instance], members: Mapping[NodeId, Node]
 ) -> Iterator[str]:
-    """What stays where it may not be runs as it did; or an update that failed left something else, the image to go
-    back to is nowhere any more, and the instance says so."""
+    """What stays where it may not be runs as it did; or an update that failed left something else, and the instance
+    says so: its file forbids to go back, or the image to go back to is nowhere any more."""
     for node_id, item in staying.items():
         assert item.running_revision is not None, "what does not run does not stay"
         runs, name = world.known[item.running_revision], _name((desired.id, node_id))
         if item.state is State.FAILED and _cannot_be_restored(runs, members[node_id]):
             if not item.unhealthy:
                 yield f"{name} cannot be restored, and nobody says so"
+        elif item.state is State.FAILED and item.revision and not world.known[item.revision].policy.rollback:
+            if item.failure is None:
+                yield f"{name} was left as its update failed, and nobody says so"
         else:
             yield from _unsettled_containers(world, name, runs, members[node_id])
 
@@ -307,11 +310,24 @@ def _excuses(world: World, desired: Desired, node: Node) -> set[str]:
     failing = sum(count for kind, count in pulls if kind == "pulls")
     if failing > (0 if node.machine.misfortunes or _was_lost(desired, node) else desired.policy.retries_max):
         found.add(str(Code.IMAGE_PULL_FAILED))  # Attempts that met with another misfortune are spent as well.
+    if desired.policy.retries_max < DEFAULT_POLICY.retries_max:
+        stuck = _removals_that_fail(world, desired, node)
+        if failing + stuck > desired.policy.retries_max:
+            found |= {str(Code.REMOVE_FAILED)} if stuck else set()
+            found |= {str(Code.IMAGE_PULL_FAILED)} if failing else set()
     if _lacks_secrets(world, desired):
         found.add(str(Code.SECRET_MISSING))
     if node.lives > STARTS_MAX:
         found.add(str(Code.NODE_CRASHED))  # It may have been killed so often in one order.
     return found
+
+
+def _removals_that_fail(world: World, desired: Desired, node: Node) -> int:
+    """How often an update may fail to remove components of its older releases. Few attempts are spent on that."""
+    older = [each.release.components for each in world.known.values() if each.id == desired.id]
+    tags = {(part.name, part.revision) for components in older for part in components}
+    kinds = [behaviour(tag, node.machine.place) for _, tag in tags]
+    return sum(count for kind, count in kinds if kind == "sticky")
 
 
 def _was_lost(desired: Desired, node: Node) -> bool:
@@ -383,7 +399,8 @@ def broken(world: World) -> list[str]:
         found += _refused(site.name, site.disk.tables)
         if site.site in world.restored:
             continue  # Its own history does not tell of the time that it has forgotten.
-        found += _retold(world, site)
+        if not world.central_forgot:
+            found += _retold(world, site)
         found += _went_back(world, site)
         found += _broke_before_made(world, site)
     found += _refused("central", world.central.disk.tables)

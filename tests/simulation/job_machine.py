@@ -7,7 +7,7 @@ import anyio
 
 from homeport.core.jobs.job import JobType
 from homeport.errors import WorkFailed
-from homeport.ports import JobRunner, OnProgress, RunRequest, RunStatus
+from homeport.ports import JobRunner, JobRunRequest, OnProgress, RunStatus
 from homeport.vocabulary import Code
 from tests.simulation.life import Life, MachineClock
 from tests.simulation.machine import Attempt, Machine, MachineRuntime
@@ -38,13 +38,13 @@ class MachineJobs:
         self._machine = machine
         self._clock = clock
 
-    async def prepare(self, request: RunRequest, on_progress: OnProgress) -> None:
+    async def prepare(self, request: JobRunRequest, on_progress: OnProgress) -> None:
         await self._runtime.reach()
         await self._runtime.do(self._machine.chance.uniform(0.05, 1.0))
         if self._machine.registry_down:
             raise WorkFailed(Code.IMAGE_PULL_FAILED, f"{request.image} cannot be pulled")
 
-    async def start(self, request: RunRequest) -> None:
+    async def start(self, request: JobRunRequest) -> None:
         await self._runtime.reach()
         await self._runtime.do(0.02, lambda: self._start(request))
 
@@ -81,7 +81,7 @@ class MachineJobs:
         await self._runtime.reach()
         return sorted(self._machine.attempts_of_jobs)
 
-    def _start(self, request: RunRequest) -> None:
+    def _start(self, request: JobRunRequest) -> None:
         if request.id not in self._machine.attempts_of_jobs:
             self._machine.starts[request.id] += 1
             self._machine.attempts_of_jobs[request.id] = Attempt(

@@ -37,9 +37,9 @@ from homeport.ports import (
     Key,
     NodeFilter,
     Page,
+    ReachWindow,
     RunFilter,
     SiteFilter,
-    Window,
 )
 from homeport.vocabulary import Liveness, State
 
@@ -219,7 +219,7 @@ def _runs_another(running: str | None, row: Deployment) -> bool:
     return running is not None and running != row.revision
 
 
-def _in_reach(site: Site | None, window: Window | None) -> bool:
+def _in_reach(site: Site | None, window: ReachWindow | None) -> bool:
     if window is None:
         return True
     return site is not None and site.last_seen is not None and window.begin < site.last_seen < window.end

@@ -22,7 +22,7 @@ import anyio
 from anyio._backends import _asyncio as backend
 from anyio._core import _eventloop as eventloop
 
-from homeport.adapters import folder_watch
+from homeport.adapters.files import folder_watch
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")

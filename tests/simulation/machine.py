@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from homeport.core.model.deployment import ComponentSpec
-from homeport.core.model.health import CheckResult, CheckRules, HealthSample, Run, RunState
+from homeport.core.model.health import CheckResult, CheckRules, ContainerRun, ContainerState, HealthSample
 from homeport.errors import EngineUnavailable, WorkFailed
 from homeport.ports import Container, IsDue, Observation, OnProgress, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
@@ -182,13 +182,13 @@ class MachineRuntime:
         held = self._machine.containers.get((workload.deployment_id, name))
         if held is None:
             return ()
-        run = Run(held.id)
+        run = ContainerRun(held.id)
         if not held.is_running:
-            return (HealthSample(name, run, RunState.STOPPED, exit_code=held.exit_code),)
+            return (HealthSample(name, run, ContainerState.STOPPED, exit_code=held.exit_code),)
         is_sick = behaviour(held.tag, self._machine.place)[0] == "sick"
         is_sick |= (workload.deployment_id, name) in self._machine.ill
         if not is_sick and not self._machine.keeps_checking:
-            return (HealthSample(name, run, RunState.READY),)
+            return (HealthSample(name, run, ContainerState.READY),)
         answer = CheckResult(False, "GET /healthz answered 500") if is_sick else CheckResult(True)
         result = answer if is_due(run, CHECK) else None
         return (HealthSample(name, run, rules=CHECK, result=result),)

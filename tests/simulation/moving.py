@@ -33,7 +33,8 @@ def move(scenario: Scenario) -> None:
 def _can_move(scenario: Scenario, app: App) -> bool:
     """What is lost, spoilt or was gone back from is another story."""
     world, tree = scenario.world, scenario.world.remote.tree
-    is_pinned = app.went_back or app.id in {each[0] for each in (*world.backs, *world.pinned)}
+    sent_back = {each.deployment_id for each in world.backs} | {each[0] for each in world.pinned}
+    is_pinned = app.went_back or app.id in sent_back
     is_plain = app.is_there and not app.is_spoilt and tree.get(app.path) == app.change().content
     return is_plain and not is_pinned and all(is_marked(site, tree) for site in world.sites)
 

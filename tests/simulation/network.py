@@ -21,7 +21,7 @@ from homeport.ports import (
     CentralLink,
     FromCentral,
     FromNode,
-    Joined,
+    JoinAnswer,
     Lineage,
     NodeReception,
     Outgoing,
@@ -251,7 +251,7 @@ class CallLink:
 
     async def join(
         self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
-    ) -> Joined:
+    ) -> JoinAnswer:
         return await self._call(
             lambda link: link.join(site, epoch=epoch, software_version=software_version, lineage=lineage)
         )

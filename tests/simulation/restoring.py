@@ -48,7 +48,7 @@ def _replace(scenario: Scenario, site: Site, tables: Tables, what: str) -> None:
             world.doubts[node.node_id] += 1
             world.ever_drained.add(node.node_id)
     here = {app.id for app in scenario.apps if app.site == site.site}
-    world.backs[:] = [each for each in world.backs if each[0] not in here]
+    world.backs[:] = [each for each in world.backs if each.deployment_id not in here]
 
 
 def _any_site(scenario: Scenario) -> Site:

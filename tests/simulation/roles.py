@@ -16,15 +16,14 @@ from homeport.adapters.bus.inprocess import InProcessBus
 from homeport.adapters.leases.inprocess import InProcessLeases
 from homeport.central.capabilities import CAPABILITIES, COMMIT_READERS
 from homeport.central.loops import run_core_loops as run_central_loops
-from homeport.central.parts import CentralCore
-from homeport.central.parts import Contact as CentralContact
+from homeport.central.parts import CentralContact, CentralCore
 from homeport.central.settings import CentralSettings
 from homeport.central.site_link import DirectLink
 from homeport.core.jobs.job import JOB
 from homeport.core.model.node import Capabilities
 from homeport.errors import InvalidInput
 from homeport.fleet.central.index import Index
-from homeport.fleet.central.reports.intake import Intake
+from homeport.fleet.central.reports.intake import ReportIntake
 from homeport.fleet.central.secrets import Secrets
 from homeport.fleet.central.sites.messages import SiteMessages
 from homeport.fleet.central.sites.queries import SiteQueries
@@ -32,7 +31,7 @@ from homeport.fleet.central.sites.tunnels import SiteTunnels
 from homeport.fleet.shared.overview import Reachability
 from homeport.node.app import Surroundings, run_node
 from homeport.node.settings import NodeSettings
-from homeport.site.contact import Contact as SiteContact
+from homeport.site.contact import SiteContact
 from homeport.site.loops import run_core_loops as run_site_loops
 from homeport.site.parts import SiteCore
 from homeport.site.settings import SiteSettings
@@ -178,7 +177,7 @@ class Central(StoreProcess):
             git=git,
             index=index,
             calls=calls,
-            intake=Intake(store, index, self.clock),
+            intake=ReportIntake(store, index, self.clock),
             contact=CentralContact(),
             secrets=Secrets(store, PlainVault(), self.clock, calls),
         )

@@ -8,7 +8,7 @@ from homeport.core.values.selectors import parse_selector
 from homeport.fleet.central.apps import AppQuery
 from homeport.fleet.central.deploy import delete, deploy
 from homeport.fleet.central.labels import label_site
-from homeport.fleet.central.resolve import DeployRequest, Target
+from homeport.fleet.central.resolve import DeployRequest, DeployTarget
 from homeport.rollouts.start import RolloutRequest, start_rollout, steer
 from homeport.vocabulary import RolloutCommand, RolloutState, SiteName
 from tests.simulation.catalog import APP, BY_HAND, CATEGORY, ROLLED_OUT, catalog
@@ -38,7 +38,7 @@ def begin_rollout(scenario: Scenario) -> None:
     sites = sorted(scenario.world.sites)
     named = [] if selector and chance.random() < 0.8 else chance.sample(sites, chance.randint(1, len(sites)))
     request = RolloutRequest(
-        DeployRequest(tuple(map(Target, named)), app=AppQuery(CATEGORY, APP, version)),
+        DeployRequest(tuple(map(DeployTarget, named)), app=AppQuery(CATEGORY, APP, version)),
         selector=parse_selector(selector),
         waves=chance.choice(WAVES),
         bake_seconds=chance.choice((0.0, 0.0, 5.0, 20.0)),
@@ -97,7 +97,7 @@ def deploy_one(scenario: Scenario) -> None:
     """Somebody wants something else at one of the sites."""
     site = scenario.chance.choice(sorted(scenario.world.sites))
     version = scenario.chance.choice(BY_HAND)
-    request = DeployRequest((Target(site),), app=AppQuery(CATEGORY, APP, version))
+    request = DeployRequest((DeployTarget(site),), app=AppQuery(CATEGORY, APP, version))
     scenario.people.at_central(f"deploy {version} at {site}", lambda core: deploy(request, ANN, core.git_writer))
 
 

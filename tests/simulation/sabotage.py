@@ -7,22 +7,26 @@ from typing import Any
 from unittest.mock import patch
 
 from homeport.central import loops as central_loops
-from homeport.core.model.deployment import Desired
+from homeport.core.model.deployment import DEFAULT_POLICY, Desired, Policy
 from homeport.core.model.event import Deployment
+from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.node import Node
 from homeport.core.model.rollout import Member, Rollout
 from homeport.core.node.watch import Seen
 from homeport.core.placement.choose import Placed
 from homeport.core.placement.roster import Roster
-from homeport.core.reconcile import plan
+from homeport.core.reconcile import orders, plan
 from homeport.core.reconcile.demand import place_deployment as place
 from homeport.core.reconcile.plan import Move
-from homeport.core.rollout.advance import Decision, advance
+from homeport.core.reconcile.recovery import NextAttempt, after_failure
+from homeport.core.rollout.advance import RolloutDecision, advance
 from homeport.fleet.central import index
 from homeport.fleet.shared import snapshot
 from homeport.fleet.site.orders import moves
+from homeport.fleet.site.reports import outbox
 from homeport.jobs.site.board import JobBoard
 from homeport.node.watch import health, repair
+from homeport.ports import JoinAnswer, Store
 from homeport.rollouts import loop
 from homeport.vocabulary import PlacementMode, RolloutSiteStatus
 from tests.simulation.world import Sabotage
@@ -36,7 +40,7 @@ def sabotaged(sabotage: Sabotage | None) -> Iterator[None]:
         yield
 
 
-def _advance_blindly(rollout: Rollout, members: Sequence[Member]) -> Decision:
+def _advance_blindly(rollout: Rollout, members: Sequence[Member]) -> RolloutDecision:
     seen = [
         replace(each, standing=RolloutSiteStatus.INSTALLED) if each.wave is not None else each for each in members
     ]
@@ -97,6 +101,14 @@ async def _send_nothing(*_: object) -> None:
     pass
 
 
+async def _go_on(joined: JoinAnswer, _epoch: str, store: Store, *_: object) -> None:
+    await store.write(lambda tx: tx.dequeue(joined.sequence))
+
+
+def _follow_the_usual(instance: Instance, failure: Failure, _policy: Policy, **rest: Any) -> NextAttempt | None:
+    return after_failure(instance, failure, DEFAULT_POLICY, **rest)
+
+
 BUGS: dict[Sabotage, Sequence[tuple[Any, str, Any]]] = {
     Sabotage.HASTY_ROLLOUT: ((loop, "advance", _advance_blindly),),
     Sabotage.CLOSED_GROUP: ((loop, "latecomers", _welcome_nobody),),
@@ -107,9 +119,14 @@ BUGS: dict[Sabotage, Sequence[tuple[Any, str, Any]]] = {
     Sabotage.DEAF_TO_HOLDS: ((plan, "without_held", _withhold_nothing),),
     Sabotage.FOREIGN_MARKER: ((snapshot, "check_marker", _any_marker),),
     Sabotage.BLIND_TO_HEALTH: ((health.HealthWatch, "look", _see_nothing),),
-    Sabotage.SILENT_REPAIRS: ((repair.Keeper, "_seen_broken", _say_nothing),),
+    Sabotage.SILENT_REPAIRS: ((repair.RepairLoop, "_seen_broken", _say_nothing),),
     Sabotage.UNSENT_JOBS: ((JobBoard, "connected", _send_nothing),),
     Sabotage.UNNOTICED_MOVES: ((index._Update, "_moved", _see_no_move),),
+    Sabotage.UNNOTICED_LOSS: ((outbox, "_continue_from", _go_on),),
+    Sabotage.IGNORED_POLICIES: (
+        (plan, "after_failure", _follow_the_usual),
+        (orders, "after_failure", _follow_the_usual),
+    ),
     Sabotage.STUCK_GENERATION: ((moves, "Generation", _the_same),),
     Sabotage.RENAMED_IS_GONE: ((snapshot._Reading, "misnamed", _forget_misnamed),),
 }

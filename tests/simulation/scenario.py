@@ -41,7 +41,7 @@ spec:
   deploymentProfile:
     type: compose
     components:
-{components}{parameters}{placement}"""
+{components}{parameters}{extensions}"""
 PARAMETERS = """\
   parameters:
     token:
@@ -71,6 +71,8 @@ class App:
     count: int = 1
     secret: str = ""
     """What its first component is given."""
+    policy: str = ""
+    """What is done when it fails, as its file says it."""
     is_there: bool = True
     is_spoilt: bool = False
     went_back: bool = False
@@ -92,11 +94,13 @@ class App:
         placed |= {} if self.mode == "each" else {"mode": self.mode}
         placed |= {"count": str(self.count)} if self.mode == "count" else {}
         lines = "".join(f"      {key}: {value}\n" for key, value in placed.items())
-        placement = f"  x-homeport-extensions:\n    placement:\n{lines}" if placed else ""
+        placement = f"    placement:\n{lines}" if placed else ""
+        policy = f"    policy: {{{self.policy}}}\n" if self.policy else ""
+        ours = f"  x-homeport-extensions:\n{placement}{policy}" if placement or policy else ""
         name = f"app-{self.id[:4]}"
         used = PARAMETERS.format(secret=self.secret, component=next(iter(self.parts))) if self.secret else ""
         text = FILE.format(
-            id=self.id, name=name, site=self.site, components=components, parameters=used, placement=placement
+            id=self.id, name=name, site=self.site, components=components, parameters=used, extensions=ours
         )
         return Change(self.path, text.encode())
 
@@ -121,6 +125,8 @@ class Story:
     modes: Sequence[str] = ("each",)
     """How apps may be placed."""
     uses_secrets: bool = False
+    policies: Sequence[str] = ()
+    """What is done with apps that fail; without any, what is usual."""
     heal: Action = _nothing
     late: Action | None = None
     """What somebody wants of a fleet at rest."""
@@ -140,6 +146,7 @@ class Scenario:
     """How often each action was taken."""
     copies: dict[SiteName, Tables] = field(default_factory=dict)
     """Backups that somebody made of the databases of sites."""
+    copy_of_central: Tables | None = None
     lost: dict[str, bytes] = field(default_factory=dict)
     """What was in the folders that are lost."""
     ACTIONS: ClassVar[Sequence[tuple[Action, int]]] = ()
@@ -407,6 +414,7 @@ class Scenario:
         app = App(self._new_id(), site, {name: self._tag() for name in self._names()})
         self._place(app)
         self._entrust(app)
+        self._rule(app)
         self.apps.append(app)
         return app
 
@@ -429,6 +437,8 @@ class Scenario:
         if self.chance.random() < 0.15:
             self._place(app)
             self._entrust(app)
+        if self.story.policies and self.chance.random() < 0.3:
+            self._rule(app)
 
     def _place(self, app: App) -> None:
         app.nodes, app.mode, app.count = self._placed(app.site), self.chance.choice(self.story.modes), 1
@@ -438,6 +448,10 @@ class Scenario:
     def _entrust(self, app: App) -> None:
         if self.story.uses_secrets:
             app.secret = self.chance.choice((*SECRETS, *SECRETS, ""))
+
+    def _rule(self, app: App) -> None:
+        if self.story.policies:
+            app.policy = self.chance.choice(self.story.policies)
 
     def _placed(self, site: SiteName) -> tuple[str, ...]:
         names = [node.name for node in self.world.nodes.values() if node.site.site == site]

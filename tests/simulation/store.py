@@ -54,6 +54,7 @@ from homeport.ports import (
     Page,
     ProfileRecord,
     Reader,
+    RevisionUser,
     RolloutFilter,
     SetAside,
     TokenFilter,
@@ -130,8 +131,10 @@ class Tables:
     artifacts: dict[str, StoredArtifact] = field(default_factory=dict)
     artifact_owners: dict[tuple[str, str], None] = field(default_factory=dict)
     usage: dict[tuple[str, str, str], Usage] = field(default_factory=dict)
+    site_usage: dict[tuple[str, str, str, SiteName], Usage] = field(default_factory=dict)
     catalog_models: dict[str, ModelEntry] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
+    instance_values: dict[tuple[str, DeploymentId, NodeId], str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     telemetry: dict[tuple[SiteName, NodeId, int, datetime], TelemetryRow] = field(default_factory=dict)
     heartbeats: dict[tuple[SiteName, NodeId, datetime], Interval] = field(default_factory=dict)
@@ -180,6 +183,19 @@ class MemoryReader:
     async def nodes(self, site: SiteName | None = None) -> Sequence[Node]:
         nodes = self._tables.nodes
         return [nodes[key] for key in sorted(nodes) if site is None or key[0] == site]
+
+    async def heard_longest_ago(self, *, limit: int) -> Sequence[Site]:
+        heard = [site for site in self._tables.sites.values() if site.silent_since is None and site.last_seen]
+        return sorted(heard, key=lambda site: (site.last_seen, site.name))[:limit]
+
+    async def revision_users(self) -> Sequence[RevisionUser]:
+        rows = self._tables.deployments
+        found = [
+            RevisionUser(row.id, kept.revision, row.site, row.name)
+            for kept in self._tables.revisions.values()
+            if (row := rows.get(kept.deployment_id)) is not None and row.archived_at is None
+        ]
+        return sorted(found, key=lambda each: (each.deployment_id, each.revision))
 
     async def peer_protocols(self) -> Sequence[tuple[str, int, int]]:
         sites = Counter(("site", site.protocol.version) for site in await self.sites())
@@ -361,6 +377,13 @@ class MemoryReader:
     async def usage(self, since_day: str) -> Sequence[Usage]:
         return [each for key, each in sorted(self._tables.usage.items()) if each.day >= since_day]
 
+    async def site_usage(self, since_day: str) -> Sequence[tuple[SiteName, Usage]]:
+        found = [(key[3], each) for key, each in sorted(self._tables.site_usage.items())]
+        return [(site, each) for site, each in found if each.day >= since_day]
+
+    async def count_site_usage(self, site: SiteName) -> int:
+        return sum(key[3] == site for key in self._tables.site_usage)
+
     async def versions_kept(self, deployment_ids: Sequence[DeploymentId]) -> Mapping[Digest, str]:
         return {key[1]: each.app_version for key, each in self._tables.revisions.items() if key[0] in deployment_ids}
 
@@ -459,6 +482,10 @@ class MemoryReader:
     async def value_as(self, key: str, parse: Callable[[str], T]) -> T | None:
         text = self._tables.values.get(key)
         return None if text is None else parse(text)
+
+    async def instance_values(self, name: str, parse: Callable[[str], T]) -> Mapping[tuple[DeploymentId, NodeId], T]:
+        rows = self._tables.instance_values.items()
+        return {(deployment, node): parse(value) for (of, deployment, node), value in rows if of == name}
 
     async def values(self, keys: Sequence[str]) -> Mapping[str, str]:
         return {key: self._tables.values[key] for key in keys if key in self._tables.values}
@@ -818,6 +845,13 @@ class MemoryTransaction(MemoryReader):
             self._own("catalog_models")[model_id] = kept(changed)
         return changed
 
+    async def put_site_usage(self, site: SiteName, usage: Sequence[Usage]) -> None:
+        stored = self._own("site_usage")
+        for each in usage:
+            key = (each.caller, each.day, each.model, site)
+            if key not in stored or stored[key].requests < each.requests:
+                stored[key] = each
+
     async def add_usage(self, usage: Sequence[Usage]) -> None:
         stored = self._own("usage")
         for each in usage:
@@ -862,6 +896,13 @@ class MemoryTransaction(MemoryReader):
 
     async def set_value(self, key: str, value: str) -> None:
         self._own("values")[key] = storable(value)
+
+    async def put_instance_values(self, name: str, values: Mapping[tuple[DeploymentId, NodeId], str]) -> None:
+        self._own("instance_values").update({(name, *key): storable(value) for key, value in values.items()})
+
+    async def drop_instance_values(self, name: str, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:
+        for key in keys:
+            self._own("instance_values").pop((name, *key), None)
 
 
 class MemoryStore:

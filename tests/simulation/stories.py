@@ -4,7 +4,18 @@ import random
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tests.simulation import going_back, jobbing, keeping, moving, restoring, rolling, secret_keeping, wearing
+from tests.simulation import (
+    central_restoring,
+    going_back,
+    jobbing,
+    keeping,
+    moving,
+    policies,
+    restoring,
+    rolling,
+    secret_keeping,
+    wearing,
+)
 from tests.simulation.scenario import Scenario, Story
 from tests.simulation.world import Sabotage
 
@@ -18,6 +29,8 @@ class About(StrEnum):
     WEAR = "wear"
     JOBS = "jobs"
     MOVES = "moves"
+    CENTRAL_RESTORES = "central-restores"
+    POLICIES = "policies"
 
 
 STORIES = {
@@ -29,6 +42,8 @@ STORIES = {
     About.WEAR: (wearing.STORY, 0.2),
     About.JOBS: (jobbing.STORY, 0.2),
     About.MOVES: (moving.STORY, 0.1),
+    About.CENTRAL_RESTORES: (central_restoring.STORY, 0.15),
+    About.POLICIES: (policies.STORY, 0.15),
 }
 """Each with the share of seeds that tell of it."""
 NEEDED = {
@@ -43,8 +58,12 @@ NEEDED = {
     Sabotage.SILENT_REPAIRS: About.WEAR,
     Sabotage.UNSENT_JOBS: About.JOBS,
     Sabotage.UNNOTICED_MOVES: About.MOVES,
+    Sabotage.UNNOTICED_LOSS: About.CENTRAL_RESTORES,
+    Sabotage.IGNORED_POLICIES: About.POLICIES,
 }
 """What a story must be about to show a bug."""
+NEWER = frozenset({About.WEAR, About.JOBS, About.MOVES, About.CENTRAL_RESTORES, About.POLICIES})
+"""Those that draw from a chance of their own."""
 ACTIONS = (*Scenario.ACTIONS, *(action for story, _ in STORIES.values() for action in story.actions))
 
 
@@ -70,10 +89,12 @@ def choose(chance: random.Random, wish: Wish) -> tuple[frozenset[About], Story]:
         About.WEAR: wearing.chance_of(chance.getstate()),
         About.JOBS: jobbing.chance_of(chance.getstate()),
         About.MOVES: moving.chance_of(chance.getstate()),
+        About.CENTRAL_RESTORES: central_restoring.chance_of(chance.getstate()),
+        About.POLICIES: policies.chance_of(chance.getstate()),
     }
     drawn = {about for about, (_, share) in STORIES.items() if chances.get(about, chance).random() < share}
     if wish.sabotage is not None:
-        drawn -= {About.WEAR, About.JOBS, About.MOVES}  # The recorded seeds of the others are older than they are.
+        drawn -= NEWER  # The recorded seeds of the others are older than they are.
     chosen = [about for about in STORIES if about in drawn | asked]
     return frozenset(chosen), _together([STORIES[about][0] for about in chosen])
 
@@ -107,4 +128,5 @@ def _together(stories: list[Story]) -> Story:
         modes=modes,
         late=late if is_late else None,
         uses_secrets=any(story.uses_secrets for story in stories),
+        policies=next((story.policies for story in stories if story.policies), ()),
     )

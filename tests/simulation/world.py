@@ -16,6 +16,7 @@ from homeport.catalog.marker import read_labels, render_marker
 from homeport.core.jobs.job import ENDED
 from homeport.core.model.deployment import Desired, digest_of_bytes
 from homeport.core.model.event import HistoryEntry
+from homeport.core.reconcile.demand import AWAITED
 from homeport.errors import PermanentError
 from homeport.ports import Change
 from homeport.vocabulary import Commit, DeploymentId, Digest, NodeId, PlacementMode, SiteName, State, Trigger
@@ -45,6 +46,7 @@ BEGINNINGS = frozenset(
     }
 )
 
+AGAIN = frozenset({Trigger.RETRIED_INSTALL, Trigger.RETRIED_UPDATE, Trigger.ROLLED_BACK})
 UPDATES = frozenset({Trigger.CHANGED, Trigger.SUPERSEDED_INSTALL, Trigger.SUPERSEDED_UPDATE})
 
 
@@ -94,10 +96,26 @@ class Sabotage(StrEnum):
     """A repair that fails is told to nobody."""
     UNSENT_JOBS = "unsent-jobs"
     """A node that comes back is not sent the jobs that it lacks."""
+    UNNOTICED_LOSS = "unnoticed-loss"
+    """A site does not see that central has lost its database."""
+    IGNORED_POLICIES = "ignored-policies"
+    """Whatever failed is treated by the usual policy."""
     UNNOTICED_MOVES = "unnoticed-moves"
     """Central does not see that a file went to another site."""
     STUCK_GENERATION = "stuck-generation"
     """A new order has the number of the one before."""
+
+
+@dataclass(frozen=True, slots=True)
+class GoingBack:
+    """Somebody was told that a deployment goes back."""
+
+    deployment_id: DeploymentId
+    over: Digest
+    begun: int
+    """How many commits there were by then."""
+    by: str
+    """Who said so: central or a site."""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,14 +141,15 @@ class World:
     """Sites whose database was lost or put back from an older copy: their own history has a gap."""
     forgotten: dict[SiteName, list[Tables]] = field(default_factory=dict)
     """The databases that they had before."""
+    central_forgot: bool = False
+    """Whether that happened to central's database."""
     secrets: dict[tuple[SiteName, str], str | None] = field(default_factory=dict)
     """The value of each secret as central last answered; None for one that is removed."""
     pinned: set[tuple[DeploymentId, Digest]] = field(default_factory=set)
     """What somebody asked to go back to."""
     by_hand: set[tuple[DeploymentId, Digest | None]] = field(default_factory=set)
     """Those of them that were asked for at the site itself: no hold keeps them waiting."""
-    backs: list[tuple[DeploymentId, Digest, int]] = field(default_factory=list)
-    """Which deployments somebody was told to go back from what, and how many commits there were by then."""
+    backs: list[GoingBack] = field(default_factory=list)
     known: dict[Digest, Desired] = field(default_factory=dict)
     """Every revision that was ever in the repository and can be read."""
     proven: set[Digest] = field(default_factory=set)
@@ -253,6 +272,7 @@ class World:
         if before.history is not after.history:
             self._watch_holds(name, before, after)
             self._watch_counts(before, after)
+            self._watch_policies(name, before, after)
         if before.instances is after.instances:
             return
         for key, instance in after.instances.items():
@@ -289,6 +309,23 @@ class World:
             is_meant = (entry.deployment_id, entry.revision) in self.by_hand and entry.trigger in UPDATES
             if is_held and entry.trigger in BEGINNINGS and not (is_gone and entry.node_id) and not is_meant:
                 self.violations.append(f"{name} is held, and {entry.deployment_id[:4]} was {entry.trigger}")
+
+    def _watch_policies(self, name: SiteName, before: Tables, after: Tables) -> None:
+        """What failed is tried again as often as its file says, and the release before it is brought back where its
+        file says so."""
+        for entry in after.history[len(before.history) :]:
+            key = entry.deployment_id, entry.node_id
+            old, now = before.instances.get(key), after.instances.get(key)
+            tried = None if old is None or old.revision is None else self.known.get(old.revision)
+            if old is None or now is None or tried is None or entry.trigger not in AGAIN:
+                continue
+            if entry.trigger is Trigger.ROLLED_BACK and now.rejected_revision != old.rejected_revision:
+                if not tried.policy.rollback:
+                    self.violations.append(f"{name}: {key} was rolled back, and its file says that it must not be")
+            elif (
+                old.failure is not None and old.failure.code not in AWAITED and old.attempt > tried.policy.retries_max
+            ):
+                self.violations.append(f"{name}: {key} was tried again {old.attempt} times: {old.failure}")
 
     def _watch_counts(self, before: Tables, after: Tables) -> None:
         for entry in after.history[len(before.history) :]:

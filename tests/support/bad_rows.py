@@ -98,7 +98,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     "apps": {"id": "app-1", "category": "demo", "app_name": "hello", "version": "1.0.0", "tags": "[]"},
     "profiles": {"app_id": "app-1", "type": "compose", "device_constraints": None},
     "components": {"app_id": "app-1"},
-    "sites": {"name": "home", "features": "[]", "applied_commit": None, "problem": None},
+    "sites": {"name": "home", "features": "[]", "applied_commit": None, "problem": None, "silent_since": None},
     "nodes": {
         "site": "home",
         "id": "node-1",
@@ -137,6 +137,7 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     "tasks": {"id": "task-1", "state": "queued"},
     "artifacts": {"id": "artifact-1", "tags": "[]", "owner": "ann"},
     "usage": {"day": "2026-03-01"},
+    "site_usage": {"site": "home", "day": "2026-03-01"},
     "catalog_models": {"id": "tiny", "document": json.dumps({"id": "tiny"})},
     "jobs": {"site": "home", "id": "job-1", "state": "COMPLETED", "record": json.dumps(job_to_json(_JOB))},
     "job_files": {"site": "home", "job_id": "job-1", "path": "out.txt"},
@@ -160,7 +161,7 @@ def good_row(table: Table) -> dict[str, Any]:
 
 
 def _plain(column: Column[Any]) -> Any:
-    if isinstance(column.type, columns.Moment):
+    if isinstance(column.type, columns.MomentColumn):
         return AT
     if isinstance(column.type, columns.Bytes):
         return b"content"
@@ -207,7 +208,7 @@ def _another_key(table: Table, word: str, number: int) -> dict[str, Any]:
         return {last.name: f"{good_row(table)[last.name]}-{word}", **unique}
     return (
         {last.name: f"2026-04-01 12:{number % 60:02}:00.{number:06}"}
-        if isinstance(last.type, columns.Moment)
+        if isinstance(last.type, columns.MomentColumn)
         else {last.name: number}
     )
 

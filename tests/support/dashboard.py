@@ -1,21 +1,26 @@
 """A fleet of one with something to see in it, and a browser that looks at its dashboard."""
 
+import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from subprocess import Popen
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from homeport.cli.main import cli
 from homeport.cli.options import Settings
 from tests.support.browser_network import browser_network
+from tests.support.llama_server import llama_server
+from tests.support.podman import new_node_prefix, remove_leftovers
 from tests.support.ports import free_port
-from tests.support.processes import Machine, Process
+from tests.support.processes import Machine, Process, machine
+from tests.support.tiny_model import write_tiny_model
 
 CHROMIUM = "/usr/bin/chromium"
 QUIET = [
@@ -76,6 +81,7 @@ class Fleet:
 
     def __init__(self, host: Machine, node: str) -> None:
         self.host, self.node = host, node
+        self.engine: Popen[str] | None = None
         self._http, self._grpc = free_port(), free_port()
         self.up = self.start()
 
@@ -96,8 +102,42 @@ class Fleet:
     def url(self) -> str:
         return self.host.url
 
+    def wait_until_it_answers(self) -> None:
+        """Its model."""
+        self.host.wait_for(lambda: [each["ready"] for each in self.host.json("pools", "list")["pools"]] == [True])
+
     def login_url(self) -> str:
         return self.host.homeport("dashboard", "--print-url").strip()
+
+
+@contextmanager
+def fleet_with_a_model(folder: Path, apps: Path | None = None) -> Iterator[Fleet]:
+    """With a tiny model that answers one task at a time, and with these apps in its catalog."""
+    node = f"{new_node_prefix('e2e')}-laptop"
+    model = write_tiny_model(folder / "tiny.gguf")
+    try:
+        with machine(folder / "host") as host, llama_server(model, slots=1) as (url, engine):
+            started = Fleet(host, node)
+            started.engine = engine
+            if apps is not None:
+                host.homeport("apps", "add", str(apps))
+            engines = host.folder / "up/node/engines"
+            engines.mkdir(parents=True, exist_ok=True)
+            record = {"engine": "llamacpp", "url": url, "model": {"id": "tiny"}, "slots_total": 1}
+            (engines / "tiny.json").write_text(json.dumps(record))
+            started.wait_until_it_answers()
+            yield started
+    finally:
+        remove_leftovers(node)
+
+
+def confirm(page: Page, label: str, title: str, button: str) -> None:
+    """An action by its button, in the dialog of this title, which shows its command line."""
+    page.get_by_role("button", name=label, exact=True).click()
+    dialog = page.get_by_role("dialog", name=title)
+    expect(dialog.locator("code")).to_contain_text("homeport ")
+    dialog.get_by_role("button", name=button, exact=True).click()
+    expect(dialog).to_be_hidden()
 
 
 def log_in(page: Page, token: str) -> None:

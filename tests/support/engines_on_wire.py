@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 
 WORDS = ("one ", "two ", "three ")
 
@@ -46,7 +46,7 @@ class BrokenEngine:
         self.cancelled = asyncio.Event()
 
     def handoff(self, *, model: str = "m", **changes: Any) -> Handoff:
-        return Handoff(**{"engine": Engine.OPENAI, "url": self.url, "model": HandoffModel(model), **changes})
+        return Handoff(**{"engine": EngineName.OPENAI, "url": self.url, "model": HandoffModel(model), **changes})
 
     async def models(self, request: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": []})

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 
 from homeport.adapters.runtime.fake import NullRuntime
-from homeport.core.model.health import CheckResult, CheckRules, HealthSample, Run
+from homeport.core.model.health import CheckResult, CheckRules, ContainerRun, HealthSample
 from homeport.ports import IsDue, Observation, Workload
 from homeport.vocabulary import DeploymentId
 
@@ -36,7 +36,7 @@ class FickleRuntime(NullRuntime):
         if name in self.hangs:
             await anyio.sleep_forever()
         (seen,) = [each for each in await super().observe(workload.deployment_id) if each.component == name]
-        run = Run(seen.containers[0].id, seen.containers[0].started_at)
+        run = ContainerRun(seen.containers[0].id, seen.containers[0].started_at)
         result = CheckResult(name not in self.sick, self.sick.get(name, ""))
         return (HealthSample(name, run, rules=RULES, result=result if is_due(run, RULES) else None),)
 

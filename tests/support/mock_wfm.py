@@ -16,8 +16,8 @@ from homeport.core.identity import spiffe
 from homeport.core.margo.bundle import pack
 from homeport.core.margo.manifest import (
     MANIFEST_TYPE,
-    Listed,
     Manifest,
+    ManifestDeployment,
     bundle_url,
     deployment_url,
     digest_of,
@@ -102,6 +102,8 @@ class MockWfm:
     etag: str | None = None
     knows_conditions: bool = True
     stalls: bool = False
+    trickling: str = "nothing"
+    """Bodies at paths that begin so come in ten parts, half a second apart."""
     media_type: str = MANIFEST_TYPE
     wrong_bodies: list[str] = field(default_factory=list)
     """What is wrong with bodies that the client has sent, by the schemas of the contract."""
@@ -122,7 +124,9 @@ class MockWfm:
     def manifest(self) -> bytes:
         if self.manifest_body is not None:
             return self.manifest_body
-        listed = tuple(Listed(key, digest_of(content), len(content)) for key, content in self.files.items())
+        listed = tuple(
+            ManifestDeployment(key, digest_of(content), len(content)) for key, content in self.files.items()
+        )
         bundle = pack(self.files) if self.files else None
         return render(Manifest(self.version, listed, None if bundle is None else digest_of(bundle)))
 
@@ -157,7 +161,11 @@ class MockWfm:
         if self.cuts and body:
             await send({"type": "http.response.body", "body": body[: len(body) // 2], "more_body": True})
             raise ConnectionResetError("cut off")
-        await send({"type": "http.response.body", "body": body})
+        size = len(body) // 10 + 1 if path.startswith(self.trickling) else len(body)
+        for at in range(size, len(body), size):
+            await send({"type": "http.response.body", "body": body[at - size : at], "more_body": True})
+            await anyio.sleep(0.5)
+        await send({"type": "http.response.body", "body": body[(len(body) - 1) // size * size :] if body else b""})
 
     def _look_at(self, method: str, path: str, body: Any) -> None:
         schema = {"PUT": CAPABILITIES, "POST": STATUS}.get(method)

@@ -1,11 +1,20 @@
 """What Podman itself says, to check what Homeport claims."""
 
+import atexit
 import json
+import os
 import subprocess
+import tempfile
+import uuid
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
 from tests.support.images import podman_environment
+
+NOTES: Final = Path(tempfile.gettempdir()) / f"homeport-test-nodes-{os.getuid()}"
+"""A file for each process of tests that runs containers, with the beginnings of the ids of its nodes."""
 
 
 def podman(*arguments: str, check: bool = True) -> str:
@@ -49,6 +58,49 @@ def containers(*, deployment: str | None = None, node: str | None = None) -> lis
 
 def container_ids(**where: str) -> list[str]:
     return sorted(str(container["Id"]) for container in containers(**where))
+
+
+def new_node_prefix(kind: str) -> str:
+    """For the ids of nodes. It is written down while this process lives, so that what a killed run of tests leaves
+    behind is removed by the next one."""
+    prefix = f"{kind}-{uuid.uuid4().hex[:8]}"
+    with _own_note().open("a") as note:
+        note.write(f"{prefix}\n")
+    return prefix
+
+
+@cache
+def _own_note() -> Path:
+    NOTES.mkdir(mode=0o700, exist_ok=True)
+    remove_abandoned(NOTES)
+    note = NOTES / f"{os.getpid()}-{_began(os.getpid())}"
+    atexit.register(_forget, note, os.getpid())
+    return note
+
+
+def _forget(note: Path, process: int) -> None:
+    """After the fixtures have cleaned up. A fork of this process has no part in it."""
+    if os.getpid() == process:
+        note.unlink(missing_ok=True)
+
+
+def remove_abandoned(notes: Path) -> None:
+    """What the nodes of test runs left behind that are gone without having cleaned up."""
+    for note in notes.iterdir():
+        process, _, began = note.name.partition("-")
+        if _began(int(process)) == began:
+            continue
+        for prefix in note.read_text().split():
+            remove_leftovers(prefix)
+        note.unlink(missing_ok=True)
+
+
+def _began(process: int) -> str:
+    """When a process began, in ticks since the machine did; empty where there is none."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
 
 
 def remove_leftovers(node_prefix: str) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from homeport.adapters.local_access import Kind, find
+from homeport.adapters.local_access import KeyKind, find
 from tests.support.forks import HomeportProcess, run_homeport
 from tests.support.images import CONTAINERS_CONF
 from tests.support.ports import free_port
@@ -40,7 +40,7 @@ class Process:
     @property
     def local_key(self) -> dict[str, str]:
         """What a command of the user who started it sends."""
-        found = find(self.keys, int(self.url.rpartition(":")[2]), Kind.PERSON)
+        found = find(self.keys, int(self.url.rpartition(":")[2]), KeyKind.PERSON)
         return {} if found is None else {"Authorization": f"Bearer {found.key}"}
 
     def open(self, path: str, **options: Any) -> Any:

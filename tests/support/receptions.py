@@ -10,7 +10,7 @@ import anyio
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import SystemClock
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.nodes.streams import Sessions
+from homeport.fleet.site.nodes.streams import NodeSessions
 from homeport.fleet.site.state import load_state
 from homeport.identity.node_authorization import NodeAuthorization
 from homeport.ports import Store
@@ -23,7 +23,7 @@ from tests.support.identities import Accepted
 @dataclass
 class FrontDesk:
     reception: Reception
-    sessions: Sessions
+    sessions: NodeSessions
     conductor: Conductor
     store: Store
     policy: Accepted = field(default_factory=Accepted)
@@ -35,7 +35,7 @@ async def front_desk(folder: Path, site: str = "home") -> AsyncIterator[FrontDes
     async with open_store(f"sqlite:///{folder}/desk-{site}.db") as store:
         async with store.read() as reader:
             memory = await load_state(reader, SiteName(site), clock.now(), clock.monotonic())
-        sessions = Sessions(SiteName(site), heartbeat_seconds=5.0)
+        sessions = NodeSessions(SiteName(site), heartbeat_seconds=5.0)
         conductor = Conductor(
             memory,
             store,

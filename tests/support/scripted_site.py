@@ -11,7 +11,7 @@ from grpclib.server import Stream
 from homeport.adapters.link.grpc_server import serve_grpc
 from homeport.core.model.order import Order, Progress, Result
 from homeport.core.model.protocol import OWN
-from homeport.ports import Acknowledged, Beat, Farewell, Found, Hello, News, Notice, ToNode, Welcome
+from homeport.ports import Acknowledged, Beat, Farewell, FoundWorkloads, Hello, News, Notice, ToNode, Welcome
 from homeport.vocabulary import NodeId, SiteName
 from homeport.wire import nodes as convert
 from homeport.wire.v1 import nodes_pb2 as pb
@@ -25,7 +25,7 @@ class ScriptedSite:
         self.hangs_up = False
         """Whether it ends each stream right after its welcome."""
         self.notices: list[Notice] = []
-        self.found: list[Found] = []
+        self.found: list[FoundWorkloads] = []
         self.hellos: list[Hello] = []
         self.news: list[News] = []
         self.beats = 0
@@ -52,7 +52,7 @@ class ScriptedSite:
                         return
                 case Notice() as notice:
                     self.notices.append(notice)
-                case Found() as found:
+                case FoundWorkloads() as found:
                     self.found.append(found)
                 case Beat():
                     self.beats += 1

@@ -60,6 +60,12 @@ ENTRY_POINTS = frozenset(
 LATE = frozenset({"late_service", "load_late"})
 """What `capability/late.py` offers: the first argument is a module."""
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|root|home/\w+|Users)/\w")
+DIALECT = re.compile(
+    r"\b(told|whoever|somebody|nobody|anew|looked at|to be had|for good|thereof|hereby)\b"
+    r"|(?<!there )\b(is|are) no (?!longer\b|more\b|such\b|\w+ (in|for|with|yet)\b)[a-z]+",
+    re.IGNORECASE,
+)
+"""Words of a private dialect. Errors, logs and help texts use those that engineers search for."""
 LEFTOVERS = re.compile(r"\b(FIX" + r"ME|TO" + r"DO|X" + r"XX|HA" + r"CK)\b")
 
 
@@ -160,6 +166,29 @@ def test_no_event_loop_outlives_the_tests_of_a_file() -> None:
 def test_names_say_something() -> None:
     parts = {path: {path.stem, *path.relative_to(ROOT).parts} for path in SOURCES}
     assert not [shown(path) for path, each in parts.items() if NAMES_THAT_SAY_NOTHING & each]
+
+
+def test_messages_are_in_plain_english() -> None:
+    found = []
+    for path in SOURCES:
+        tree = parsed(path)
+        remarks = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in remarks:
+                said = re.sub(r"there (is|are) no\b", "", node.value, flags=re.IGNORECASE)
+                if " " in said.strip() and (word := DIALECT.search(said)):
+                    found.append(f"{shown(path, node.lineno)} {word.group()}: {node.value[:80]}")
+    assert not found
+
+
+def test_a_public_class_has_its_name_alone() -> None:
+    """A name that is defined twice is found twice; what it is of belongs into it: `GitAddress`, `ListenAddress`."""
+    found: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(shown(path, node.lineno))
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
 
 
 def test_our_own_package_is_not_imported_inside_functions() -> None:

@@ -26,7 +26,7 @@ _ANY: Final = frozenset({"0.0.0.0", "::"})
 log = get_log("homeport.access")
 
 
-class Kind(StrEnum):
+class KeyKind(StrEnum):
     """Who authenticates with a key; also the suffix of its file."""
 
     PERSON = "person"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
     """A site at central, or a node at its site, without an identity of its own."""
 
 
-_PREFIXES: Final = {Kind.PERSON: "hpl", Kind.MACHINE: "hpm"}
+_PREFIXES: Final = {KeyKind.PERSON: "hpl", KeyKind.MACHINE: "hpm"}
 _BEGINNINGS: Final = tuple(f"{prefix}_" for prefix in _PREFIXES.values())
 
 
@@ -46,23 +46,23 @@ class LocalKeys:
     @classmethod
     def new(cls) -> "LocalKeys":
         made = {kind: f"{prefix}_{os.urandom(SECRET_BYTES).hex()}" for kind, prefix in _PREFIXES.items()}
-        return cls(made[Kind.PERSON], made[Kind.MACHINE])
+        return cls(made[KeyKind.PERSON], made[KeyKind.MACHINE])
 
-    def of(self, kind: Kind) -> str:
-        return self.person if kind is Kind.PERSON else self.machine
+    def of(self, kind: KeyKind) -> str:
+        return self.person if kind is KeyKind.PERSON else self.machine
 
-    def kind_of(self, text: str) -> Kind | None:
+    def kind_of(self, text: str) -> KeyKind | None:
         """Which of the keys `text` is; None for neither."""
         if not text.startswith(_BEGINNINGS):
             return None
         import hmac  # noqa: PLC0415 - it takes OpenSSL along, and the command line only reads a file
 
         given = text.encode()
-        return next((kind for kind in Kind if hmac.compare_digest(self.of(kind).encode(), given)), None)
+        return next((kind for kind in KeyKind if hmac.compare_digest(self.of(kind).encode(), given)), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundLocalKey:
     key: str = field(repr=False)
     address: str
     """The address to which the key may be sent."""
@@ -99,7 +99,7 @@ def published(keys: LocalKeys, folders: Sequence[Path | None], address: str, por
                     path.unlink()
 
 
-def find(folder: Path | None, port: int, kind: Kind) -> Found | None:
+def find(folder: Path | None, port: int, kind: KeyKind) -> FoundLocalKey | None:
     """The key of the role that listens on `port`; None where there is none, or it belongs to another user."""
     if folder is None:
         return None
@@ -107,10 +107,10 @@ def find(folder: Path | None, port: int, kind: Kind) -> Found | None:
         key, _, address = _path(folder, port, kind).read_text("ascii").partition("\n")
     except (OSError, UnicodeDecodeError):
         return None
-    return Found(key, address.strip())
+    return FoundLocalKey(key, address.strip())
 
 
-def newest(folder: Path, kind: Kind) -> str:
+def newest(folder: Path, kind: KeyKind) -> str:
     """The newest key in a folder; "" for none. A killed role leaves its own behind."""
     paths = sorted(folder.glob(f"[0-9]*.{kind}"), key=lambda path: path.stat().st_mtime_ns)
     found = find(folder, int(paths[-1].stem), kind) if paths else None
@@ -121,7 +121,7 @@ def _write(keys: LocalKeys, folder: Path, address: str, port: int) -> list[tuple
     written = []
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for kind in Kind:
+        for kind in KeyKind:
             content = f"{keys.of(kind)}\n{address}\n".encode()
             path = _path(folder, port, kind)
             draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -135,5 +135,5 @@ def _write(keys: LocalKeys, folder: Path, address: str, port: int) -> list[tuple
     return written
 
 
-def _path(folder: Path, port: int, kind: Kind) -> Path:
+def _path(folder: Path, port: int, kind: KeyKind) -> Path:
     return folder / f"{port}.{kind}"

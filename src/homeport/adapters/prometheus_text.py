@@ -17,7 +17,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _ESCAPES_OF_HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     name: str
     labels: Mapping[str, str]
     value: float
@@ -33,11 +33,11 @@ class Family:
     name: str
     documentation: str
     type: str
-    samples: Sequence[Sample]
+    samples: Sequence[MetricSample]
     unit: str = ""
 
 
-class Registry(Protocol):
+class MetricsRegistry(Protocol):
     """Ours, or the one of prometheus_client."""
 
     def register(self, collector: Any) -> None: ...
@@ -121,13 +121,16 @@ class Histogram:
         return self._series.setdefault(value, Distribution(self._bounds))
 
     def collect(self) -> Iterator[Family]:
-        samples: list[Sample] = []
+        samples: list[MetricSample] = []
         for key, each in self._series.items():
             labels, total = _labels(self.label, key), 0
             for bound, count in zip(each.bounds, each.counts, strict=True):
                 total += count
-                samples.append(Sample(f"{self.name}_bucket", {**labels, "le": number_text(bound)}, total))
-            samples += [Sample(f"{self.name}_count", labels, total), Sample(f"{self.name}_sum", labels, each.sum)]
+                samples.append(MetricSample(f"{self.name}_bucket", {**labels, "le": number_text(bound)}, total))
+            samples += [
+                MetricSample(f"{self.name}_count", labels, total),
+                MetricSample(f"{self.name}_sum", labels, each.sum),
+            ]
         yield Family(self.name, self.documentation, "histogram", samples)
 
 
@@ -139,11 +142,11 @@ def counter(name: str, documentation: str, values: float | Mapping[str, float], 
 def gauge(name: str, documentation: str, values: float | Mapping[str, float], label: str = "") -> Family:
     """A gauge that is read when scraped, by one label or by none."""
     by_label = values if isinstance(values, Mapping) else {"": values}
-    samples = [Sample(name, _labels(label, key), value) for key, value in by_label.items()]
+    samples = [MetricSample(name, _labels(label, key), value) for key, value in by_label.items()]
     return Family(name, documentation, "gauge", samples)
 
 
-def page(registry: Registry) -> bytes:
+def page(registry: MetricsRegistry) -> bytes:
     lines: list[str] = []
     for family in registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name

@@ -19,14 +19,14 @@ from homeport.serving.capability import Routes
 from homeport.vocabulary import SiteName
 
 if TYPE_CHECKING:
-    from homeport.adapters.link.grpc_site import Service
+    from homeport.adapters.link.grpc_services import Service
 
 FromSite = Callable[[SiteName, bytes], Awaitable[bytes]]
 """Answers one call of a site. A PermanentError reaches the site as its refusal; the site may repeat a call whose
 answer was lost."""
 
 
-class Replicas(StrEnum):
+class ReplicaChoice(StrEnum):
     """Which replicas of central run a loop."""
 
     EACH = "each"
@@ -39,7 +39,7 @@ class Loop:
     name: str
     run: Callable[[CentralPlatform], Awaitable[None]]
     """Runs until cancelled. Anything but a transient error ends the role."""
-    replicas: Replicas = Replicas.EACH
+    replicas: ReplicaChoice = ReplicaChoice.EACH
 
 
 @dataclass(frozen=True, slots=True)

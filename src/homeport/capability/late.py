@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from homeport.adapters.link.grpc_calls import GrpcCalls
-    from homeport.adapters.link.grpc_site import Service
+    from homeport.adapters.link.grpc_services import Service
 
 
 def late_service(module: str, name: str, *arguments: Any) -> "Service":

@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from homeport.core.model.instance import Failure
 from homeport.core.model.node import Tunable
 from homeport.core.model.order import Assignment, Order, Progress, Result
-from homeport.core.node.entry import Entry
+from homeport.core.node.entry import JournalEntry
 from homeport.core.node.permissions import NOTHING, Permissions
 from homeport.core.tunnel.targets import OfferedEndpoints
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import Clock, ContentSource, DialTunnel, InThread, LogBuffer, Replicas, Runtime, Telemetry
+from homeport.ports import Clock, ContentSource, DialTunnel, EngineHandoffs, InThread, LogBuffer, Runtime, Telemetry
 from homeport.vocabulary import NodeId
 
 
@@ -37,13 +37,13 @@ class Handler(Protocol):
     def accepted(self, order: Order) -> None:
         """It is durable, and will be carried out."""
 
-    async def carry_out(self, entry: Entry) -> Done:
+    async def carry_out(self, entry: JournalEntry) -> Done:
         """Also after a crash, from the beginning: steps already done are detected and skipped."""
 
-    async def give_up(self, entry: Entry, failure: Failure) -> Done:
+    async def give_up(self, entry: JournalEntry, failure: Failure) -> Done:
         """The node was killed repeatedly while it carried it out."""
 
-    async def refused(self, order: Order, failure: Failure, entry: Entry | None) -> Result:
+    async def refused(self, order: Order, failure: Failure, entry: JournalEntry | None) -> Result:
         """The order could not be made durable, and was not begun. `entry` is the previous one."""
 
 
@@ -63,7 +63,7 @@ class NodePlatform:
     progress: Callable[[Progress], None]
     logs: LogBuffer
     telemetry: Callable[[Telemetry], None]
-    replicas: Callable[[Replicas], None]
+    replicas: Callable[[EngineHandoffs], None]
     permissions: Permissions = NOTHING
     """What the owner of the machine allows."""
     dial_site: DialTunnel | None = None

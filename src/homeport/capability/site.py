@@ -11,19 +11,22 @@ from homeport.core.model.demand import Resources
 from homeport.fleet.site.platform import SitePlatform
 from homeport.fleet.site.work import SiteWork
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import Logs, Replicas, Telemetry
+from homeport.ports import EngineHandoffs, LogLine, Logs, Telemetry
 from homeport.serving.capability import Routes
 from homeport.vocabulary import NodeId
 
 if TYPE_CHECKING:
-    from homeport.adapters.link.grpc_site import Service
+    from homeport.adapters.link.grpc_services import Service
 
 Asked = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 """Answers one question of central within seconds. A PermanentError reaches central as the site's refusal."""
 OnStream = Callable[[NodeId, Logs | Telemetry], None]
 """Never blocks: it is a bounded queue."""
-OnReplicas = Callable[[NodeId, Replicas], None]
+OnReplicas = Callable[[NodeId, EngineHandoffs], None]
 """Takes the inference engines of a node, all of them each time. Never blocks."""
+
+PutLines = Callable[[Sequence[LogLine]], None]
+"""Takes log lines of work that the site does by itself. Never blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class SitePart:
     """Served to programs without credentials, where an operator has opened a port for them."""
     on_stream: OnStream | None = None
     on_replicas: OnReplicas | None = None
+    put_lines: PutLines | None = None
     asked: Mapping[str, Asked] = field(default_factory=dict)
     """By topic."""
     reserved: Callable[[], Iterable[tuple[NodeId, Resources]]] | None = None

@@ -11,7 +11,7 @@ from homeport.catalog.containment import contained
 from homeport.catalog.documents import Document, load
 from homeport.catalog.references import check_references
 from homeport.catalog.structure import check_structure, unknown_fields
-from homeport.core.model.app import App, Component, Parameter, Profile, Rule, Setting, Target
+from homeport.core.model.app import App, Component, Parameter, ParameterTarget, Profile, Rule, Setting
 from homeport.core.parameters import as_value
 from homeport.errors import InvalidInput, Problem
 from homeport.lazy_dataclass import dataclass
@@ -109,7 +109,7 @@ def _profile(data: Mapping[str, Any]) -> Profile:
 
 
 def _parameter(name: str, data: Mapping[str, Any]) -> Parameter:
-    targets = tuple(Target(each["pointer"], tuple(each["components"])) for each in data["targets"])
+    targets = tuple(ParameterTarget(each["pointer"], tuple(each["components"])) for each in data["targets"])
     return Parameter(name, as_value(data.get("value")), targets)
 
 

@@ -18,7 +18,7 @@ from homeport.catalog.compose_files import file_problems
 from homeport.catalog.description import Description, parse_description
 from homeport.catalog.documents import SIZE_MAX, load
 from homeport.catalog.registry_tree import DESCRIPTION_FILE
-from homeport.core.archive import COMPOSE_FILE, PACKED_SIZE_MAX, Entry, check_archive, pack_archive
+from homeport.core.archive import COMPOSE_FILE, PACKED_SIZE_MAX, ArchiveEntry, check_archive, pack_archive
 from homeport.core.model.app import App, Component
 from homeport.core.model.artifact import Artifact, Layer
 from homeport.errors import InvalidInput, NotFound, Problem, TooLarge
@@ -47,7 +47,7 @@ _FORMATS: Final = {".md": "markdown", ".txt": "plain", ".jpg": "jpeg", ".svg": "
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushedPackage:
     what: str
     """`app`, or the component's name."""
     repository: str
@@ -65,7 +65,7 @@ class Package:
     artifact: Artifact
 
 
-async def push_app(directory: Path, repository: str, registry: "Registry") -> tuple[Pushed, ...]:
+async def push_app(directory: Path, repository: str, registry: "Registry") -> tuple[PushedPackage, ...]:
     """Components first: an app package never refers to what does not exist yet. Nothing is pushed before all is
     packed.
 
@@ -74,7 +74,7 @@ async def push_app(directory: Path, repository: str, registry: "Registry") -> tu
     packages = await anyio.to_thread.run_sync(pack_app, directory, repository)
     return tuple(
         [
-            Pushed(
+            PushedPackage(
                 each.what, each.repository, each.tag, await registry.push(each.repository, each.tag, each.artifact)
             )
             for each in packages
@@ -140,7 +140,7 @@ def package_files(artifact: Artifact, shown: str) -> Mapping[str, bytes]:
     return files
 
 
-async def pull_component(component: Component, kind: ProfileType, registry: "Registry") -> tuple[Entry, ...]:
+async def pull_component(component: Component, kind: ProfileType, registry: "Registry") -> tuple[ArchiveEntry, ...]:
     """The files of a component, each entry of its archive checked. Raises the registry's errors, InvalidInput and
     TooLarge."""
     repository, revision = str(component.properties["repository"]), str(component.properties["revision"])

@@ -28,8 +28,8 @@ from homeport.core.pipelines.model import (
     Missed,
     Overlap,
     Pipeline,
+    PipelineStep,
     Schedule,
-    Step,
     StepKind,
     Webhook,
 )
@@ -264,9 +264,9 @@ def _pipeline(document: Document) -> Pipeline:
     )
 
 
-def _step(name: str, data: Mapping[str, Any], needs: tuple[str, ...]) -> Step:
+def _step(name: str, data: Mapping[str, Any], needs: tuple[str, ...]) -> PipelineStep:
     kind = next(kind for kind in _KINDS if kind in data)
-    return Step(
+    return PipelineStep(
         name=name,
         kind=kind,
         action=data[kind],

@@ -8,7 +8,7 @@ from typing import Final
 from homeport.catalog.documents import Document, Location
 from homeport.core.custom import ENVIRONMENT_NAME, OURS, judge_custom, kind_of
 from homeport.core.model.app import App, Component, Profile, Rule
-from homeport.core.model.custom import Kind
+from homeport.core.model.custom import CustomKind
 from homeport.core.parameters import is_array, judge, listing, show, suggest
 from homeport.core.values.patterns import pattern_problem
 from homeport.errors import Problem
@@ -54,7 +54,7 @@ def _has_no_extension(profile: Profile, component: Component) -> Iterator[Found]
     if profile.type is not ProfileType.CUSTOM or component.extensions.keys() - {OURS} or not _is_for_us(profile):
         return
     ours = component.extensions.get(OURS)
-    if not isinstance(ours, Mapping) or not {kind.value for kind in Kind} & ours.keys():
+    if not isinstance(ours, Mapping) or not {kind.value for kind in CustomKind} & ours.keys():
         yield (), f"says in no {OURS} what it runs: an image, a process or an engine. No node could start it."
 
 

@@ -18,13 +18,15 @@ from prometheus_client import CollectorRegistry
 
 from homeport import failpoints
 from homeport.adapters import link
-from homeport.adapters.disk import WriteProbe
+from homeport.adapters.files.disk import WriteProbe
 from homeport.adapters.git import create_bare, open_repository
 from homeport.adapters.identity.files import turn_in_folder
 from homeport.adapters.identity.https_certificates import ServerTls
 from homeport.adapters.local_access import BELOW_DATA, LocalKeys, published
 from homeport.adapters.registry.credentials import default_auth_files
+from homeport.adapters.registry.image_inspection import ImageInspection
 from homeport.adapters.registry.oci import OciRegistry
+from homeport.adapters.registry.upstream import RegistryUpstream
 from homeport.adapters.runtime.helm.inspection import ChartInspection
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import RandomIds, SystemClock
@@ -45,16 +47,15 @@ from homeport.central.capabilities import CAPABILITIES, COMMIT_READERS
 from homeport.central.identity import CentralIdentity, open_identity
 from homeport.central.loops import run_loops
 from homeport.central.margo_port import serve_margo
-from homeport.central.node_registry import NoReception
 from homeport.central.package_registry import PackageTree
-from homeport.central.parts import CentralParts, Contact
+from homeport.central.parts import CentralContact, CentralParts
 from homeport.central.registrar import open_registrar
 from homeport.central.registries import app_trees
 from homeport.central.registry_port import serve_registry
 from homeport.central.replicas import (
     GIT_WRITER,
     AccessChanges,
-    Replicas,
+    CentralReplicas,
     check_keys,
     open_replicas,
 )
@@ -66,7 +67,7 @@ from homeport.core.values.addresses import is_loopback
 from homeport.dashboard.routes import dashboard_routes
 from homeport.fleet.central.index import Index
 from homeport.fleet.central.recorded_git import RecordedGit
-from homeport.fleet.central.reports.intake import Intake
+from homeport.fleet.central.reports.intake import ReportIntake
 from homeport.fleet.central.secrets import Secrets
 from homeport.fleet.central.sites.commands import SiteKeeper
 from homeport.fleet.central.sites.messages import MOVED, SiteMessages
@@ -248,21 +249,18 @@ def _registry(central: CentralParts, address: str) -> AbstractAsyncContextManage
     where sites and clients are authenticated by their certificates."""
     note, identity = central.auditor.record, central.identity
     is_local = is_loopback(address.rpartition(":")[0])
-    reception = NoReception()
     services = [
-        link.orchion_service(reception),
-        # Behind the other two, whose `ListNodes` it replaces.
-        late_service("homeport.central.registry_calls", "registry_service", central.store, central.inference),
+        late_service("homeport.central.node_registry", "node_registry", central.store, central.inference),
         *(service for part in central.brought for service in part.services),
     ]
-    serve = partial(link.serve_nodes, reception, address, people=central.authenticator, on_refused=note)
+    serve = partial(link.serve_services, services, address, people=central.authenticator, on_refused=note)
     if is_local:
-        return serve(local=central.local, services=services)
+        return serve(local=central.local)
     server_tls = identity.server_tls()
     central.tls_servers.append(server_tls)
     for context in server_tls.contexts:
         context.set_alpn_protocols(["h2"])
-    return serve(tls=server_tls.context, verify=identity.verify, services=services)
+    return serve(tls=server_tls.context, verify=identity.verify)
 
 
 async def _server_tls(central: CentralParts, address: tuple[str, int]) -> ServerTls | None:
@@ -277,15 +275,18 @@ async def _server_tls(central: CentralParts, address: tuple[str, int]) -> Server
 
 
 def _registries(settings: CentralSettings) -> OciRegistry:
-    logins = default_auth_files(settings.environment, Path.home())
-    return OciRegistry(auth_files=logins, access_folder=settings.access_folder)
+    return OciRegistry(auth_files=_logins(settings), access_folder=settings.access_folder)
+
+
+def _logins(settings: CentralSettings) -> Sequence[Path]:
+    return default_auth_files(settings.environment, Path.home())
 
 
 def _packages(settings: CentralSettings) -> Callable[[str], PackageTree]:
     return lambda reference: PackageTree(reference, _registries(settings), settings.app_keys)
 
 
-def _writer_turn(replicas: Replicas, settings: CentralSettings) -> Turn:
+def _writer_turn(replicas: CentralReplicas, settings: CentralSettings) -> Turn:
     """Writers of one process take turns in the repository itself."""
     if not replicas.is_shared:
         return nullcontext
@@ -357,9 +358,13 @@ async def _parts(settings: CentralSettings, stack: AsyncExitStack, tracer: Trace
         tunnels=SiteTunnels(replicas.bus),
         secrets=Secrets(store, vault, clock, calls),
         charts=ChartInspection(_registries(settings), settings.environment),
-        intake=Intake(store, index, clock, tracer),
+        images=ImageInspection(
+            _registries(settings),
+            RegistryUpstream(_logins(settings), settings.access_folder),
+        ),
+        intake=ReportIntake(store, index, clock, tracer),
         open_tree=app_trees(settings.data / "scratch", _packages(settings)),
-        contact=Contact(disk=WriteProbe(settings.data)),
+        contact=CentralContact(disk=WriteProbe(settings.data)),
         tracer=tracer,
         auditor=auditor,
         access_changes=changes,

@@ -11,7 +11,7 @@ import anyio.to_thread
 from homeport.adapters.identity.external_svid import follow_files
 from homeport.adapters.identity.https_certificates import reload_changed_certificates
 from homeport.adapters.identity.renewal import nothing_more
-from homeport.capability.central import Loop, Replicas
+from homeport.capability.central import Loop, ReplicaChoice
 from homeport.central.parts import CentralCore, CentralParts
 from homeport.central.replicas import PINS, SWEEPS
 from homeport.core.model.caller import INTERNAL
@@ -23,7 +23,7 @@ from homeport.fleet.shared.leases import while_held
 from homeport.fleet.shared.periodic import EventOr, every
 from homeport.fleet.shared.retention import retention_now
 from homeport.log import get_log
-from homeport.ports import Transaction
+from homeport.ports import Reader, Transaction
 from homeport.vocabulary import EventKind, LogStream
 
 log = get_log("homeport.central")
@@ -35,6 +35,8 @@ ACCESS_SECONDS = 1.0
 """How long an open stream may outlive the expiry of its token, or a revocation by another process."""
 PINS_SECONDS = 15.0
 """How long a rollback that another replica could not write waits, while Git is available here."""
+SILENT_AT_ONCE = 500
+"""So many silent sites are recorded in one transaction."""
 RENEW_SECONDS = 10.0
 """How often central checks whether its certificate is due for renewal; it is valid for hours."""
 
@@ -98,7 +100,7 @@ async def alone(central: CentralCore, name: str, work: Callable[[CentralCore], A
 
 
 async def run_loop(central: CentralCore, loop: Loop) -> None:
-    if loop.replicas is Replicas.ONE:
+    if loop.replicas is ReplicaChoice.ONE:
         await alone(central, loop.name, loop.run)
     else:
         await loop.run(central)
@@ -162,21 +164,23 @@ async def sweep_silence(central: CentralCore) -> float:
     reachable is derived, never stored."""
     now, limit = central.clock.now(), timedelta(seconds=central.settings.site_silence_seconds)
 
-    def is_new(site: Site) -> bool:
-        return site.silent_since is None and site.last_seen is not None and now - site.last_seen > limit
+    async def newly_silent(reader: Reader) -> tuple[list[Site], datetime]:
+        """And when the first of the others would become one."""
+        heard = await reader.heard_longest_ago(limit=SILENT_AT_ONCE)
+        new = [site for site in heard if site.last_seen is not None and now - site.last_seen > limit]
+        return new, min([now, *(site.last_seen for site in heard if site.last_seen is not None)]) + limit
 
     async def write(tx: Transaction) -> list[Site]:
-        new = [site for site in await tx.sites() if is_new(site)]
+        new, _ = await newly_silent(tx)
         for site in new:
             await tx.put_site(replace(site, silent_since=now))
         await tx.append_events([_silence(site, now) for site in new])
         return new
 
     async with central.store.read() as reader:
-        sites = await reader.sites()
-    if not any(is_new(site) for site in sites):
-        seen = [site.last_seen for site in sites if site.silent_since is None and site.last_seen is not None]
-        return (min([now, *seen]) + limit - now).total_seconds()
+        new, next_at = await newly_silent(reader)
+    if not new:
+        return (next_at - now).total_seconds()
     new = await central.store.write(write)
     if new:
         log.warning("sites unreachable", sites=[site.name for site in new][:20], count=len(new))

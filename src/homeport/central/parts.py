@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
-from homeport.adapters.disk import WriteProbe
+from homeport.adapters.files.disk import WriteProbe
 from homeport.adapters.identity.https_certificates import ServerTls
 from homeport.adapters.local_access import LocalKeys
 from homeport.capability.central import CentralPart
@@ -14,13 +14,13 @@ from homeport.central.settings import CentralSettings
 from homeport.content.registry.built_in import CentralRegistry
 from homeport.fleet.central.apps import OpenAppTree
 from homeport.fleet.central.platform import CentralPlatform
-from homeport.fleet.central.reports.intake import Intake
+from homeport.fleet.central.reports.intake import ReportIntake
 from homeport.fleet.central.secrets import Secrets
 from homeport.identity.audit import Auditor
 from homeport.identity.enrolment import Registrar
 from homeport.identity.unknown_peers import UnknownPeers
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import Charts
+from homeport.ports import Charts, Images
 from homeport.serving.middleware.authentication import Authenticator
 from homeport.vocabulary import SiteName
 
@@ -28,7 +28,7 @@ OK: Final = "ok"
 
 
 @dataclass(slots=True)
-class Contact:
+class CentralContact:
     """The state of central's repository, for /readyz: a sentence that says what is wrong, or nothing."""
 
     git: str | None = "not read yet"
@@ -57,8 +57,8 @@ class CentralCore(CentralPlatform):
     """What central needs to do its work, without its network interfaces."""
 
     settings: CentralSettings
-    intake: Intake
-    contact: Contact
+    intake: ReportIntake
+    contact: CentralContact
     secrets: Secrets
     unmarked: set[SiteName] = field(default_factory=set)
     """Sites that joined while their marker could not be written; the sweep retries."""
@@ -72,6 +72,7 @@ class CentralParts(CentralCore):
 
     open_tree: OpenAppTree
     charts: Charts
+    images: Images
     auditor: Auditor
     access_changes: AccessChanges
     identity: CentralIdentity

@@ -35,7 +35,7 @@ KEYS_ID: Final = "keys_id"
 
 
 @dataclass(frozen=True, slots=True)
-class Replicas:
+class CentralReplicas:
     bus: Bus
     leases: Leases
     is_shared: bool
@@ -90,8 +90,8 @@ def _keys_id(folder: Path) -> str:
         return path.read_text().strip()
 
 
-async def open_replicas(url: str, clock: Clock, stack: AsyncExitStack) -> Replicas:
+async def open_replicas(url: str, clock: Clock, stack: AsyncExitStack) -> CentralReplicas:
     if parse_address(url).get_backend_name() != "postgresql":
-        return Replicas(InProcessBus(), InProcessLeases(clock), is_shared=False)
+        return CentralReplicas(InProcessBus(), InProcessLeases(clock), is_shared=False)
     bus = await stack.enter_async_context(open_bus(url))
-    return Replicas(bus, await stack.enter_async_context(open_leases(url)), is_shared=True)
+    return CentralReplicas(bus, await stack.enter_async_context(open_leases(url)), is_shared=True)

@@ -20,7 +20,7 @@ from homeport.errors import (
 )
 from homeport.fleet.central.deploy import mark_site
 from homeport.log import get_log
-from homeport.ports import FromCentral, Joined, Lineage, Outgoing
+from homeport.ports import FromCentral, JoinAnswer, Lineage, Outgoing
 from homeport.vocabulary import NodeId, SiteName
 
 log = get_log("homeport.central")
@@ -34,7 +34,7 @@ async def welcome(
     software_version: str,
     lineage: Lineage | None = None,
     protocol: PeerProtocol = OWN,
-) -> Joined:
+) -> JoinAnswer:
     """Joins a site and creates its folder in Git. While Git is unavailable it still joins."""
     joined = await central.intake.join(
         site, epoch=epoch, software_version=software_version, lineage=lineage, protocol=protocol
@@ -69,7 +69,7 @@ class DirectLink:
 
     async def join(
         self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
-    ) -> Joined:
+    ) -> JoinAnswer:
         try:
             return await welcome(self._central, site, epoch=epoch, software_version=software_version, lineage=lineage)
         except HomeportError as error:

@@ -214,7 +214,7 @@ def explain(error: Exception) -> int:
         words = _in_plain_words(error.format_message()) + _suggested_choice(error)
         _complain(words, f"See  {ctx.command_path} --help" if ctx else None)
         return Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED
-    from homeport.adapters.disk import disk_problem  # noqa: PLC0415 - start-up time
+    from homeport.adapters.files.disk import disk_problem  # noqa: PLC0415 - start-up time
 
     found = disk_problem(error, getattr(error, "filename", None) or "the data folder")
     if found is not None:

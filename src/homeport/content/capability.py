@@ -8,7 +8,7 @@ from homeport.content.importing.routes import import_routes
 from homeport.content.routes import registry_routes
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.vocabulary import SiteName
-from homeport.wire.content import REGISTRY_TOPIC, CentralRegistry, encode_registry
+from homeport.wire.content import REGISTRY_TOPIC, RegistryLocation, encode_registry
 
 
 async def keep_registry(central: CentralPlatform) -> None:
@@ -21,8 +21,8 @@ def _part(central: CentralPlatform) -> CentralPart:
     async def tell_site(site: SiteName, body: bytes) -> bytes:
         address = None if central.registry is None else central.registry.address
         if address is None:
-            return encode_registry(CentralRegistry("", is_tls=False))
-        return encode_registry(CentralRegistry(address.host, address.is_tls))
+            return encode_registry(RegistryLocation("", is_tls=False))
+        return encode_registry(RegistryLocation(address.host, address.is_tls))
 
     return CentralPart(
         routes=(registry_routes(central), import_routes(central), central_usage_routes(central.questions)),

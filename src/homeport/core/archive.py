@@ -28,7 +28,7 @@ COMPOSE_FILE: Final = "compose.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArchiveEntry:
     """A file, directory or link; `path` is relative to the archive's top-level directory."""
 
     path: str
@@ -60,12 +60,12 @@ def pack_archive(folder: str, files: Mapping[str, bytes], *, executable: Collect
     return gzip.compress(buffer.getvalue(), mtime=0)
 
 
-def check_archive(content: bytes, *, needed: str = COMPOSE_FILE) -> tuple[Entry, ...]:
+def check_archive(content: bytes, *, needed: str = COMPOSE_FILE) -> tuple[ArchiveEntry, ...]:
     """What an archive holds, without its top-level directory. Raises InvalidInput or TooLarge, naming the entry. It
     has to have the file `needed`."""
     import tarfile  # noqa: PLC0415 - needed while something is fetched, and a node stays small
 
-    entries: dict[str, Entry] = {}
+    entries: dict[str, ArchiveEntry] = {}
     tops: set[str] = set()
     try:
         with tarfile.open(fileobj=io.BytesIO(_unpacked(content)), mode="r:") as tar:
@@ -78,7 +78,7 @@ def check_archive(content: bytes, *, needed: str = COMPOSE_FILE) -> tuple[Entry,
                     continue
                 if path in entries and not (entry.is_directory and entries[path].is_directory):
                     raise _bad(entry.path, "is there twice")
-                entries[path] = Entry(path, entry.content, entry.link, entry.is_directory, entry.is_executable)
+                entries[path] = ArchiveEntry(path, entry.content, entry.link, entry.is_directory, entry.is_executable)
     except (tarfile.TarError, EOFError, ValueError, UnicodeError) as error:
         raise InvalidInput(f"The component's archive is damaged ({error}).") from error
     if len(tops) > 1:
@@ -128,7 +128,7 @@ def _unpacked(content: bytes) -> bytes:
     return unpacked
 
 
-def _entries(tar: "TarFile") -> Iterator[Entry]:
+def _entries(tar: "TarFile") -> Iterator[ArchiveEntry]:
     hard_link_sources: dict[str, bytes] = {}
     count = 0
     while (member := tar.next()) is not None:
@@ -140,17 +140,17 @@ def _entries(tar: "TarFile") -> Iterator[Entry]:
             continue
         executable = bool(member.mode & 0o111)
         if member.isdir():
-            yield Entry(path, is_directory=True)
+            yield ArchiveEntry(path, is_directory=True)
         elif member.issym():
-            yield Entry(path, link=member.linkname)
+            yield ArchiveEntry(path, link=member.linkname)
         elif member.islnk():
             source = _safe_path(member.linkname)
             if source not in hard_link_sources:
                 raise _bad(path, f"is a hard link to {source}, which is not a file before it")
-            yield Entry(path, hard_link_sources[source], is_executable=executable)
+            yield ArchiveEntry(path, hard_link_sources[source], is_executable=executable)
         elif member.isreg() and member.sparse is None:
             hard_link_sources[path] = _content(tar, member)
-            yield Entry(path, hard_link_sources[path], is_executable=executable)
+            yield ArchiveEntry(path, hard_link_sources[path], is_executable=executable)
         else:
             raise _bad(path, "is neither a file, a directory nor a link")
 
@@ -173,7 +173,7 @@ def _safe_path(name: str) -> str:
     return posixpath.normpath(name)
 
 
-def _check_links(entries: Mapping[str, Entry]) -> None:
+def _check_links(entries: Mapping[str, ArchiveEntry]) -> None:
     """Links stay inside, and no path leads through a link: checked by name alone, such a path could end anywhere."""
     links = {path for path, entry in entries.items() if entry.link is not None}
     for path, entry in entries.items():

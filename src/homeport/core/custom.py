@@ -15,9 +15,9 @@ from homeport.core.inference.engines.spec import judge_engine
 from homeport.core.model.custom import (
     CUSTOM_RULES,
     CommandProbe,
+    CustomKind,
     CustomSpec,
     HttpProbe,
-    Kind,
     Mount,
     Port,
     Probe,
@@ -63,10 +63,10 @@ class _Section:
         self.found.append(((OURS, self.name, *where), message))
 
 
-def kind_of(extensions: Mapping[str, Any]) -> Kind | None:
+def kind_of(extensions: Mapping[str, Any]) -> CustomKind | None:
     """Which of them a component is; None when it has no such section, or several."""
     ours = extensions.get(OURS)
-    said = [kind for kind in Kind if isinstance(ours, Mapping) and kind.value in ours]
+    said = [kind for kind in CustomKind if isinstance(ours, Mapping) and kind.value in ours]
     return said[0] if len(said) == 1 else None
 
 
@@ -75,9 +75,9 @@ def refuse_kind(components: Mapping[str, Mapping[str, Any]], engine: str) -> str
     runs = custom_kinds(engine)
     for name, extensions in components.items():
         kind = kind_of(extensions)
-        if kind is Kind.IMAGE and kind not in runs:
+        if kind is CustomKind.IMAGE and kind not in runs:
             return f"cannot run {name}, which is an image: with {engine} it runs native programs"
-        if kind is Kind.PROCESS and kind not in runs:
+        if kind is CustomKind.PROCESS and kind not in runs:
             return f"cannot run {name}, which is a native program: with {engine} it runs images"
     return None
 
@@ -85,13 +85,13 @@ def refuse_kind(components: Mapping[str, Mapping[str, Any]], engine: str) -> str
 def judge_custom(extensions: Mapping[str, Any], *, repository: str, revision: str) -> list[Found]:
     """Every problem of the section; empty when there is none."""
     ours = extensions.get(OURS)
-    if not isinstance(ours, Mapping) or not any(kind.value in ours for kind in Kind):
+    if not isinstance(ours, Mapping) or not any(kind.value in ours for kind in CustomKind):
         return []
     if kind_of(extensions) is None:
         return [((OURS,), "says several of image, process and engine: a component is one of them.")]
-    if kind_of(extensions) is Kind.ENGINE:
-        problems = judge_engine(ours[Kind.ENGINE.value])
-        return [((OURS, Kind.ENGINE.value, *where), message) for where, message in problems]
+    if kind_of(extensions) is CustomKind.ENGINE:
+        problems = judge_engine(ours[CustomKind.ENGINE.value])
+        return [((OURS, CustomKind.ENGINE.value, *where), message) for where, message in problems]
     return read_custom(extensions, repository=repository, revision=revision)[1]
 
 
@@ -100,7 +100,7 @@ def read_custom(
 ) -> tuple[CustomSpec | None, list[Found]]:
     """The parsed section and its problems; None where there is neither image nor process."""
     kind = kind_of(extensions)
-    if kind is None or kind is Kind.ENGINE:
+    if kind is None or kind is CustomKind.ENGINE:
         return None, []
     given = extensions[OURS][kind.value]
     section = _Section(kind.value, given if isinstance(given, Mapping) else {})
@@ -112,8 +112,8 @@ def read_custom(
     probe, rules = _health(section)
     spec = CustomSpec(
         kind=kind,
-        image=_image(section, repository, revision) if kind is Kind.IMAGE else "",
-        command=_words(section, "command", needed=kind is Kind.PROCESS),
+        image=_image(section, repository, revision) if kind is CustomKind.IMAGE else "",
+        command=_words(section, "command", needed=kind is CustomKind.PROCESS),
         args=_words(section, "args"),
         environment=_environment(section),
         workdir=_workdir(section),
@@ -129,9 +129,9 @@ def read_custom(
     return spec, section.found
 
 
-def _unknown(kind: Kind, key: str) -> str:
+def _unknown(kind: CustomKind, key: str) -> str:
     fields = list(_FIELDS[kind.value])
-    if kind is Kind.PROCESS and key in _FIELDS["image"]:
+    if kind is CustomKind.PROCESS and key in _FIELDS["image"]:
         return "is for images; a program of this machine has no such thing."
     return f"is not a field here; there are {listing(fields)}.{suggest(key, fields)}"
 

@@ -15,6 +15,7 @@ from homeport.inference.http.routes import inference_routes
 from homeport.inference.plane import TaskPlane
 from homeport.inference.tasks.inside import InsideTasks
 from homeport.inference.tasks.ownership import TaskOwnership
+from homeport.inference.tasks.site_usage import TOPIC, SiteUsage, UsageReports
 
 
 def _central(platform: CentralPlatform) -> CentralPart:
@@ -39,6 +40,7 @@ def _central(platform: CentralPlatform) -> CentralPart:
         routes=(inference_routes(plane),),
         services=(late_service("homeport.inference.orchion", "orchion_llm", plane),),
         before_serving=(plane.drains.load,),
+        from_sites={TOPIC: SiteUsage(platform.store).take},
         loops=tuple(loops),
         metrics=(plane.metrics,),
     )
@@ -46,13 +48,17 @@ def _central(platform: CentralPlatform) -> CentralPart:
 
 def _site(platform: SitePlatform) -> SitePart:
     plane = _plane(platform, lambda handoff: platform.site)
+    loops = [plane.run]
+    if platform.central is not None:
+        usage = UsageReports(platform.site, platform.central, platform.store, platform.clock, plane.journal)
+        loops.append(usage.run)
     return SitePart(
         routes=(inference_routes(plane),),
         services=(late_service("homeport.inference.orchion", "orchion_llm", plane),),
         open_services=(late_service("homeport.inference.orchion", "open_orchion_llm", plane),),
         metrics=(plane.metrics,),
         before_serving=(plane.drains.load,),
-        loops=(plane.run,),
+        loops=loops,
     )
 
 

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from homeport.core.inference.engines.gpus import GpusOfNode
 from homeport.core.inference.models.lifecycle import ModelLifecycle
-from homeport.core.inference.placement import Decision
+from homeport.core.inference.placement import PoolDecision
 from homeport.core.inference.queue import PoolQueue
 from homeport.core.inference.task import Priority, TaskCode
 
@@ -97,7 +97,7 @@ class InferenceMetrics(Collector):
         self.gpu = gauge("gpu_utilization", "How busy the device is, from 0 to 1.", *_REPLICA, "device")
         self.vram = gauge("vram_used_bytes", "Memory of the device in use.", *_REPLICA, "device")
         self.model_state = gauge("model_state", "1 for the state that a model is in.", "model_id", "state")
-        self._considered = gauge("placement_candidates_considered", "Replicas that the last decision looked at.")
+        self._considered = gauge("placement_candidates_considered", "Replicas considered by the last placement.")
         self.first_token_ms = Histogram(
             "latency_first_token_ms", "Until the first token.", _POOL, buckets=FIRST_TOKEN_MS, registry=registry
         )
@@ -173,7 +173,7 @@ class InferenceMetrics(Collector):
     def backpressure(self, engine: str, policy: str) -> None:
         self._count(self._backpressure, engine, policy)
 
-    def placed(self, decision: Decision) -> None:
+    def placed(self, decision: PoolDecision) -> None:
         outcome = "no_capacity" if decision.chosen is None else "assigned"
         pinned, fallback = _TRUTH[decision.pinned], _TRUTH[decision.fallback]
         self._count(self._placements, outcome, pinned, fallback)

@@ -11,7 +11,7 @@ from starlette.types import Message as AsgiMessage
 
 from homeport.adapters.link.grpc_calls import GrpcCalls, SendMessage
 from homeport.adapters.link.grpc_orchion import ANYBODY
-from homeport.adapters.link.grpc_site import Service
+from homeport.adapters.link.grpc_services import Service
 from homeport.core.model.caller import Caller
 from homeport.core.model.identity import Peer
 from homeport.errors import Conflict, HomeportError, InvalidInput, NotFound, PeerUnavailable
@@ -91,7 +91,7 @@ class OrchionLLM:
         try:
             return convert.embedding_from_openai(found or {}, model=request.model)  # type: ignore[no-any-return]
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise PeerUnavailable("The engine answered with something that are no embeddings.") from error
+            raise PeerUnavailable("The engine did not answer with embeddings.") from error
 
     async def _ask(
         self,

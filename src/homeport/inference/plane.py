@@ -31,7 +31,7 @@ from homeport.inference.tasks.changes import QueueChanges
 from homeport.inference.tasks.journal import TaskJournal
 from homeport.inference.tasks.narration import Narrator
 from homeport.inference.tasks.ownership import TaskOwnership, owner_of
-from homeport.inference.tasks.running import Run, Runner
+from homeport.inference.tasks.running import Runner, TaskRun
 from homeport.inference.tasks.scheduler import Scheduler, Ticket
 from homeport.inference.tasks.sessions import Sessions
 from homeport.inference.tasks.shared_limits import SharedLimits
@@ -73,7 +73,7 @@ class Submitter:
 class _Submission(NamedTuple):
     """A task that has its place, and is not durable yet."""
 
-    run: Run
+    run: TaskRun
     stored: StoredTask
     session: Session
     submitter: Submitter
@@ -110,10 +110,10 @@ class TaskPlane:
         )
         self._begun: dict[str, StoredTask] = {}
         """Submitted, and not durable yet."""
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, TaskRun] = {}
         self.requests: dict[Ticket, Callable[[Refusal], None]] = {}
         """Of `/v1`, under way, and how each is ended."""
-        self._ended: OrderedDict[str, Run] = OrderedDict()
+        self._ended: OrderedDict[str, TaskRun] = OrderedDict()
         self._stored: dict[str, StoredTask] = {}
         self._tasks: TaskGroup | None = None
         self.metrics.model_states = lambda: {} if ports.models is None else ports.models.states()
@@ -139,7 +139,9 @@ class TaskPlane:
             on_admitted=sessions.admitted,
             on_spent=sessions.spent,
             on_deleted=sessions.deleted,
+            on_known=sessions.known,
             on_freed=scheduler.wake,
+            sessions=sessions.everything,
         )
         scheduler.shared = self.sessions.shared = shared
         return shared
@@ -210,10 +212,11 @@ class TaskPlane:
         if known is not None:
             return _replayed(known, digest, submitter)
         session = self.sessions.current(submitter.key, task.session_id, self._at_most(budgets))
-        ticket = self.scheduler.admit(task, caller=submitter.key, sites=submitter.sites, session=session)
+        judged = self.sessions.judged(submitter.key, session)
+        ticket = self.scheduler.admit(task, caller=submitter.key, sites=submitter.sites, session=judged)
         ticket.correlation_id = correlation_id
         self.sessions.begin(submitter.key, session, task.max_tokens)
-        run = Run(ticket)
+        run = TaskRun(ticket)
         answer = admission_answer(ticket)
         stored = StoredTask(
             id=task.task_id,
@@ -251,7 +254,7 @@ class TaskPlane:
         most = self.settings.session_tokens_max
         return budgets if most is None else budgets.at_most(Budgets(tokens=most))
 
-    def find(self, task_id: str, submitter: Submitter) -> Run:
+    def find(self, task_id: str, submitter: Submitter) -> TaskRun:
         """Raises TaskRefused NOT_FOUND, for another's task too."""
         run = self._runs.get(task_id) or self._ended.get(task_id)
         if run is None or not (submitter.sees_all or run.ticket.caller == submitter.key):
@@ -273,7 +276,7 @@ class TaskPlane:
         async with self.store.read() as reader:
             return stored, await reader.artifact(artifact_id)
 
-    async def wait_recovered(self, task_id: str) -> Run | None:
+    async def wait_recovered(self, task_id: str) -> TaskRun | None:
         """A task from before a restart, once it is queued again; None where it has ended instead."""
         with anyio.move_on_after(RECOVERY_SECONDS):
             while True:
@@ -284,7 +287,7 @@ class TaskPlane:
                 await anyio.sleep(0.1)
         return None
 
-    def explain(self, run: Run) -> dict[str, Any]:
+    def explain(self, run: TaskRun) -> dict[str, Any]:
         """Why it ran where it ran, for `homeport why`."""
         decision = run.ticket.decision
         return {
@@ -449,7 +452,7 @@ class TaskPlane:
                     with anyio.move_on_after(RECOVERY_LOOK_SECONDS):
                         await changed.wait()
                     continue
-                self._runs[stored.id] = Run(ticket)
+                self._runs[stored.id] = TaskRun(ticket)
                 self._start(self._runs[stored.id])
                 return
         self._end_lost(stored, why)
@@ -469,24 +472,24 @@ class TaskPlane:
 
     # --- one run ------------------------------------------------------------------------------------------------
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: TaskRun) -> None:
         if run.ticket.is_waiting and not run.cancel_reason:
             run.begin_when_moved(partial(self._begin_run, run), self._runner.seconds_left(run))
         else:
             self._begin_run(run)
 
-    def _begin_run(self, run: Run) -> None:
+    def _begin_run(self, run: TaskRun) -> None:
         if self._tasks is not None:
             self._tasks.start_soon(self._run, run)
 
-    async def _run(self, run: Run) -> None:
+    async def _run(self, run: TaskRun) -> None:
         try:
             await self._runner.run(run)
         finally:
             if run.stream.is_over:
                 self._end(run)
 
-    def _end(self, run: Run) -> None:
+    def _end(self, run: TaskRun) -> None:
         task, ticket = run.task, run.ticket
         stored = self._stored.get(task.task_id)
         self._forget(task.task_id)

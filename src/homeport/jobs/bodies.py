@@ -24,7 +24,7 @@ from homeport.core.placement.eligibility import bytes_of
 from homeport.core.values.selectors import ANYTHING, parse_selector
 from homeport.errors import InvalidInput, Problem
 from homeport.jobs.ports import JobRequest, OutputPart
-from homeport.serving.bodies.body import Body, PageBody, SiteNameText
+from homeport.serving.bodies.body import Body, FailureBody, PageBody, SiteNameText
 from homeport.vocabulary import JobId, NodeId, SiteName
 
 Word = Annotated[str, StringConstraints(max_length=COMMAND_BYTES_MAX)]
@@ -76,12 +76,7 @@ class SubmitJob(Body):
     """A request to the engines of the site, in place of a command. Its answer is the job's output."""
 
 
-class FailureBody(Body):
-    code: str
-    message: str
-
-
-class ArtifactBody(Body):
+class JobArtifactBody(Body):
     path: str
     size: int
 
@@ -112,7 +107,7 @@ class JobBody(Body):
     failure: FailureBody | None
     exit_code: int | None
     output_bytes: int
-    artifacts: Sequence[ArtifactBody]
+    artifacts: Sequence[JobArtifactBody]
     cancelled_by: str | None
     created_by: str
     created_at: datetime
@@ -228,7 +223,7 @@ def _fields(job: Job) -> dict[str, Any]:
         "failure": None if failure is None else FailureBody(code=failure.code, message=failure.message),
         "exit_code": job.exit_code,
         "output_bytes": job.output_bytes,
-        "artifacts": [ArtifactBody(path=file.path, size=file.size) for file in job.files],
+        "artifacts": [JobArtifactBody(path=file.path, size=file.size) for file in job.files],
         "cancelled_by": job.cancelled_by,
         "created_by": job.created_by,
         "created_at": job.created_at,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from homeport.adapters.link.grpc_calls import GrpcCalls, require
-from homeport.adapters.link.grpc_site import Service
+from homeport.adapters.link.grpc_services import Service
 from homeport.core.inference.request import InferenceRequest
 from homeport.core.jobs.job import Job, JobSpec, JobType, type_of
 from homeport.core.model.caller import Caller

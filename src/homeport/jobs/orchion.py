@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from homeport.adapters.link.grpc_calls import GrpcCalls, require
 from homeport.adapters.link.grpc_orchion import ANYBODY
-from homeport.adapters.link.grpc_site import Service
+from homeport.adapters.link.grpc_services import Service
 from homeport.core.access.actions import Action, Audit, Level, Scope
 from homeport.core.model.caller import Caller
 from homeport.core.model.identity import Peer

@@ -27,7 +27,7 @@ from homeport.serving.bodies.body import NodeIdText, SiteNameText
 from homeport.serving.bodies.plans import WhyBody
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf, check_sites
-from homeport.serving.pages import Asked, asked
+from homeport.serving.pages import PageRequest, asked
 from homeport.serving.routing import Router
 from homeport.serving.to_bodies import why_body
 from homeport.vocabulary import JobState, NodeId, SiteName
@@ -74,7 +74,7 @@ def jobs_routes(jobs: Jobs, store: Store) -> Routes:
     @router.get("/api/v1/jobs", summary="List jobs, the newest first", response_model=JobsBody)
     async def list_jobs(
         caller: CallerOf,
-        page: Annotated[Asked, Depends(asked(JOBS, JobBody))],
+        page: Annotated[PageRequest, Depends(asked(JOBS, JobBody))],
         *,
         site: SiteNameText | None = None,
         node: NodeIdText | None = None,

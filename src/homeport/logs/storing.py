@@ -5,7 +5,7 @@ from typing import Final
 
 import anyio
 
-from homeport.core.logs.intake import Arrival
+from homeport.core.logs.intake import LogArrival
 from homeport.core.logs.line import LogLine, Origin
 from homeport.core.logs.settings import LogSettings
 from homeport.core.logs.text import clean
@@ -32,12 +32,12 @@ Done = Callable[[int | None], None]
 class Storing:
     def __init__(self, store: LogStore) -> None:
         self._store = store
-        self._waiting: list[tuple[Arrival, Done]] = []
+        self._waiting: list[tuple[LogArrival, Done]] = []
         self._own: list[tuple[Origin, LogLine]] = []
         self._own_dropped = 0
         self._woken = anyio.Event()
 
-    def put(self, arrival: Arrival, done: Done) -> None:
+    def put(self, arrival: LogArrival, done: Done) -> None:
         """Never blocks. What does not fit is not taken, and its sender sends it again."""
         if len(self._waiting) >= ARRIVALS_MAX:
             done(None)
@@ -45,7 +45,7 @@ class Storing:
         self._waiting.append((arrival, done))
         self._woken.set()
 
-    async def store(self, arrival: Arrival) -> int:
+    async def store(self, arrival: LogArrival) -> int:
         """Raises TransientError where it could not be stored."""
         stored, answers = anyio.Event(), list[int | None]()
 
@@ -61,7 +61,7 @@ class Storing:
         return last
 
     def put_own(self, origin: Origin, line: LogLine) -> None:
-        """A line of this role."""
+        """A line of this role, or of work that it does by itself."""
         if len(self._own) >= OWN_MAX:
             self._own_dropped += 1
             return
@@ -102,7 +102,7 @@ class Storing:
                 log.warning("old log lines not removed", error=str(error))
             await anyio.sleep(TRIM_SECONDS)
 
-    def _taken(self) -> tuple[list[tuple[Arrival, Done]], list[tuple[Origin, LogLine]]]:
+    def _taken(self) -> tuple[list[tuple[LogArrival, Done]], list[tuple[Origin, LogLine]]]:
         own, self._own = self._own, []
         count, lines = 0, 0
         for arrival, _ in self._waiting:
@@ -116,5 +116,5 @@ class Storing:
         return taken, own
 
 
-def _lines_of(arrival: Arrival) -> int:
+def _lines_of(arrival: LogArrival) -> int:
     return sum(len(batch.lines) for batch in arrival.batches)

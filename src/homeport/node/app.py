@@ -12,9 +12,9 @@ import anyio.to_thread
 
 import homeport
 from homeport import failpoints
-from homeport.adapters.disk import WriteProbe
+from homeport.adapters.files.disk import WriteProbe
 from homeport.adapters.hardware.gpu.machine import installed_gpus
-from homeport.adapters.prometheus_text import Collectors, Registry
+from homeport.adapters.prometheus_text import Collectors, MetricsRegistry
 from homeport.adapters.registry.credentials import default_auth_files
 from homeport.adapters.registry.image_mirror import ImageMirror
 from homeport.adapters.registry.oci import OciRegistry
@@ -35,22 +35,22 @@ from homeport.logs.node.part import NodeLogs
 from homeport.models.node.open import MODELS_FOLDER, with_engines
 from homeport.node import hardware
 from homeport.node.capabilities import CAPABILITIES
-from homeport.node.engine import Discover, Engine
+from homeport.node.engine import Discover, NodeEngine
 from homeport.node.journal.journal import Journal
-from homeport.node.link.connection import IN_PROCESS, Connection
+from homeport.node.link.connection import IN_PROCESS, SiteConnection
 from homeport.node.link.identity import NodeIdentity
 from homeport.node.link.news import Outlet
 from homeport.node.loops import Loops
 from homeport.node.orders.deployments import DeploymentHandler
 from homeport.node.orders.executor import Executor
 from homeport.node.orders.tracing import OrderSpans
-from homeport.node.orders.work import Work
-from homeport.node.pages.http import Pages, serve_http
+from homeport.node.orders.work import OrderWork
+from homeport.node.pages.http import NodePages, serve_http
 from homeport.node.pages.metrics import NodeMetrics
-from homeport.node.pages.status import Status
+from homeport.node.pages.status import NodeStatus
 from homeport.node.settings import NodeSettings, resolve_node_id, split_address
 from homeport.node.watch.orphans import OrphanWatch
-from homeport.node.watch.repair import Keeper
+from homeport.node.watch.repair import RepairLoop
 from homeport.ports import Clock, DialTunnel, FileSource, InThread, Notice, Runtime, SiteLink, Tracer
 from homeport.vocabulary import NodeId, NoticeCode
 
@@ -77,7 +77,7 @@ async def run_node(
     identity: NodeIdentity | None = None,
     on_ready: Callable[[], None] | None = None,
     surroundings: Surroundings | None = None,
-    registry: Registry | None = None,
+    registry: MetricsRegistry | None = None,
     tracer: Tracer | None = None,
     content: FileSource | None = None,
     capabilities: Sequence[NodeCapability] = CAPABILITIES,
@@ -94,7 +94,7 @@ async def run_node(
     surroundings = surroundings or Surroundings()
     registry = registry or Collectors()
     settings.data.mkdir(parents=True, exist_ok=True)
-    status = Status(resolve_node_id(settings), homeport.__version__, runtime.name)
+    status = NodeStatus(resolve_node_id(settings), homeport.__version__, runtime.name)
     async with AsyncExitStack() as stack:
         if settings.otlp_url is not None:
             opened = await stack.enter_async_context(open_tracer(settings.otlp_url, instance=status.node_id))
@@ -110,7 +110,7 @@ async def run_node(
         if settings.http_address is not None:
             host, port = split_address("http_address", settings.http_address)
             await stack.enter_async_context(
-                serve_http(host, port, Pages(status, registry, WriteProbe(settings.data)))
+                serve_http(host, port, NodePages(status, registry, WriteProbe(settings.data)))
             )
         await stack.enter_async_context(_closing(settings, link, runtime, status.node_id))
         loops = _wire(
@@ -197,7 +197,7 @@ def _wire(
     link: SiteLink,
     runtime: Runtime,
     journal: Journal,
-    status: Status,
+    status: NodeStatus,
     metrics: NodeMetrics,
     surroundings: Surroundings,
     tracer: Tracer | None,
@@ -209,10 +209,10 @@ def _wire(
     outlet = Outlet(clock, metrics)
     for what in journal.set_aside:
         outlet.notice(Notice(NoticeCode.ROW_SET_ASIDE, f"{what}. It is kept in the table `aside` of the journal."))
-    engine = Engine(settings, runtime, status, discover=surroundings.discover)
+    engine = NodeEngine(settings, runtime, status, discover=surroundings.discover)
     logs = _open_logs(settings, runtime, surroundings, outlet)
     stack.callback(logs.close)
-    work = Work(settings, runtime, outlet, clock, in_thread=surroundings.in_thread, note=journal.note)
+    work = OrderWork(settings, runtime, outlet, clock, in_thread=surroundings.in_thread, note=journal.note)
     work.site_name = lambda: status.site
     work.on_started = logs.collector.started
     spans_of = partial(OrderSpans, tracer, clock, status.node_id)
@@ -239,10 +239,10 @@ def _wire(
     handlers = by_kind(part.handlers for part in parts)
     journal.one_off = frozenset(kind for part in parts for kind in part.one_off)
     executor = Executor(handlers=handlers, journal=journal, outlet=outlet, metrics=metrics, clock=clock)
-    keeper = Keeper(runtime=runtime, journal=journal, work=work, executor=executor, metrics=metrics, clock=clock)
+    keeper = RepairLoop(runtime=runtime, journal=journal, work=work, executor=executor, metrics=metrics, clock=clock)
     keeper.on_observed = logs.collector.observed
     orphans = OrphanWatch(node_id=status.node_id, runtime=runtime, journal=journal, executor=executor, outlet=outlet)
-    connection = Connection(
+    connection = SiteConnection(
         settings=settings,
         link=link,
         journal=journal,

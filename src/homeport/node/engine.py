@@ -12,7 +12,7 @@ from homeport.core.node.permissions import LABEL_ALLOW
 from homeport.errors import EngineUnavailable
 from homeport.log import get_log
 from homeport.node import hardware
-from homeport.node.pages.status import Status
+from homeport.node.pages.status import NodeStatus
 from homeport.node.settings import NodeSettings
 from homeport.ports import Runtime
 from homeport.vocabulary import ProfileType
@@ -28,12 +28,12 @@ class Discover(Protocol):
     ) -> Capabilities: ...
 
 
-class Engine:
+class NodeEngine:
     def __init__(
         self,
         settings: NodeSettings,
         runtime: Runtime,
-        status: Status,
+        status: NodeStatus,
         *,
         discover: Discover = hardware.discover,
     ) -> None:

@@ -21,12 +21,12 @@ from anyio.abc import TaskGroup
 from homeport.errors import TransientError
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
-from homeport.node.engine import Engine
-from homeport.node.link.connection import Connection
+from homeport.node.engine import NodeEngine
+from homeport.node.link.connection import SiteConnection
 from homeport.node.orders.executor import Executor
 from homeport.node.settings import NodeSettings
 from homeport.node.watch.orphans import OrphanWatch
-from homeport.node.watch.repair import Keeper
+from homeport.node.watch.repair import RepairLoop
 
 log = get_log("homeport.node")
 
@@ -41,11 +41,11 @@ them takes at most a twentieth of a core."""
 @dataclass(frozen=True, slots=True)
 class Loops:
     settings: NodeSettings
-    engine: Engine
+    engine: NodeEngine
     executor: Executor
-    keeper: Keeper
+    keeper: RepairLoop
     orphans: OrphanWatch
-    connection: Connection
+    connection: SiteConnection
     brought: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
     """The loops of capabilities."""
 

@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints
 from homeport.core.pipelines.limits import SOURCE_BYTES_MAX
 from homeport.core.pipelines.model import Definition, InputType, ItemResult, ItemRun, Pipeline, Run, StepRun
 from homeport.pipelines.reading import readable
-from homeport.serving.bodies.body import Body, PageBody
+from homeport.serving.bodies.body import Body, FailureBody, PageBody
 
 Source = Annotated[str, StringConstraints(min_length=1, max_length=SOURCE_BYTES_MAX)]
 Name = Annotated[str, StringConstraints(max_length=63)]
@@ -33,11 +33,6 @@ class SavePipeline(Body):
 
 class CheckPipeline(Body):
     source: Source
-
-
-class FailureBody(Body):
-    code: str
-    message: str
 
 
 class ItemBody(Body):

@@ -6,7 +6,7 @@ from typing import Final
 
 import anyio
 
-from homeport.capability.central import CentralCapability, CentralPart, Loop, Replicas
+from homeport.capability.central import CentralCapability, CentralPart, Loop, ReplicaChoice
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.shared.periodic import every
 from homeport.fleet.shared.retention import retention_now
@@ -32,7 +32,7 @@ def _part(central: CentralPlatform) -> CentralPart:
         routes=(pipelines_routes(central, pipelines, jobs), webhook_routes(central, pipelines)),
         metrics=(metrics,),
         loops=(
-            Loop("pipelines", partial(_run, engine), Replicas.ONE),
+            Loop("pipelines", partial(_run, engine), ReplicaChoice.ONE),
             Loop("pipelines jobs wake", jobs.wake_sites),
         ),
     )

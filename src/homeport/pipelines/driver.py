@@ -28,7 +28,15 @@ from homeport.core.pipelines.advance import (
 from homeport.core.pipelines.functions import ExpressionError
 from homeport.core.pipelines.lifecycle import RUN_ENDED
 from homeport.core.pipelines.limits import LOG_BYTES_MAX
-from homeport.core.pipelines.model import NO_RESULT, ItemKey, ItemResult, Pipeline, Run, Step, StepKind
+from homeport.core.pipelines.model import (
+    NO_RESULT,
+    ItemKey,
+    ItemResult,
+    Pipeline,
+    PipelineStep,
+    Run,
+    StepKind,
+)
 from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import HomeportError, LeaseLost, NoNodeFits, PermanentError, TransientError
 from homeport.failpoints import Point, passing
@@ -292,7 +300,7 @@ def _taken(
     return after, ItemResult(outcome.result.output if is_kept else None, _end_of(text))
 
 
-def attempt_head(step: Step, attempt: int) -> str:
+def attempt_head(step: PipelineStep, attempt: int) -> str:
     """What stands before the log of an attempt."""
     return f"--- attempt {attempt} ---\n" if attempt > 1 or step.retries else ""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from homeport.core.model.caller import Caller
-from homeport.core.pipelines.model import ItemKey, ItemResult, Run, Step, StepKind
+from homeport.core.pipelines.model import ItemKey, ItemResult, PipelineStep, Run, StepKind
 from homeport.errors import HomeportError
 from homeport.jobs.ports import Jobs
 from homeport.pipelines.driver import attempt_head
@@ -17,7 +17,7 @@ LIVE_MAX: Final = 8
 async def with_live_logs(
     jobs: Jobs,
     run: Run,
-    step: Step | None,
+    step: PipelineStep | None,
     results: Mapping[ItemKey, ItemResult],
     caller: Caller,
 ) -> Mapping[ItemKey, ItemResult]:

@@ -35,13 +35,13 @@ from homeport.pipelines.bodies import (
 )
 from homeport.pipelines.live import with_live_logs
 from homeport.pipelines.reading import read_pipeline, readable
-from homeport.pipelines.service import WAIT_SECONDS_MAX, Pipelines, RunRequest, check_site, owner_of
+from homeport.pipelines.service import WAIT_SECONDS_MAX, PipelineRunRequest, Pipelines, check_site, owner_of
 from homeport.ports import PIPELINE_RUNS, PIPELINES, PipelineFilter, RunFilter
 from homeport.serving.bodies.body import SiteNameText
 from homeport.serving.bodies.plans import WhyBody
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
-from homeport.serving.pages import Asked, asked
+from homeport.serving.pages import PageRequest, asked
 from homeport.serving.routing import Router
 from homeport.serving.to_bodies import why_body
 from homeport.vocabulary import RunId, RunState, SiteName
@@ -101,13 +101,13 @@ def _add_runs(router: Router, central: CentralPlatform, pipelines: Pipelines) ->
         if (body.source is None) == (body.pipeline is None):
             raise InvalidInput(problems=[Problem("source", "give either the file or the name of a saved pipeline.")])
         source = body.source or (await pipelines.saved(body.pipeline or "", caller)).source
-        request = RunRequest(source, body.inputs, id=None if body.id is None else RunId(body.id))
+        request = PipelineRunRequest(source, body.inputs, id=None if body.id is None else RunId(body.id))
         return run_body(await pipelines.start(request, owner_of(caller)))
 
     @router.get("/api/v1/pipeline-runs", summary="List runs, the newest first", response_model=RunsBody)
     async def list_pipeline_runs(
         caller: CallerOf,
-        page: Annotated[Asked, Depends(asked(PIPELINE_RUNS, RunBody))],
+        page: Annotated[PageRequest, Depends(asked(PIPELINE_RUNS, RunBody))],
         pipeline: Annotated[str | None, Query(max_length=63)] = None,
         site: SiteNameText | None = None,
         state: Annotated[list[RunState] | None, Query(max_length=5)] = None,
@@ -171,7 +171,7 @@ def _add_saved(router: Router, central: CentralPlatform, pipelines: Pipelines) -
     @router.get("/api/v1/pipelines", summary="List saved pipelines", response_model=PipelinesBody)
     async def list_pipelines(
         caller: CallerOf,
-        page: Annotated[Asked, Depends(asked(PIPELINES, PipelineBody))],
+        page: Annotated[PageRequest, Depends(asked(PIPELINES, PipelineBody))],
         site: SiteNameText | None = None,
     ) -> Response:
         where = PipelineFilter(site=None if site is None else SiteName(site))

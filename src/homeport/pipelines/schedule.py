@@ -15,7 +15,7 @@ from homeport.errors import PermanentError, TransientError
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.log import get_log
 from homeport.pipelines.reading import read_pipeline
-from homeport.pipelines.service import Pipelines, RunRequest
+from homeport.pipelines.service import PipelineRunRequest, Pipelines
 from homeport.ports import PIPELINE_RUNS, Cut, RunFilter, Transaction
 from homeport.vocabulary import EventKind, RunId, SubjectKind
 
@@ -70,7 +70,7 @@ async def _fire(central: CentralPlatform, definition: Definition, now: datetime)
         why = due.why
         if due.runs:
             run_id = RunId(str(uuid.uuid5(_SPACE, f"{definition.name} {definition.next_at.isoformat()}")))
-            request = RunRequest(definition.source, pipeline.schedule.inputs, SCHEDULE, run_id)
+            request = PipelineRunRequest(definition.source, pipeline.schedule.inputs, SCHEDULE, run_id)
             pipelines = Pipelines(central)
             await pipelines.check_owner(definition)
             await pipelines.start(request, definition.owner)

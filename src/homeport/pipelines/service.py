@@ -35,7 +35,7 @@ WAIT_SECONDS_MAX: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class RunRequest:
+class PipelineRunRequest:
     source: str
     inputs: Mapping[str, Any] = field(default_factory=dict)
     trigger: str = HAND
@@ -50,7 +50,7 @@ class Pipelines:
 
     # --- runs -------------------------------------------------------------------------------------------------
 
-    async def start(self, request: RunRequest, owner: Owner) -> Run:
+    async def start(self, request: PipelineRunRequest, owner: Owner) -> Run:
         """The run, durable. The same id with the same content is the same run. Raises InvalidInput with fields and
         lines, Conflict, QueueFull, and NotAuthorized for a site that is not the owner's."""
         pipeline = await self._central.in_thread(read_pipeline, request.source)

@@ -20,7 +20,7 @@ from homeport.log import get_log
 from homeport.pipelines.bodies import RunBody, run_body
 from homeport.pipelines.reading import read_pipeline
 from homeport.pipelines.routes import PipelineName
-from homeport.pipelines.service import Pipelines, RunRequest
+from homeport.pipelines.service import PipelineRunRequest, Pipelines
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf, note_detail
 from homeport.serving.routing import Router
@@ -65,7 +65,7 @@ def webhook_routes(central: CentralPlatform, pipelines: Pipelines) -> Routes:
         definition, pipeline = found
         run_id = RunId(str(uuid.uuid5(_SPACE, f"{name} {request.headers[SIGNATURE_HEADER]}")))
         await pipelines.check_owner(definition)
-        wanted = RunRequest(definition.source, _inputs(pipeline, body), WEBHOOK, run_id)
+        wanted = PipelineRunRequest(definition.source, _inputs(pipeline, body), WEBHOOK, run_id)
         run = await pipelines.start(wanted, definition.owner)
         note_detail(request, run=run.id, pipeline=name)
         return run_body(run)

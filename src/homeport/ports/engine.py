@@ -80,7 +80,7 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenTexts:
     """The texts of one or more tokens that arrived together."""
 
     texts: Sequence[str]
@@ -100,7 +100,7 @@ def count_of(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
 
 
-class Exchange(Protocol):
+class EngineExchange(Protocol):
     """One HTTP answer of an engine, for what is passed through."""
 
     status: int
@@ -121,7 +121,7 @@ class InferenceEngine(Protocol):
         """Raises EngineFailed where the engine does not answer."""
         ...
 
-    def generate(self, request: Generation) -> AsyncIterator[Tokens | Finished]:
+    def generate(self, request: Generation) -> AsyncIterator[TokenTexts | Finished]:
         """Ends with exactly one `Finished`, or raises EngineFailed. Closing the iterator cancels the task in the
         engine."""
         ...
@@ -136,7 +136,7 @@ class InferenceEngine(Protocol):
     async def close(self) -> None: ...
 
 
-class OpenExchange(Exchange, Protocol):
+class OpenExchange(EngineExchange, Protocol):
     def close(self) -> None:
         """Ends the request in the engine too, if it is still under way."""
         ...

@@ -82,6 +82,24 @@ class EngineControl(Protocol):
         ...
 
 
+class EnginesOnRequest(Protocol):
+    """Starts the engine of a model that no pool has, when a task asks for it."""
+
+    def offer(self, model_ref: str) -> Handoff | None:
+        """The replica that could be expected; None where the policy does not let it be started. Answers from
+        memory."""
+        ...
+
+    def models(self) -> Mapping[str, tuple[str, str]]:
+        """Those that a task may ask for: the site and engine of each."""
+        ...
+
+    def start(self, expected: Handoff) -> None:
+        """Begins it. The expected replica is bound, and is unbound when others have taken its place, or when it has
+        failed and that was said. Must not block."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TaskAnswer:
     """How a task ended."""
@@ -131,10 +149,13 @@ class TaskAsker(Protocol):
         task_id: str,
         timeout_seconds: float,
         on_submitted: Callable[[], None],
+        on_text: Callable[[str], None] | None = None,
+        restarts_max: int = 5,
     ) -> TaskAnswer:
         """Submits it as a task of `/v2/tasks`, and follows it to its end. The same id again, also after a restart, is
-        the same task; one that the restart has interrupted is asked again, under an id that follows from this one.
-        Raises PeerUnavailable where it cannot be admitted now."""
+        the same task; one that the restart has interrupted is asked again up to so many times, under an id that
+        follows from this one. `on_text` gets the answer as it is generated, whole characters only, and of a task that
+        is asked again from its beginning. Raises PeerUnavailable where it cannot be admitted now."""
         ...
 
     async def cancel(self, task_id: str, caller: Caller) -> None:
@@ -154,6 +175,8 @@ class InferencePorts:
     """The GPUs of these nodes, by site and node, as measured. None where nothing measures them."""
     engines: EngineControl | None = None
     """None where no engine can be started from here: external engines only."""
+    on_request: EnginesOnRequest | None = None
+    """None where no engine is started for a task."""
     end_pool: Callable[[str], None] = lambda pool_id: None
     """Ends what waits and runs in a pool, because its model is retired and the time for that is over."""
     tasks: TaskAsker | None = None

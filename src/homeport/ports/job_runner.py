@@ -10,7 +10,7 @@ from homeport.ports.runtime import OnProgress
 
 
 @dataclass(frozen=True, slots=True)
-class RunRequest:
+class JobRunRequest:
     """One attempt of a job."""
 
     id: str
@@ -39,11 +39,11 @@ class RunStatus:
 class JobRunner(Protocol):
     """Runs attempts that outlive the node's process. Failures are WorkFailed with a code, or EngineUnavailable."""
 
-    async def prepare(self, request: RunRequest, on_progress: OnProgress) -> None:
+    async def prepare(self, request: JobRunRequest, on_progress: OnProgress) -> None:
         """Pulls what `start` needs."""
         ...
 
-    async def start(self, request: RunRequest) -> None:
+    async def start(self, request: JobRunRequest) -> None:
         """Starts it, unless it was already started, whether it still runs or not."""
         ...
 

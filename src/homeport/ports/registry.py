@@ -1,7 +1,9 @@
 """Where components are pulled from, and the check of charts before a deploy."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
+from homeport.core.images import Blobs
 from homeport.core.model.artifact import Artifact
 from homeport.core.model.deployment import ComponentSpec
 from homeport.lazy_dataclass import dataclass
@@ -34,3 +36,15 @@ class ChartVerdict:
 
 class Charts(Protocol):
     async def judge(self, spec: ComponentSpec) -> ChartVerdict: ...
+
+
+class Images(Protocol):
+    """What components run, for plans. Neither call raises a HomeportError: what cannot be told is None."""
+
+    async def named(self, spec: ComponentSpec, *, compose: str | None = None) -> Mapping[str, str] | None:
+        """The images of a component, by service. `compose` is its file, where no registry has it."""
+        ...
+
+    async def blobs(self, image: str, architecture: str) -> Blobs | None:
+        """What a machine of an architecture pulls for an image."""
+        ...

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from homeport.core.data import DataVolume
 from homeport.core.model.deployment import ComponentSpec
-from homeport.core.model.health import CheckRules, HealthSample, Run
+from homeport.core.model.health import CheckRules, ContainerRun, HealthSample
 from homeport.core.tunnel.choosing import RunningContainer
 from homeport.core.tunnel.exec_messages import Channel
 from homeport.core.tunnel.targets import Endpoint, ExecTarget, TerminalSize
@@ -120,7 +120,7 @@ class KeepsData(Protocol):
         ...
 
 
-class Output(NamedTuple):
+class OutputLine(NamedTuple):
     """One line that a container has written, or that lines are missing at the end."""
 
     text: bytes | None
@@ -141,7 +141,9 @@ class Output(NamedTuple):
 class FollowsOutput(Protocol):
     """A runtime that can follow what containers write."""
 
-    def follow(self, workload: Workload, container: Container, resume: str) -> AsyncGenerator[Sequence[Output], None]:
+    def follow(
+        self, workload: Workload, container: Container, resume: str
+    ) -> AsyncGenerator[Sequence[OutputLine], None]:
         """The container's output after `resume`, or that of the last hour where it is empty, as it is written. Ends
         with the container, or never: the caller knows when the container is gone. Raises EngineUnavailable, and
         WorkFailed where the engine does not give it."""
@@ -199,7 +201,7 @@ def container_access(runtime: object) -> OpensContainers | None:
     return runtime.container_access() if isinstance(runtime, HasContainers) else None
 
 
-IsDue = Callable[[Run, CheckRules], bool]
+IsDue = Callable[[ContainerRun, CheckRules], bool]
 """Whether the health check of a run should be executed now; decided by `core.node.health`."""
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from homeport.capability.central import CentralCapability, CentralPart, Loop, Replicas
+from homeport.capability.central import CentralCapability, CentralPart, Loop, ReplicaChoice
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.shared.periodic import every
 from homeport.rollouts.files import read_rollout_files
@@ -16,7 +16,9 @@ async def advance_rollouts(central: CentralPlatform) -> None:
 
 
 def _part(central: CentralPlatform) -> CentralPart:
-    return CentralPart(routes=(rollouts_routes(central),), loops=(Loop("rollouts", advance_rollouts, Replicas.ONE),))
+    return CentralPart(
+        routes=(rollouts_routes(central),), loops=(Loop("rollouts", advance_rollouts, ReplicaChoice.ONE),)
+    )
 
 
 ROLLOUTS: Final = CentralCapability("rollouts", _part, commit_readers=(read_rollout_files,))

@@ -14,7 +14,7 @@ import anyio
 from homeport.catalog.rollout import render_rollout, rollout_path, with_sites
 from homeport.core.model.event import NewEvent
 from homeport.core.model.rollout import Intent, Rollout
-from homeport.core.rollout.advance import Decision, RolloutMove, advance
+from homeport.core.rollout.advance import RolloutDecision, RolloutMove, advance
 from homeport.core.rollout.bake import watched_after
 from homeport.core.rollout.clock_steps import ClockSteps, listen
 from homeport.core.rollout.group import CLAIMING, latecomers, superseded_by
@@ -144,7 +144,7 @@ class RolloutLoop:
         self._watches[rollout_id] = seconds, moment
         return seconds
 
-    async def _give_wave(self, rollout: Rollout, decision: Decision) -> None:
+    async def _give_wave(self, rollout: Rollout, decision: RolloutDecision) -> None:
         intent = rollout.intent
         for number, sites in decision.waves:
             intent = with_sites(intent, number, sites)

@@ -26,7 +26,7 @@ from homeport.serving.bodies.body import Body, PageBody
 from homeport.serving.bodies.deployments import Deploy
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf, check_sites
-from homeport.serving.pages import Asked, asked
+from homeport.serving.pages import PageRequest, asked
 from homeport.serving.routing import Router
 from homeport.vocabulary import RolloutCommand, RolloutSiteStatus, RolloutState
 
@@ -110,7 +110,7 @@ def rollouts_routes(central: CentralPlatform) -> Routes:
     @router.get("/api/v1/rollouts", summary="List rollouts, the newest first", response_model=RolloutsBody)
     async def list_rollouts(
         caller: CallerOf,
-        page: Annotated[Asked, Depends(asked(ROLLOUTS, RolloutBody))],
+        page: Annotated[PageRequest, Depends(asked(ROLLOUTS, RolloutBody))],
         state: RolloutState | None = None,
         name: Annotated[str | None, Query(max_length=200)] = None,
         contains: Annotated[

@@ -22,7 +22,7 @@ from homeport.fleet.central.apps import AppQuery
 from homeport.fleet.central.deploy import Deployed, write_targets
 from homeport.fleet.central.merging import merge_targets
 from homeport.fleet.central.platform import CentralPlatform
-from homeport.fleet.central.resolve import DeployRequest, Resolved, Target, resolve
+from homeport.fleet.central.resolve import DeployRequest, DeployTarget, Resolved, resolve
 from homeport.fleet.shared.answers.suggestion import did_you_mean
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
@@ -57,7 +57,7 @@ class RolloutRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRollout:
     """A rollout that is ready to start: nothing is written yet."""
 
     intent: Intent
@@ -70,7 +70,7 @@ class Prepared:
         return next_waves(self.intent, self.members)
 
 
-async def prepare_rollout(request: RolloutRequest, caller: Caller, central: CentralPlatform) -> Prepared:
+async def prepare_rollout(request: RolloutRequest, caller: Caller, central: CentralPlatform) -> PreparedRollout:
     """Validates everything, for every site of the group. Raises with nothing written."""
     problems = list(check_sizes(request.waves))
     if problems:
@@ -78,7 +78,7 @@ async def prepare_rollout(request: RolloutRequest, caller: Caller, central: Cent
     now = central.clock.now()
     async with central.git_writer.store.read() as reader:
         group = await _group(reader, request)
-        targets = tuple(Target(site.name) for site in group)
+        targets = tuple(DeployTarget(site.name) for site in group)
         if any(target.nodes for target in request.deploy.targets):
             message = "Nodes cannot be named for single sites of a rollout; use placement for all of them."
             raise InvalidInput(problems=[Problem("sites", message)])
@@ -112,7 +112,7 @@ async def prepare_rollout(request: RolloutRequest, caller: Caller, central: Cent
         threshold_percent=request.threshold_percent,
     )
     members = tuple(_waiting(site, present.get(site.name), holds.get(site.name, ()), central, now) for site in group)
-    return Prepared(intent, resolved, members)
+    return PreparedRollout(intent, resolved, members)
 
 
 def _waiting(
@@ -140,7 +140,7 @@ async def start_rollout(request: RolloutRequest, caller: Caller, central: Centra
     async def along() -> Sequence[Change]:
         return [Change(rollout_path(intent.id), render_rollout(intent))]
 
-    targets = tuple(Target(site) for site in decision.sites)
+    targets = tuple(DeployTarget(site) for site in decision.sites)
     resolved = replace(prepared.resolved, targets=targets)
     deployed = await write_targets(resolved, intent.id, central.git_writer, author=caller.name, along=along)
     log.info("rollout started", rollout=intent.id, name=intent.name, sites=len(prepared.members), by=caller.name)
@@ -205,7 +205,7 @@ async def find_rollout(reader: SeenReader, text: str) -> Rollout:
 def request_of(intent: Intent, sites: Sequence[SiteName]) -> DeployRequest:
     """The deploy request of the intent for these sites."""
     return DeployRequest(
-        targets=tuple(Target(site) for site in sites),
+        targets=tuple(DeployTarget(site) for site in sites),
         app=AppQuery(intent.category, intent.app_name, intent.version),
         name=intent.name,
         requested=RequestedValues(

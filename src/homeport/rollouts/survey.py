@@ -4,6 +4,7 @@ last contact. The loop decides by it, and it is what users see."""
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 from homeport.core.model.deployment import Hold
 from homeport.core.model.event import Deployment, Site
@@ -11,13 +12,27 @@ from homeport.core.model.instance import Instance
 from homeport.core.model.rollout import Member, Rollout
 from homeport.core.reconcile.holds import by_site, hold_on
 from homeport.core.rollout.group import owned, targeted
-from homeport.core.rollout.standing import Place, member_of
+from homeport.core.rollout.standing import RolloutSiteFacts, member_of
 from homeport.fleet.central.sightings import Sightings
 from homeport.fleet.shared.overview import Reachability
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import Clock, DeploymentFilter, GitSource, SeenReader
+from homeport.ports import (
+    HOLDS,
+    SITES,
+    WHOLE,
+    Clock,
+    DeploymentFilter,
+    GitSource,
+    HoldFilter,
+    Seen,
+    SeenReader,
+    SiteFilter,
+)
 from homeport.rollouts.rows import readable
 from homeport.vocabulary import Commit, DeploymentId, RolloutId, RolloutState, SiteName
+
+NAMED_MAX: Final = 5_000
+"""So many sites are named in a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +40,14 @@ class Survey:
     rollouts: Sequence[Rollout]
     """All stored rollouts of the name."""
     sites: Sequence[Site]
+    """Those that belong to any of them: named, given the release, or matched by a selector."""
     members: Mapping[RolloutId, tuple[Member, ...]]
     """Of the requested ones. Once a rollout is done, also the sites that joined its group since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What is known of all sites, for one name."""
+    """What is known of these sites, for one name."""
 
     sites: Sequence[Site]
     deployments: Mapping[SiteName, Deployment]
@@ -51,7 +67,7 @@ async def look(
 ) -> Survey:
     now, moment = clock.now(), clock.monotonic()
     rollouts = readable(await reader.rollouts(name=name))
-    fleet = await _fleet(reader, name)
+    fleet = await _fleet(reader, name, await _sites(reader, rollouts))
     asked = [rollout for rollout in rollouts if only is None or rollout.intent.id in only]
     members = {}
     mine = owned(rollouts, fleet.sites)
@@ -70,13 +86,33 @@ async def look(
     return Survey(rollouts, fleet.sites, members)
 
 
-async def _fleet(reader: SeenReader, name: str) -> Fleet:
-    wanted = [row for row in await reader.deployments(DeploymentFilter(name=name)) if row.wanted]
+async def _sites(reader: SeenReader, rollouts: Sequence[Rollout]) -> Sequence[Site]:
+    """A rollout of three sites reads three, however large the fleet is."""
+    found: dict[SiteName, Site] = {}
+    for selector in dict.fromkeys(rollout.intent.selector for rollout in rollouts if rollout.intent.selector):
+        matching = await reader.page(SITES, SiteFilter(selector=selector), WHOLE)
+        found |= {site.name: site for site in matching.items}
+    named = {site for rollout in rollouts for site in (*rollout.intent.sites, *rollout.intent.given)} - found.keys()
+    if named:
+        listed = await reader.page(SITES, _at(SiteFilter(), named), WHOLE)
+        found |= {site.name: site for site in listed.items if site.name in named}
+    return [found[name] for name in sorted(found)]
+
+
+async def _fleet(reader: SeenReader, name: str, sites: Sequence[Site]) -> Fleet:
+    names = {site.name for site in sites}
+    rows = await reader.deployments(_at(DeploymentFilter(name=name), names))
+    wanted = {row.site: row for row in rows if row.wanted and row.site in names}
     instances: dict[DeploymentId, list[Instance]] = {}
-    for item in await reader.instances([row.id for row in wanted]) if wanted else ():
+    for item in await reader.instances([row.id for row in wanted.values()]) if wanted else ():
         instances.setdefault(item.deployment_id, []).append(item)
-    holds = by_site(await reader.holds())
-    return Fleet(await reader.sites(), {row.site: row for row in wanted}, instances, holds)
+    holds = await reader.page(HOLDS, _at(HoldFilter(), names), WHOLE)
+    return Fleet(sites, wanted, instances, by_site(holds.items))
+
+
+def _at(where: Seen, sites: Collection[SiteName]) -> Seen:
+    """Of more sites than a database takes as parameters, all are read."""
+    return where.within(sites) if len(sites) <= NAMED_MAX else where
 
 
 async def _later(git: GitSource, rollout: Rollout, deployments: Collection[Deployment]) -> frozenset[Commit]:
@@ -86,9 +122,9 @@ async def _later(git: GitSource, rollout: Rollout, deployments: Collection[Deplo
     return frozenset([commit for commit in sorted(others) if await git.is_ancestor(first, commit)])
 
 
-def _place(site: Site, is_reachable: bool, fleet: Fleet, now: datetime) -> Place:
+def _place(site: Site, is_reachable: bool, fleet: Fleet, now: datetime) -> RolloutSiteFacts:
     row = fleet.deployments.get(site.name)
-    return Place(
+    return RolloutSiteFacts(
         site=site.name,
         is_reachable=is_reachable,
         deployment=row,

@@ -44,7 +44,7 @@ class BadCursor(InvalidInput):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """The requested part of a list, and the fields of its items."""
 
     name: str
@@ -56,7 +56,7 @@ class Asked:
         """Whether any of these is requested: fields that are not shown need not be computed."""
         return self.fields is None or not self.fields.isdisjoint(fields)
 
-    def sorted_by(self, order: str, after: Key | None) -> "Asked":
+    def sorted_by(self, order: str, after: Key | None) -> "PageRequest":
         """In this order, and after `after` unless the cursor is further."""
         if self.cut.order not in (None, order):
             raise BadCursor("belongs to the same list in another order.")
@@ -83,7 +83,7 @@ class Asked:
         return None if after is None else encode_cursor(self.name, self.cut.order or "", after)
 
 
-def asked(listing: Listing[Any, Any], body: type[BaseModel]) -> Callable[..., Asked]:
+def asked(listing: Listing[Any, Any], body: type[BaseModel]) -> Callable[..., PageRequest]:
     """The query parameters of a list whose items are shown as `body`."""
     orders, known = list(listing.orders), list(body.model_fields)
     sort_query = Query(
@@ -100,7 +100,7 @@ def asked(listing: Listing[Any, Any], body: type[BaseModel]) -> Callable[..., As
         cursor: _Cursor = None,
         sort: Annotated[str | None, sort_query] = None,
         fields: Annotated[str | None, fields_query] = None,
-    ) -> Asked:
+    ) -> PageRequest:
         order, after = (sort, None) if cursor is None else decode_cursor(listing, cursor)
         if sort not in (None, *orders):
             message = f'"{sort}" is not an order of {listing.name}; there is {", ".join(orders)}.'
@@ -110,7 +110,7 @@ def asked(listing: Listing[Any, Any], body: type[BaseModel]) -> Callable[..., As
                 f'belongs to the list in the order "{order}"; leave out `sort`, or start with the first page.'
             )
         chosen = order or (orders[0] if len(orders) == 1 else None)
-        return Asked(listing.name, Cut(limit, after, chosen), _fields(fields, known, listing.name))
+        return PageRequest(listing.name, Cut(limit, after, chosen), _fields(fields, known, listing.name))
 
     return paging
 

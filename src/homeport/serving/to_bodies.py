@@ -8,7 +8,7 @@ from homeport.core.model.event import Event, HistoryEntry
 from homeport.core.model.instance import Failure
 from homeport.fleet.shared.answers.why import Why
 from homeport.fleet.shared.overview import DeploymentView, InstanceView, NodeView, SiteView
-from homeport.serving.bodies.deployments import DeploymentBody, FailureBody, InstanceBody
+from homeport.serving.bodies.deployments import DeploymentBody, InstanceBody, InstanceFailureBody
 from homeport.serving.bodies.events import EventBody
 from homeport.serving.bodies.fleet import (
     CapabilitiesBody,
@@ -205,7 +205,7 @@ def _health(view: InstanceView) -> Literal["healthy", "unhealthy", "unknown"]:
     return "healthy" if view.instance.state is State.INSTALLED and view.reachable else "unknown"
 
 
-def _failure_body(failure: Failure | None) -> FailureBody | None:
+def _failure_body(failure: Failure | None) -> InstanceFailureBody | None:
     if failure is None:
         return None
-    return FailureBody(code=failure.code, message=failure.message, source=failure.source)
+    return InstanceFailureBody(code=failure.code, message=failure.message, source=failure.source)

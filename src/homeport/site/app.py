@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from homeport import failpoints
 from homeport.adapters import link
-from homeport.adapters.disk import WriteProbe
+from homeport.adapters.files.disk import WriteProbe
 from homeport.adapters.git import create_bare, open_repository
 from homeport.adapters.local_access import BELOW_DATA, LocalKeys, published
 from homeport.adapters.store.open import open_store
@@ -55,7 +55,7 @@ from homeport.site.api.enrolment import joining_routes
 from homeport.site.api.nodes import nodes_routes
 from homeport.site.api.plan import plan_routes
 from homeport.site.capabilities import CAPABILITIES
-from homeport.site.contact import Contact
+from homeport.site.contact import SiteContact
 from homeport.site.content import open_site_cache
 from homeport.site.identity import SiteIdentity, open_identity
 from homeport.site.loops import run_loops
@@ -167,12 +167,17 @@ async def _serve_users(
 def _serve_nodes(site: SiteParts, address: str) -> AbstractAsyncContextManager[int]:
     """Mutual TLS wherever there is an identity; without one, only nodes of this machine that have the local key."""
     identity, note, tunnels = site.identity, site.auditor.record, site.tunnels
-    services = [link.orchion_service(site.reception), *(each for part in site.brought for each in part.services)]
-    serve = partial(link.serve_nodes, site.reception, address, people=site.authenticator, on_refused=note)
+    services = [
+        link.nodes_service(site.reception),
+        link.orchion_service(site.reception),
+        *(each for part in site.brought for each in part.services),
+    ]
+    serve = partial(
+        link.serve_services, services, address, people=site.authenticator, on_refused=note, tunnels=tunnels
+    )
     if identity is not None:
-        tls, verify = identity.node_context(), identity.verify_node
-        return serve(tls=tls, verify=verify, services=services, tunnels=tunnels)
-    return serve(local=site.local, services=services, tunnels=tunnels)
+        return serve(tls=identity.node_context(), verify=identity.verify_node)
+    return serve(local=site.local)
 
 
 def _serve_orchion(site: SiteParts, address: str) -> AbstractAsyncContextManager[int]:
@@ -276,7 +281,7 @@ async def _parts(
         sessions=wired.sessions,
         secrets=wired.secrets,
         reception=wired.reception,
-        contact=Contact(WriteProbe(settings.data)),
+        contact=SiteContact(WriteProbe(settings.data)),
         auditor=auditor,
         identity=identity,
         registrar=registrar,

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 
-from homeport.adapters.disk import WriteProbe
+from homeport.adapters.files.disk import WriteProbe
 
 OK = "ok"
 
 
-class Contact:
+class SiteContact:
     def __init__(self, disk: WriteProbe | None = None) -> None:
         self._disk = disk
         self._git: str | None = "not read yet"

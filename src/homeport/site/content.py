@@ -11,7 +11,7 @@ import anyio
 from homeport.adapters.registry.credentials import default_auth_files
 from homeport.adapters.registry.transport import Trust
 from homeport.adapters.registry.upstream import RegistryUpstream
-from homeport.adapters.registry.web_files import SourceOptions
+from homeport.adapters.registry.web_files import ModelSourceOptions
 from homeport.content.cache.cache import Cache, open_cache
 from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.errors import HomeportError
@@ -21,7 +21,7 @@ from homeport.ports import CentralLink, Clock
 from homeport.site.identity import SiteIdentity
 from homeport.site.settings import SiteSettings
 from homeport.vocabulary import SiteName
-from homeport.wire.content import REGISTRY_TOPIC, CentralRegistry, decode_registry
+from homeport.wire.content import REGISTRY_TOPIC, RegistryLocation, decode_registry
 
 ASK_SECONDS: Final = 60.0
 """How long central's answer counts, and how long it is not asked again after none."""
@@ -40,7 +40,7 @@ def open_site_cache(
         access_folder=settings.access_folder,
         trust_of=CentralTrust(settings.name, clock, central, identity),
         plain_http_hosts=settings.plain_http_registries,
-        web=SourceOptions.from_environment(os.environ),
+        web=ModelSourceOptions.from_environment(os.environ),
     )
     return open_cache(settings.data / "cache", upstream, clock, size_max_bytes=settings.cache_bytes)
 
@@ -53,7 +53,7 @@ class CentralTrust:
     clock: Clock
     central: CentralLink | None
     identity: SiteIdentity | None
-    _known: CentralRegistry = field(default_factory=lambda: CentralRegistry("", is_tls=False))
+    _known: RegistryLocation = field(default_factory=lambda: RegistryLocation("", is_tls=False))
     _asked_at: float | None = None
     _trust: Trust | None = None
 

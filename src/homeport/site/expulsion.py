@@ -2,11 +2,11 @@
 
 from homeport.core.model.identity import IdentityRecord
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.nodes.streams import Sessions
+from homeport.fleet.site.nodes.streams import NodeSessions
 from homeport.vocabulary import NodeId
 
 
-async def evict(record: IdentityRecord, sessions: Sessions, conductor: Conductor) -> None:
+async def evict(record: IdentityRecord, sessions: NodeSessions, conductor: Conductor) -> None:
     node_id = NodeId(record.name)
     sessions.evict(node_id, "the node's identity was removed")
     await conductor.distrust(node_id)

@@ -18,7 +18,7 @@ from homeport.adapters.identity import bundle as bundles
 from homeport.adapters.identity.external_svid import OutsideAuthority, open_outside, outside_id
 from homeport.adapters.identity.https_certificates import ServerTls
 from homeport.adapters.identity.keys import csr_spki
-from homeport.adapters.identity.membership import Membership, Ticket
+from homeport.adapters.identity.membership import JoinCommand, Membership
 from homeport.adapters.identity.pins import pin_of
 from homeport.adapters.identity.renewal import join
 from homeport.adapters.identity.site_authority import SiteAuthority
@@ -200,7 +200,7 @@ def _opened(settings: SiteSettings, clock: Clock, membership: Membership) -> Sit
     return identity
 
 
-def _ticket(settings: SiteSettings) -> Ticket | None:
+def _ticket(settings: SiteSettings) -> JoinCommand | None:
     if settings.pin is None:
         if settings.join_token is not None:
             raise Refused(
@@ -210,7 +210,7 @@ def _ticket(settings: SiteSettings) -> Ticket | None:
         return None
     if settings.central_url is None:
         raise Refused("Joining needs the address of central.", hint="Give it with --central https://HOST:PORT")
-    return Ticket(url=settings.central_url, pin=settings.pin, token=settings.join_token)
+    return JoinCommand(url=settings.central_url, pin=settings.pin, token=settings.join_token)
 
 
 def _is_concerned(settings: SiteSettings) -> bool:

@@ -197,6 +197,9 @@ async def _take(site: SiteCore, central: CentralLink, call: FromCentral, tasks: 
             except PermanentError as error:
                 log.warning("request from central refused", why=str(error))
                 await _refuse(site, central, call.reply_to, error)
+            else:
+                if isinstance(call.request, ExpectNode):  # No report shows that it is done.
+                    await _reply(site, central, call.reply_to, {})
         case _:
             try:
                 await _carry_out(site, central, call)
@@ -241,7 +244,7 @@ async def _refuse(site: SiteCore, central: CentralLink, reply_to: str, error: Ho
 async def _reply(site: SiteCore, central: CentralLink, reply_to: str, answer: Answer) -> None:
     try:
         await central.answer(site.settings.name, reply_to, answer)
-    except PeerUnavailable as lost:
+    except (PeerUnavailable, NotFound) as lost:
         log.debug("reply to central not delivered", why=str(lost))
 
 

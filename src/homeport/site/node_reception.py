@@ -11,7 +11,7 @@ from homeport.core.model.identity import Peer
 from homeport.core.model.node import Capabilities, Node, NodeInfo
 from homeport.errors import NotFound
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.nodes.streams import Sessions
+from homeport.fleet.site.nodes.streams import NodeSessions
 from homeport.identity.node_authorization import NodeAuthorization
 from homeport.ports import InferencePorts, NodeSession, Telemetry
 from homeport.vocabulary import NodeId, SiteName
@@ -23,7 +23,7 @@ class Reception:
     def __init__(
         self,
         conductor: Conductor,
-        sessions: Sessions,
+        sessions: NodeSessions,
         *,
         heartbeat_seconds: float,
         authorization: NodeAuthorization,

@@ -15,7 +15,7 @@ from homeport.adapters.local_access import LocalKeys
 from homeport.capability.site import SitePart
 from homeport.fleet.site.conductor import Conductor
 from homeport.fleet.site.git_sync import older_contents
-from homeport.fleet.site.nodes.streams import Sessions
+from homeport.fleet.site.nodes.streams import NodeSessions
 from homeport.fleet.site.secrets import SiteSecrets
 from homeport.identity.accepted_clients import AcceptedClients
 from homeport.identity.audit import Auditor
@@ -24,7 +24,7 @@ from homeport.identity.unknown_peers import UnknownPeers
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import CentralLink, Clock, ContentCache, GitSource, Ids, InThread, Lineage, Store
 from homeport.serving.middleware.authentication import Authenticator
-from homeport.site.contact import Contact
+from homeport.site.contact import SiteContact
 from homeport.site.identity import SiteIdentity
 from homeport.site.node_reception import Reception
 from homeport.site.node_tunnels import NodeTunnels
@@ -43,10 +43,10 @@ class SiteCore:
     store: Store
     git: GitSource
     conductor: Conductor
-    sessions: Sessions
+    sessions: NodeSessions
     reception: Reception
     """Where nodes connect, those of the same process included."""
-    contact: Contact
+    contact: SiteContact
     central: CentralLink | None
     epoch: str
     lineage: Lineage

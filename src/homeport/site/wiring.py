@@ -14,13 +14,13 @@ from homeport.core.reconcile.demand import reserved
 from homeport.core.secrets import SecretValue
 from homeport.fleet.shared.tunnels import OpenTunnels
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.nodes.streams import Sessions
+from homeport.fleet.site.instance_values import TRACES
+from homeport.fleet.site.nodes.streams import NodeSessions
 from homeport.fleet.site.platform import SitePlatform
 from homeport.fleet.site.reports.outbox import begin
 from homeport.fleet.site.secrets import SiteSecrets
 from homeport.fleet.site.state import SiteState, load_state
-from homeport.fleet.site.traces import VALUE as TRACES
-from homeport.fleet.site.traces import SiteTraces, readable_traces
+from homeport.fleet.site.traces import SiteTraces, load_trace
 from homeport.identity.node_authorization import NodeAuthorization, Policy, refuse_every_peer
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import (
@@ -31,6 +31,7 @@ from homeport.ports import (
     Ids,
     InThread,
     Lineage,
+    LogLine,
     Store,
     Tracer,
     Vault,
@@ -47,7 +48,7 @@ Message = TypeVar("Message")
 @dataclass(frozen=True, slots=True)
 class Wired:
     conductor: Conductor
-    sessions: Sessions
+    sessions: NodeSessions
     reception: Reception
     secrets: SiteSecrets
     epoch: str
@@ -57,9 +58,9 @@ class Wired:
     node_tunnels: OpenTunnels[NodeId]
 
 
-def _sessions(settings: SiteSettings, brought: Sequence[SitePart]) -> Sessions:
+def _sessions(settings: SiteSettings, brought: Sequence[SitePart]) -> NodeSessions:
     """`brought` may be filled later."""
-    return Sessions(
+    return NodeSessions(
         settings.name,
         heartbeat_seconds=settings.heartbeat_seconds,
         on_stream=_to_each(brought, lambda part: part.on_stream),
@@ -87,7 +88,7 @@ async def wire(
     """Resumes from the state in the store. Capabilities may use the folder `data`; None where there is no disk."""
     async with store.read() as reader:
         memory = await load_state(reader, settings.name, clock.now(), clock.monotonic())
-        traces = SiteTraces(settings.name, tracer, clock, await reader.value_as(TRACES, readable_traces))
+        traces = SiteTraces(settings.name, tracer, clock, await reader.instance_values(TRACES, load_trace))
     memory.awaits_central = memory.is_new and central is not None
     brought: list[SitePart] = []
     secrets = SiteSecrets(settings.name, store, vault, clock, chance=chance)
@@ -106,6 +107,7 @@ async def wire(
         logs=settings.logs,
         inference_settings=settings.inference,
         logs_stored=sessions.send,
+        put_lines=lambda lines: _put_lines(brought, lines),
         reserved=lambda: reserved(list(memory.instances.values()), memory.view().desired),
         room_freed=lambda: conductor.room_freed(),  # noqa: PLW0108 - it is created below
         reveal=lambda names: _reveal(names, secrets, conductor),
@@ -144,7 +146,7 @@ def _conductor(
     traces: SiteTraces,
     brought: Sequence[SitePart],
     *,
-    sessions: Sessions,
+    sessions: NodeSessions,
     secrets: SiteSecrets,
     store: Store,
     clock: Clock,
@@ -176,6 +178,12 @@ async def _reveal(names: Collection[str], secrets: SiteSecrets, conductor: Condu
         await conductor.seek()
         found = await secrets.reveal(names)
     return found
+
+
+def _put_lines(brought: Sequence[SitePart], lines: Sequence[LogLine]) -> None:
+    for part in brought:
+        if part.put_lines is not None:
+            part.put_lines(lines)
 
 
 def _to_each(

@@ -24,21 +24,21 @@ USAGE_TOPIC: Final = "content.usage"
 
 
 @dataclass(frozen=True, slots=True)
-class CentralRegistry:
+class RegistryLocation:
     host: str
     """`host:port`; empty where central serves none."""
     is_tls: bool
 
 
-def encode_registry(registry: CentralRegistry) -> bytes:
+def encode_registry(registry: RegistryLocation) -> bytes:
     return json.dumps({"host": registry.host, "tls": registry.is_tls}).encode()
 
 
-def decode_registry(content: bytes) -> CentralRegistry:
+def decode_registry(content: bytes) -> RegistryLocation:
     """Raises ValueError."""
     match json.loads(content):
         case {"host": str(host), "tls": bool(is_tls)}:
-            return CentralRegistry(host, is_tls)
+            return RegistryLocation(host, is_tls)
     raise ValueError("it names no host")
 
 

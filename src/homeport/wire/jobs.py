@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from homeport.core.inference.request import InferenceRequest
-from homeport.core.jobs.job import Job, JobFile, JobOutcome, JobOutput, JobSpec, JobType, KeptFile
+from homeport.core.jobs.job import Job, JobArtifact, JobFile, JobOutcome, JobOutput, JobSpec, JobType
 from homeport.core.jobs.rules import (
     ARTIFACT_BYTES_MAX,
     ARTIFACT_PATH_MAX,
@@ -142,7 +142,7 @@ def job_from_json(body: Mapping[str, Any]) -> Job:
             failure=None if body.get("failure") is None else _failure(body["failure"]),
             exit_code=None if body.get("exit_code") is None else whole(body["exit_code"]),
             output_bytes=whole(body.get("output_bytes", 0)),
-            files=tuple(KeptFile(storable(path), whole(size)) for path, size in body.get("files", ())),
+            files=tuple(JobArtifact(storable(path), whole(size)) for path, size in body.get("files", ())),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidInput(f"This is not a job: {error!r}.") from error

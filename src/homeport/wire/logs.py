@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from homeport.core.logs.line import LEVELS, RANKS, Batch, LogLine, StoredLine
+from homeport.core.logs.line import LEVELS, RANKS, LogBatch, LogLine, StoredLine
 from homeport.core.logs.query import LogFilter
 from homeport.core.logs.text import clean
 from homeport.errors import InvalidInput, Problem
@@ -43,7 +43,7 @@ def encode_batch(buffer: str, previous: int, lines: Sequence[StoredLine]) -> byt
     return pb.LogBatch(buffer=buffer, previous=previous, sources=sources, lines=sent).SerializeToString()
 
 
-def decode_batch(body: bytes) -> Batch:
+def decode_batch(body: bytes) -> LogBatch:
     """Raises InvalidInput."""
     message: Message = pb.LogBatch()
     try:
@@ -61,7 +61,7 @@ def decode_batch(body: bytes) -> Batch:
         last = each.sequence
         node, source = sources[each.source]
         lines.append((node, _line(each, source)))
-    return Batch(message.buffer, min(message.previous, SEQUENCE_MAX), lines)
+    return LogBatch(message.buffer, min(message.previous, SEQUENCE_MAX), lines)
 
 
 def encode_stored(sequence: int) -> bytes:

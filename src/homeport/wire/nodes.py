@@ -31,19 +31,19 @@ from homeport.errors import InvalidInput, Problem
 from homeport.ports import (
     Acknowledged,
     Beat,
+    EngineHandoffs,
     Farewell,
-    Found,
+    FoundWorkloads,
     FromNode,
     Hello,
     LogLine,
     Logs,
     LogsStored,
+    MessageRefusal,
     News,
     Notice,
     Orphans,
     Owned,
-    Refusal,
-    Replicas,
     Sample,
     Telemetry,
     ToNode,
@@ -420,13 +420,13 @@ def from_node_to_proto(message: FromNode) -> PbMessage:  # noqa: PLR0911 - one f
             return pb.FromNode(news=news_to_proto(message))
         case Notice():
             return pb.FromNode(notice=pb.Notice(code=message.code.value, message=message.message))
-        case Found():
+        case FoundWorkloads():
             return pb.FromNode(found=pb.Found(items=_owned_to_proto(message.items)))
         case Logs():
             return pb.FromNode(logs=_logs_to_proto(message))
         case Telemetry():
             return pb.FromNode(telemetry=_telemetry_to_proto(message))
-        case Replicas():
+        case EngineHandoffs():
             records = [json.dumps(to_data(handoff)) for handoff in message.handoffs[:REPLICAS_MAX]]
             return pb.FromNode(replicas=pb.Replicas(handoffs_json=records, network=message.network))
         case Unreadable():
@@ -451,7 +451,7 @@ def from_node_from_proto(message: PbMessage) -> FromNode:  # noqa: PLR0911 - one
             code = NoticeCode(message.notice.code) if known else NoticeCode.MESSAGE_REFUSED
             return Notice(code, message.notice.message[:TEXT_LENGTH_MAX])
         case "found":
-            return Found(_owned_from_proto(message.found.items))
+            return FoundWorkloads(_owned_from_proto(message.found.items))
         case "logs" | "telemetry" as kind:
             return _streamed_or_unreadable(kind, message)
         case "replicas":
@@ -503,7 +503,7 @@ def _streamed_or_unreadable(kind: str, message: PbMessage) -> Logs | Telemetry |
         return Unreadable(kind, _why(error))
 
 
-def _replicas(message: PbMessage) -> Replicas:
+def _replicas(message: PbMessage) -> EngineHandoffs:
     """A record that cannot be read, as of an engine that only a newer version knows, harms itself alone."""
     found, unreadable = [], []
     for record in message.handoffs_json[:REPLICAS_MAX]:
@@ -511,7 +511,7 @@ def _replicas(message: PbMessage) -> Replicas:
             found.append(parse_handoff(json.loads(record)))
         except (ValueError, RecursionError, InvalidInput) as error:
             unreadable.append(_why(error))
-    return Replicas(tuple(found), message.network[:NETWORK_LENGTH_MAX], tuple(unreadable))
+    return EngineHandoffs(tuple(found), message.network[:NETWORK_LENGTH_MAX], tuple(unreadable))
 
 
 def _tunable_to_proto(tunable: Tunable) -> PbMessage:
@@ -593,7 +593,7 @@ def to_node_to_proto(message: ToNode) -> PbMessage:  # noqa: PLR0911 - one for e
             return pb.ToNode(logs_stored=pb.LogsStored(buffer=message.buffer, sequence=message.sequence))
         case Orphans():
             return pb.ToNode(orphans=pb.Orphans(items=_owned_to_proto(message.items)))
-        case Refusal():
+        case MessageRefusal():
             return pb.ToNode(refusal=pb.Refusal(what=message.what, why=message.why[:TEXT_LENGTH_MAX]))
         case Unreadable():
             raise AssertionError("it is a placeholder for what was received, and is never sent")
@@ -627,7 +627,7 @@ def to_node_from_proto(message: PbMessage) -> ToNode:  # noqa: PLR0911 - one for
         case "orphans":
             return Orphans(_owned_from_proto(message.orphans.items))
         case "refusal":
-            return Refusal(message.refusal.what[:TEXT_LENGTH_MAX], message.refusal.why[:TEXT_LENGTH_MAX])
+            return MessageRefusal(message.refusal.what[:TEXT_LENGTH_MAX], message.refusal.why[:TEXT_LENGTH_MAX])
         case _:
             return Unreadable("message", "this node does not know its kind", is_unknown=True)
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from homeport.core.model.deployment import Hold, Pin
-from homeport.core.model.instance import Failure, Instance, RolledBack, Transition, Unhealthy
+from homeport.core.model.instance import Failure, Instance, RecordedRollback, Transition, Unhealthy
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo, Tunable
 from homeport.core.model.order import Progress
 from homeport.core.model.protocol import PeerProtocol
@@ -363,6 +363,7 @@ def _restated(report: InstanceSnapshot) -> dict[str, Any]:
         "revision": instance.revision,
         "running_revision": instance.running_revision,
         "rejected_revision": instance.rejected_revision,
+        "rejected_for": _failure(instance.rejected_for),
         "attempt": instance.attempt,
         "step": instance.step,
         "failure": _failure(instance.failure),
@@ -393,6 +394,7 @@ def _read_restated(body: Json) -> InstanceSnapshot:
         rejected_revision=_digest(body["rejected_revision"]),
         next_at=maybe_moment(body["next_at"]),
         unhealthy=_read_unhealthy(body.get("unhealthy")),
+        rejected_for=_read_failure(body.get("rejected_for")),
     )
     return InstanceSnapshot(
         instance,
@@ -403,7 +405,7 @@ def _read_restated(body: Json) -> InstanceSnapshot:
     )
 
 
-def encode_rolled_back(item: RolledBack) -> dict[str, Any]:
+def encode_rolled_back(item: RecordedRollback) -> dict[str, Any]:
     return {
         "deployment_id": item.deployment_id,
         "node_id": item.node_id,
@@ -413,13 +415,13 @@ def encode_rolled_back(item: RolledBack) -> dict[str, Any]:
     }
 
 
-def decode_rolled_back(bodies: object) -> tuple[RolledBack, ...]:
+def decode_rolled_back(bodies: object) -> tuple[RecordedRollback, ...]:
     """What can be read of them; a central of an earlier release sends none."""
     found = []
     for body in bodies if isinstance(bodies, list) else ():
         with suppress(InvalidInput, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             found.append(
-                RolledBack(
+                RecordedRollback(
                     DeploymentId(text(body["deployment_id"])),
                     NodeId(text(body["node_id"])),
                     Digest(text(body["revision"])),

@@ -13,9 +13,9 @@ from homeport.adapters.engine import connect
 from homeport.adapters.engine.fake import FakeEngine, Faults
 from homeport.adapters.engine.http import HttpEngine
 from homeport.adapters.engine.openai import DIALECT
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.core.inference.task import TaskCode
-from homeport.ports.engine import EngineFailed, Finished, Generation, InferenceEngine, Tokens
+from homeport.ports.engine import EngineFailed, Finished, Generation, InferenceEngine, TokenTexts
 from tests.support import engines_on_wire
 from tests.support.engines_on_wire import Break, serve_broken, served
 from tests.support.llama_server import llama_server
@@ -25,22 +25,22 @@ from tests.support.tiny_model import write_tiny_model
 pytestmark = pytest.mark.anyio
 
 SERVERS = {
-    Engine.VLLM: engines_on_wire.vllm,
-    Engine.TGI: engines_on_wire.tgi,
-    Engine.TRITON: engines_on_wire.triton,
-    Engine.OLLAMA: engines_on_wire.ollama,
-    Engine.OPENAI: engines_on_wire.openai_compatible,
+    EngineName.VLLM: engines_on_wire.vllm,
+    EngineName.TGI: engines_on_wire.tgi,
+    EngineName.TRITON: engines_on_wire.triton,
+    EngineName.OLLAMA: engines_on_wire.ollama,
+    EngineName.OPENAI: engines_on_wire.openai_compatible,
 }
 ASKED = Generation(model="m", prompt="count to three", max_tokens=3, seed=1, is_deterministic=True)
 
 
-@pytest.fixture(params=list(Engine))
+@pytest.fixture(params=list(EngineName))
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[InferenceEngine]:
-    kind: Engine = request.param
+    kind: EngineName = request.param
     async with AsyncExitStack() as stack:
-        if kind is Engine.FAKE:
+        if kind is EngineName.FAKE:
             url = "http://fake.invalid"
-        elif kind is Engine.LLAMACPP:
+        elif kind is EngineName.LLAMACPP:
             model = write_tiny_model(tmp_path / "tiny.gguf")
             url, _ = stack.enter_context(llama_server(model, slots=1))
         else:
@@ -57,7 +57,7 @@ async def test_it_is_healthy_generates_and_says_how_much(engine: InferenceEngine
     texts: list[str] = []
     finished: list[Finished] = []
     async for event in engine.generate(ASKED):
-        if isinstance(event, Tokens):
+        if isinstance(event, TokenTexts):
             assert not finished
             texts += event.texts
         else:
@@ -69,7 +69,7 @@ async def test_it_is_healthy_generates_and_says_how_much(engine: InferenceEngine
 
 async def test_a_stream_can_be_closed_early(engine: InferenceEngine) -> None:
     async with aclosing(engine.generate(ASKED)) as events:  # type: ignore[type-var]
-        assert isinstance(await anext(events), Tokens)
+        assert isinstance(await anext(events), TokenTexts)
     again = [event async for event in engine.generate(ASKED)]
     assert isinstance(again[-1], Finished)
 
@@ -113,31 +113,31 @@ async def test_each_way_to_break_has_its_code(how: Break, code: TaskCode) -> Non
             await engine.close()
 
 
-GOOD_MESSAGES: dict[Engine, list[dict[str, Any]]] = {
-    Engine.OPENAI: [
+GOOD_MESSAGES: dict[EngineName, list[dict[str, Any]]] = {
+    EngineName.OPENAI: [
         {"choices": [{"index": 0, "text": "a"}], "usage": None},
         {"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": 3}},
     ],
-    Engine.TGI: [
+    EngineName.TGI: [
         {"token": {"text": "a", "special": False}, "generated_text": "a", "details": {"generated_tokens": 3}},
     ],
-    Engine.TRITON: [{"text_output": "a"}],
-    Engine.OLLAMA: [{"response": "a", "done": True, "prompt_eval_count": 4, "eval_count": 3}],
-    Engine.LLAMACPP: [{"content": "a", "stop": True, "tokens_evaluated": 4, "tokens_predicted": 3}],
+    EngineName.TRITON: [{"text_output": "a"}],
+    EngineName.OLLAMA: [{"response": "a", "done": True, "prompt_eval_count": 4, "eval_count": 3}],
+    EngineName.LLAMACPP: [{"content": "a", "stop": True, "tokens_evaluated": 4, "tokens_predicted": 3}],
 }
-GOOD_PROPS: dict[Engine, dict[str, Any]] = {
-    Engine.VLLM: {"version": "1", "data": [{"id": "m", "max_model_len": 2048}]},
-    Engine.TGI: {"model_id": "m", "version": "3", "max_total_tokens": 4096, "max_concurrent_requests": 128},
-    Engine.TRITON: {"version": "2.50.0"},
-    Engine.OLLAMA: {"version": "1", "models": [{"name": "m"}]},
-    Engine.LLAMACPP: {
+GOOD_PROPS: dict[EngineName, dict[str, Any]] = {
+    EngineName.VLLM: {"version": "1", "data": [{"id": "m", "max_model_len": 2048}]},
+    EngineName.TGI: {"model_id": "m", "version": "3", "max_total_tokens": 4096, "max_concurrent_requests": 128},
+    EngineName.TRITON: {"version": "2.50.0"},
+    EngineName.OLLAMA: {"version": "1", "models": [{"name": "m"}]},
+    EngineName.LLAMACPP: {
         "total_slots": 2, "default_generation_settings": {"n_ctx": 512}, "build_info": "b", "data": [{"id": "m"}]
     },
 }  # fmt: skip
 
 
 @asynccontextmanager
-async def answering(kind: Engine) -> AsyncIterator[tuple[InferenceEngine, list[bytes]]]:
+async def answering(kind: EngineName) -> AsyncIterator[tuple[InferenceEngine, list[bytes]]]:
     """An engine that answers every request with what stands in the list."""
     answer = [b""]
 
@@ -159,16 +159,16 @@ def is_count(value: object) -> bool:
 
 
 @pytest.mark.parametrize("kind", list(GOOD_MESSAGES))
-async def test_whatever_an_engine_streams_is_a_failure_of_the_engine_or_of_the_right_type(kind: Engine) -> None:
+async def test_whatever_an_engine_streams_is_a_failure_of_the_engine_or_of_the_right_type(kind: EngineName) -> None:
     async with answering(kind) as (engine, answer):
         for message in (body for good in GOOD_MESSAGES[kind] for body in spoiled(good)):
-            answer[0] = message + b"\n\n" if kind is Engine.OLLAMA else b"data: " + message + b"\n\n"
+            answer[0] = message + b"\n\n" if kind is EngineName.OLLAMA else b"data: " + message + b"\n\n"
             try:
                 events = [event async for event in engine.generate(ASKED)]
             except EngineFailed:
                 continue
             for event in events:
-                if isinstance(event, Tokens):
+                if isinstance(event, TokenTexts):
                     assert all(type(text) is str for text in event.texts), message[:200]
                 else:
                     assert is_count(event.tokens_in), message[:200]
@@ -176,7 +176,7 @@ async def test_whatever_an_engine_streams_is_a_failure_of_the_engine_or_of_the_r
 
 
 @pytest.mark.parametrize("kind", list(GOOD_PROPS))
-async def test_whatever_an_engine_says_of_itself_is_bounded(kind: Engine) -> None:
+async def test_whatever_an_engine_says_of_itself_is_bounded(kind: EngineName) -> None:
     async with answering(kind) as (engine, answer):
         for body in spoiled(GOOD_PROPS[kind]):
             answer[0] = body

@@ -1,6 +1,5 @@
 """What runs jobs: real containers on Podman and Docker, native processes, and the fake."""
 
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from tests.conformance.jobs.stand import JobStand
 from tests.conformance.runtime.conftest import docker_socket, image, podman_socket, registry_host
 from tests.support.engines import engine_environment
 from tests.support.fake_registry import FakeRegistry
+from tests.support.podman import new_node_prefix
 
 __all__ = ["docker_socket", "image", "podman_socket", "registry_host"]
 
@@ -28,7 +28,7 @@ async def stand(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield JobStand(name, lambda: _small(name, tmp_path))
         return
     options = EngineOptions(environment=engine_environment(), socket=request.getfixturevalue(f"{name}_socket"))
-    node_id = NodeId(f"jobs-{uuid.uuid4().hex[:8]}")
+    node_id = NodeId(new_node_prefix("jobs"))
     runtime = await open_runtime(name, tmp_path, FakeRegistry(), node_id, options=options)
     assert isinstance(runtime, RunsJobs)
     found = JobStand(name, runtime.job_runner, image=request.getfixturevalue("image"))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from homeport.ports import JobRunner, RunRequest
+from homeport.ports import JobRunner, JobRunRequest
 
 
 @dataclass
@@ -15,6 +15,6 @@ class JobStand:
     image: str = ""
     run_id: str = field(default_factory=lambda: f"{uuid.uuid4()}.1")
 
-    def request(self, script: str, **changes: Any) -> RunRequest:
+    def request(self, script: str, **changes: Any) -> JobRunRequest:
         """A shell script; the fake takes how it goes from the environment."""
-        return RunRequest(self.run_id, ("/bin/sh", "-c", script), self.image, **changes)
+        return JobRunRequest(self.run_id, ("/bin/sh", "-c", script), self.image, **changes)

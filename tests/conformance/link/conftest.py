@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from homeport.adapters.link.grpc_node import GrpcSiteLink
-from homeport.adapters.link.grpc_site import serve_nodes
+from homeport.adapters.link.grpc_services import serve_services
+from homeport.adapters.link.grpc_site import nodes_service
 from homeport.adapters.link.inprocess import InProcessLink
 from homeport.ports import SiteLink
 from tests.support.identities import TestRealm, link_of
@@ -27,10 +28,12 @@ async def stand(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         if request.param == "inprocess":
             yield Stand(desk, lambda node: InProcessLink(desk.reception))
         elif request.param == "grpc":
-            async with serve_nodes(desk.reception, "127.0.0.1:0") as port:
+            async with serve_services([nodes_service(desk.reception)], "127.0.0.1:0") as port:
                 yield Stand(desk, lambda node: GrpcSiteLink("127.0.0.1", port))
         else:
             site = TestRealm(tmp_path / "realm").site()
             tls = site.server_context()
-            async with serve_nodes(desk.reception, "127.0.0.1:0", tls=tls, verify=site.verify) as port:
+            async with serve_services(
+                [nodes_service(desk.reception)], "127.0.0.1:0", tls=tls, verify=site.verify
+            ) as port:
                 yield Stand(desk, lambda node: link_of(site.node(node), port))

@@ -15,8 +15,8 @@ from homeport.adapters.logs.postgresql import PostgresLogs
 from homeport.adapters.logs.rows import ORIGINS_KEPT_MIN
 from homeport.adapters.logs.sqlite import LogFile, SqliteLogs
 from homeport.core.logs.gaps import count_of
-from homeport.core.logs.intake import Arrival
-from homeport.core.logs.line import GAP, Batch, LogLine, Origin, StoredLine
+from homeport.core.logs.intake import LogArrival
+from homeport.core.logs.line import GAP, LogBatch, LogLine, Origin, StoredLine
 from homeport.core.logs.query import Among, LogFilter
 from homeport.core.values.filters import LOG_WORDS, parse_filter
 from homeport.ports import LogStore
@@ -34,9 +34,9 @@ def line(number: int, source: str = WEB, *, level: str = "info", text: str = "")
     return LogLine(NOW + timedelta(milliseconds=number), source, level, text or f"line {number}", fields, number)
 
 
-def arrival(first: int, last: int, *, previous: int | None = None, buffer: str = "b", text: str = "") -> Arrival:
+def arrival(first: int, last: int, *, previous: int | None = None, buffer: str = "b", text: str = "") -> LogArrival:
     lines = [("n1", line(number, text=text)) for number in range(first, last + 1)]
-    return Arrival("site/north", "north", [Batch(buffer, first - 1 if previous is None else previous, lines)])
+    return LogArrival("site/north", "north", [LogBatch(buffer, first - 1 if previous is None else previous, lines)])
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -107,7 +107,7 @@ async def test_what_is_sent_again_is_stored_once_and_a_hole_is_asked_for(pair: t
 
 async def test_queries_choose_by_origin_level_time_and_text(store: LogStore) -> None:
     await store.append([(Origin("", "", "central"), line(1, "central", level="error", text="central broke"))])
-    await store.take([arrival(1, 30), Arrival("site/south", "south", [Batch("s", 0, [("", line(1, "site"))])])])
+    await store.take([arrival(1, 30), LogArrival("site/south", "south", [LogBatch("s", 0, [("", line(1, "site"))])])])
     assert await everything(store, LogFilter(kind="central")) == ["central broke"]
     assert await everything(store, LogFilter(site="south")) == ["line 1"]
     assert await everything(store, LogFilter(level="warning")) == ["central broke"]
@@ -135,7 +135,7 @@ async def test_the_filter_language_chooses_lines(store: LogStore, text: str, exp
     await store.append([(Origin("", "", "central"), line(1, "central", level="error", text="central broke"))])
     await store.take([arrival(1, 2)])
     job = [("n2", line(1, "job/7", text="oven broke (EXITED)"))]
-    await store.take([Arrival("site/north", "north", [Batch("other", 0, job)])])
+    await store.take([LogArrival("site/north", "north", [LogBatch("other", 0, job)])])
     asked = LogFilter(parts=parse_filter(text, LOG_WORDS, is_strict=False))
     assert await everything(store, asked) == expected
 
@@ -152,7 +152,7 @@ async def test_lines_are_among_deployments_and_places(store: LogStore) -> None:
 
 async def test_many_origins_and_a_rare_text_are_found_page_by_page(store: LogStore) -> None:
     lines = [("n1", line(number, f"job/{number % 40}")) for number in range(1, 25_001)]
-    await store.take([Arrival("site/north", "north", [Batch("b", 0, lines)])])
+    await store.take([LogArrival("site/north", "north", [LogBatch("b", 0, lines)])])
     assert await everything(store, LogFilter(text="line 25000")) == ["line 25000"]
     first = await store.find(LogFilter(text="line 24999"), is_newest_first=False, after=None, limit=10)
     assert first.lines == []
@@ -212,7 +212,7 @@ async def test_sources_whose_lines_are_gone_are_forgotten(pair: tuple[LogStore, 
     """Each job is a source of its own, and a node may name any: kept for good, they would fill the memory."""
     store, other = pair
     jobs = [("n1", line(number, f"job/{number}")) for number in range(1, ORIGINS_KEPT_MIN + 101)]
-    await store.take([Arrival("site/north", "north", [Batch("b", 0, jobs)])])
+    await store.take([LogArrival("site/north", "north", [LogBatch("b", 0, jobs)])])
     assert len(await other.after(0, 10)) == 10
     await anyio.sleep(0.01)
     await store.trim(days=0.0, bytes_max=10**9)

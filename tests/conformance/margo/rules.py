@@ -37,6 +37,9 @@ RULES: Final[tuple[Rule, ...]] = (
     rule("What of a report that is refused?",
          "It is logged and left out; others are not delayed by it.",
          CLIENT, "a_report_that_is_refused_delays_no_other"),
+    rule("What of reports while the client is not accepted?",
+         "Where its polls are refused as well (401, 403, 404), they wait, and are sent once, in order, when it is accepted again. Where polls are answered, the report alone was refused.",
+         CLIENT, "what_happens_while_the_client_is_not_accepted_is_reported_when_it_is", "a_report_that_is_refused_although_polls_are_answered_is_not_repeated"),
     rule("What is adopted?",
          "A manifest counts as adopted when the site has taken over all of it; its version and ETag are stored then, and reports name it. A"
          " deployment that fails for good changes nothing of that: it is reported as `failed`, and tried again by the rules below.",
@@ -45,16 +48,19 @@ RULES: Final[tuple[Rule, ...]] = (
          "It is reported as `failed` and left as it is; the rest of the manifest is adopted. A report that could not be sent is sent later, also after a restart.",
          CLIENT, "what_is_for_other_devices_is_answered_with_the_reserved_codes", "what_cannot_be_taken_is_reported_when_the_manager_is_back"),
     rule("What of the same manifest once more?",
-         "A fleet manager without conditions or ETags sends it at each poll: the same bytes are neither news nor an attack.",
+         "A fleet manager without conditions or ETags, or behind a proxy that changes them, sends it at each poll: the same bytes are neither news nor an attack.",
          CLIENT, "a_manager_that_sends_the_same_manifest_each_time_is_followed"),
     rule("What drops a whole update?",
-         "A wrong digest, a missing artifact, an older version, another media type, an answer that is too long or cut short. It is shown, logged as a security"
+         "A wrong digest, a missing artifact, an older version, another media type, an answer that is too long or cut short, a key that comes twice. It is shown, logged as a security"
          " event, and what runs stays.",
          CLIENT, "a_faulty_update_is_dropped_as_a_whole_and_what_runs_stays", "a_wrong_bundle_is_dropped_and_a_wrong_size_is_not"),
     rule("How often is it asked?",
          "Every 15 s, give or take a tenth (`--wfm-poll`), within `--wfm-hours`, never in `--wfm-downtime`. Failures are repeated ever slower, up to a minute,"
          " and never before `Retry-After`, of which a week at most is believed. What says `retryable: false` is not repeated, `fixed` is not repeated ever slower.",
          CLIENT, "outside_its_hours_and_in_a_downtime_nobody_is_called", "a_slow_fleet_manager_and_retry_after_delay_nobody", "the_hints_of_a_problem_decide_about_the_next_attempt"),
+    rule("How long may a fetch take?",
+         "A minute; a bundle twenty, as long as something arrives within each minute.",
+         CLIENT, "a_large_bundle_over_a_slow_line_takes_its_time"),
     rule("When are capabilities reported?",
          "As the first call after each start, and whenever they have changed. A new site waits half an interval, 10 s at most, for its first node: without one it would be shown as a gateway that hosts nothing.",
          CLIENT, "capabilities_are_the_first_call_after_each_start", "what_changes_on_the_device_is_reported_again", "a_site_shows_itself_as_one_device_and_no_children"),

@@ -13,7 +13,7 @@ import pytest
 from homeport.central.app import CentralApp, open_central
 from homeport.central.settings import CentralSettings
 from homeport.cli.commands.running.central import central as central_command
-from homeport.cli.roles.addresses import Address
+from homeport.cli.roles.addresses import ListenAddress
 from homeport.cli.roles.margo_options import MargoOptions
 from homeport.core.identity import spiffe
 from tests.support.certificates import Made, context_of, forge, forge_root, rsa_key, trusting_context, write_files
@@ -118,5 +118,5 @@ async def test_each_wrong_certificate_is_refused_and_each_right_one_gets_its_man
 def test_the_port_of_central_is_443() -> None:
     (option,) = [each for each in central_command.params if each.name == "margo"]
     assert "[127.0.0.1:443]" in str(option.to_info_dict()["help"])
-    for given, port in ((None, 443), (Address("0.0.0.0", 8443), 8443)):
-        assert MargoOptions(given, Address("127.0.0.1", 443), "").settings["margo_address"][1] == port
+    for given, port in ((None, 443), (ListenAddress("0.0.0.0", 8443), 8443)):
+        assert MargoOptions(given, ListenAddress("127.0.0.1", 443), "").settings["margo_address"][1] == port

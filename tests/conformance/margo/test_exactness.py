@@ -372,6 +372,8 @@ async def test_numbers_texts_and_nesting_that_nobody_could_store_are_refused(lin
                 good.replace('"Acme"', '"\\u0000"', 1),
                 good.replace("[{", '[{"cores": 1e999}, {', 1),
                 good.replace("[{", f'[{{"cores": {2**64}}}, {{', 1),
+                good.replace('"Acme"', '"Acme", "vendor": "Other"', 1),  # which of the two would be meant?
+                good[:-1] + ', "properties": {}}',
                 good[:-1] + ', "x-a-extensions": {"a": ' + "[" * 60 + "]" * 60 + "}}",
             ),
         ),

@@ -126,6 +126,55 @@ async def test_an_artifact_that_is_too_large_is_refused_before_it_is_fetched() -
         await pull(host)
 
 
+def in_pages(more: str, *, with_link: bool = True) -> Callable[[Asked], Reply]:
+    """Five tags, two at a time; `more` is what the registry wants to see again for the next page."""
+    tags = [f"1.{number}.0" for number in range(5)]
+
+    def reply(asked: Asked) -> Reply:
+        path, query = urlsplit(asked.path).path, parse_qs(urlsplit(asked.path).query)
+        begin = int(query[more][0].replace("1.", "").replace(".0", "")) + 1 if more in query else 0
+        page = tags[begin : begin + 2]
+        link = f'<{path}?n=2&{more}={page[-1]}>; rel="next"' if page and page[-1] != tags[-1] else ""
+        return 200, {"Link": link} if link and with_link else {}, json.dumps({"tags": page}).encode()
+
+    return reply
+
+
+@pytest.mark.parametrize(("more", "with_link"), [("last", True), ("last", False), ("next_page", True)])
+async def test_tags_are_read_page_by_page_as_the_registry_says(more: str, with_link: bool) -> None:
+    with server(in_pages(more, with_link=with_link)) as host:
+        found = await OciRegistry().tags(f"oci://{host}/team/app", page=2)
+    assert found == [f"1.{number}.0" for number in range(5)]
+
+
+async def test_tags_that_never_end_or_are_none_are_refused() -> None:
+    count = iter(range(10**6))
+
+    def endless(asked: Asked) -> Reply:
+        tags = [f"1.0.{next(count)}" for _ in range(500)]
+        return 200, {"Link": '</v2/team/app/tags/list?x>; rel="next"'}, json.dumps({"tags": tags}).encode()
+
+    with server(endless) as host, pytest.raises(TooLarge, match="more than 2000 tags"):
+        await OciRegistry().tags(f"oci://{host}/team/app")
+    same = json.dumps({"tags": ["1.0.0"]}).encode()
+    with server(lambda asked: (200, {"Link": '<?>; rel="next"'}, same)) as host:
+        assert await OciRegistry().tags(f"oci://{host}/team/app") == ["1.0.0"]
+    nowhere = {"Link": '<http://[>; rel="next"'}
+    for headers, tags in (
+        (nowhere, ["1.0.0"]),
+        *(({}, [tag]) for tag in ("", "../x", "1.0.0\n", "\x1b[2J", "a" * 129, 5)),
+    ):
+        answer = (200, headers, json.dumps({"tags": tags}).encode())
+        with (
+            server(lambda asked, answer=answer: answer) as host,  # type: ignore[misc]
+            pytest.raises(InvalidInput, match="is not one"),
+        ):
+            await OciRegistry().tags(f"oci://{host}/team/app")
+    other = {"Link": '<http://127.0.0.2:9/v2/team/app/tags/list>; rel="next"'}
+    with server(lambda asked: (200, other, same)) as host, pytest.raises((Refused, PeerUnavailable)):
+        await OciRegistry().tags(f"oci://{host}/team/app")
+
+
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_registry_in_trouble_is_asked_again_later(status: int) -> None:
     said = json.dumps({"errors": [{"code": "X", "message": "come back later."}]}).encode()

@@ -20,6 +20,7 @@ from homeport.ports import Container, Runtime, Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType
 from tests.support.charts import chart_artifact, deployment
 from tests.support.engines import compose_artifact
+from tests.support.podman import new_node_prefix
 
 STAYS_SERVICE: Mapping[str, Any] = {
     "command": ["sh", "-c", "echo greeting=$$GREETING; trap 'exit 0' TERM; while true; do sleep 0.1; done"]
@@ -77,7 +78,7 @@ class Base:
     folder: Path
     registry_host: str
     options: EngineOptions
-    node_id: NodeId = field(default_factory=lambda: NodeId(f"node-{uuid.uuid4().hex[:8]}"))
+    node_id: NodeId = field(default_factory=lambda: NodeId(new_node_prefix("node")))
     deployment_id: DeploymentId = field(default_factory=lambda: DeploymentId(str(uuid.uuid4())))
     type: ProfileType = ProfileType.COMPOSE
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from homeport.adapters.http_client import TcpAddress, ask
+from homeport.adapters.network.http_client import TcpAddress, ask
 from homeport.core.node.health import HealthVerdict
 from homeport.errors import WorkFailed
 from homeport.ports import Runtime

@@ -105,6 +105,23 @@ async def test_what_is_not_waited_for_succeeds_while_it_is_unhealthy(
     assert Step.CHECKING.value not in bench.site.steps(1)
 
 
+@pytest.mark.parametrize("wait", [True, False])
+async def test_the_next_component_begins_when_the_one_before_it_is_done_where_that_is_waited_for(
+    bench: Bench, stand: Stand, runtime: Runtime, wait: bool
+) -> None:
+    """The first one never becomes healthy: the second is begun only where nobody waits for the first."""
+    first = replace((await stand.unhealthy()).spec, wait=wait)
+    second = stand.named(await stand.runs(GREETING="hello"), "worker").spec
+    try:
+        async with connected(bench, runtime):
+            result = await ordered(bench, stand, 1, first, second)
+    finally:
+        await runtime.remove(stand.deployment_id, "worker", remove_images=False)
+    assert result.succeeded is not wait
+    begun = [each.component for each in bench.site.progress if each.step is Step.CREATING]
+    assert list(dict.fromkeys(begun)) == (["web"] if wait else ["web", "worker"])
+
+
 async def test_an_update_pulls_all_then_stops_starts_and_checks_each(
     bench: Bench, stand: Stand, runtime: Runtime
 ) -> None:

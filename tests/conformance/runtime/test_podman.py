@@ -16,14 +16,14 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from homeport.adapters.http_client import Address
+from homeport.adapters.network.http_client import Address
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DEPLOYMENT, LABEL_NODE, project_name
 from homeport.adapters.runtime.detect import open_runtime
 from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.adapters.runtime.podman.api import PodmanApi
 from homeport.core.node.telemetry_variables import otlp_variables
-from homeport.ports import FollowsOutput, Output, SharedEngine
+from homeport.ports import FollowsOutput, OutputLine, SharedEngine
 from homeport.vocabulary import DeploymentId, NodeId
 from tests.conformance.runtime.stands import STAYS_SERVICE, ComposeStand, HelmStand, ImageStand
 from tests.conformance.runtime.usage import ids_by_name, ignore, install
@@ -306,7 +306,7 @@ async def test_every_line_of_a_chatty_container_is_followed_or_its_loss_is_told(
     rotated some thirty times while it is followed."""
     service = {"command": ["sh", "-c", CHATTY], **({"logging": logging} if logging else {})}
     workload = await podman_stand.services("chatty", {"app": service})
-    found: list[Output] = []
+    found: list[OutputLine] = []
     async with podman_stand.opened() as runtime:
         assert isinstance(runtime, FollowsOutput)
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from homeport.core.node.health import HealthVerdict
 from homeport.errors import WorkFailed
-from homeport.ports import FollowsOutput, Output, Runtime, Workload
+from homeport.ports import FollowsOutput, OutputLine, Runtime, Workload
 from homeport.vocabulary import Code
 from tests.conformance.runtime.stands import Stand
 from tests.conformance.runtime.usage import ids, install, observe_one, read_logs
@@ -137,11 +137,11 @@ async def test_the_runtime_says_its_name_and_version(runtime: Runtime) -> None:
     assert await runtime.version()
 
 
-async def follow_until(runtime: Runtime, workload: Workload, resume: str, expected: str) -> list[Output]:
+async def follow_until(runtime: Runtime, workload: Workload, resume: str, expected: str) -> list[OutputLine]:
     """The output after `resume`, up to the first piece with `expected` in it."""
     assert isinstance(runtime, FollowsOutput)
     container = (await observe_one(runtime, workload.deployment_id)).containers[0]
-    found: list[Output] = []
+    found: list[OutputLine] = []
     with anyio.fail_after(30.0):
         while True:
             async with aclosing(runtime.follow(workload, container, resume)) as pieces:
@@ -152,7 +152,7 @@ async def follow_until(runtime: Runtime, workload: Workload, resume: str, expect
             await anyio.sleep(0.05)
 
 
-def texts_of(lines: Sequence[Output]) -> list[str]:
+def texts_of(lines: Sequence[OutputLine]) -> list[str]:
     return [line.text.decode() for line in lines if line.text is not None]
 
 

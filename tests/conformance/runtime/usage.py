@@ -2,7 +2,7 @@
 
 import anyio
 
-from homeport.core.model.health import Run
+from homeport.core.model.health import ContainerRun
 from homeport.ports import Observation, Runtime, Workload
 from homeport.vocabulary import DeploymentId
 from tests.conformance.runtime.stands import Stand
@@ -31,7 +31,7 @@ async def ids_by_name(runtime: Runtime, stand: Stand) -> dict[str, str]:
     return {container.name: container.id for container in containers}
 
 
-async def runs(runtime: Runtime, workload: Workload) -> set[Run]:
+async def runs(runtime: Runtime, workload: Workload) -> set[ContainerRun]:
     return {sample.run for sample in await runtime.sample_health(workload, lambda run, rules: True)}
 
 

@@ -10,6 +10,7 @@ from homeport.core.inference.models.lifecycle import ModelLifecycle
 from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState, Usage
 from homeport.errors import NotFound
 from homeport.ports import Store
+from homeport.vocabulary import SiteName
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -110,6 +111,23 @@ async def test_usage_adds_up(store: Store) -> None:
     )
     async with store.read() as reader:
         assert await reader.usage("2026-03-01") == [Usage("k", "2026-03-01", "m", 2, 4, 6)]
+
+
+async def test_what_sites_have_used_only_grows_and_is_theirs_alone(store: Store) -> None:
+    home, north = SiteName("home"), SiteName("north")
+    await store.write(lambda tx: tx.put_site_usage(home, [Usage("k", "2026-03-01", "m", 2, 4, 6)]))
+    await store.write(lambda tx: tx.put_site_usage(north, [Usage("k", "2026-03-01", "m", 9, 9, 9)]))
+    late = [Usage("k", "2026-03-01", "m", 1, 2, 3), Usage("k", "2026-02-01", "m", 1)]
+    await store.write(lambda tx: tx.put_site_usage(home, late))
+    await store.write(lambda tx: tx.put_site_usage(home, [Usage("k", "2026-03-02", "m", 3, 5, 7)]))
+    async with store.read() as reader:
+        assert await reader.site_usage("2026-03-01") == [
+            (home, Usage("k", "2026-03-01", "m", 2, 4, 6)),
+            (north, Usage("k", "2026-03-01", "m", 9, 9, 9)),
+            (home, Usage("k", "2026-03-02", "m", 3, 5, 7)),
+        ]
+        assert (await reader.count_site_usage(home), await reader.count_site_usage(north)) == (3, 1)
+        assert await reader.usage("2026-01-01") == []
 
 
 MODEL = ModelEntry(

@@ -37,14 +37,15 @@ from homeport.ports import (
     Key,
     Listing,
     NodeFilter,
+    ReachWindow,
     Reader,
+    RevisionUser,
     RolloutFilter,
     SecretFilter,
     SiteFilter,
     Store,
     TokenFilter,
     Transaction,
-    Window,
 )
 from homeport.vocabulary import (
     Commit,
@@ -311,7 +312,7 @@ async def test_deployments_are_counted_by_site_and_state(store: Store) -> None:
     }
 
 
-WINDOW: Final = Window(NOW - timedelta(minutes=1), NOW + timedelta(minutes=1))
+WINDOW: Final = ReachWindow(NOW - timedelta(minutes=1), NOW + timedelta(minutes=1))
 
 
 async def _places(tx: Transaction) -> None:
@@ -365,6 +366,25 @@ async def test_nodes_are_counted_as_they_may_be_believed(store: Store) -> None:
     assert near == {("live",): 4, ("stale",): 1, ("lost",): 1}
     assert [node.id for node in wrong] == ["stale", "twin", "lost"]
     assert [node.id for node in unknown] == ["heard-of", "orphan"]
+
+
+async def test_the_users_of_revisions_are_those_of_deployments_that_are_not_archived(store: Store) -> None:
+    wanted = records.deployment(name="wanted", site="home")
+    gone = records.deployment(name="gone", site="line", archived_at=NOW)
+
+    async def work(tx: Transaction) -> None:
+        await tx.put_deployments([wanted, gone])
+        for row in (wanted, gone):
+            for digest in ("sha256:a", "sha256:b"):
+                kept = Revision(row.id, Digest(digest), "1", b"content", Commit("c"), "ann", NOW)
+                await tx.put_revisions([kept], keep=5)
+
+    await store.write(work)
+    async with store.read() as reader:
+        assert await reader.revision_users() == [
+            RevisionUser(wanted.id, Digest("sha256:a"), SiteName("home"), "wanted"),
+            RevisionUser(wanted.id, Digest("sha256:b"), SiteName("home"), "wanted"),
+        ]
 
 
 async def test_pins_and_versions_are_read_for_some_deployments(store: Store) -> None:

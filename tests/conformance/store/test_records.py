@@ -100,6 +100,41 @@ async def test_a_site_is_put_and_put_again(store: Store) -> None:
         assert await reader.site(SiteName("nowhere")) is None
 
 
+async def test_the_sites_heard_of_longest_ago_come_first_until_their_silence_is_recorded(store: Store) -> None:
+    long_ago, ago = records.NOW - timedelta(days=2), records.NOW - timedelta(days=1)
+    sites = [
+        records.site("a", last_seen=records.NOW),
+        records.site("b", last_seen=long_ago),
+        records.site("c", last_seen=ago),
+        records.site("known", last_seen=long_ago - timedelta(days=1), silent_since=ago),
+        records.site("never"),
+    ]
+    for site in sites:
+        await store.write(lambda tx, site=site: tx.put_site(site))  # type: ignore[misc]
+    async with store.read() as reader:
+        assert [site.name for site in await reader.heard_longest_ago(limit=10)] == ["b", "c", "a"]
+        assert [site.name for site in await reader.heard_longest_ago(limit=1)] == ["b"]
+    await store.write(lambda tx: tx.touch_sites([SiteName("b")], records.NOW))
+    async with store.read() as reader:
+        assert [site.name for site in await reader.heard_longest_ago(limit=2)] == ["c", "a"]
+
+
+async def test_what_is_kept_of_an_instance_is_a_row_of_its_own(store: Store) -> None:
+    one, other = (DeploymentId("d-1"), NodeId("node-1")), (DeploymentId("d-1"), NodeId("node-2"))
+    await store.write(lambda tx: tx.put_instance_values("seconds", {one: "1.5", other: "2.5"}))
+    await store.write(lambda tx: tx.put_instance_values("words", {one: "hello"}))
+    await store.write(lambda tx: tx.put_instance_values("seconds", {one: "3.5"}))
+    async with store.read() as reader:
+        assert await reader.instance_values("seconds", float) == {one: 3.5, other: 2.5}
+    await store.write(lambda tx: tx.drop_instance_values("seconds", [one]))
+    await store.write(lambda tx: tx.put_instance_values("seconds", {}))
+    await store.write(lambda tx: tx.drop_instance_values("seconds", []))
+    async with store.read() as reader:
+        assert await reader.instance_values("seconds", float) == {other: 2.5}
+        assert await reader.instance_values("words", str) == {one: "hello"}
+        assert await reader.instance_values("nothing", str) == {}
+
+
 async def test_nodes_keep_all_that_they_said_of_themselves(store: Store) -> None:
     home, other, lonely = records.node("b"), records.node("a", "line-7"), records.node("a-1")
     for node in (home, other, lonely):

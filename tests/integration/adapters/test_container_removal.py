@@ -9,9 +9,9 @@ import anyio
 import anyio.abc
 import pytest
 
-from homeport.adapters.http_client import UnixAddress
+from homeport.adapters.network.http_client import UnixAddress
 from homeport.adapters.runtime.docker_api import client
-from homeport.adapters.runtime.docker_api.client import EngineApi, Refusal
+from homeport.adapters.runtime.docker_api.client import EngineApi, EngineRefusal
 from tests.support.listening import outliving
 
 pytestmark = pytest.mark.anyio
@@ -63,10 +63,10 @@ async def test_what_the_first_attempt_removed_after_all_is_gone(tmp_path: Path) 
 
 
 async def test_mounts_that_stay_in_use_are_the_engines_refusal(tmp_path: Path) -> None:
-    with pytest.RaisesGroup(Refusal, flatten_subgroups=True):
+    with pytest.RaisesGroup(EngineRefusal, flatten_subgroups=True):
         await removed(tmp_path, [(500, BUSY)])
 
 
 async def test_a_container_that_was_never_there_is_said_so(tmp_path: Path) -> None:
-    with pytest.RaisesGroup(Refusal, flatten_subgroups=True):
+    with pytest.RaisesGroup(EngineRefusal, flatten_subgroups=True):
         await removed(tmp_path, [(404, "no such container")])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from homeport.adapters.logs.sqlite import LogFile
-from homeport.core.logs.intake import Arrival
-from homeport.core.logs.line import Batch, LogLine, Origin
+from homeport.core.logs.intake import LogArrival
+from homeport.core.logs.line import LogBatch, LogLine, Origin
 from homeport.core.logs.query import LogFilter
 from homeport.errors import TransientError
 
@@ -44,7 +44,7 @@ def use(file: LogFile) -> list[str]:
     for _ in range(5):
         try:
             file.append(lines(1, 1), {"container": "other"})
-            file.take([Arrival("node/n1", "home", [Batch("b", 0, [("n1", lines(1, 1)[0][1])])])])
+            file.take([LogArrival("node/n1", "home", [LogBatch("b", 0, [("n1", lines(1, 1)[0][1])])])])
             file.cursor("central")
             file.trim(days=7, bytes_max=10**9)
             found = file.find(LogFilter(), is_newest_first=False, after=None, limit=10_000).lines

@@ -13,8 +13,8 @@ import anyio
 import anyio.abc
 import pytest
 
-from homeport.adapters.http_client import UnixAddress
 from homeport.adapters.jobs.containers import ContainerJobs
+from homeport.adapters.network.http_client import UnixAddress
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.podman import api as podman
 from homeport.adapters.runtime.podman.api import PodmanApi

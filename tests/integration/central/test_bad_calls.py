@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from homeport.central.app import CentralApp
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel, to_data
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel, to_data
 from homeport.core.jobs.job import Job, JobSpec, JobType
 from homeport.core.logs.line import LogLine, Origin, StoredLine
 from homeport.vocabulary import JobId, JobState, SiteName
@@ -43,7 +43,7 @@ def good_calls() -> dict[str, Any]:
         "position": 1,
         "body": {"job": job_to_json(good_job()), "before": "PENDING", "output": "ahoy", "files": []},
     }
-    replica = to_data(Handoff(engine=Engine.LLAMACPP, url="http://127.0.0.1:9", model=HandoffModel("m")))
+    replica = to_data(Handoff(engine=EngineName.LLAMACPP, url="http://127.0.0.1:9", model=HandoffModel("m")))
     line = StoredLine(1, Origin("", "n1", "node"), LogLine(NOW, "node", "info", "ahoy", {"a": "b"}, 1))
     return {
         "telemetry": {"latest": [latest], "rows": [row], "heartbeats": [beat], "observed_until": NOW.isoformat()},
@@ -51,6 +51,7 @@ def good_calls() -> dict[str, Any]:
         "replicas": {"network": "x", "replicas": [replica]},
         "logs": encode_batch("b", 0, [line]),
         "content.registry": b"",
+        "inference.usage": {"usage": [["ann", NOW.date().isoformat(), "m", 1, 2, 3]]},
     }
 
 

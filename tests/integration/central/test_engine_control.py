@@ -11,7 +11,7 @@ from homeport.catalog.documents import dump
 from homeport.central.app import CentralApp
 from homeport.content.importing.description import render_description
 from homeport.content.importing.engines import import_engine
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.core.model.instance import Failure
 from homeport.errors import Conflict
 from homeport.vocabulary import Trigger
@@ -20,7 +20,7 @@ from tests.support.running_central import Client, FakeSite, node_changed, transi
 pytestmark = pytest.mark.anyio
 
 CURRENT = Handoff(
-    engine=Engine.LLAMACPP,
+    engine=EngineName.LLAMACPP,
     url="http://127.0.0.1:8100",
     model=HandoffModel("a"),
     pool_id="tiny",
@@ -35,7 +35,7 @@ async def deployed(client: Client) -> tuple[FakeSite, dict[str, Any]]:
 
 
 async def added(client: Client) -> None:
-    imported = import_engine(Engine.LLAMACPP)
+    imported = import_engine(EngineName.LLAMACPP)
     assert imported.place is not None
     repository, revision = imported.place
     description = render_description(imported, repository=repository, revision=revision, version="1.0.0")

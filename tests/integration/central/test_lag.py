@@ -7,7 +7,7 @@ import pytest
 from homeport.adapters.store.open import open_store
 from homeport.core.model.event import Site
 from homeport.core.model.report import FileProblem, Synced
-from homeport.fleet.central.reports.batch import Batch
+from homeport.fleet.central.reports.batch import ReportBatch
 from homeport.ports import Transaction
 from homeport.vocabulary import Commit
 from tests.support.builders import HOME, NOW, a_deployment, deployment_id
@@ -32,7 +32,7 @@ async def test_a_sync_without_what_is_wanted_here_makes_central_look_first(
 
         async def work(tx: Transaction) -> bool:
             await tx.put_deployments([a_deployment()])
-            batch = Batch(site=Site(HOME, NOW, NOW, None), now=NOW)
+            batch = ReportBatch(site=Site(HOME, NOW, NOW, None), now=NOW)
             await batch.load(tx, [(1, synced)], {})
             return batch.is_complete
 

@@ -79,7 +79,7 @@ async def test_only_models_that_a_key_of_the_server_signed_are_added_pulled_and_
         assert (signature["verified"], signature["algo"]) == (True, "ecdsa-sha256")
         assert signature["signer"].startswith("plant:")
         assert (await client.post("/v2/catalog/models/m/pull", {})).status == 202
-        for model, code in (("m", "POOL_UNAVAILABLE"), ("hf:org/unsigned/x.gguf", "UNTRUSTED_ARTIFACT")):
+        for model, code in (("m", "POOL_UNREADY"), ("hf:org/unsigned/x.gguf", "UNTRUSTED_ARTIFACT")):
             assert (await client.post("/v2/tasks", task(model))).body["code"] == code
 
     another = public_file(stranger, tmp_path / "plant2.pub")

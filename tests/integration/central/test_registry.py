@@ -68,3 +68,25 @@ async def test_nobody_gets_in_without_a_certificate_or_a_token(tmp_path: Path) -
         async with grpc.aio.insecure_channel(f"127.0.0.1:{fleet.central.grpc_port}") as channel:
             with pytest.raises(grpc.aio.AioRpcError):
                 await pb_grpc.NodesStub(channel).ListNodes(pb.ListNodesRequest(), timeout=60)  # type: ignore[no-untyped-call]
+
+
+async def test_the_nodes_of_many_sites_are_listed_in_pages(tmp_path: Path) -> None:
+    async with running_fleet(tmp_path, grpc_address="0.0.0.0:0") as fleet:
+        fake = FakeSite(fleet.client, "north")
+        await fake.join()
+        await fake.say(*(node_changed(f"n{number}", "north") for number in range(5)))
+        async with stub_of(fleet, "north") as nodes:
+            seen: list[str] = []
+            sizes: list[int] = []
+            token = ""
+            while token or not seen:
+                page = await nodes.ListNodes(pb.ListNodesRequest(page_size=2, page_token=token), **PATIENT)
+                seen += [node.id for node in page.nodes]
+                sizes.append(len(page.nodes))
+                token = page.next_page_token
+            assert (seen, sizes) == ([f"n{number}" for number in range(5)], [2, 2, 1])
+            assert len((await nodes.ListNodes(pb.ListNodesRequest(page_size=-7), **PATIENT)).nodes) == 5
+            for bad in ("nonsense", "WyJzaXRlcyIsIm5hbWUiLCJhIl0", "x" * 10_000):
+                with pytest.raises(grpc.aio.AioRpcError, match="next_page_token") as refused:
+                    await nodes.ListNodes(pb.ListNodesRequest(page_token=bad), **PATIENT)
+                assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

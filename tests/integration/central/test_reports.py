@@ -10,7 +10,7 @@ import pytest
 from homeport.central.app import CentralApp
 from homeport.core.model.protocol import OWN
 from homeport.core.model.report import NodeGone, PlanSetAside, Synced, SyncFailed
-from homeport.ports import Joined, Moved, Outgoing
+from homeport.ports import JoinAnswer, Moved, Outgoing
 from homeport.vocabulary import Commit, DeploymentId, Liveness, NodeId, SiteName, Trigger
 from homeport.wire.reports import encode
 from homeport.wire.v1 import nodes_pb2 as pb
@@ -135,7 +135,7 @@ async def test_a_plan_that_a_site_set_aside_is_seen_at_central_until_it_can_be_m
 
 async def test_a_site_in_the_same_process_uses_the_same_ways(central: CentralApp, client: Client) -> None:
     link = central.link
-    assert await link.join(SiteName("home"), epoch="e", software_version="1") == Joined(0, protocol=OWN)
+    assert await link.join(SiteName("home"), epoch="e", software_version="1") == JoinAnswer(0, protocol=OWN)
     report = Outgoing(1, encode(node_changed()))
     assert await link.report(SiteName("home"), [report], epoch="e", seen={}) == 1
     async for call in link.watch(SiteName("home")):

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from homeport.adapters.local_access import Kind, default_folder, find
+from homeport.adapters.local_access import KeyKind, default_folder, find
 from homeport.central.app import open_central
 from homeport.central.settings import CentralSettings
 from tests.support.examples import REQUESTS
@@ -81,7 +81,7 @@ CHECKS = [no_fault_of_ours, status_code_conformance, content_type_conformance, w
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_no_generated_request_gets_a_500(url: str, mode: GenerationMode) -> None:
     api = schemathesis.openapi.from_url(f"{url}/openapi.json").exclude(path_regex=STREAMS)
-    key = find(default_folder(os.environ), int(url.rpartition(":")[2]), Kind.PERSON)
+    key = find(default_folder(os.environ), int(url.rpartition(":")[2]), KeyKind.PERSON)
     assert key is not None
     headers = {"Authorization": f"Bearer {key.key}"}
     names = []

@@ -18,8 +18,8 @@ from homeport.serving.bodies.deployments import (
     DeployedBody,
     DeploymentBody,
     DeploymentsBody,
-    FailureBody,
     InstanceBody,
+    InstanceFailureBody,
 )
 from homeport.serving.bodies.events import EventBody
 from homeport.serving.bodies.fleet import (
@@ -192,7 +192,9 @@ def progress(event_id: int, step: str, message: str = "", **data: Any) -> EventB
     return _event(event_id, "deployment.progress", message or step, {"step": step, "message": message, **data})
 
 
-def moved(event_id: int, before: str, after: str, reason: str = "", failure: FailureBody | None = None) -> EventBody:
+def moved(
+    event_id: int, before: str, after: str, reason: str = "", failure: InstanceFailureBody | None = None
+) -> EventBody:
     data = {"before": before, "after": after, "reason": reason, "failure": failure and failure.model_dump()}
     return _event(event_id, "instance.state", f"{before} → {after}", data)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.adapters.local_access import Kind, default_folder, find
+from homeport.adapters.local_access import KeyKind, default_folder, find
 from tests.integration.cli.conftest import Homeport
 from tests.support.forks import HomeportProcess
 from tests.support.ports import free_port
@@ -40,7 +40,7 @@ def role(*arguments: str, log: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 def ask(url: str) -> dict[str, object]:
-    found = find(default_folder(os.environ), int(url.split("/")[2].rpartition(":")[2]), Kind.PERSON)
+    found = find(default_folder(os.environ), int(url.split("/")[2].rpartition(":")[2]), KeyKind.PERSON)
     headers = {} if found is None else {"Authorization": f"Bearer {found.key}"}
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
         body = json.loads(answer.read())
@@ -64,6 +64,29 @@ def test_up_starts_serves_and_stops_cleanly_twice(tmp_path: Path, end: signal.Si
         ]
         assert "in this process" in connected and "127.0.0.1" not in connected, "there is no address between them"
     assert nodes[0] == nodes[1]
+
+
+def test_one_file_and_a_folder_start_a_working_node(tmp_path: Path) -> None:
+    http, site_grpc, node_http = (str(free_port()) for _ in range(3))
+    home = ("up", "--data", str(tmp_path / "home"), "--http", http, "--grpc", site_grpc, "--runtime", "null")
+    file = tmp_path / "homeport.toml"
+    file.write_text(
+        f'[node]\nsite = "127.0.0.1:{site_grpc}"\ndata = "{tmp_path / "node"}"\n'
+        f'http = "127.0.0.1:{node_http}"\nid = "press-3"\nruntime = "null"\nlabel = ["room=attic"]\n'
+    )
+    with role(*home, log=tmp_path / "home.log"), role("node", "--config", str(file), log=tmp_path / "node.log"):
+        assert ask(f"http://127.0.0.1:{node_http}/healthz")["node_id"] == "press-3"
+        deadline = time.monotonic() + 60
+        while "press-3" not in (found := nodes_of(int(http))):
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
+        assert found["press-3"]["labels"]["room"] == "attic"  # type: ignore[index]
+
+
+def nodes_of(port: int) -> dict[str, dict[str, object]]:
+    listed = ask(f"http://127.0.0.1:{port}/api/v1/nodes")["nodes"]
+    assert isinstance(listed, list)
+    return {each["id"]: each for each in listed}
 
 
 def test_the_three_roles_find_each_other_as_processes(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.content.cache.files import Files, KeptFile, key_of
+from homeport.content.cache.files import CachedFile, Files, key_of
 from homeport.content.cache.uses import Used, Users
 from homeport.errors import HomeportError, PeerUnavailable
 from homeport.vocabulary import Digest
@@ -23,7 +23,7 @@ def test_a_damaged_record_counts_as_none(tmp_path: Path, content: bytes) -> None
     (tmp_path / "files" / key_of(SOURCE)).write_bytes(content)
     files = Files(tmp_path / "files")
     assert files.find(SOURCE) is None
-    files.put(KeptFile(SOURCE, "tiny.gguf", ""))
+    files.put(CachedFile(SOURCE, "tiny.gguf", ""))
     assert files.find(SOURCE) is not None
     users = Users(tmp_path / "users")
     users.note("somebody", Used("host/app", DIGEST))

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from homeport.adapters.registry.image_mirror import ImageMirror, Offer
+from homeport.adapters.registry.image_mirror import ImageMirror, MirroredImage
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.errors import FetchDirectly, PeerUnavailable
 from homeport.ports import ContentManifest, OpenContent
@@ -60,7 +60,7 @@ class Answer:
     body: bytes
 
 
-async def ask(offer: Offer, path: str, method: str = "GET", **headers: str) -> Answer:
+async def ask(offer: MirroredImage, path: str, method: str = "GET", **headers: str) -> Answer:
     def call() -> Answer:
         connection = http.client.HTTPConnection(offer.reference.partition("/")[0], timeout=10)
         try:
@@ -74,7 +74,7 @@ async def ask(offer: Offer, path: str, method: str = "GET", **headers: str) -> A
     return await run_sync(call)
 
 
-def path_of(offer: Offer, rest: str) -> str:
+def path_of(offer: MirroredImage, rest: str) -> str:
     return f"/v2/{offer.reference.partition('/')[2].partition('@')[0]}/{rest}"
 
 

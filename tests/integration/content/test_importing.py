@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from homeport.content.importing.folders import SourceOptions, check_component, import_path
-from homeport.content.importing.uploads import Upload, import_upload
+from homeport.content.importing.folders import ImportSourceOptions, check_component, import_path
+from homeport.content.importing.uploads import ImportUpload, import_upload
 from homeport.core.archive import check_archive
 from homeport.errors import InvalidInput, NotFound, Problem, TooLarge
 from homeport.vocabulary import ProfileType
@@ -52,12 +52,12 @@ def shop(tmp_path: Path) -> Path:
 
 def problems_of(folder: Path, **values: str) -> list[Problem]:
     with pytest.raises(InvalidInput) as caught:
-        import_path(folder, SourceOptions(values=values))
+        import_path(folder, ImportSourceOptions(values=values))
     return list(caught.value.problems)
 
 
 def test_a_folder_becomes_an_app_with_all_that_it_mounts_and_nothing_else(shop: Path) -> None:
-    imported = import_path(shop, SourceOptions())
+    imported = import_path(shop, ImportSourceOptions())
     assert (imported.name, imported.type) == ("shop", ProfileType.COMPOSE)
     assert {each.name: each.default for each in imported.offered} == {"TAG": "1.26", "PORT": 8080, "TZ": "UTC"}
     entries = {entry.path: entry for entry in check_archive(imported.archive) if not entry.is_directory}
@@ -77,16 +77,16 @@ def test_a_folder_becomes_an_app_with_all_that_it_mounts_and_nothing_else(shop: 
 
 
 def test_equal_folders_have_equal_revisions_and_a_changed_file_another(shop: Path) -> None:
-    before = import_path(shop, SourceOptions()).revision
-    assert import_path(shop / "compose.yaml", SourceOptions()).revision == before
+    before = import_path(shop, ImportSourceOptions()).revision
+    assert import_path(shop / "compose.yaml", ImportSourceOptions()).revision == before
     (shop / "html" / "index.html").write_text("changed")
-    assert import_path(shop, SourceOptions()).revision != before
+    assert import_path(shop, ImportSourceOptions()).revision != before
 
 
 def test_a_plain_file_named_as_docker_does_is_packed_under_the_name_that_devices_read(tmp_path: Path) -> None:
     text = "services: {web: {image: nginx}}  # kept\n"
     (tmp_path / "docker-compose.yml").write_text(text)
-    imported = import_path(tmp_path, SourceOptions("Other"))
+    imported = import_path(tmp_path, ImportSourceOptions("Other"))
     assert (imported.name, imported.files) == ("other", {"compose.yaml": text.encode()})
 
 
@@ -106,8 +106,8 @@ def test_what_is_missing_is_named_by_line_all_at_once(tmp_path: Path) -> None:
 
 def test_an_undefined_variable_is_known_before_anything_is_written(tmp_path: Path) -> None:
     write(tmp_path, compose_yaml="services: {web: {image: 'nginx:${TAG:?which}', environment: ['A=${B}']}}\n")
-    assert list(import_path(tmp_path, SourceOptions()).undefined) == ["TAG", "B"]
-    assert list(import_path(tmp_path, SourceOptions(values={"TAG": "1", "B": ""})).undefined) == []
+    assert list(import_path(tmp_path, ImportSourceOptions()).undefined) == ["TAG", "B"]
+    assert list(import_path(tmp_path, ImportSourceOptions(values={"TAG": "1", "B": ""})).undefined) == []
 
 
 def test_what_the_compose_tool_refuses_is_refused(tmp_path: Path) -> None:
@@ -124,12 +124,12 @@ def test_links_and_large_folders_are_refused(tmp_path: Path) -> None:
     with (tmp_path / "html" / "large").open("wb") as large:
         large.truncate(65 * 2**20)
     with pytest.raises(TooLarge, match="64 MiB"):
-        import_path(tmp_path, SourceOptions())
+        import_path(tmp_path, ImportSourceOptions())
 
 
 def test_a_folder_without_anything_to_deploy_says_what_it_looked_for(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"has no compose\.yaml and no Chart\.yaml"):
-        import_path(tmp_path, SourceOptions())
+        import_path(tmp_path, ImportSourceOptions())
 
 
 def test_the_component_of_an_app_is_read_as_a_node_would(tmp_path: Path) -> None:
@@ -142,13 +142,13 @@ def test_the_component_of_an_app_is_read_as_a_node_would(tmp_path: Path) -> None
 def test_a_chart_folder_becomes_an_app(tmp_path: Path) -> None:
     chart = "apiVersion: v2\nname: greeter\nversion: 1.2.0\n"
     write(tmp_path, Chart_yaml=chart, values_yaml="greeting: hello\n", templates__pod_yaml="kind: Pod\n")
-    imported = import_path(tmp_path, SourceOptions())
+    imported = import_path(tmp_path, ImportSourceOptions())
     assert (imported.name, imported.type, len(imported.files)) == ("greeter", ProfileType.HELM, 3)
 
 
 def test_files_that_were_sent_become_the_same_app_as_from_a_folder(shop: Path) -> None:
     files = {path.relative_to(shop).as_posix(): path.read_text() for path in shop.rglob("*") if path.is_file()}
-    sent, read = import_upload(Upload(files)), import_path(shop, SourceOptions())
+    sent, read = import_upload(ImportUpload(files)), import_path(shop, ImportSourceOptions())
     assert (sent.name, sent.offered, sent.files) == (read.name, read.offered, read.files)
 
 
@@ -168,5 +168,5 @@ def test_files_that_were_sent_become_the_same_app_as_from_a_folder(shop: Path) -
 )
 def test_files_that_were_sent_name_nothing_of_this_machine(files: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        import_upload(Upload(files))
+        import_upload(ImportUpload(files))
     assert any(said in problem.message for problem in refused.value.problems), refused.value.problems

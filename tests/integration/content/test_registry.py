@@ -17,7 +17,6 @@ from homeport.adapters.registry.oci import OciRegistry
 from homeport.central.app import open_central
 from homeport.central.settings import CentralSettings
 from homeport.content.registry.collection import Collected, collect
-from homeport.content.registry.uses import find_uses
 from homeport.core.model.caller import INTERNAL, Role
 from homeport.errors import Refused
 from homeport.ports import Artifact, Layer
@@ -186,7 +185,7 @@ def age(own: OwnRegistry, name: str) -> None:
 def run_collection(own: OwnRegistry, *, later: timedelta = timedelta()) -> Collected:
     parts = own.central.parts
     service, now = parts.registry.service, datetime.now(UTC) + later
-    return own.portal.call(lambda: collect(service, lambda: find_uses(parts.store, service), now))
+    return own.portal.call(lambda: collect(service, parts.registry.uses.find, now))
 
 
 def test_garbage_is_collected_and_what_deployments_use_is_not(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from homeport.adapters.identity.keys import key_pem, make_csr, new_key
-from homeport.adapters.identity.membership import Membership, Ticket
+from homeport.adapters.identity.membership import JoinCommand, Membership
 from homeport.adapters.identity.tls import Credentials
 from homeport.adapters.link.enrolment_http import Distrusted
 from homeport.cli.main import run
@@ -242,7 +242,7 @@ async def test_a_certificate_that_ended_is_renewed_by_the_same_key_and_no_other(
     async with running_fleet(tmp_path, svid_seconds=1.0) as fleet:
         ticket = await fleet.site_ticket("north")
         membership = Membership(tmp_path / "machine")
-        asked = Ticket(url=fleet.url, pin=ticket["pin"], token=ticket["token"])
+        asked = JoinCommand(url=fleet.url, pin=ticket["pin"], token=ticket["token"])
         assert await anyio.to_thread.run_sync(lambda: membership.join(asked, name="north", site="north"))
         credentials = membership.credentials()
         first = credentials.not_after
@@ -257,7 +257,7 @@ async def test_a_certificate_that_ended_is_renewed_by_the_same_key_and_no_other(
 async def test_nothing_is_said_to_a_server_with_another_key(tmp_path: Path) -> None:
     async with running_fleet(tmp_path) as fleet:
         membership = Membership(tmp_path / "machine")
-        asked = Ticket(url=fleet.url, pin=f"sha256:{'0' * 64}", token="hpj_secret")
+        asked = JoinCommand(url=fleet.url, pin=f"sha256:{'0' * 64}", token="hpj_secret")
         with pytest.raises(Distrusted, match="another key than the pin"):
             await anyio.to_thread.run_sync(lambda: membership.join(asked, name="north", site="north"))
         assert await standings(fleet.client) == {}

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from homeport.adapters.git import Repository, open_repository, redact
-from homeport.adapters.git.address import Address
+from homeport.adapters.git.address import GitAddress
 from homeport.adapters.git.failures import explain
 from homeport.errors import GitUnavailable
 from homeport.ports import Change
@@ -256,7 +256,7 @@ async def test_secrets_are_taken_out_of_any_text(text: str, shown: str) -> None:
 def test_an_address_that_only_this_process_knows_is_not_told() -> None:
     """A site asks central's repository through a port of its own, whose path is a secret."""
     url = "http://127.0.0.1:37903/EEeh6shEZy2VbCnewBSl5XgKkqskz12I/deployments.git"
-    address = Address(url, "of central at https://central.example")
+    address = GitAddress(url, "of central at https://central.example")
     said = str(explain(address, f"fatal: unable to access '{url}/': The requested URL returned error: 403\n"))
     assert "37903" not in said and "EEeh6s" not in said
     assert said.startswith("The Git repository of central at https://central.example does not allow this account")

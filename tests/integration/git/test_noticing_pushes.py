@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from homeport.adapters.git import watch as watching
-from homeport.adapters.git.watch import Watch
+from homeport.adapters.git.watch import RepositoryWatch
 from tests.support.git import Person, bare_repository
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ async def test_a_push_is_noticed_at_once(
 ) -> None:
     if not can_tell:
         monkeypatch.setattr(watching, "changes_in", blind)
-    moves = Watch(tmp_path / "remote.git", "refs/heads/main", poll_seconds=3600).moves()
+    moves = RepositoryWatch(tmp_path / "remote.git", "refs/heads/main", poll_seconds=3600).moves()
     await anext(moves)
     async with anyio.create_task_group() as tasks:
         for number in range(3):
@@ -50,7 +50,7 @@ def push(person: Person, number: int) -> None:
 
 
 async def test_a_repository_that_comes_later_is_noticed(tmp_path: Path) -> None:
-    moves = Watch(tmp_path / "remote.git", "refs/heads/main", poll_seconds=3600).moves()
+    moves = RepositoryWatch(tmp_path / "remote.git", "refs/heads/main", poll_seconds=3600).moves()
     await anext(moves)
     person = Person(str(bare_repository(tmp_path / "remote.git")), tmp_path / "person")
     push(person, 1)
@@ -62,15 +62,15 @@ async def test_while_nothing_is_pushed_nobody_looks(
     person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = 0
-    real = Watch._mark
+    real = RepositoryWatch._mark
 
-    def counted(self: Watch) -> watching.Mark:
+    def counted(self: RepositoryWatch) -> watching.Mark:
         nonlocal looks
         looks += 1
         return real(self)
 
-    monkeypatch.setattr(Watch, "_mark", counted)
-    watch = Watch(tmp_path / "remote.git", "refs/heads/main", poll_seconds=3600)
+    monkeypatch.setattr(RepositoryWatch, "_mark", counted)
+    watch = RepositoryWatch(tmp_path / "remote.git", "refs/heads/main", poll_seconds=3600)
     moves = watch.moves()
     await anext(moves)
     with anyio.move_on_after(0.5):

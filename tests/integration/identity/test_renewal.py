@@ -17,7 +17,7 @@ from homeport.adapters.identity.bundle import encode
 from homeport.adapters.identity.contexts import presented_chain
 from homeport.adapters.identity.files import PRIVATE, PUBLIC, write_whole
 from homeport.adapters.identity.keys import key_pem
-from homeport.adapters.identity.membership import Joined, Membership
+from homeport.adapters.identity.membership import Membership, MembershipFile
 from homeport.adapters.identity.renewal import keep, nothing_more
 from homeport.adapters.identity.tls import Credentials, pinned_context
 from homeport.core.model.identity import Peer
@@ -248,7 +248,7 @@ async def test_a_bundle_is_fetched_over_https_alone_and_a_failed_or_wrong_one_ch
         writer.close()
 
     async def refreshed(scheme: str = "https") -> bool:
-        joined = Joined(f"{scheme}://127.0.0.1:{port}", central.pin, "site", DOMAIN, WFM, None)
+        joined = MembershipFile(f"{scheme}://127.0.0.1:{port}", central.pin, "site", DOMAIN, WFM, None)
         write_whole(site.folder / "membership.json", json.dumps(asdict(joined)).encode(), mode=PUBLIC)
         return await anyio.to_thread.run_sync(Membership(site.folder).refresh_bundle, site)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from homeport.adapters.identity import roots
-from homeport.adapters.identity.authority import FileAuthority, Phase, open_authority
+from homeport.adapters.identity.authority import FileAuthority, RotationPhase, open_authority
 from homeport.core.model.identity import Peer
 from homeport.errors import InvalidInput, Refused
 from tests.support.certificates import CLIENT, DOMAIN, Household, Meeting, meet
@@ -76,18 +76,18 @@ async def test_whoever_slept_through_the_rotation_is_refused_also_on_open_connec
 
 def test_a_rotation_moves_forward_only_and_repeating_a_step_changes_nothing(tmp_path: Path) -> None:
     authority = open_authority(tmp_path, domain=DOMAIN)
-    assert (authority.phase, authority.bundle().sequence) == (Phase.STEADY, 1)
+    assert (authority.phase, authority.bundle().sequence) == (RotationPhase.STEADY, 1)
     with pytest.raises(Refused, match="No rotation"):
         authority.switch()
-    assert authority.finish_rotation() is Phase.STEADY
+    assert authority.finish_rotation() is RotationPhase.STEADY
     for step, phase, sequence, anchors in (
-        (authority.begin_rotation, Phase.ANNOUNCED, 2, 2),
-        (authority.begin_rotation, Phase.ANNOUNCED, 2, 2),
-        (authority.switch, Phase.SWITCHED, 2, 2),
-        (authority.switch, Phase.SWITCHED, 2, 2),
-        (authority.begin_rotation, Phase.SWITCHED, 2, 2),
-        (authority.finish_rotation, Phase.STEADY, 3, 1),
-        (authority.finish_rotation, Phase.STEADY, 3, 1),
+        (authority.begin_rotation, RotationPhase.ANNOUNCED, 2, 2),
+        (authority.begin_rotation, RotationPhase.ANNOUNCED, 2, 2),
+        (authority.switch, RotationPhase.SWITCHED, 2, 2),
+        (authority.switch, RotationPhase.SWITCHED, 2, 2),
+        (authority.begin_rotation, RotationPhase.SWITCHED, 2, 2),
+        (authority.finish_rotation, RotationPhase.STEADY, 3, 1),
+        (authority.finish_rotation, RotationPhase.STEADY, 3, 1),
     ):
         assert step() is phase
         assert (authority.bundle().sequence, len(authority.bundle().anchors)) == (sequence, anchors)
@@ -107,11 +107,11 @@ def test_a_rotation_goes_on_where_it_stood_when_the_process_ended(tmp_path: Path
     moment = datetime(2026, 5, 4, tzinfo=UTC)
     first = again().bundle()
     again().begin_rotation(moment)
-    assert (again().phase, again().phase_since) == (Phase.ANNOUNCED, moment)
+    assert (again().phase, again().phase_since) == (RotationPhase.ANNOUNCED, moment)
     announced = again().bundle()
     assert announced.anchors[0] == first.anchors[0]
     again().switch()
-    assert (again().phase, again().bundle()) == (Phase.SWITCHED, announced)
+    assert (again().phase, again().bundle()) == (RotationPhase.SWITCHED, announced)
     again().finish_rotation()
     assert again().bundle().anchors == announced.anchors[1:]
     assert sorted(path.name for path in tmp_path.glob("root-*")) == ["root-2-cert.pem", "root-2-key.pem"]
@@ -138,7 +138,7 @@ def test_a_crash_in_the_middle_of_a_step_leaves_before_or_after(
         assert resumed.bundle() == before
     for step in STEPS[place:]:
         getattr(resumed, step)()
-    assert (resumed.phase, resumed.bundle().sequence) == (Phase.STEADY, 3)
+    assert (resumed.phase, resumed.bundle().sequence) == (RotationPhase.STEADY, 3)
     assert len(list(tmp_path.glob("root-*"))) == 2
 
 
@@ -149,7 +149,7 @@ def _power_cut(*_: object) -> None:
 def test_two_who_begin_a_rotation_at_once_begin_one(tmp_path: Path) -> None:
     authority = open_authority(tmp_path, domain=DOMAIN)
     with ThreadPoolExecutor(4) as pool:
-        assert set(pool.map(lambda _: authority.begin_rotation(), range(8))) == {Phase.ANNOUNCED}
+        assert set(pool.map(lambda _: authority.begin_rotation(), range(8))) == {RotationPhase.ANNOUNCED}
     authority.switch()
     assert open_authority(tmp_path, domain=DOMAIN).bundle() == authority.bundle()
     assert authority.bundle().sequence == 2

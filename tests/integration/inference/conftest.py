@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from homeport.central.app import CentralApp
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from tests.support.contract import CheckedClient
 from tests.support.llama_server import llama_server
 from tests.support.running_central import Client, running_central
@@ -42,7 +42,7 @@ def llama(model_file: Path) -> Iterator[str]:
 
 def handoff(url: str, **changes: Any) -> Handoff:
     return Handoff(
-        **{"engine": Engine.LLAMACPP, "url": url, "model": HandoffModel("tiny"), "slots_total": 2, **changes}
+        **{"engine": EngineName.LLAMACPP, "url": url, "model": HandoffModel("tiny"), "slots_total": 2, **changes}
     )
 
 

@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from homeport.adapters.engine.fake import FakeEngine, Faults
 from homeport.central.app import CentralApp
 from homeport.core.inference.breaker import FAILURES_MAX
-from homeport.core.inference.engines.handoff import Engine, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, HandoffModel
 from homeport.core.inference.queue import FullPolicy
 from homeport.core.inference.settings import InferenceSettings
 from homeport.inference.pools.registry import PoolRegistry
@@ -50,7 +50,7 @@ async def central_with(folder: Path, **settings: Any) -> AsyncIterator[tuple[Cen
 
 async def fill(app: CentralApp, client: Client, url: str) -> None:
     """The only slot is taken, and one task of the lower priority waits."""
-    await bind(client, app, handoff(url, engine=Engine.OPENAI, model=HandoffModel("m"), slots_total=1))
+    await bind(client, app, handoff(url, engine=EngineName.OPENAI, model=HandoffModel("m"), slots_total=1))
     assert (await client.post("/v2/tasks", a_task())).status == 202
 
 
@@ -326,7 +326,7 @@ async def test_an_engine_that_fails_at_what_another_can_do_gets_no_more_tasks(
     tmp_path: Path, llama: str, route: str
 ) -> None:
     async with central_with(tmp_path) as (app, client), serve_broken(Break.ANSWERS_500) as engine:
-        good = handoff(llama, engine=Engine.OPENAI, model=HandoffModel("m"), replica_id="z", slots_total=1)
+        good = handoff(llama, engine=EngineName.OPENAI, model=HandoffModel("m"), replica_id="z", slots_total=1)
         await bind(client, app, engine.handoff(replica_id="a"), good)
 
         async def ask() -> None:
@@ -380,7 +380,7 @@ async def test_who_guesses_tokens_gets_the_contracts_429(tmp_path: Path) -> None
 
 async def test_numbers_and_names_have_no_hidden_meaning(tmp_path: Path) -> None:
     async with central_with(tmp_path) as (app, client), serve_broken(Break.HANGS) as engine:
-        await bind(client, app, handoff(engine.url, engine=Engine.OPENAI, model=HandoffModel("m"), slots_total=9))
+        await bind(client, app, handoff(engine.url, engine=EngineName.OPENAI, model=HandoffModel("m"), slots_total=9))
         for changes in ({"expected_tokens": 2_000_000}, {"output_mode": "unheard-of"}, {"output_mode": "json"}):
             assert (await client.post("/v2/tasks", a_task(**changes))).status == 202
         wrong = await client.post("/v2/tasks", a_task(), headers={"Authorization": "", "X-API-Key": "valid"})
@@ -422,7 +422,7 @@ async def test_a_reader_of_one_byte_a_second_holds_back_the_engine_and_then_lose
         central_with(tmp_path, slow_client_seconds=2.0) as (app, client),
         endless_engine() as (url, counts),
     ):
-        await bind(client, app, handoff(url, engine=Engine.OPENAI, model=HandoffModel("m"), slots_total=1))
+        await bind(client, app, handoff(url, engine=EngineName.OPENAI, model=HandoffModel("m"), slots_total=1))
         method, path, body = "POST", route, json.dumps({"model": "m", "prompt": "x", "stream": True})
         if route == "/v2/tasks":
             admitted = await client.post("/v2/tasks", a_task())

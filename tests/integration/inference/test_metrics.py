@@ -14,7 +14,7 @@ from homeport.adapters.engine.fake import FakeEngine
 from homeport.adapters.hardware.gpu.nvidia import read_nvidia
 from homeport.central.app import CentralApp
 from homeport.core.inference.engines.gpus import gpus_of_replica
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.inference.metrics import BUDGETS, InferenceMetrics
 from homeport.inference.pools.replica import Replica
 from homeport.ports import Sample
@@ -75,6 +75,12 @@ def test_every_series_of_the_table_is_declared_with_its_type_and_labels() -> Non
     assert {name: found.get(name) for name in TABLE} == TABLE
     assert BUDGETS == CARDINALITY
     assert not any("task_id" in labels or "job_id" in labels for _, labels in found.values())
+
+
+def test_every_series_is_documented_with_its_labels() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/metrics.md").read_text()
+    for name, (_, labels) in declared().items():
+        assert f"| `{name}{{{','.join(labels)}}}` |" in page or (not labels and f"| `{name}` |" in page), name
 
 
 async def test_the_page_has_every_type_line_before_any_sample_and_the_buckets_after_one(
@@ -145,7 +151,7 @@ async def test_gpus_of_a_node_have_samples_for_the_replicas_that_use_them_and_on
             **changes,
         }
         found = Handoff(
-            engine=Engine.LLAMACPP, url="http://127.0.0.1:1", model=HandoffModel("m"), pool_id="p", **known
+            engine=EngineName.LLAMACPP, url="http://127.0.0.1:1", model=HandoffModel("m"), pool_id="p", **known
         )
         metrics = InferenceMetrics()
         replica = Replica(found, FakeEngine())

@@ -15,7 +15,7 @@ from aiohttp import web
 from yarl import URL
 
 from homeport.central.app import CentralApp
-from homeport.core.inference.engines.handoff import Engine, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, HandoffModel
 from tests.integration.inference.conftest import TASK, bind, handoff
 from tests.support.engines_on_wire import Break, serve_broken, served
 from tests.support.llama_server import llama_server
@@ -172,7 +172,7 @@ async def test_no_path_leads_out_of_what_an_engine_offers_to_everybody(
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handle)
     async with served(app) as url:
-        await bind(client, central, handoff(url, engine=Engine.OPENAI, model=HandoffModel("m")))
+        await bind(client, central, handoff(url, engine=EngineName.OPENAI, model=HandoffModel("m")))
         target = URL(f"{client.url}/v1/{path}", encoded=True)
         headers = {"content-type": "application/json"}
         async with client.session.post(target, data=b'{"model": "m"}', headers=headers) as answer:
@@ -183,7 +183,7 @@ async def test_no_path_leads_out_of_what_an_engine_offers_to_everybody(
 @pytest.mark.parametrize("prompt", [5, None, True, {}])
 async def test_a_prompt_that_is_no_text_is_refused(empty: tuple[CentralApp, Client], prompt: Any) -> None:
     central, client = empty
-    await bind(client, central, handoff("http://fake.invalid", engine=Engine.FAKE, model=HandoffModel("m")))
+    await bind(client, central, handoff("http://fake.invalid", engine=EngineName.FAKE, model=HandoffModel("m")))
     answer = await client.post("/v1/completions", {"model": "m", "prompt": prompt})
     assert (answer.status, answer.body["error"]["message"]) == (400, "prompt must be a text.")
 

@@ -12,7 +12,7 @@ from homeport.core.inference.settings import InferenceSettings
 from homeport.inference.metrics import InferenceMetrics
 from homeport.inference.pools.registry import PoolRegistry
 from homeport.inference.tasks.bodies import read_task
-from homeport.inference.tasks.running import Run
+from homeport.inference.tasks.running import TaskRun
 from homeport.inference.tasks.scheduler import Scheduler
 from homeport.ports import InferencePorts, OpenStream
 from tests.integration.inference.test_plane import Engines, body_of, replica, running, said, submit
@@ -62,7 +62,7 @@ async def test_interactive_tasks_start_before_batch_ones_that_came_earlier_and_a
     engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
     async with running(replica(), engines=engines) as plane:
         holder = await submit(plane)
-        waiting: dict[str, Run] = {}
+        waiting: dict[str, TaskRun] = {}
         for name in ("batch 1", "batch 2", "interactive 1", "dropped", "interactive 2"):
             priority = "batch" if name.startswith("batch") else "interactive"
             waiting[name] = await submit(plane, priority=priority)

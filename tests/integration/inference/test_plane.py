@@ -16,7 +16,7 @@ import pytest
 from homeport.adapters.engine.fake import FakeEngine, Faults
 from homeport.adapters.store.open import open_store
 from homeport.adapters.system import SystemClock
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.core.inference.queue import FullPolicy
 from homeport.core.inference.records import StoredTask, TaskState
 from homeport.core.inference.sessions import Budgets
@@ -27,9 +27,9 @@ from homeport.inference.plane import Submitter, TaskPlane
 from homeport.inference.pools.operations import drain_pool, purge_pool, reload_pool
 from homeport.inference.tasks.bodies import PurgeBody, read_task
 from homeport.inference.tasks.narration import Narrator, identity_of
-from homeport.inference.tasks.running import Run
+from homeport.inference.tasks.running import TaskRun
 from homeport.ports import InferencePorts, OpenStream, Store
-from homeport.ports.engine import Finished, Generation, Tokens
+from homeport.ports.engine import Finished, Generation, TokenTexts
 from tests.simulation.store import Disk, MemoryStore
 from tests.support.waiting import eventually
 
@@ -48,7 +48,7 @@ class Engines:
 
 
 def replica(name: str = "r0", **changes: Any) -> Handoff:
-    fields = {"engine": Engine.FAKE, "url": f"http://{name}", "model": HandoffModel("m"), "replica_id": name}
+    fields = {"engine": EngineName.FAKE, "url": f"http://{name}", "model": HandoffModel("m"), "replica_id": name}
     return Handoff(**{**fields, **changes})
 
 
@@ -93,14 +93,14 @@ async def running(
         tasks.cancel_scope.cancel()
 
 
-async def submit(plane: TaskPlane, submitter: Submitter = ME, **changes: Any) -> Run:
+async def submit(plane: TaskPlane, submitter: Submitter = ME, **changes: Any) -> TaskRun:
     body = body_of(**changes)
     task = read_task(body)
     await plane.submit(task, body, submitter)
     return plane.find(task.task_id, submitter)
 
 
-async def said(run: Run) -> list[tuple[str, Any]]:
+async def said(run: TaskRun) -> list[tuple[str, Any]]:
     """Everything, as kinds and data."""
     text = b"".join([chunk async for chunk in run.stream.frames()]).decode()
     found = []
@@ -138,10 +138,10 @@ async def test_an_engine_that_dies_in_the_middle_ends_with_an_error_and_nothing_
 
 
 class BrokenEngine(FakeEngine):
-    async def generate(self, request: Generation) -> AsyncIterator[Tokens | Finished]:
+    async def generate(self, request: Generation) -> AsyncIterator[TokenTexts | Finished]:
         if request.prompt:
             raise RuntimeError("a fault of ours")
-        yield Tokens([""])
+        yield TokenTexts([""])
 
 
 async def test_a_fault_of_our_own_is_an_internal_error_and_the_pool_serves_on() -> None:

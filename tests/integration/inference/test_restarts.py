@@ -6,7 +6,7 @@ from typing import Any
 import anyio
 import pytest
 
-from homeport.core.inference.engines.handoff import Engine, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, HandoffModel
 from tests.integration.inference.conftest import TASK, bind, handoff
 from tests.support.engines_on_wire import Break, serve_broken
 from tests.support.running_central import running_central
@@ -38,7 +38,7 @@ async def test_who_follows_a_task_hears_that_it_waits_until_its_pool_is_back(tmp
         assert await answer.content.readline() == b": waiting\n"
         page = (await client.get("/metrics")).body
         assert "tasks_rejected_total{" not in page, "to wait for its pool is no refusal"
-        await bind(client, central, handoff(llama, engine=Engine.OPENAI, model=HandoffModel("m")))
+        await bind(client, central, handoff(llama, engine=EngineName.OPENAI, model=HandoffModel("m")))
         kinds = [line async for line in answer.content if line.startswith(b"event: ")]
         assert (kinds[0], kinds[-1]) == (b"event: started\n", b"event: end\n")
 
@@ -60,7 +60,7 @@ async def test_who_sends_a_task_again_gets_its_answer_and_no_second_run(tmp_path
             statuses.append((await client.post("/v2/tasks", waiting)).status)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(bind, client, central, handoff(llama, engine=Engine.OPENAI, model=HandoffModel("m")))
+            tasks.start_soon(bind, client, central, handoff(llama, engine=EngineName.OPENAI, model=HandoffModel("m")))
             for _ in range(50):
                 tasks.start_soon(send)
                 await anyio.sleep(0.002)

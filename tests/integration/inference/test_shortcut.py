@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from homeport.central.app import CentralApp
-from homeport.core.inference.engines.handoff import Engine
+from homeport.core.inference.engines.handoff import EngineName
 from homeport.core.inference.settings import InferenceSettings
 from homeport.core.inference.task import Task
 from homeport.core.model.caller import INTERNAL, Role
@@ -30,7 +30,7 @@ async def central(tmp_path: Path) -> AsyncIterator[tuple[CentralApp, Client]]:
     """With a pool whose only slot is free, and room for one task behind it."""
     settings = InferenceSettings(queue_capacity=1, allow_fake=True)
     async with running_central(tmp_path / "central", inference=settings) as (app, client):
-        await bind(client, app, handoff("fake:", engine=Engine.FAKE, slots_total=1))
+        await bind(client, app, handoff("fake:", engine=EngineName.FAKE, slots_total=1))
         yield app, client
 
 

@@ -163,6 +163,9 @@ async def test_a_repeated_task_replays_its_answer_and_another_body_is_a_conflict
         ({"placement": {"require_device_mask": "0, one"}}, 400, "INVALID_PARAMS", "require_device_mask must be"),
         ({"placement": {"require_device_mask": "GPU9"}}, 503, "POOL_UNAVAILABLE", "DEVICE_MASK_MISMATCH"),
         ({"placement": {"avoid_pools": ["default"]}}, 503, "POOL_UNAVAILABLE", "AVOIDED"),
+        ({"expected_tokens": "12"}, 400, "INVALID_PARAMS", "expected_tokens must be a whole number"),
+        ({"expected_tokens": True}, 400, "INVALID_PARAMS", "expected_tokens must be a whole number"),
+        ({"placement": {"allow_fallback": "no"}}, 400, "INVALID_PARAMS", "allow_fallback must be true or false"),
     ],
 )
 async def test_a_wrong_task_is_refused_with_its_code_and_a_sentence(
@@ -175,6 +178,28 @@ async def test_a_wrong_task_is_refused_with_its_code_and_a_sentence(
     if status == 503:
         assert answer.body["retriable"] is True
         assert int(answer.headers["Retry-After"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("change", "body", "word"),
+    [
+        ("drain", {}, "deadline_ms is missing"),
+        ("drain", {"deadline_ms": True}, "deadline_ms must be a whole number"),
+        ("drain", {"deadline_ms": "60"}, "deadline_ms must be a whole number"),
+        ("drain", {"deadline_ms": -1}, "deadline_ms must be at least 0"),
+        ("reload", {}, "new_model_ref is missing"),
+        ("purge", {"purge_engine": "off"}, "purge_engine must be true or false"),
+        ("purge", {"force": 1}, "force must be true or false"),
+    ],
+)
+async def test_a_wrong_change_of_a_pool_is_refused_with_the_field_and_changes_nothing(
+    client: Client, change: str, body: dict[str, Any], word: str
+) -> None:
+    answer = await client.post(f"/v2/pools/default/{change}", body)
+    assert (answer.status, answer.body["code"]) == (400, "INVALID_PARAMS")
+    assert word in answer.body["message"]
+    health = (await client.get("/v2/pools/default/health")).body
+    assert (health["ready"], health["draining"]) == (True, False)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe", b'{"task_id": "\xc3\x28"}', b"[" * 5000])

@@ -154,6 +154,48 @@ async def test_limits_of_a_key_and_budgets_of_a_session_hold_for_both(
         assert admitted[0] >= 8, admitted
 
 
+async def test_a_session_cannot_promise_its_budget_twice_nor_get_it_anew_from_a_central_that_starts(
+    tmp_path: Path, postgres: PostgresServer, llama: str
+) -> None:
+    name = await postgres.copy_database()
+    create_bare(tmp_path / "deployments.git", "main")
+    limits = InferenceSettings(session_tokens_max=20)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(postgres.drop_database, name)
+        url = postgres.url(name)
+        stalled = await stack.enter_async_context(stalling_engine())
+        session = await stack.enter_async_context(aiohttp.ClientSession())
+        one = await stack.enter_async_context(a_central(tmp_path, "one", url, inference=limits))
+        made = await one.parts.authenticator.tokens.create(INTERNAL, name="ada", role=Role.ADMIN)
+        session.headers["Authorization"] = f"Bearer {made.text}"
+        at_one = Client(f"http://127.0.0.1:{one.http_port}", session)
+        await bind(at_one, one, handoff(stalled))
+        running = {**a_task(), "max_tokens": 15}
+        assert (await at_one.post("/v2/tasks", running)).status == 202
+
+        other = await stack.enter_async_context(a_central(tmp_path, "other", url, inference=limits))
+        at_other = Client(f"http://127.0.0.1:{other.http_port}", session)
+        await bind(at_other, other, handoff(llama))
+
+        async def is_known() -> bool:
+            path = f"/v2/sessions/{running['session_id']}"
+            return bool((await at_other.get(path)).body.get("turns") == 1)
+
+        await eventually(is_known, what="a central that starts later to know the session")
+        second = {**a_task(), "session_id": running["session_id"], "max_tokens": 6}
+        refused = await at_other.post("/v2/tasks", second)
+        assert (refused.status, refused.body["code"]) == (400, "INVALID_PARAMS"), refused.body
+        assert "20 tokens left, 15 of them for tasks under way" in refused.body["message"]
+        assert (await at_other.post("/v2/tasks", {**second, "max_tokens": 5})).status == 202
+        assert (await at_one.post(f"/v2/tasks/{running['task_id']}/cancel", {})).status == 204
+
+        async def is_free() -> bool:
+            again = {**a_task(), "session_id": running["session_id"], "max_tokens": 15}
+            return (await at_other.post("/v2/tasks", again)).status == 202
+
+        await eventually(is_free, what="what a cancelled task has not used to be free again")
+
+
 async def test_what_one_central_drains_or_retires_holds_at_the_others(
     tmp_path: Path, postgres: PostgresServer, llama: str
 ) -> None:

@@ -16,7 +16,7 @@ import pytest
 from homeport.adapters.link.inprocess import InProcessLink
 from homeport.adapters.runtime.fake import NullRuntime
 from homeport.capability.site import SiteCapability, SitePart
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.fleet.site.platform import SitePlatform
 from homeport.inference.capability import SITE_INFERENCE
 from homeport.jobs.site.capability import JOBS
@@ -66,7 +66,7 @@ async def site_with_node(start: OpenSite, folder: Path, **settings: Any) -> Asyn
 def bind_engine(ports: InferencePorts) -> None:
     assert ports.pools is not None
     ports.pools.bind(
-        Handoff(engine=Engine.FAKE, url="http://127.0.0.1:1", model=HandoffModel("words"), slots_total=2)
+        Handoff(engine=EngineName.FAKE, url="http://127.0.0.1:1", model=HandoffModel("words"), slots_total=2)
     )
 
 

@@ -9,19 +9,21 @@ import pytest
 
 from homeport.adapters.engine.fake import FakeEngine
 from homeport.capability.site import SiteCapability, SitePart
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.core.inference.request import InferenceRequest
 from homeport.core.jobs.job import ENDED, Job, JobSpec, JobType
+from homeport.core.jobs.steps import INTERRUPTED_MAX
 from homeport.core.model.caller import Caller, Role
 from homeport.errors import Conflict, NoNodeFits
 from homeport.fleet.site.platform import SitePlatform
 from homeport.inference.capability import SITE_INFERENCE
 from homeport.inference.pools.registry import PoolRegistry
-from homeport.jobs.ports import JobRequest
+from homeport.jobs.ports import JobRequest, OutputPart
 from homeport.jobs.site.board import JobBoard
 from homeport.jobs.site.live import LiveOutput
 from homeport.jobs.site.service import SiteJobs
 from homeport.jobs.site.strategy import open_strategy
+from homeport.ports import LogLine
 from homeport.vocabulary import Code, JobId, JobState
 from tests.integration.site.conftest import OpenSite
 from tests.support.waiting import eventually
@@ -38,6 +40,8 @@ class AskedSite:
     def __init__(self, platform: SitePlatform, board: JobBoard) -> None:
         self.platform = platform
         self.jobs = SiteJobs(platform, board)
+        self.lines: list[LogLine] = []
+        """What went to the site's log."""
 
     @property
     def engine(self) -> FakeEngine:
@@ -49,6 +53,9 @@ class AskedSite:
     async def submit(self, asked: InferenceRequest = POEM, job_id: str = "poem", **spec: Any) -> Job:
         wanted = JobSpec(JobType.INFERENCE, inference=asked, **spec)
         return await self.jobs.submit(JobRequest(wanted, JobId(job_id)), ANN)
+
+    async def shown(self, job: Job, *, after: int = 0, generation: int = 0) -> OutputPart:
+        return await self.jobs.output(job, after=after, generation=generation, wait_seconds=10)
 
     async def ended(self, job: Job) -> Job:
         found = await self.jobs.result(job, seconds=30)
@@ -66,13 +73,13 @@ async def asked_site(start: OpenSite) -> AsyncIterator[AskedSite]:
     def part(platform: SitePlatform) -> SitePart:
         board = JobBoard(platform, open_strategy(""), LiveOutput())
         found.append(AskedSite(platform, board))
-        return SitePart(loops=(board.run,))
+        return SitePart(loops=(board.run,), put_lines=found[0].lines.extend)
 
     async with start(capabilities=[SITE_INFERENCE, SiteCapability("jobs", part)]):
         pools = found[0].platform.inference.pools
         assert pools is not None
         model = HandoffModel("words")
-        pools.bind(Handoff(engine=Engine.FAKE, url="http://127.0.0.1:1", model=model, slots_total=1))
+        pools.bind(Handoff(engine=EngineName.FAKE, url="http://127.0.0.1:1", model=model, slots_total=1))
         yield found[0]
 
 
@@ -127,9 +134,52 @@ async def test_a_site_that_is_restarted_asks_again_and_the_job_has_one_result(
         site.engine.faults.hangs_before_first = True
         job = await site.submit()
         await eventually(lambda: site.is_running(job), what="the engine to be busy")
+        first = (await site.shown(job)).generation
         doomed = await site.submit(job_id="doomed")
     async with asked_site(start) as site:
         await site.jobs.cancel(doomed, ANN)
         done = await site.ended(job)
         assert (done.state, done.attempt) == (JobState.COMPLETED, 1), "the engine was asked twice, the job ran once"
+        kept = await site.shown(job, after=9, generation=first)
+        assert (kept.start, kept.text) == (0, "red blue red \n"), "who follows the first answer gets the other whole"
         assert (await site.ended(doomed)).state is JobState.CANCELLED
+
+
+async def test_an_answer_is_shown_while_it_is_written_and_its_lines_are_in_the_log(
+    person: object, start: OpenSite
+) -> None:
+    async with asked_site(start) as site:
+        site.engine.faults.token_seconds = 0.2
+        job = await site.submit(InferenceRequest("words", "red\u00e9 blue", max_tokens=8))
+        parts = [await site.shown(job)]
+        while not parts[-1].is_complete:
+            parts.append(await site.shown(job, after=parts[-1].next, generation=parts[-1].generation))
+        assert sum(1 for part in parts if part.text and not part.is_complete) >= 3, "it comes piece by piece"
+        assert "".join(part.text for part in parts) == "red\u00e9 blue " * 4 + "\n"
+        assert [(line.source, line.text) for line in site.lines] == [(f"job/{job.id}", "red\u00e9 blue " * 4)]
+
+
+async def test_what_there_is_of_an_answer_that_breaks_off_stays_with_the_job(person: object, start: OpenSite) -> None:
+    async with asked_site(start) as site:
+        site.engine.faults.token_seconds = 0.2
+        endless = InferenceRequest("words", "red blue", max_tokens=200)
+        late = await site.ended(await site.submit(endless, "late", timeout_seconds=0.7))
+        assert late.state is JobState.FAILED
+        assert (await site.shown(late)).text.startswith("red blue ")
+        job = await site.submit(endless, "cancelled")
+        seen = await site.shown(job)
+        await site.jobs.cancel(job, ANN)
+        assert (await site.ended(job)).state is JobState.CANCELLED
+        assert (await site.shown(job)).text.startswith(seen.text)
+
+
+async def test_an_engine_that_always_breaks_off_is_asked_again_a_few_times_and_each_answer_begins_anew(
+    person: object, start: OpenSite
+) -> None:
+    async with asked_site(start) as site:
+        site.engine.faults.dies_after = 1
+        job = await site.ended(await site.submit())
+        assert job.failure is not None
+        assert (job.state, job.attempt, job.failure.code) == (JobState.FAILED, 1, "WORKER_RESET")
+        assert job.generation == 1 + INTERRUPTED_MAX
+        assert (await site.shown(job)).text == "red "

@@ -1,5 +1,6 @@
 """A site as a client of a fleet manager that lies, refuses and cuts off: nothing that runs is touched by that."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -26,6 +27,7 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 ONE, TWO = deployment_id(1), deployment_id(2)
+RUNNING = {State.INSTALLED}
 
 
 @pytest.fixture
@@ -137,15 +139,15 @@ async def test_capabilities_are_the_first_call_after_each_start(
         assert [each.method for each in wfm.heard[asked : asked + 3]] == ["PUT", "GET", "GET"]
 
 
-@pytest.mark.parametrize("without", ["conditions", "an ETag"])
+@pytest.mark.parametrize("without", ["conditions", "an ETag", "a digest as its ETag"])
 async def test_a_manager_that_sends_the_same_manifest_each_time_is_followed(
     tmp_path: Path, wfm: MockWfm, options: dict[str, Any], without: str
 ) -> None:
-    """One that knows no 304, or leaves out the ETag: the same bytes are neither news nor an attack. What it takes may
-    be answered with any success."""
+    """One that knows no 304, leaves out the ETag, or has one of its own (a proxy may change it, too): the same bytes
+    are neither news nor an attack. What it takes may be answered with any success."""
     wfm.knows_conditions = False
     wfm.failing |= {"/api/v1/capabilities": (202, {}), f"/api/v1/deployments/{ONE}/status": (204, {})}
-    wfm.etag = "" if without == "an ETag" else None
+    wfm.etag = {"an ETag": "", "a digest as its ETag": '"sha256:0-gzip"'}.get(without)
     wfm.want(deployment(1))
     async with running_site(tmp_path, "north", **options) as site:
         await installed(wfm, ONE)
@@ -201,13 +203,17 @@ async def corrupt(wfm: MockWfm, fault: str) -> None:  # noqa: PLR0912 - one for 
             wfm.manifest_body = json.dumps(body).encode()
         case "empty":
             wfm.manifest_body = b""
+        case "repeated key":
+            wfm.manifest_body = wfm.manifest().replace(b'"bundle":', b'"bundle":null,"bundle":', 1)
+        case "UTF-16":
+            wfm.manifest_body = wfm.manifest().decode().encode("utf-16")
 
 
 # fmt: off
 FAULTS = [
     "deployment digest", "algorithm", "version", "etag", "not json", "404", "403", "500", "cut off", "hanging",
     "redirect", "media type", "oversized", "oversized deployment", "another's url", "empty", "no manifest",
-    "bundle digest",
+    "bundle digest", "repeated key", "UTF-16",
 ]
 # fmt: on
 
@@ -322,6 +328,77 @@ async def test_the_hints_of_a_problem_decide_about_the_next_attempt(
         await installed(wfm, ONE)
         if hints == "do not repeat":
             assert len(wfm.statuses(ONE)) == len({json.dumps(each) for each in wfm.statuses(ONE)})
+
+
+async def test_what_happens_while_the_client_is_not_accepted_is_reported_when_it_is(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    """Its polls are refused, too, so it is not about the report. Each is sent once, in order."""
+    path = f"/api/v1/deployments/{ONE}/status"
+    wfm.failing[path] = (503, {"retry-after": "1"})
+    wfm.want(deployment(1))
+    async with running_site(tmp_path, "north", **options) as site:
+        await eventually(lambda: wfm.statuses(ONE), what="a report that has to wait")
+        wfm.failing = {"/api/v1/deployments": (403, {})}
+        await eventually(lambda: {each.state for each in site.parts.conductor.memory.instances.values()} == RUNNING)
+        refused = len(wfm.statuses(ONE))
+        await eventually(lambda: len(wfm.statuses(ONE)) > refused, what="a report that is refused")
+        await polled_again(wfm)
+        asked = len(wfm.statuses(ONE))
+        wfm.failing.clear()
+        await installed(wfm, ONE)
+        taken = wfm.states(ONE)[asked:]
+        assert taken[0] == "pending" and len(set(taken)) == len(taken)
+
+
+async def test_a_report_that_is_refused_although_polls_are_answered_is_not_repeated(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any]
+) -> None:
+    wfm.failing[f"/api/v1/deployments/{ONE}/status"] = (403, {})
+    wfm.want(deployment(1), deployment(2))
+    async with running_site(tmp_path, "north", **options):
+        await installed(wfm, TWO)
+        await eventually(lambda: wfm.states(ONE)[-1:] == ["installed"])
+        await polled_again(wfm)
+        assert len(wfm.states(ONE)) == len(set(wfm.states(ONE)))
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [b"\x00\x16\x03nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 40_000, b"HTTP/1.1 200 OK\r\nX: "],
+)
+async def test_what_is_not_http_is_said_in_one_line(tmp_path: Path, realm: MockRealm, nonsense: bytes) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(nonsense if nonsense.endswith(b"\n") else nonsense + b"a" * 100_000)
+        with suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    nobody = f"https://127.0.0.1:{free_port()}"
+    async with running_site(tmp_path, "north", node=False, svid_folder=realm.client("north"), wfm_url=nobody) as site:
+        identity: Any = site.parts.identity
+        async with await asyncio.start_server(
+            answer, "127.0.0.1", 0, ssl=realm.server().server_context("required")
+        ) as server:
+            url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            known = {"tls": identity.client.client_context, "verify": identity.verify_central}
+            async with transport.open_transport(url, **known) as client:
+                with pytest.raises(transport.WfmUnavailable) as caught:
+                    await client.get("/api/v1/deployments")
+    said = str(caught.value)
+    assert "gave an answer that cannot be read: " in said and "\n" not in said and "b'" not in said
+
+
+async def test_a_large_bundle_over_a_slow_line_takes_its_time(
+    tmp_path: Path, wfm: MockWfm, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as something arrives."""
+    monkeypatch.setattr(transport, "CALL_SECONDS_MAX", 2.0)
+    wfm.want(*(deployment(number) for number in range(1, 4)))
+    wfm.trickling = "/api/v1/bundles"
+    async with running_site(tmp_path, "north", node=False, **options) as site:
+        await eventually(lambda: len(wanted(site)) == 3, what="the bundle")
 
 
 async def test_capabilities_that_are_refused_later_stop_nothing(

@@ -17,7 +17,7 @@ import anyio
 import pytest
 
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.registry.web_files import SourceOptions, _require_safe, _split
+from homeport.adapters.registry.web_files import ModelSourceOptions, _require_safe, _split
 from homeport.core.inference.models.entries import INDEX_SCHEMA, ModelEntry
 from homeport.errors import DigestMismatch, InvalidInput, NotFound, PeerUnavailable, Refused
 from homeport.models.store import fetching
@@ -38,7 +38,7 @@ def web() -> Iterator[WebServer]:
 
 
 def fetcher(folder: Path, **options: Any) -> ModelFetcher:
-    return ModelFetcher(ModelIndex(folder), OciRegistry(), SourceOptions(**options), now_ms=lambda: 1)
+    return ModelFetcher(ModelIndex(folder), OciRegistry(), ModelSourceOptions(**options), now_ms=lambda: 1)
 
 
 def nothing(done: int, total: int) -> None:

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.registry.site_content import SiteContent
-from homeport.adapters.registry.web_files import SourceOptions
+from homeport.adapters.registry.web_files import ModelSourceOptions
 from homeport.content.cache.cache import Cache
 from homeport.content.cache.routes import pull_routes
 from homeport.errors import DigestMismatch, NotFound, PeerUnavailable
@@ -57,13 +57,13 @@ class Site:
 
     def node(self, folder: Path, *, hf_endpoint: str = NOWHERE) -> ModelFetcher:
         """Alone it reaches nothing, and it has no token."""
-        options, content = SourceOptions(hf_endpoint=hf_endpoint), SiteContent("127.0.0.1", port=self.port)
+        options, content = ModelSourceOptions(hf_endpoint=hf_endpoint), SiteContent("127.0.0.1", port=self.port)
         return ModelFetcher(ModelIndex(folder), OciRegistry(), options, now_ms=lambda: 1, content=content)
 
 
 @asynccontextmanager
 async def running_site(folder: Path, web: WebServer) -> AsyncIterator[Site]:
-    options = SourceOptions(
+    options = ModelSourceOptions(
         hf_endpoint=web.url, hf_token="secret", s3_endpoint=web.url, s3_access_key="key", s3_secret_key="hidden"
     )
     async with running_cache(folder, web=options) as cache:

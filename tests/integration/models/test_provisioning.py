@@ -17,9 +17,9 @@ from typing import Any
 import anyio
 import pytest
 
-from homeport.adapters.http_client import TcpAddress, ask
+from homeport.adapters.network.http_client import TcpAddress, ask
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.registry.web_files import SourceOptions
+from homeport.adapters.registry.web_files import ModelSourceOptions
 from homeport.adapters.runtime.programs import child_process
 from homeport.core.inference.engines.provisioning import launch_of
 from homeport.core.inference.engines.spec import EngineSpec, read_engine
@@ -83,7 +83,7 @@ def engine(model: Path, **section: Any) -> EngineSpec:
 class Node:
     def __init__(self, data: Path) -> None:
         self.said: list[str] = []
-        registry, options = OciRegistry(), SourceOptions()
+        registry, options = OciRegistry(), ModelSourceOptions()
         fetcher = ModelFetcher(ModelIndex(data / "models"), registry, options, now_ms=lambda: 1)
         self._provisioner = Provisioner(data, fetcher, {**os.environ, "HF_TOKEN": "secret"}, "podman")
 

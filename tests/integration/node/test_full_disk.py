@@ -15,7 +15,7 @@ from homeport.node.link.news import Outlet
 from homeport.node.orders import executor as executor_module
 from homeport.node.orders.deployments import DeploymentHandler
 from homeport.node.orders.executor import Executor
-from homeport.node.orders.work import Work
+from homeport.node.orders.work import OrderWork
 from homeport.node.pages.metrics import NodeMetrics
 from homeport.node.settings import NodeSettings
 from homeport.ports import Runtime
@@ -34,7 +34,7 @@ def limit_pages(journal: Journal, *, more: int) -> None:
 
 
 def an_executor(
-    runtime: Runtime, journal: Journal, work: Work, outlet: Outlet, metrics: NodeMetrics, **others: Handler
+    runtime: Runtime, journal: Journal, work: OrderWork, outlet: Outlet, metrics: NodeMetrics, **others: Handler
 ) -> Executor:
     clock = SystemClock()
     handlers = {"deployment": DeploymentHandler(runtime=runtime, work=work, clock=clock), **others}
@@ -44,7 +44,7 @@ def an_executor(
 async def test_an_order_that_cannot_be_written_down_is_refused_by_code(tmp_path: Path) -> None:
     clock, metrics = SystemClock(), NodeMetrics(CollectorRegistry())
     journal, runtime, outlet = Journal(tmp_path / "journal"), NullRuntime(tmp_path), Outlet(clock, metrics)
-    work = Work(NodeSettings(data=tmp_path), runtime, outlet, clock)
+    work = OrderWork(NodeSettings(data=tmp_path), runtime, outlet, clock)
     executor = an_executor(runtime, journal, work, outlet, metrics)
     await runtime.start()
     limit_pages(journal, more=0)
@@ -76,7 +76,7 @@ async def test_a_refused_update_says_that_the_release_before_still_runs(tmp_path
     """Else the site would bring back what never went away, and give the update up."""
     clock, metrics = SystemClock(), NodeMetrics(CollectorRegistry())
     journal, runtime, outlet = Journal(tmp_path / "journal"), NullRuntime(tmp_path), Outlet(clock, metrics)
-    work = Work(NodeSettings(data=tmp_path), runtime, outlet, clock)
+    work = OrderWork(NodeSettings(data=tmp_path), runtime, outlet, clock)
     executor = an_executor(runtime, journal, work, outlet, metrics)
     await runtime.start()
     async with anyio.create_task_group() as tasks:
@@ -108,7 +108,7 @@ async def test_a_result_waits_until_it_can_be_written_down(
     monkeypatch.setattr(executor_module, "WRITE_AGAIN_SECONDS", 0.1)
     clock, metrics = SystemClock(), NodeMetrics(CollectorRegistry())
     journal, runtime, outlet = Journal(tmp_path / "journal"), NullRuntime(tmp_path), Outlet(clock, metrics)
-    work = Work(NodeSettings(data=tmp_path), runtime, outlet, clock)
+    work = OrderWork(NodeSettings(data=tmp_path), runtime, outlet, clock)
     executor = an_executor(runtime, journal, work, outlet, metrics)
     await runtime.start()
     parts = [a_component(f"part-{number}" * 10, wait=False) for number in range(200)]

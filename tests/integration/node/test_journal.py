@@ -10,7 +10,7 @@ import pytest
 
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Order, Progress, Result
-from homeport.core.node.entry import Entry, Outcome
+from homeport.core.node.entry import JournalEntry, OrderOutcome
 from homeport.errors import Conflict, PermanentError, Refused, WorkFailed
 from homeport.node.journal.journal import NOTES_KEPT, Journal
 from homeport.node.journal.records import dump_order
@@ -40,7 +40,7 @@ async def test_everything_is_found_again(tmp_path: Path) -> None:
     assert again.deployments == entries
     assert again.outbox == outbox
     entry = again.deployments[deployment_id()]
-    assert entry.outcome is Outcome.FAILED
+    assert entry.outcome is OrderOutcome.FAILED
     assert entry.good == entry.kept_release == order.release
     assert entry.components == {"db", "web"}
     again.close()
@@ -108,7 +108,7 @@ async def test_a_result_that_was_overtaken_by_a_newer_order_is_dropped(tmp_path:
     await journal.accept([to_remove(2)])
     await journal.finish(ended(to_apply(1)))
     assert not journal.outbox
-    assert journal.deployments[deployment_id()].outcome is Outcome.PENDING
+    assert journal.deployments[deployment_id()].outcome is OrderOutcome.PENDING
     journal.close()
 
 
@@ -226,11 +226,11 @@ async def test_a_journal_of_an_earlier_version_is_read(tmp_path: Path, added: st
     connection.commit()
     connection.close()
     journal = Journal(tmp_path / "journal")
-    assert journal.deployments == {order.deployment_id: Entry(order, components=frozenset({"web"}))}
+    assert journal.deployments == {order.deployment_id: JournalEntry(order, components=frozenset({"web"}))}
     await journal.finish(ended(order))
     journal.close()
     again = Journal(tmp_path / "journal")
-    assert again.deployments[order.deployment_id].outcome is Outcome.SUCCEEDED
+    assert again.deployments[order.deployment_id].outcome is OrderOutcome.SUCCEEDED
     again.close()
 
 

@@ -13,11 +13,11 @@ from homeport.core.model.node import Tunable
 from homeport.core.model.order import Result
 from homeport.core.model.protocol import OWN
 from homeport.node.journal.journal import Journal
-from homeport.node.link.connection import Connection
+from homeport.node.link.connection import SiteConnection
 from homeport.node.link.news import Outlet
 from homeport.node.orders.executor import Executor
 from homeport.node.pages.metrics import NodeMetrics
-from homeport.node.pages.status import Status
+from homeport.node.pages.status import NodeStatus
 from homeport.node.settings import NodeSettings
 from homeport.ports import Beat, FromNode, LogLine, Logs, News, Stream, ToNode, Welcome
 from homeport.vocabulary import NodeId, SiteName
@@ -68,9 +68,9 @@ class SlowLine:
 async def test_a_flood_of_logs_delays_neither_heartbeats_nor_results(tmp_path: Path) -> None:
     clock, metrics, line = SystemClock(), NodeMetrics(CollectorRegistry()), SlowLine()
     journal, outlet = Journal(tmp_path / "journal"), Outlet(clock, metrics)
-    status, levels = Status(NodeId("one"), "1", "null"), list[str]()
+    status, levels = NodeStatus(NodeId("one"), "1", "null"), list[str]()
     executor = Executor(handlers={}, journal=journal, outlet=outlet, metrics=metrics, clock=clock)
-    connection = Connection(
+    connection = SiteConnection(
         settings=NodeSettings(data=tmp_path),
         link=line,
         journal=journal,

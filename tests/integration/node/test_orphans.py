@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.ports import Found, Orphans, Owned
+from homeport.ports import FoundWorkloads, Orphans, Owned
 from homeport.vocabulary import NodeId
 from tests.integration.node.conftest import Bench
 from tests.support.builders import deployment_id
@@ -41,7 +41,7 @@ async def test_what_another_id_left_is_removed_when_the_site_says_so(bench: Benc
     async with bench.connected(runtime):
         await bench.site.order(to_apply(1))
         await bench.site.until(lambda: bench.site.found)
-        assert bench.site.found[-1] == Found((first, second)), "what it has itself is no question"
+        assert bench.site.found[-1] == FoundWorkloads((first, second)), "what it has itself is no question"
         mine = Owned(NodeId("node-under-test"), deployment_id(), "web")
         await bench.site.send(Orphans((first, mine)))
         await bench.site.until(lambda: bench.site.notices)

@@ -11,7 +11,7 @@ from homeport.adapters.system import SystemClock
 from homeport.capability.node import Done
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Order, Result, WorkKey
-from homeport.core.node.entry import Entry
+from homeport.core.node.entry import JournalEntry
 from homeport.node.journal.journal import Journal
 from homeport.node.link.news import Outlet
 from homeport.node.orders.executor import Executor
@@ -39,16 +39,16 @@ class Echo:
     def accepted(self, order: Order) -> None:
         assert order.work == self.work
 
-    async def carry_out(self, entry: Entry) -> Done:
+    async def carry_out(self, entry: JournalEntry) -> Done:
         self.began.append(entry.order.generation)
         if self.hold is not None:
             await self.hold.wait()
         return Done(self._result(entry.order, None))
 
-    async def give_up(self, entry: Entry, failure: Failure) -> Done:
+    async def give_up(self, entry: JournalEntry, failure: Failure) -> Done:
         return Done(self._result(entry.order, failure))
 
-    async def refused(self, order: Order, failure: Failure, entry: Entry | None) -> Result:
+    async def refused(self, order: Order, failure: Failure, entry: JournalEntry | None) -> Result:
         return self._result(order, failure)
 
     def _result(self, order: Order, failure: Failure | None) -> Result:
@@ -111,7 +111,7 @@ async def test_two_kinds_with_one_id_are_two_things_and_both_outlive_a_restart(t
         WorkKey("job", "x"): "job", WorkKey("deployment", "x"): "deployment"
     }  # fmt: skip
 
-    async def nothing(_entry: Entry) -> None:
+    async def nothing(_entry: JournalEntry) -> None:
         pass
 
     async with anyio.create_task_group() as tasks:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from homeport.adapters.http_calls import call
+from homeport.adapters.network.http_calls import call
 from homeport.core.pipelines.signature import sign
 from homeport.errors import Refused
 from tests.e2e.test_secrets import set_secret

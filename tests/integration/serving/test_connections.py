@@ -23,10 +23,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from homeport.adapters.tls_buffers import TLS_BUFFER_BYTES
+from homeport.adapters.network.tls_buffers import TLS_BUFFER_BYTES
 from homeport.core.model.caller import INTERNAL, Role
 from homeport.errors import InvalidInput
-from homeport.serving.server.connections import ABORT, UPGRADE, Connection
+from homeport.serving.server.connections import ABORT, UPGRADE, HttpConnection
 from homeport.serving.server.limits import Limits
 from homeport.serving.server.run import ACCEPTED_AT_ONCE, Stopping, bind, http_server
 from tests.support.running_central import Client, running_central
@@ -156,13 +156,13 @@ async def test_of_many_that_come_at_once_a_few_are_accepted_before_the_others_ha
 ) -> None:
     """So that a request on an open connection waits for a few handshakes, not for thousands."""
     step, made = 0, Counter[int]()
-    connection_made = Connection.connection_made
+    connection_made = HttpConnection.connection_made
 
-    def counted(self: Connection, transport: asyncio.Transport) -> None:
+    def counted(self: HttpConnection, transport: asyncio.Transport) -> None:
         made[step] += 1
         connection_made(self, transport)
 
-    monkeypatch.setattr(Connection, "connection_made", counted)
+    monkeypatch.setattr(HttpConnection, "connection_made", counted)
     listener, app = bind("127.0.0.1", 0), Starlette()
     waiting = [socket.create_connection(listener.getsockname(), 10) for _ in range(5 * ACCEPTED_AT_ONCE)]
     try:
@@ -177,14 +177,14 @@ async def test_of_many_that_come_at_once_a_few_are_accepted_before_the_others_ha
 
 
 async def test_no_handshake_is_made_with_who_has_hung_up_while_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    accepted: list[Connection] = []
-    begin = Connection.__init__
+    accepted: list[HttpConnection] = []
+    begin = HttpConnection.__init__
 
-    def counted(self: Connection, *given: Any, **named: Any) -> None:
+    def counted(self: HttpConnection, *given: Any, **named: Any) -> None:
         accepted.append(self)
         begin(self, *given, **named)
 
-    monkeypatch.setattr(Connection, "__init__", counted)
+    monkeypatch.setattr(HttpConnection, "__init__", counted)
     listener, context = bind("127.0.0.1", 0), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     for _ in range(20):
         with socket.create_connection(listener.getsockname(), 10) as gone:

@@ -89,7 +89,14 @@ class Asker:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-RANKS = {Level.OPEN: 0, Level.KNOWN: 1, Level.VIEWER: 1, Level.OPERATOR: 2, Level.ADMIN: 3, Level.MACHINE: 3}
+RANKS = {
+    Level.OPEN: 0,
+    Level.KNOWN: 1,
+    Level.VIEWER: 1,
+    Level.OPERATOR: 2,
+    Level.ADMIN: 3,
+    Level.MACHINE: 3,
+}
 
 
 def expected(asker: Asker, action: Action) -> int | None:

@@ -11,7 +11,7 @@ import grpc.aio
 import pytest
 
 from homeport.adapters.link.grpc_node import GrpcSiteLink
-from homeport.adapters.local_access import BELOW_DATA, Kind, LocalKeys, default_folder, find, published
+from homeport.adapters.local_access import BELOW_DATA, KeyKind, LocalKeys, default_folder, find, published
 from homeport.central.app import CentralApp
 from homeport.errors import PeerUnavailable
 from homeport.site.app import SiteApp
@@ -97,11 +97,11 @@ def test_roles_on_one_machine_do_not_mix_up_their_keys(tmp_path: Path) -> None:
     first, second, later = LocalKeys.new(), LocalKeys.new(), LocalKeys.new()
     with published(first, [tmp_path], "127.0.0.1", 8080):
         with published(second, [tmp_path], "127.0.0.1", 8081):
-            found = [find(tmp_path, port, Kind.PERSON) for port in (8080, 8081, 8082)]
+            found = [find(tmp_path, port, KeyKind.PERSON) for port in (8080, 8081, 8082)]
             assert [each and each.key for each in found] == [first.person, second.person, None]
         with published(later, [tmp_path], "127.0.0.1", 8080):
             pass
-        assert find(tmp_path, 8081, Kind.PERSON) is None
+        assert find(tmp_path, 8081, KeyKind.PERSON) is None
     with published(first, [tmp_path], "127.0.0.1", 8080), published(later, [tmp_path], "127.0.0.1", 8080):
         pass
     assert not list(tmp_path.iterdir())
@@ -109,7 +109,7 @@ def test_roles_on_one_machine_do_not_mix_up_their_keys(tmp_path: Path) -> None:
 
 def test_a_key_is_shown_to_the_address_it_was_made_for_alone(tmp_path: Path) -> None:
     with published(LocalKeys.new(), [tmp_path], "127.0.0.1", 8080):
-        found = find(tmp_path, 8080, Kind.PERSON)
+        found = find(tmp_path, 8080, KeyKind.PERSON)
     assert found is not None
     hosts = ("127.0.0.1", "localhost", "127.0.0.2", "::1", "example.com")
     assert [found.opens(host) for host in hosts] == [True, True, False, False, False]
@@ -119,8 +119,8 @@ def test_a_folder_that_cannot_be_written_to_ends_nothing(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     keys = LocalKeys.new()
     with published(keys, [tmp_path / "file" / "below", None, tmp_path / "good"], "127.0.0.1", 8080):
-        assert find(tmp_path / "good", 8080, Kind.MACHINE) is not None
-        assert find(tmp_path / "file" / "below", 8080, Kind.MACHINE) is None
+        assert find(tmp_path / "good", 8080, KeyKind.MACHINE) is not None
+        assert find(tmp_path / "file" / "below", 8080, KeyKind.MACHINE) is None
 
 
 def test_the_folder_is_the_users_own_whatever_home_says() -> None:

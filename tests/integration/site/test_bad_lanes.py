@@ -13,7 +13,7 @@ import anyio
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel, to_data
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel, to_data
 from homeport.jobs.node.output import FIELD_ATTEMPT, FIELD_OFFSET
 from homeport.ports import Beat, FromNode, Hello, LogsStored, ToNode
 from homeport.site.app import SiteApp
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.anyio
 
 NOW = datetime.now(UTC)
 NOW_MS = int(NOW.timestamp() * 1000)
-HANDOFF = to_data(Handoff(engine=Engine.OPENAI, url="http://127.0.0.1:9", model=HandoffModel("m"), pool_id="p"))
+HANDOFF = to_data(Handoff(engine=EngineName.OPENAI, url="http://127.0.0.1:9", model=HandoffModel("m"), pool_id="p"))
 BAD_BY_TYPE: dict[int, tuple[Any, ...]] = {
     FieldDescriptor.TYPE_INT64: (0, -1, 2**63 - 1, -(2**63)),
     FieldDescriptor.TYPE_UINT64: (0, 2**64 - 1),

@@ -15,7 +15,7 @@ from homeport.capability.site import SiteCapability, SitePart
 from homeport.core.access.actions import Action, Audit, Level, Scope
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Held, Order, Progress, Result
-from homeport.core.node.entry import Entry
+from homeport.core.node.entry import JournalEntry
 from homeport.fleet.site.platform import SitePlatform
 from homeport.node.app import run_node
 from homeport.node.settings import NodeSettings
@@ -76,13 +76,13 @@ class EchoAtNode:
     def accepted(self, order: Order) -> None:
         pass
 
-    async def carry_out(self, entry: Entry) -> Done:
+    async def carry_out(self, entry: JournalEntry) -> Done:
         return Done(self._result(entry.order, None))
 
-    async def give_up(self, entry: Entry, failure: Failure) -> Done:
+    async def give_up(self, entry: JournalEntry, failure: Failure) -> Done:
         return Done(self._result(entry.order, failure))
 
-    async def refused(self, order: Order, failure: Failure, entry: Entry | None) -> Result:
+    async def refused(self, order: Order, failure: Failure, entry: JournalEntry | None) -> Result:
         return self._result(order, failure)
 
     def _result(self, order: Order, failure: Failure | None) -> Result:

@@ -20,7 +20,8 @@ from homeport.adapters.link import grpc_connection, grpc_server
 from homeport.adapters.link.grpc_calls import MESSAGE_BYTES_MAX
 from homeport.adapters.link.grpc_node import GrpcSiteLink, GrpcStream
 from homeport.adapters.link.grpc_server import HANDSHAKES_PER_ADDRESS_MAX
-from homeport.adapters.link.grpc_site import SERVICE, serve_nodes
+from homeport.adapters.link.grpc_services import serve_services
+from homeport.adapters.link.grpc_site import SERVICE, nodes_service
 from homeport.errors import PeerUnavailable
 from homeport.fleet.site.nodes import streams
 from homeport.ports import Hello, SiteLink, Stream, Welcome
@@ -47,7 +48,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[FrontDesk]:
 
 @pytest.fixture
 async def port(desk: FrontDesk) -> AsyncIterator[int]:
-    async with serve_nodes(desk.reception, "127.0.0.1:0") as port:
+    async with serve_services([nodes_service(desk.reception)], "127.0.0.1:0") as port:
         yield port
 
 
@@ -153,7 +154,9 @@ async def test_a_message_that_is_none_is_refused(desk: FrontDesk, port: int, ann
 
 async def test_silent_handshakes_of_one_address_leave_others_theirs(desk: FrontDesk, tmp_path: Path) -> None:
     site = TestRealm(tmp_path / "realm").site()
-    async with serve_nodes(desk.reception, "127.0.0.1:0", tls=site.server_context(), verify=site.verify) as port:
+    async with serve_services(
+        [nodes_service(desk.reception)], "127.0.0.1:0", tls=site.server_context(), verify=site.verify
+    ) as port:
         flood = await anyio.to_thread.run_sync(lambda: open_sockets(1000, port, source="127.0.0.2"))
         try:
             await eventually(lambda: sum(is_closed(raw) for raw in flood) >= 1000 - HANDSHAKES_PER_ADDRESS_MAX)
@@ -168,7 +171,10 @@ async def test_idle_connections_make_room_when_there_are_too_many(
     desk: FrontDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grpc_server, "room_for_connections", lambda: 30)
-    async with serve_nodes(desk.reception, "127.0.0.1:0") as port, connected(GrpcSiteLink("127.0.0.1", port)):
+    async with (
+        serve_services([nodes_service(desk.reception)], "127.0.0.1:0") as port,
+        connected(GrpcSiteLink("127.0.0.1", port)),
+    ):
         flood = await anyio.to_thread.run_sync(lambda: open_sockets(200, port))
         try:
             async with connected(GrpcSiteLink("127.0.0.1", port), "late"):
@@ -234,7 +240,7 @@ async def test_a_link_that_was_cut_without_a_word_is_noticed(
     )
     monkeypatch.setattr(grpc_connection, "CONFIGURATION", quick)
     async with (
-        serve_nodes(desk.reception, "127.0.0.1:0") as port,
+        serve_services([nodes_service(desk.reception)], "127.0.0.1:0") as port,
         _relay(port) as (relay_port, cut),
         connected(GrpcSiteLink("127.0.0.1", relay_port)),
     ):

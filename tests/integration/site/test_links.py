@@ -17,7 +17,8 @@ import pytest
 from homeport.adapters.identity.tls import Credentials
 from homeport.adapters.link.grpc_node import GrpcSiteLink
 from homeport.adapters.link.grpc_server import CONNECTIONS_PER_PEER_MAX
-from homeport.adapters.link.grpc_site import serve_nodes
+from homeport.adapters.link.grpc_services import serve_services
+from homeport.adapters.link.grpc_site import nodes_service
 from homeport.core.model.access import AuditResult, NewAudit
 from homeport.errors import PeerUnavailable, Refused
 from homeport.ports import Beat, Hello, Stream, Welcome
@@ -49,8 +50,8 @@ class Stand:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        async with serve_nodes(
-            self.desk.reception,
+        async with serve_services(
+            [nodes_service(self.desk.reception)],
             "127.0.0.1:0",
             tls=self.site.server_context(),
             verify=self.site.verify,
@@ -272,7 +273,9 @@ async def test_a_node_says_nothing_to_a_neighbour_that_plays_its_site(stand: Sta
     """A node's certificate comes from the same authorities; it is still no site."""
     impostor = stand.site.node("neighbour")
     context = impostor.server_context("optional")
-    async with serve_nodes(stand.desk.reception, "127.0.0.1:0", tls=context, verify=stand.site.verify) as port:
+    async with serve_services(
+        [nodes_service(stand.desk.reception)], "127.0.0.1:0", tls=context, verify=stand.site.verify
+    ) as port:
         assert "is not trusted" in await refusal_of(link_of(stand.site.node("one"), port))
 
 
@@ -286,13 +289,13 @@ def test_a_node_dials_other_machines_with_tls_only() -> None:
 
 async def test_a_site_listens_to_other_machines_with_tls_only(stand: Stand) -> None:
     with pytest.raises(Refused, match="without TLS"):
-        async with serve_nodes(stand.desk.reception, "0.0.0.0:0"):
+        async with serve_services([nodes_service(stand.desk.reception)], "0.0.0.0:0"):
             pass
 
 
 async def test_a_busy_port_is_refused_with_a_sentence(stand: Stand) -> None:
     with pytest.raises(Refused, match="in use or not ours"):
-        async with serve_nodes(stand.desk.reception, f"127.0.0.1:{stand.port}"):
+        async with serve_services([nodes_service(stand.desk.reception)], f"127.0.0.1:{stand.port}"):
             pass
 
 

@@ -11,6 +11,7 @@ import pytest
 from homeport.core.model.access import AuditResult
 from homeport.errors import InvalidInput, Refused
 from homeport.jobs.site.capability import JOBS
+from homeport.logs.site.capability import LOGS
 from homeport.site.app import SiteApp
 from homeport.telemetry.site.capability import TELEMETRY_AT_SITE
 from homeport.vocabulary import NodeId
@@ -194,3 +195,12 @@ async def test_opting_in_without_an_address_is_refused(person: Person, start: Op
     with pytest.raises(InvalidInput, match="orchion_anonymous"):
         async with start(orchion_anonymous=True):
             pass
+
+
+async def test_a_dashboard_of_orchion_follows_the_logs_of_a_site(person: Person, start: OpenSite) -> None:
+    async with start(capabilities=[LOGS]) as site:
+        url = f"http://127.0.0.1:{site.http_port}/api/logs"
+        async with aiohttp.ClientSession(headers=local_key(site)) as session, session.get(url) as answer:
+            while not (line := await answer.content.readline()).startswith(b"data: "):
+                assert line, "the stream has ended"
+            assert line == b'data: {"type":"connected"}\n'

@@ -12,7 +12,7 @@ import grpc.aio
 import pytest
 
 from homeport.capability.site import SiteCapability, SitePart
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.fleet.site.platform import SitePlatform
 from homeport.inference.capability import SITE_INFERENCE
 from homeport.ports import InferencePorts
@@ -29,7 +29,7 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.anyio
 
 LLM = partial(pb_grpc.OrchionLLMStub)
-WORDS = Handoff(engine=Engine.FAKE, url="http://127.0.0.1:1", model=HandoffModel("words"), slots_total=1)
+WORDS = Handoff(engine=EngineName.FAKE, url="http://127.0.0.1:1", model=HandoffModel("words"), slots_total=1)
 
 
 @asynccontextmanager
@@ -105,7 +105,7 @@ async def test_a_chat_comes_word_by_word_or_as_a_whole(person: Person, start: Op
 
 async def test_texts_are_embedded(person: Person, start: OpenSite) -> None:
     async with served(openai_compatible()) as url:
-        engine = Handoff(engine=Engine.OPENAI, url=url, model=HandoffModel("m"), slots_total=1)
+        engine = Handoff(engine=EngineName.OPENAI, url=url, model=HandoffModel("m"), slots_total=1)
         async with opened(start, engine) as llm:
             found: list[pb.EmbeddingResponse] = []
 

@@ -6,7 +6,7 @@ import pytest
 from homeport.adapters.link.inprocess import InProcessLink
 from homeport.core.model.protocol import VERSION, PeerProtocol
 from homeport.errors import PeerUnavailable
-from homeport.ports import Found, Owned
+from homeport.ports import FoundWorkloads, Owned
 from homeport.vocabulary import DeploymentId, NodeId
 from tests.integration.site.conftest import OpenSite
 from tests.support.deployment_files import deployment_file
@@ -34,7 +34,7 @@ async def test_only_what_belongs_to_nobody_any_more_is_called_an_orphan(person: 
             await eventually(lambda: len(memory.instances) == 2 and one.orders and two.orders)
             ours = one.orders[0].deployment_id
             await two.say(
-                Found((owned("one", ours), owned("gone", ours), owned("gone", SOMEBODY), owned("two", ours)))
+                FoundWorkloads((owned("one", ours), owned("gone", ours), owned("gone", SOMEBODY), owned("two", ours)))
             )
             await eventually(lambda: two.orphans)
             assert two.orphans == (owned("gone", ours),), "not a live node's, not another site's, not what is wanted"
@@ -53,7 +53,7 @@ async def test_what_a_deleted_deployment_left_on_a_node_that_lost_its_journal_is
             person.remove(path)
             person.push()
             await eventually(lambda: not memory.instances and not memory.wanted)
-            await one.say(Found((owned("one", one.orders[0].deployment_id),)))
+            await one.say(FoundWorkloads((owned("one", one.orders[0].deployment_id),)))
             await eventually(lambda: one.orphans)
 
 

@@ -14,7 +14,7 @@ from homeport.core.model.order import Progress
 from homeport.core.model.report import Progressed, Synced
 from homeport.core.secrets import SecretsThere
 from homeport.errors import PeerUnavailable
-from homeport.ports import Joined, Lineage, Moved, News, Outgoing
+from homeport.ports import JoinAnswer, Lineage, Moved, News, Outgoing
 from homeport.vocabulary import NodeId, SiteName, Step
 from homeport.wire.reports import decode
 from tests.integration.site.conftest import OpenSite
@@ -39,10 +39,10 @@ class Notebook:
 
     async def join(
         self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
-    ) -> Joined:
+    ) -> JoinAnswer:
         self._answer()
         self.epochs.append(epoch)
-        return Joined(self.sequences[-1] if self.sequences else 0)
+        return JoinAnswer(self.sequences[-1] if self.sequences else 0)
 
     async def report(
         self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]

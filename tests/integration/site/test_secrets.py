@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,18 +11,19 @@ import anyio
 import pytest
 
 from homeport.adapters.vault import KEY_FILE
-from homeport.core.model.order import Order
+from homeport.core.model.order import Held, Order
 from homeport.core.secrets import SecretsThere, SecretValue
 from homeport.errors import PeerUnavailable
-from homeport.ports import FromCentral, Joined, Lineage, Outgoing, SecretsChanged
+from homeport.ports import FromCentral, JoinAnswer, Lineage, Outgoing, SecretsChanged
 from homeport.site.app import SiteApp
 from homeport.vocabulary import Code, NodeId, SiteName, State
 from tests.integration.site.conftest import OpenSite
+from tests.integration.site.test_restored import copy_of, put_back
 from tests.integration.site.test_site import link, only, reaches
 from tests.support.deployment_files import deployment_file
 from tests.support.forks import COMMAND
 from tests.support.git import Person
-from tests.support.scripted_node import scripted_node
+from tests.support.scripted_node import ScriptedNode, scripted_node
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -47,9 +49,9 @@ class Safe:
 
     async def join(
         self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
-    ) -> Joined:
+    ) -> JoinAnswer:
         self._answer()
-        return Joined(0)
+        return JoinAnswer(0)
 
     async def report(
         self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
@@ -295,3 +297,35 @@ async def test_a_changed_secret_reaches_what_runs_while_no_node_can_take_its_upd
         await reaches(site, State.FAILED)
         assert await failure_code(site) == Code.NO_ELIGIBLE_NODE
         assert len(node.orders) == 2
+
+
+async def test_a_secret_that_changed_while_a_restored_site_was_behind_its_node_reaches_what_runs(
+    person: Person, start: OpenSite, tmp_path: Path
+) -> None:
+    """The site orders the newest value before its node connects, and the node holds a newer order than that one."""
+    data, copy, central = tmp_path / "site", tmp_path / "copy", Safe(DB=VALUE)
+    async with start(central) as site, scripted_node(link(site)) as node:
+        await write(person)
+        await reaches(site, State.INSTALLED)
+        held = _healthy(node)
+    copy_of(data, copy)
+    async with start(central) as site, scripted_node(link(site), held=held) as node:
+        for version in (2, 3):
+            central.change("DB", version, f"value-{version}")
+            await eventually(lambda: len(node.orders) == version - 1)  # noqa: B023 - awaited here
+            await reaches(site, State.INSTALLED)
+        held = _healthy(node)
+    put_back(copy, data)
+    central.change("DB", 4, "value-4")
+    async with start(central) as site:
+        await reaches(site, State.UPDATING)
+        async with scripted_node(link(site), held=held) as node:
+            await eventually(lambda: bool(node.orders))
+            assert values(node.orders[-1]) == {"DB": "value-4"}
+            assert node.orders[-1].generation > held[0].generation
+            await reaches(site, State.INSTALLED)
+
+
+def _healthy(node: ScriptedNode) -> tuple[Held, ...]:
+    """What the node tells of its journal when it connects again."""
+    return tuple(replace(item, good_revision=item.revision) for item in node.held.values())

@@ -32,4 +32,5 @@ async def test_a_closed_site_asks_for_its_own_tokens(tmp_path: Path) -> None:
             async with session.get(url + path, headers={"X-Api-Key": made.text}) as answer:
                 assert answer.status == 200, path
         async with session.get(url + "/healthz") as answer:
-            assert answer.status == 200
+            body = await answer.json()
+            assert (answer.status, body["status"], body["role"]) == (200, "ok", "site")

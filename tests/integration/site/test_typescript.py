@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
-from homeport.adapters.local_access import Kind
+from homeport.adapters.local_access import KeyKind
 from tests.integration.site.conftest import OpenSite
 from tests.support.git import Person
 from tests.support.local import local_key
@@ -38,7 +38,7 @@ async def test_a_typescript_client_registers_a_node_and_reads_events(
     ):
         environment = {
             "GRPC": f"http://127.0.0.1:{site.grpc_port}",
-            "GRPC_KEY": site.parts.local.of(Kind.MACHINE),
+            "GRPC_KEY": site.parts.local.of(KeyKind.MACHINE),
             "API": client.url,
             "API_KEY": local_key(central)["Authorization"].removeprefix("Bearer "),
             "NODE_NO_WARNINGS": "1",

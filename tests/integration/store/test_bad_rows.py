@@ -6,9 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
+from homeport.adapters.store.databases.engine import parse_address
 from homeport.adapters.store.open import open_store
-from homeport.ports import DeploymentFilter, Reader, Store
+from homeport.core.model.node import Tunable
+from homeport.core.values.filters import WORDS, parse_filter
+from homeport.core.values.selectors import parse_selector
+from homeport.ports import NODES, SITES, WHOLE, DeploymentFilter, NodeFilter, Reader, SiteFilter, Store
+from tests.conformance.store import records
 from tests.support.bad_rows import DIGEST, KEY, NOW, put_bad_rows, put_good_rows
 
 pytestmark = pytest.mark.anyio
@@ -50,6 +57,8 @@ CALLS: Mapping[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "artifacts": ((None,), {"limit": 10_000}),
     "catalog_model": (("tiny",), {}),
     "usage": (("2026-01-01",), {}),
+    "site_usage": (("2026-01-01",), {}),
+    "count_site_usage": (("home",), {}),
     "versions_kept": (([KEY],), {}),
     "margo_manifests_of": ((["home"],), {}),
     "margo_artifact": (("home", DIGEST), {}),
@@ -61,6 +70,8 @@ CALLS: Mapping[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "value": (("key",), {}),
     "value_as": (("key", str), {}),
     "values": ((["key"],), {}),
+    "instance_values": (("name", str), {}),
+    "heard_longest_ago": ((), {"limit": 10_000}),
     "telemetry": (("home", "node-1", 60), _RANGE),
     "telemetry_keys": (("home", 60), {"start": _RANGE["start"]}),
     "heartbeats": (("home", "node-1"), {**_RANGE, "limit": 10_000}),
@@ -73,6 +84,7 @@ COUNTED = {
     "outbox_left",
     "last_audit",
     "count_catalog_models",
+    "count_site_usage",
     "peer_protocols",
 }
 ELSEWHERE = {"page", "counts", "left_out", "job_file", "pipeline_results"}
@@ -119,3 +131,28 @@ async def test_garbage_in_any_column_of_any_table_costs_its_own_row(database: Pa
             assert found.items() <= after[name].items(), name
         else:
             assert found == after[name], name
+
+
+@pytest.mark.parametrize("damaged", ["not JSON", '{"region": "eu"', "[" * 5_000])
+async def test_damaged_labels_fail_no_filter_by_label(url: str, damaged: str) -> None:
+    """PostgreSQL ends a query at the first text that it cannot read as JSON."""
+    labels = {"good": {"region": "eu", "a.b/c": "x"}, "bad": {"region": "eu"}, "other": {"axb/c": "x"}}
+    async with open_store(url) as store:
+        for name, given in labels.items():
+            await store.write(lambda tx, name=name, given=given: tx.put_site(records.site(name, labels=given)))  # type: ignore[misc]
+            node = records.node("n", name, tunable=Tunable(labels=given))
+            await store.write(lambda tx, node=node: tx.put_node(node))  # type: ignore[misc]
+        engine = create_async_engine(parse_address(url))
+        async with engine.begin() as connection:
+            await connection.execute(text("UPDATE sites SET labels = :it WHERE name = 'bad'"), {"it": damaged})
+            await connection.execute(
+                text("UPDATE nodes SET labels = :it, tunable = :it WHERE site = 'bad'"), {"it": damaged}
+            )
+        await engine.dispose()
+        async with store.read() as reader:
+            for selector, found in (("region=eu", ["good"]), ("a.b/c=x", ["good"]), ("!region", ["other"])):
+                where = SiteFilter(selector=parse_selector(selector))
+                assert [site.name for site in (await reader.page(SITES, where, WHOLE)).items] == found
+            for words, found in (("label:region=e*", ["good"]), ("label:a.b/c", ["good"])):
+                where_nodes = NodeFilter(parts=parse_filter(words, WORDS))
+                assert [node.site for node in (await reader.page(NODES, where_nodes, WHOLE)).items] == found

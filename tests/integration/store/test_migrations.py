@@ -1,5 +1,6 @@
 """Migrations replayed equal the schema, and a database of another time is met with a sentence."""
 
+import json
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,6 +23,9 @@ from homeport.adapters.store.open import open_store
 from homeport.adapters.store.schema import REVISION, metadata
 from homeport.core.model.event import Subject
 from homeport.errors import Refused
+from homeport.fleet.site.instance_values import load_secrets
+from homeport.fleet.site.traces import NO_NODE, OpenOrder, load_trace
+from homeport.vocabulary import DeploymentId, NodeId
 from tests.conformance.store import records
 
 pytestmark = pytest.mark.anyio
@@ -123,13 +127,14 @@ async def test_alembic_is_not_loaded_for_a_new_or_current_database(url: str) -> 
         await anyio.run_process([sys.executable, "-c", program, url], stderr=None)
 
 
-async def test_events_of_an_older_database_get_their_subjects_and_pins_stay(url: str) -> None:
-    def at_revision_three(connection: Connection) -> None:
-        config = Config()
-        config.set_main_option("script_location", str(FOLDER))
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0003")
+def upgrade_to(connection: Connection, revision: str) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER))
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
 
+
+async def test_events_of_an_older_database_get_their_subjects_and_pins_stay(url: str) -> None:
     insert = text(
         "INSERT INTO events (id, kind, at, message, site, deployment_id, node_id, data)"
         " VALUES (:id, :kind, '2030-01-01 00:00:00', '', :site, :deployment, :node, :data)"
@@ -144,7 +149,7 @@ async def test_events_of_an_older_database_get_their_subjects_and_pins_stay(url:
     ]
     names = ("id", "kind", "site", "deployment", "node", "data")
     async with engine_at(url) as engine, engine.begin() as connection:
-        await connection.run_sync(at_revision_three)
+        await connection.run_sync(upgrade_to, "0003")
         await connection.execute(insert, [dict(zip(names, row, strict=True)) for row in rows])
         await connection.execute(a_pin, {"content": b"kind: x"})
     async with open_store(url) as store:
@@ -158,3 +163,43 @@ async def test_events_of_an_older_database_get_their_subjects_and_pins_stay(url:
     subjects = [str(event.event.subject) for event in found[:5]]
     assert subjects == ["app/a", "deployment/d", "node/n", "site/home", "rollout/r"]
     assert found[-1].id == 6, "ids go on behind those that are there"
+
+
+SPAN = f"00-{'a' * 32}-{'b' * 16}-01"
+ORDER = [7, "apply", "order apply", SPAN, SPAN, "2030-01-01T00:00:00+00:00", "not there"]
+
+
+async def test_an_older_site_keeps_what_it_has_noted_of_its_instances(url: str) -> None:
+    """Three texts became rows. One that cannot be read costs itself alone."""
+    values = {
+        "secrets_given": json.dumps([["d", "n", {"password": 3}], ["d", "m", {}]]),
+        "seconds_spent": json.dumps([["d", "n", 12.5]]),
+        "traces": json.dumps({"deployments": {"d": SPAN}, "orders": [["d", "n", *ORDER]]}),
+        "generation": "41",
+    }
+    async with engine_at(url) as engine, engine.begin() as connection:
+        await connection.run_sync(upgrade_to, "0013")
+        insert = text("INSERT INTO role_values (key, value) VALUES (:key, :value)")
+        await connection.execute(insert, [{"key": key, "value": value} for key, value in values.items()])
+    async with open_store(url) as store, store.read() as reader:
+        assert await reader.values(list(values)) == {"generation": "41"}
+        assert await reader.instance_values("seconds_spent", float) == {("d", "n"): 12.5}
+        given = await reader.instance_values("secrets_given", load_secrets)
+        assert given == {("d", "n"): {"password": 3}, ("d", "m"): {}}
+        traces = await reader.instance_values("traces", load_trace)
+        assert str(traces[DeploymentId("d"), NO_NODE]) == SPAN
+        order = traces[DeploymentId("d"), NodeId("n")]
+        assert isinstance(order, OpenOrder)
+        assert (order.generation, order.reason, str(order.parent)) == (7, "not there", SPAN)
+
+
+@pytest.mark.parametrize("text_of", ["", "nonsense", "[1, 2]", '{"deployments": 3}', '[["d"]]', "[" * 5_000])
+async def test_an_older_site_opens_whatever_its_notes_are(url: str, text_of: str) -> None:
+    async with engine_at(url) as engine, engine.begin() as connection:
+        await connection.run_sync(upgrade_to, "0013")
+        insert = text("INSERT INTO role_values (key, value) VALUES (:key, :value)")
+        rows = [{"key": key, "value": text_of} for key in ("secrets_given", "seconds_spent", "traces")]
+        await connection.execute(insert, rows)
+    async with open_store(url) as store, store.read() as reader:
+        for name in ("secrets_given", "seconds_spent", "traces"):
+            assert await reader.instance_values(name, str) == {}

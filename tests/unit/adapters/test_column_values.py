@@ -9,7 +9,7 @@ from sqlalchemy import Dialect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.types import TypeEngine
 
-from homeport.adapters.store.columns import Bytes, Flag, Moment, Number, Words, bound
+from homeport.adapters.store.columns import Bytes, Flag, MomentColumn, Number, Words, bound
 from homeport.errors import InvariantViolated
 
 SQLITE: Dialect = sqlite.dialect()
@@ -26,7 +26,7 @@ MOMENTS = [None, datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), datetime(999, 12, 31
         (Words(), ["plain", "a\0b", None]),
         (Words(), ["Grüße", "\ud800 alone", "plain", None]),
         (Words(), []),
-        (Moment(), MOMENTS),
+        (MomentColumn(), MOMENTS),
         (Number, [1, None, -(2**63)]),
         (Bytes(), [b"\0\xff", None]),
         (Flag(), [True, False, None]),
@@ -42,7 +42,7 @@ def test_a_column_is_bound_as_each_of_its_values_would_be(
 
 def test_a_moment_without_a_zone_is_refused() -> None:
     with pytest.raises(InvariantViolated, match="no time zone"):
-        bound(Moment(), [datetime(2026, 1, 2)], SQLITE)
+        bound(MomentColumn(), [datetime(2026, 1, 2)], SQLITE)
 
 
 def _plain(value: Any) -> Any:

@@ -19,7 +19,7 @@ from homeport.catalog.deployment import (
 )
 from homeport.catalog.description import parse_description
 from homeport.catalog.marker import check_marker, render_marker
-from homeport.core.model.app import App, Component, Parameter, Profile, Target, Value
+from homeport.core.model.app import App, Component, Parameter, ParameterTarget, Profile, Value
 from homeport.core.model.deployment import Desired, Placement, Policy, digest_of_bytes
 from homeport.core.parameters import check_values
 from homeport.core.values.selectors import parse_selector
@@ -302,7 +302,9 @@ def wishes(draw: st.DrawFn) -> dict[str, Any]:
     profile = Profile(draw(TEXT), draw(st.sampled_from(ProfileType)), components)
     pointers = st.from_regex(r"[A-Z_][A-Z0-9_]{0,9}", fullmatch=True)
     parameters = tuple(
-        Parameter(name, None, (Target(draw(pointers), tuple(draw(st.sets(st.sampled_from(names), min_size=1)))),))
+        Parameter(
+            name, None, (ParameterTarget(draw(pointers), tuple(draw(st.sets(st.sampled_from(names), min_size=1)))),)
+        )
         for name in draw(st.lists(TEXT, max_size=3, unique=True))
     )
     return {

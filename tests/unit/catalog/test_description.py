@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from homeport.catalog.description import parse_description
-from homeport.core.model.app import Parameter, Setting, Target
+from homeport.core.model.app import Parameter, ParameterTarget, Setting
 from homeport.errors import InvalidInput
 from homeport.vocabulary import ProfileType
 from tests.support.vectors import MARGO, as_yaml, load_json, load_yaml, patched
@@ -36,7 +36,9 @@ def test_a_description_becomes_an_app() -> None:
     assert (app.category, app.vendor, app.tags) == ("ceramics", "Example Pottery", ("ceramics", "monitoring"))
     assert [profile.type for profile in app.profiles] == [ProfileType.HELM, ProfileType.COMPOSE]
     assert app.profiles[0].device_constraints == BASE["deploymentProfiles"][0]["deviceConstraints"]
-    assert app.parameters[3] == Parameter("zones", ("upper", "lower"), (Target("ZONES", ("monitor-compose",)),))
+    assert app.parameters[3] == Parameter(
+        "zones", ("upper", "lower"), (ParameterTarget("ZONES", ("monitor-compose",)),)
+    )
     assert app.settings[1] == Setting("operator", "Operator", "requiredText", immutable=True)
     assert description.descriptor == BASE
 
@@ -99,6 +101,43 @@ def test_each_rule_of_the_checklist_is_judged_by_itself(rule: str, path: str, va
     named = [f".{place}: {message}" for place, message in found.items()]
     assert any(f".{field}: " in each or field in each.partition(": ")[2] for each in named), (rule, named)
     assert "labelSelector" not in str(named)  # which only a custom profile needs
+
+
+LABELS = {"matchExpressions": [{"key": "acme.example/loader", "operator": "Exists"}]}
+PROPERTIES = {"matchExpressions": [{"key": "/memory", "operator": "Exists"}]}
+
+
+@pytest.mark.parametrize(
+    ("constraints", "is_right"),
+    [
+        (None, False),
+        ({}, False),
+        ({"capacityRequirements": {"memory": "1Gi"}}, False),
+        ({"eligibilityRules": []}, False),
+        ({"eligibilityRules": [{"propertySelector": PROPERTIES}]}, False),
+        ({"eligibilityRules": [{"labelSelector": LABELS}]}, True),
+        ({"eligibilityRules": [{"labelSelector": LABELS, "propertySelector": PROPERTIES}]}, True),
+    ],
+)
+@pytest.mark.parametrize("kind", ["custom", "compose"])
+def test_a_custom_profile_needs_a_label_selector(
+    constraints: dict[str, Any] | None, is_right: bool, kind: str
+) -> None:
+    """Whatever else it asks for; other profiles need none. Its artifact is named as an OCI repository."""
+    profile = {**BASE["deploymentProfiles"][1], "type": kind, "deviceConstraints": constraints}
+    if constraints is None:
+        del profile["deviceConstraints"]
+    content = changed("/deploymentProfiles/1", profile)
+    if is_right or (kind == "compose" and constraints != {"eligibilityRules": []}):
+        parse_description(content, "margo.yaml")
+    elif kind == "custom":
+        assert any(field.startswith("deploymentProfiles[1]") for field in problems(content))
+    if kind == "custom" and is_right:
+        properties = {"repository": "https://acme.example/x.bin", "revision": "1.0.0"}
+        profile["components"] = [{**profile["components"][0], "properties": properties}]
+        assert "deploymentProfiles[1].components[0].properties.repository" in problems(
+            changed("/deploymentProfiles/1", profile)
+        )
 
 
 @pytest.mark.parametrize("case", FORMATS["revision"], ids=lambda case: str(case["value"]))

@@ -7,14 +7,14 @@ import pytest
 from click.testing import CliRunner
 
 from homeport.cli.main import cli
-from homeport.cli.roles.addresses import Address
+from homeport.cli.roles.addresses import ListenAddress
 from homeport.cli.roles.options import require_token_for
 from homeport.errors import Refused
 
 
 @pytest.mark.parametrize("database", ["central.db", "site.db"])
 def test_doing_as_the_sentence_says_is_enough(tmp_path: Path, database: str) -> None:
-    elsewhere = Address("192.0.2.7", 8443)
+    elsewhere = ListenAddress("192.0.2.7", 8443)
     with pytest.raises(Refused) as refused:
         require_token_for(elsewhere, tmp_path / database)
     said = (refused.value.hint or "").splitlines()[0].partition("homeport ")[2]

@@ -7,9 +7,9 @@ import click
 import pytest
 
 from homeport.cli.options import Settings, connected, listed, pass_settings
-from homeport.cli.terminal.output import Column, Listing, printable, show
+from homeport.cli.terminal.output import Column, TableListing, printable, show
 
-THINGS = Listing(
+THINGS = TableListing(
     "things", (Column("NAME", lambda item: str(item["name"])),), lambda item: str(item["name"]), "None yet."
 )
 NOTHING: Mapping[str, Any] = {"things": []}

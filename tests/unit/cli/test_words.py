@@ -20,12 +20,12 @@ from homeport.cli.commands.running.node import parse_labels
 from homeport.cli.exits import Exit, exit_for
 from homeport.cli.local.diagnosis import Finding, check_python, judge_disk
 from homeport.cli.main import explain, run
-from homeport.cli.roles.addresses import ADDRESS, Address, require_loopback
+from homeport.cli.roles.addresses import ADDRESS, ListenAddress, require_loopback
 from homeport.cli.roles.logs import EnduringHandler, JsonFormatter, TextFormatter
 from homeport.cli.roles.running import first_of, tell
 from homeport.cli.set_option import typed_parameters
 from homeport.cli.terminal.ages import age, duration, size, took
-from homeport.cli.terminal.moments import Moment
+from homeport.cli.terminal.moments import MomentParameter
 from homeport.cli.terminal.progress import STEP_WIDTH, Line
 from homeport.cli.terminal.verdicts import exit_of, print_verdicts
 from homeport.cli.terminal.waiting import STEP_OF_STATE, Ended, WaitVerdict, line_of, verdict_of
@@ -74,13 +74,13 @@ def test_versions_sort_by_number_and_a_release_after_its_candidates() -> None:
 @pytest.mark.parametrize(
     ("text", "address"),
     [
-        ("127.0.0.1:8080", Address("127.0.0.1", 8080)),
-        ("8080", Address("127.0.0.1", 8080)),
-        (":9", Address("127.0.0.1", 9)),
-        ("[::1]:80", Address("::1", 80)),
+        ("127.0.0.1:8080", ListenAddress("127.0.0.1", 8080)),
+        ("8080", ListenAddress("127.0.0.1", 8080)),
+        (":9", ListenAddress("127.0.0.1", 9)),
+        ("[::1]:80", ListenAddress("::1", 80)),
     ],
 )
-def test_an_address_may_leave_out_its_host(text: str, address: Address) -> None:
+def test_an_address_may_leave_out_its_host(text: str, address: ListenAddress) -> None:
     assert ADDRESS.convert(text, None, None) == address
     assert ADDRESS.convert(str(address), None, None) == address
 
@@ -95,7 +95,7 @@ def test_only_loopback_may_be_listened_on() -> None:
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.8.8.8", "::1", "localhost"))
     for host in ("0.0.0.0", "192.168.1.4", "::", "example.org"):
         with pytest.raises(Refused, match="Refusing to listen"):
-            require_loopback(Address(host, 80), "--http")
+            require_loopback(ListenAddress(host, 80), "--http")
 
 
 @pytest.mark.parametrize(
@@ -403,19 +403,19 @@ def test_a_role_says_nothing_where_the_disk_is_full_and_runs() -> None:
 def test_a_time_is_read_as_it_stands_and_without_a_zone_as_utc(
     span: Literal["ago", "ahead"], text: str, expected: str
 ) -> None:
-    assert Moment(span).convert(text, None, None).isoformat() == expected
+    assert MomentParameter(span).convert(text, None, None).isoformat() == expected
 
 
 def test_a_span_leads_back_or_ahead() -> None:
     now = datetime.now(UTC)
-    assert abs(now - timedelta(hours=2) - Moment("ago").convert("2h", None, None)) < timedelta(minutes=1)
-    assert abs(now + timedelta(weeks=4) - Moment("ahead").convert("4w", None, None)) < timedelta(minutes=1)
+    assert abs(now - timedelta(hours=2) - MomentParameter("ago").convert("2h", None, None)) < timedelta(minutes=1)
+    assert abs(now + timedelta(weeks=4) - MomentParameter("ahead").convert("4w", None, None)) < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("text", ["nonsense", "", "999999d", "2026-13-01", "-2h"])
 def test_what_is_no_time_is_told_what_is(text: str) -> None:
     with pytest.raises(click.BadParameter, match="neither a span of time such as 90d nor a date"):
-        Moment("ago").convert(text, None, None)
+        MomentParameter("ago").convert(text, None, None)
 
 
 def test_a_host_without_any_site_is_asked_for_its_site() -> None:

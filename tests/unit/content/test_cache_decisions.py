@@ -18,7 +18,7 @@ from homeport.content.cache.decisions import (
     retry_seconds,
     with_dependencies,
 )
-from homeport.content.registry.manifests import OCI_INDEX, OCI_MANIFEST, Manifest
+from homeport.content.registry.manifests import OCI_INDEX, OCI_MANIFEST, OciManifest
 from homeport.errors import (
     DigestMismatch,
     HomeportError,
@@ -71,9 +71,9 @@ def test_eviction_makes_room_or_does_nothing_and_never_touches_what_is_protected
 
 def test_what_manifests_refer_to_is_needed_too() -> None:
     manifests = {
-        Digest("index"): Manifest(OCI_INDEX, manifests=(Digest("image"), Digest("absent"))),
-        Digest("image"): Manifest(OCI_MANIFEST, blobs=(Digest("config"), Digest("layer"))),
-        Digest("other"): Manifest(OCI_MANIFEST, blobs=(Digest("else"),)),
+        Digest("index"): OciManifest(OCI_INDEX, manifests=(Digest("image"), Digest("absent"))),
+        Digest("image"): OciManifest(OCI_MANIFEST, blobs=(Digest("config"), Digest("layer"))),
+        Digest("other"): OciManifest(OCI_MANIFEST, blobs=(Digest("else"),)),
     }
     found = with_dependencies([Digest("index"), Digest("file")], manifests)
     assert found == {"index", "image", "absent", "config", "layer", "file"}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homeport.content.registry.garbage import Garbage, SeenManifest, SeenRepository, find_garbage
-from homeport.content.registry.manifests import OCI_INDEX, OCI_MANIFEST, Manifest
+from homeport.content.registry.manifests import OCI_INDEX, OCI_MANIFEST, OciManifest
 from homeport.vocabulary import Digest
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -17,11 +17,11 @@ NOTHING = Garbage(frozenset(), frozenset())
 
 def image(*blobs: str, subject: str | None = None, at: datetime = OLD) -> SeenManifest:
     needed = tuple(Digest(blob) for blob in blobs)
-    return SeenManifest(Manifest(OCI_MANIFEST, blobs=needed, subject=Digest(subject) if subject else None), at)
+    return SeenManifest(OciManifest(OCI_MANIFEST, blobs=needed, subject=Digest(subject) if subject else None), at)
 
 
 def index(*manifests: str) -> SeenManifest:
-    return SeenManifest(Manifest(OCI_INDEX, manifests=tuple(Digest(each) for each in manifests)), OLD)
+    return SeenManifest(OciManifest(OCI_INDEX, manifests=tuple(Digest(each) for each in manifests)), OLD)
 
 
 def repository(

@@ -7,27 +7,34 @@ import pytest
 from homeport.content.importing.compose import undefined
 from homeport.content.importing.compose_files import read_compose
 from homeport.content.importing.parameters import Offered, render_parameters
-from homeport.content.importing.variables import Reference, looks_secret, offered, parse_dotenv, references, uses
+from homeport.content.importing.variables import (
+    VariableReference,
+    looks_secret,
+    offered,
+    parse_dotenv,
+    references,
+    uses,
+)
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
         ("nginx:1.25", []),
-        ("nginx:${TAG}", [Reference("TAG")]),
-        ("nginx:$TAG-alpine", [Reference("TAG")]),
-        ("${HOST}:${PORT:-8080}:80", [Reference("HOST"), Reference("PORT", ":-", "8080")]),
-        ("${A-}", [Reference("A", "-", "")]),
-        ("${KEY:?give a key}", [Reference("KEY", ":?", "give a key")]),
-        ("${KEY?}", [Reference("KEY", "?", "")]),
-        ("${DEBUG:+--verbose}", [Reference("DEBUG", ":+", "--verbose")]),
-        ("${A:-${B:-c}}", [Reference("A", ":-", "${B:-c}"), Reference("B", ":-", "c")]),
+        ("nginx:${TAG}", [VariableReference("TAG")]),
+        ("nginx:$TAG-alpine", [VariableReference("TAG")]),
+        ("${HOST}:${PORT:-8080}:80", [VariableReference("HOST"), VariableReference("PORT", ":-", "8080")]),
+        ("${A-}", [VariableReference("A", "-", "")]),
+        ("${KEY:?give a key}", [VariableReference("KEY", ":?", "give a key")]),
+        ("${KEY?}", [VariableReference("KEY", "?", "")]),
+        ("${DEBUG:+--verbose}", [VariableReference("DEBUG", ":+", "--verbose")]),
+        ("${A:-${B:-c}}", [VariableReference("A", ":-", "${B:-c}"), VariableReference("B", ":-", "c")]),
         ("$${NOT} and $5 and $", []),
-        ("${broken", [Reference("broken")]),
+        ("${broken", [VariableReference("broken")]),
         ("${}", []),
     ],
 )
-def test_references_are_those_of_the_compose_specification(text: str, found: list[Reference]) -> None:
+def test_references_are_those_of_the_compose_specification(text: str, found: list[VariableReference]) -> None:
     assert list(references(text)) == found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from homeport.core.archive import Entry, check_archive, pack_archive
+from homeport.core.archive import ArchiveEntry, check_archive, pack_archive
 from homeport.errors import InvalidInput, TooLarge
 from tests.support.archives import archive_of
 from tests.support.vectors import load_json
@@ -37,11 +37,11 @@ def test_archives_are_judged_as_the_vectors_say(case: dict[str, Any]) -> None:
 def test_packing_and_checking_gives_the_files_back() -> None:
     files = {"compose.yaml": b"services: {}\n", "etc/run.sh": b"#!/bin/sh\n", "etc/deep/a.conf": b"a"}
     assert check_archive(pack_archive("web", files)) == (
-        Entry("compose.yaml", b"services: {}\n"),
-        Entry("etc", is_directory=True),
-        Entry("etc/deep", is_directory=True),
-        Entry("etc/deep/a.conf", b"a"),
-        Entry("etc/run.sh", b"#!/bin/sh\n", is_executable=True),
+        ArchiveEntry("compose.yaml", b"services: {}\n"),
+        ArchiveEntry("etc", is_directory=True),
+        ArchiveEntry("etc/deep", is_directory=True),
+        ArchiveEntry("etc/deep/a.conf", b"a"),
+        ArchiveEntry("etc/run.sh", b"#!/bin/sh\n", is_executable=True),
     )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from homeport.core.custom import OURS, judge_custom, kind_of, read_custom
-from homeport.core.model.custom import CustomSpec, HttpProbe, Kind, Mount, Port, TcpProbe
+from homeport.core.model.custom import CustomKind, CustomSpec, HttpProbe, Mount, Port, TcpProbe
 
 
 def read(section: dict[str, Any], kind: str = "image") -> CustomSpec:
@@ -42,7 +42,7 @@ def test_everything_that_can_be_said_is_read() -> None:
             "health": {"http": "http://127.0.0.1:8080/ready?x=1", "interval_seconds": 2, "retries": 5},
         }
     )
-    assert spec.kind is Kind.IMAGE
+    assert spec.kind is CustomKind.IMAGE
     assert (spec.command, spec.args, spec.environment) == (("serve",), ("--verbose",), {"LEVEL": "info"})
     assert spec.ports == (Port(8080, 80), Port(5353, 53, "127.0.0.1", "udp"))
     assert spec.mounts == (Mount("data", "/data"), Mount("/etc/x", "/x", read_only=True))
@@ -53,7 +53,7 @@ def test_everything_that_can_be_said_is_read() -> None:
 
 def test_a_program_is_described_in_the_same_words() -> None:
     spec = read({"command": ["a"], "args": ["b"], "health": {"tcp": "[::1]:80"}}, "process")
-    assert (spec.kind, spec.command, spec.args) == (Kind.PROCESS, ("a",), ("b",))
+    assert (spec.kind, spec.command, spec.args) == (CustomKind.PROCESS, ("a",), ("b",))
     assert spec.probe == TcpProbe("::1", 80)
 
 

@@ -7,11 +7,12 @@ import pytest
 
 from homeport.catalog.deployment import marker_path
 from homeport.catalog.marker import render_marker
+from homeport.core.lifecycle.replay import replay
 from homeport.core.model.deployment import Pin, digest_of_bytes
-from homeport.core.model.instance import Transition
-from homeport.core.model.report import Pinned, Report, Synced
+from homeport.core.model.instance import Instance, Transition
+from homeport.core.model.report import InstanceSnapshot, Pinned, Report, Resync, Synced
 from homeport.fleet.central.index import Index, NotInHistory
-from homeport.fleet.central.reports.intake import HISTORY_SECONDS, Intake
+from homeport.fleet.central.reports.intake import HISTORY_SECONDS, ReportIntake
 from homeport.ports import Change, Outgoing
 from homeport.vocabulary import (
     Actor,
@@ -50,7 +51,7 @@ async def told(
 ) -> None:
     clock = MachineClock()
     store = MemoryStore(disk)
-    intake = Intake(store, Index(store, MemoryGit(remote, []), clock), clock, astray=astray or {})
+    intake = ReportIntake(store, Index(store, MemoryGit(remote, []), clock), clock, astray=astray or {})
     await intake.join(HOME, epoch="one", software_version="1")
     numbered = [Outgoing(number, encode(report)) for number, report in enumerate(reports, 1)]
     await intake.take(HOME, numbered, epoch="one", seen={})
@@ -143,6 +144,86 @@ async def test_a_revision_that_came_and_went_may_be_gone_back_to() -> None:
     await told([Synced(last, (KEY,)), Pinned(pin)], remote, disk)
     assert disk.tables.pins[KEY, over].revision == revision
     assert not [event for event in disk.tables.events if "not true" in event.event.message]
+
+
+def restated(commit: Commit, wanted: tuple[DeploymentId, ...], instance: Instance) -> list[Report]:
+    """What a site says to a central that has lost its database."""
+    return [
+        Resync("central no longer has the reports it acknowledged", (), (instance.key,)),
+        Synced(commit, wanted),
+        InstanceSnapshot(instance),
+    ]
+
+
+def after(*triggers: tuple[Trigger, Actor]) -> Instance:
+    instance = None
+    for trigger, actor in triggers:
+        instance, _ = replay(instance, step(trigger, actor))
+    assert instance is not None
+    return instance
+
+
+@pytest.fixture
+async def installed() -> Instance:
+    return after((Trigger.SCHEDULED, Actor.SITE), (Trigger.HEALTHY, Actor.NODE))
+
+
+@pytest.fixture
+async def leaving() -> Instance:
+    return after((Trigger.SCHEDULED, Actor.SITE), (Trigger.UNWANTED, Actor.SITE))
+
+
+async def test_a_central_without_memory_shows_what_runs_though_its_file_is_spoilt(installed: Instance) -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
+    spoilt = remote.push([Change(PATH, b"id: [this is\n")], message="spoil")
+    await told(restated(spoilt, (KEY,), installed), remote, disk)
+    row = disk.tables.deployments[KEY]
+    assert (row.wanted, row.state, row.revision) == (True, State.INSTALLED, digest_of_bytes(TEXT.encode()))
+    assert row.problem is not None and row.problem.startswith(PATH)
+    assert disk.tables.instances[installed.key].state is State.INSTALLED
+
+
+async def test_a_central_without_memory_shows_a_removal_that_is_under_way(leaving: Instance) -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
+    gone = remote.push([Change(PATH, None)], message="delete")
+    reports = restated(gone, (), leaving)
+    await told(reports, remote, disk)
+    row = disk.tables.deployments[KEY]
+    assert (row.wanted, row.state, row.archived_at) == (False, State.DELETING, None)
+    await told([*reports, step(Trigger.REMOVED, Actor.NODE)], remote, disk)
+    assert disk.tables.deployments[KEY].archived_at is not None
+    assert not [event for event in disk.tables.events if "not true" in event.event.message]
+
+
+@pytest.mark.parametrize("is_deleted", [True, False], ids=["deleted since", "wanted there"])
+@pytest.mark.parametrize("looked_before", [True, False])
+async def test_a_central_without_memory_calls_nothing_untrue_that_was_moved_away(
+    leaving: Instance, looked_before: bool, is_deleted: bool
+) -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    remote.push([MARKER, AWAY_MARKER, Change(PATH, TEXT.encode())], message="deploy")
+    moved = remote.push([Change(PATH, None), Change(AWAY_PATH, AWAY_TEXT.encode())], message="move")
+    if looked_before:
+        await Index(MemoryStore(disk), MemoryGit(remote, []), MachineClock()).follow(moved)
+    if is_deleted:
+        moved = remote.push([Change(AWAY_PATH, None)], message="delete")
+    if looked_before:
+        await Index(MemoryStore(disk), MemoryGit(remote, []), MachineClock()).catch_up()
+        assert disk.tables.deployments[KEY].wanted is not is_deleted
+    await told([*restated(moved, (), leaving), step(Trigger.REMOVED, Actor.NODE)], remote, disk)
+    if looked_before or not is_deleted:
+        assert disk.tables.deployments[KEY].site == AWAY
+        assert not disk.tables.instances
+    assert not [event for event in disk.tables.events if "not true" in event.event.message]
+
+
+async def test_what_git_never_had_is_not_made_known_by_a_site_that_says_it_has_it(installed: Instance) -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    begun = remote.push([MARKER], message="begin")
+    await told(restated(begun, (KEY,), installed), remote, disk)
+    assert not disk.tables.deployments
 
 
 @pytest.mark.parametrize("looked_before", [True, False], ids=["moved here and back", "deployed here and moved"])

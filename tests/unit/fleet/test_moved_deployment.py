@@ -15,7 +15,7 @@ from homeport.core.model.report import Pinned, PlanSetAside, Report
 from homeport.errors import Conflict
 from homeport.fleet.central.deploy import GitWriter
 from homeport.fleet.central.index import Index, moved_from
-from homeport.fleet.central.reports.intake import Intake
+from homeport.fleet.central.reports.intake import ReportIntake
 from homeport.fleet.central.rollback import choose
 from homeport.fleet.central.sites.messages import SiteMessages
 from homeport.ports import Change, Outgoing
@@ -97,7 +97,7 @@ async def test_what_a_former_site_tells_late_is_passed_over_and_is_not_called_un
         ID, NodeId("one"), Incarnation(1), Trigger.UNWANTED, Actor.SITE, "gone", now, Generation(2), None, None
     )
     late: list[Report] = [step, Pinned(pin), PlanSetAside(ID, "it was late", now)]
-    intake = Intake(store, index, clock, astray={})
+    intake = ReportIntake(store, index, clock, astray={})
     await intake.join(NORTH, epoch="one", software_version="1")
     await intake.take(NORTH, [Outgoing(at, encode(each)) for at, each in enumerate(late, 1)], epoch="one", seen={})
     assert await row_of(store) == there
@@ -124,7 +124,7 @@ async def test_what_has_come_back_again_is_followed_from_the_first_step_that_is_
     await index.catch_up()
     remote.push([Change(file_at("south").path, None), file_at("north")], message="move back")
     await index.catch_up()
-    intake, clock = Intake(store, index, MachineClock(), astray={}), MachineClock()
+    intake, clock = ReportIntake(store, index, MachineClock(), astray={}), MachineClock()
     steps = [
         Transition(ID, NodeId("one"), Incarnation(1), each, by, "", clock.now(), Generation(2), None, None)
         for each, by in ((trigger, actor), (Trigger.SCHEDULED, Actor.SITE))

@@ -7,7 +7,7 @@ import pytest
 from homeport.core.model.instance import Failure, Transition
 from homeport.core.model.order import Progress
 from homeport.core.model.report import Progressed
-from homeport.fleet.site.recorder import Recorder
+from homeport.fleet.site.recorder import TransitionRecorder
 from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.state import SiteState
 from homeport.fleet.site.traces import SiteTraces
@@ -41,7 +41,7 @@ async def test_health_that_is_observed_after_a_failed_order_is_reported_after_it
     pulling = Progress(updating.deployment_id, updating.generation, Step.PULLING, "web", "pulling", NOW)
     unwell = replace(pulling, message="web is missing", healthy=False)
     news = [Progressed(updating.node_id, each) for each in (pulling, unwell)]
-    await Recorder(memory, clock, queue, SiteTraces(HOME, None, clock)).record([gave_up], news)
+    await TransitionRecorder(memory, clock, queue, SiteTraces(HOME, None, clock)).record([gave_up], news)
 
     assert memory.instances[updating.key].unhealthy is not None
     queued = [each.body for each in store.disk.tables.outbox]

@@ -15,7 +15,7 @@ from homeport.core.model.caller import INTERNAL
 from homeport.fleet.central.apps import AppQuery
 from homeport.fleet.central.index import Index
 from homeport.fleet.central.platform import CentralPlatform
-from homeport.fleet.central.resolve import DeployRequest, Target
+from homeport.fleet.central.resolve import DeployRequest, DeployTarget
 from homeport.fleet.central.sites.messages import SiteMessages
 from homeport.fleet.central.sites.queries import SiteQueries
 from homeport.fleet.central.sites.tunnels import SiteTunnels
@@ -57,7 +57,7 @@ async def test_a_rollout_begun_after_the_clock_was_set_back_is_the_newest_all_th
     await central.index.catch_up()
     begun = []
     for version in ("1.0.0", "1.0.1"):
-        request = RolloutRequest(DeployRequest((Target(HOME),), app=AppQuery(CATEGORY, APP, version)))
+        request = RolloutRequest(DeployRequest((DeployTarget(HOME),), app=AppQuery(CATEGORY, APP, version)))
         begun.append((await start_rollout(request, INTERNAL, central)).rollout_id)
         clock.offset -= timedelta(days=1)
     first, second = (rollout_of(disk.tables.rollouts[each]) for each in begun)

@@ -2,19 +2,19 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import anyio
 import pytest
 
 from homeport.core.model.node import NodeInfo, Tunable
-from homeport.core.model.order import Held, Result
+from homeport.core.model.order import Held, Progress, Result
 from homeport.core.model.protocol import OWN, UNSAID, VERSION, PeerProtocol
 from homeport.errors import PeerIncompatible, PeerUnavailable, TransientError
 from homeport.fleet.site.nodes import streams as module
-from homeport.fleet.site.nodes.streams import Sessions
-from homeport.ports import Beat, FromNode, Hello, News, NodeNews, Notice, Owned, Refusal, ToNode, Unreadable
-from homeport.vocabulary import Generation, NodeId, NoticeCode, OrderKind, SiteName
+from homeport.fleet.site.nodes.streams import NodeSessions
+from homeport.ports import Beat, FromNode, Hello, MessageRefusal, News, NodeNews, Notice, Owned, ToNode, Unreadable
+from homeport.vocabulary import Generation, NodeId, NoticeCode, OrderKind, SiteName, Step
 from tests.support.builders import a_node, deployment_id
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ RESULT = Result(
 
 async def test_news_that_cannot_be_written_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WRITE_RETRY_SECONDS", 0.0)
-    sessions = Sessions(SiteName("home"), heartbeat_seconds=5.0)
+    sessions = NodeSessions(SiteName("home"), heartbeat_seconds=5.0)
     tries: list[Sequence[tuple[NodeId, NodeNews]]] = []
     is_written = anyio.Event()
 
@@ -44,6 +44,25 @@ async def test_news_that_cannot_be_written_is_tried_again(monkeypatch: pytest.Mo
             await is_written.wait()
         tasks.cancel_scope.cancel()
     assert tries[0] == tries[1] == tries[2]
+
+
+async def test_only_what_is_durable_already_counts_as_a_repeat() -> None:
+    """A node whose folder is an older copy numbers its news anew, and its clock may be behind as well."""
+    sessions = NodeSessions(SiteName("home"), heartbeat_seconds=5.0)
+    taken: list[tuple[NodeId, NodeNews]] = []
+    step = Progress(deployment_id(), Generation(1), Step.DRIFTED, "web", "web was missing", RESULT.at)
+    older = replace(step, message="web is unhealthy", healthy=False, at=step.at - timedelta(days=1))
+
+    async def take(news: Sequence[tuple[NodeId, NodeNews]]) -> None:
+        taken.extend(news)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sessions.record_news, take)
+        for news in (News(5, step), News(5, step), News(2, older), News(2, older)):
+            await sessions._news_in.send((NodeId("n1"), news))
+            await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert [news for _, news in taken] == [step, older]
 
 
 class Stuck:
@@ -92,7 +111,7 @@ class Chatty:
 
 
 async def test_a_heartbeat_does_not_wait_behind_news_that_the_database_does_not_take() -> None:
-    sessions, conductor = Sessions(SiteName("home"), heartbeat_seconds=5.0), Stuck()
+    sessions, conductor = NodeSessions(SiteName("home"), heartbeat_seconds=5.0), Stuck()
     many = module.NEWS_MAX + module.NEWS_BATCH_MAX + module.NEWS_OF_ONE_MAX + 100
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(sessions.record_news, conductor.take)
@@ -103,7 +122,7 @@ async def test_a_heartbeat_does_not_wait_behind_news_that_the_database_does_not_
 
 
 async def test_a_node_whose_results_do_not_fit_says_them_again_on_its_next_stream() -> None:
-    sessions, conductor = Sessions(SiteName("home"), heartbeat_seconds=5.0), Stuck()
+    sessions, conductor = NodeSessions(SiteName("home"), heartbeat_seconds=5.0), Stuck()
     many = module.NEWS_MAX + module.NEWS_BATCH_MAX + module.NEWS_OF_ONE_MAX + 100
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(sessions.record_news, conductor.take)
@@ -144,7 +163,7 @@ def hello(protocol: PeerProtocol) -> Hello:
 @pytest.mark.parametrize(("version", "older"), [(VERSION + 2, "site home"), (VERSION + 9, "site home")])
 async def test_a_node_too_many_releases_apart_is_refused_with_a_sentence(version: int, older: str) -> None:
     sessions, conductor, node = (
-        Sessions(SiteName("home"), heartbeat_seconds=5.0),
+        NodeSessions(SiteName("home"), heartbeat_seconds=5.0),
         Noting(),
         Scripted(hello(PeerProtocol(version))),
     )
@@ -163,9 +182,9 @@ async def test_what_the_site_cannot_read_is_counted_and_refused_to_a_node_that_u
 ) -> None:
     unknown = Unreadable("message", "this site does not know its kind", is_unknown=True)
     broken = News(1, Unreadable("news", "ValueError: 7"))
-    sessions, node = Sessions(SiteName("home"), heartbeat_seconds=5.0), Scripted(hello(protocol), unknown, broken)
+    sessions, node = NodeSessions(SiteName("home"), heartbeat_seconds=5.0), Scripted(hello(protocol), unknown, broken)
     await sessions.serve(node, Stuck())
     assert sessions.refused == {"unknown-kind": 1, "invalid-input": 1}
-    told = [each for each in node.told if isinstance(each, Refusal)]
-    assert told == [Refusal(unknown.what, unknown.why), Refusal("news", "ValueError: 7")][:answers]
+    told = [each for each in node.told if isinstance(each, MessageRefusal)]
+    assert told == [MessageRefusal(unknown.what, unknown.why), MessageRefusal("news", "ValueError: 7")][:answers]
     sessions.close()

@@ -14,11 +14,11 @@ from homeport.core.model.report import Pinned
 from homeport.errors import Conflict, GitUnavailable
 from homeport.fleet.central.deploy import GitWriter
 from homeport.fleet.central.index import Index
-from homeport.fleet.central.reports.intake import Intake
+from homeport.fleet.central.reports.intake import ReportIntake
 from homeport.fleet.central.rollback import roll_back, settle_pins
 from homeport.fleet.central.sites.messages import SiteMessages
 from homeport.fleet.shared.snapshot import Snapshot, read_snapshot
-from homeport.fleet.site.maintenance import Asked, roll_back_as, roll_back_to
+from homeport.fleet.site.maintenance import RollbackRequest, roll_back_as, roll_back_to
 from homeport.fleet.site.state import SiteState
 from homeport.ports import Change, Outgoing, RollBack, TreeFile
 from homeport.vocabulary import Commit, DeploymentId, Generation, Incarnation, SiteName
@@ -47,7 +47,7 @@ class Central:
         index = Index(self.store, git, self.clock)
         calls = SiteMessages(InProcessBus())
         self.git_writer = GitWriter(self.store, git, index, calls, SeededIds(random.Random(0)))
-        self.intake = Intake(self.store, index, self.clock)
+        self.intake = ReportIntake(self.store, index, self.clock)
 
     async def _travel(self) -> None:
         if self.is_cut:
@@ -136,7 +136,7 @@ def kept(*versions: str) -> list[Revision]:
 
 def asked(memory: SiteState, to: str, over: str, *, has_read: bool = False) -> Pin:
     call = RollBack(KEY, DIGESTS[to], "too loud", "ann", DIGESTS[over], READ if has_read else UNREAD)
-    made = roll_back_as(Asked(call, kept("1.0.0", "2.0.0", "4.0.0"), READ, has_read))(memory, BEGINNING)
+    made = roll_back_as(RollbackRequest(call, kept("1.0.0", "2.0.0", "4.0.0"), READ, has_read))(memory, BEGINNING)
     assert made is not None and made.rolled_back is not None
     assert made.reports == (), "central has a record of its own"
     pin = made.rolled_back.pin

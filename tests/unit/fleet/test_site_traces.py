@@ -1,36 +1,45 @@
-"""The open spans of a site outlive a restart, and are written only when they have changed."""
+"""The open spans of a site outlive a restart, a row for each, and only those that have changed are written."""
 
 import pytest
 
 from homeport.core.tracing import parse_context
-from homeport.fleet.site.traces import VALUE, SiteTraces
-from homeport.vocabulary import Commit, DeploymentId, SiteName
+from homeport.fleet.site.instance_values import TRACES
+from homeport.fleet.site.traces import NO_NODE, SiteTraces, load_trace
+from homeport.vocabulary import Commit, DeploymentId, NodeId, SiteName
 from tests.simulation.life import MachineClock
 from tests.simulation.store import Disk, MemoryStore
 
 pytestmark = pytest.mark.anyio
 
-HOME, KEY = SiteName("home"), DeploymentId("d")
+HOME, KEY, OTHER = SiteName("home"), DeploymentId("d"), DeploymentId("e")
 CONTEXT = parse_context(f"00-{'a' * 32}-{'b' * 16}-01")
+
+
+def stored(store: MemoryStore) -> dict[tuple[str, DeploymentId, NodeId], str]:
+    return {**store.disk.tables.instance_values}
 
 
 async def test_an_open_trace_is_stored_when_it_changes_and_not_again() -> None:
     assert CONTEXT is not None
     store, traces = MemoryStore(Disk()), SiteTraces(HOME, None, MachineClock())
     await store.write(traces.save)
-    assert VALUE not in store.disk.tables.values
+    assert not stored(store)
     traces.synced(traces.adopt({KEY: CONTEXT}), Commit("c"), MachineClock().now())
     await store.write(traces.save)
     traces.saved()
-    stored = store.disk.tables.values[VALUE]
-    await store.write(lambda tx: tx.set_value(VALUE, "untouched"))
+    await store.write(lambda tx: tx.put_instance_values(TRACES, {(KEY, NO_NODE): '"untouched"'}))
+    traces.adopt({OTHER: CONTEXT})
     await store.write(traces.save)
-    assert store.disk.tables.values[VALUE] == "untouched"
+    traces.saved()
+    assert stored(store) == {(TRACES, KEY, ""): '"untouched"', (TRACES, OTHER, ""): f'"{CONTEXT}"'}
 
-    after_restart = SiteTraces(HOME, None, MachineClock(), stored)
-    after_restart.forget([KEY], {})
+    traces.forget([KEY], {})
+    await store.write(traces.save)
+    async with store.read() as reader:
+        after_restart = SiteTraces(HOME, None, MachineClock(), await reader.instance_values(TRACES, load_trace))
+    after_restart.forget([OTHER], {})
     await store.write(after_restart.save)
-    assert store.disk.tables.values[VALUE] == ""
+    assert not stored(store)
 
 
 async def test_a_trace_whose_write_failed_is_written_with_the_next_one() -> None:
@@ -38,6 +47,6 @@ async def test_a_trace_whose_write_failed_is_written_with_the_next_one() -> None
     store, traces = MemoryStore(Disk()), SiteTraces(HOME, None, MachineClock())
     traces.adopt({KEY: CONTEXT})
     for _ in range(2):  # The first was not durable: nobody called `saved`.
-        await store.write(lambda tx: tx.set_value(VALUE, ""))
+        await store.write(lambda tx: tx.drop_instance_values(TRACES, [(KEY, NO_NODE)]))
         await store.write(traces.save)
-        assert KEY in store.disk.tables.values[VALUE]
+        assert stored(store)

@@ -9,7 +9,7 @@ import yaml
 from homeport.catalog.deployment import parse_deployment
 from homeport.catalog.description import parse_description
 from homeport.core.update_values import merge_values
-from homeport.fleet.central.resolve import Resolved, Target, default_name
+from homeport.fleet.central.resolve import DeployTarget, Resolved, default_name
 from homeport.ports import AppRecord
 from homeport.vocabulary import AppId, DeploymentId, NodeId, RolloutId, SiteName
 from tests.support.running_central import MARGO
@@ -46,11 +46,11 @@ def resolved() -> Resolved:
 @pytest.mark.parametrize("nodes", [(), (NodeId("a"), NodeId("b"))])
 def test_a_file_cut_from_a_pattern_equals_the_rendered_one(greeting: str, nodes: tuple[NodeId, ...]) -> None:
     one = resolved()
-    values = merge_values(one.app, one.requested_for(Target(SiteName("any"), nodes)), None)
+    values = merge_values(one.app, one.requested_for(DeployTarget(SiteName("any"), nodes)), None)
     values = replace(values, values={"greeting": greeting, "port": 18080})
     writer = one.writer()
     for name in map(SiteName, SITES):
-        content = writer.render(Target(name), values, ID, RolloutId("r"), None)
+        content = writer.render(DeployTarget(name), values, ID, RolloutId("r"), None)
         assert content == one.render(name, values, ID, RolloutId("r"))
         assert yaml.safe_load(content)["metadata"]["deviceId"] == name
         desired = writer.desired(name, values, ID, content)

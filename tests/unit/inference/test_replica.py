@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from homeport.adapters.engine.fake import FakeEngine
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel, Loading
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel, Loading
 from homeport.inference.pools.preparation import preparation
 from homeport.inference.pools.replica import Replica
 
-TINY = Handoff(engine=Engine.LLAMACPP, url="http://127.0.0.1:8090", model=HandoffModel("tiny"))
+TINY = Handoff(engine=EngineName.LLAMACPP, url="http://127.0.0.1:8090", model=HandoffModel("tiny"))
 
 
 @pytest.mark.parametrize(

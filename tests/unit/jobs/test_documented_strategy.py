@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from homeport.core.jobs.job import JobSpec, JobType
-from homeport.core.jobs.strategies import Candidate
+from homeport.core.jobs.strategies import NodeCandidate
 from homeport.errors import InvalidInput
 from homeport.jobs.site.strategy import open_strategy
 from tests.support.builders import a_node
@@ -16,10 +16,10 @@ GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "run-jobs.md"
 JOB = JobSpec(JobType.COMMAND, ("true",))
 
 
-def candidate(name: str, *, jobs: int, **labels: str) -> Candidate:
+def candidate(name: str, *, jobs: int, **labels: str) -> NodeCandidate:
     node = a_node(name)
     node = replace(node, info=replace(node.info, labels=labels))
-    return Candidate(node, jobs, 4, 0, 0.0, 0, 0, 0)
+    return NodeCandidate(node, jobs, 4, 0, 0.0, 0, 0, 0)
 
 
 def test_the_strategy_of_the_guide_prefers_cheap_power(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

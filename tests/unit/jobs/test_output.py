@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from homeport.core.jobs.rules import OUTPUT_BYTES_MAX
-from homeport.jobs.node.output import FIELD_CUT, FIELD_OFFSET, LINE_CHARACTERS_MAX, Output, position_of
+from homeport.jobs.node.output import FIELD_CUT, FIELD_OFFSET, LINE_CHARACTERS_MAX, OutputReader, position_of
 from homeport.ports import LogLine, Logs
 from tests.support.clock import ManualClock
 
@@ -30,7 +30,7 @@ class Buffer:
 
 def printed(chunks: list[bytes], *, secrets: tuple[str, ...] = ()) -> tuple[list[LogLine], str, int]:
     buffer = Buffer()
-    output = Output("job/one", 1, secrets, ManualClock(), buffer)
+    output = OutputReader("job/one", 1, secrets, ManualClock(), buffer.put_logs)
     for chunk in chunks:
         output.feed(chunk)
     ended = output.end()
@@ -71,7 +71,7 @@ def test_a_megabyte_without_a_line_break_becomes_lines_that_say_so() -> None:
 
 def test_output_that_is_read_again_is_sent_once_and_kept_whole() -> None:
     buffer = Buffer()
-    output = Output("job/one", 1, (), ManualClock(), buffer)
+    output = OutputReader("job/one", 1, (), ManualClock(), buffer.put_logs)
     output.feed(b"one\ntwo\nthr")
     output.restart()
     output.feed(b"one\ntwo\nthree\n")
@@ -92,9 +92,9 @@ def test_a_node_that_is_killed_anywhere_sends_no_line_twice(texts: list[str], da
     content = "".join(texts).encode()
     buffer = Buffer()
     for _ in range(data.draw(st.integers(0, 3))):
-        killed = Output("job/one", 1, (), ManualClock(), buffer, sent=_sent(buffer))
+        killed = OutputReader("job/one", 1, (), ManualClock(), buffer.put_logs, sent=_sent(buffer))
         killed.feed(content[: data.draw(st.integers(0, len(content)))])
-    last = Output("job/one", 1, (), ManualClock(), buffer, sent=_sent(buffer))
+    last = OutputReader("job/one", 1, (), ManualClock(), buffer.put_logs, sent=_sent(buffer))
     last.feed(content)
     ended = last.end()
     assert whole(buffer.lines).encode() == content

@@ -13,7 +13,7 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel, Loading
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel, Loading
 from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
 from homeport.core.inference.replicas import Reached
 from homeport.core.inference.scaling import PoolUse
@@ -35,7 +35,7 @@ def replica(pool_id: str, **changes: Any) -> Reached:
     """Unloaded, with an idle time and a minimum of one: a site loads it as soon as it sees it."""
     handoff = Handoff(
         **{
-            "engine": Engine.LLAMACPP,
+            "engine": EngineName.LLAMACPP,
             "url": "http://127.0.0.1:8100",
             "model": HandoffModel(f"model-of-{pool_id}"),
             "pool_id": pool_id,

@@ -6,8 +6,8 @@ import pytest
 
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Order, Result
-from homeport.core.node.backoff import Backoff, BackoffRules, after_repair, may_repair
-from homeport.core.node.entry import Entry, Outcome, accepted, ended
+from homeport.core.node.backoff import BackoffRules, RepairBackoff, after_repair, may_repair
+from homeport.core.node.entry import JournalEntry, OrderOutcome, accepted, ended
 from homeport.core.node.orders import OrderVerdict, judge
 from homeport.node.journal.records import dump_order, dump_result, load_order, load_result
 from homeport.node.watch.drift import drift, runs
@@ -53,7 +53,7 @@ def test_an_entry_remembers_the_last_good_release_through_failures_until_removal
     entry = ended(accepted(first, None), result_of(first), keeps_good=False)
     assert entry.kept_release == entry.good == first.release
     entry = accepted(second, entry)
-    assert entry.outcome is Outcome.PENDING
+    assert entry.outcome is OrderOutcome.PENDING
     assert entry.kept_release is None
     assert entry.components == {"web", "api"}
     untouched = ended(entry, result_of(second, succeeded=False), keeps_good=True)
@@ -62,7 +62,7 @@ def test_an_entry_remembers_the_last_good_release_through_failures_until_removal
     assert broken.kept_release is None
     assert broken.good == first.release
     removed = ended(accepted(to_remove(3), broken), result_of(to_remove(3)), keeps_good=False)
-    assert removed == Entry(to_remove(3), removed.result)
+    assert removed == JournalEntry(to_remove(3), removed.result)
     assert removed.kept_release is None
 
 
@@ -137,4 +137,4 @@ def test_a_crash_loop_is_repaired_at_doubling_distances_up_to_a_bound() -> None:
 
 def test_a_component_that_ran_long_enough_starts_afresh() -> None:
     rules = BackoffRules(first_seconds=1, max_seconds=8, forget_seconds=20)
-    assert after_repair(Backoff(9, last=100, not_before=108), 121, rules) == Backoff(1, 121, 122)
+    assert after_repair(RepairBackoff(9, last=100, not_before=108), 121, rules) == RepairBackoff(1, 121, 122)

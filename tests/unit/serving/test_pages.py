@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from homeport.errors import InvalidInput
 from homeport.ports import AUDIT, DEPLOYMENTS, NODES, Cut, Listing
 from homeport.serving.bodies.fleet import NodeBody
-from homeport.serving.pages import Asked, BadCursor, asked, decode_cursor, encode_cursor
+from homeport.serving.pages import BadCursor, PageRequest, asked, decode_cursor, encode_cursor
 
 MOMENTS = st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=9))]))
 EVERYTHING: Listing[object, object] = Listing("all", {"usual": (str, int, datetime), "other": (str,)})
@@ -85,13 +85,13 @@ def test_an_unknown_field_or_order_is_named_with_those_that_there_are() -> None:
 
 
 def test_what_no_database_holds_comes_in_pages_too() -> None:
-    first = Asked("x", Cut(2)).part_of(["c", "a", "b"], lambda each: (each,))
+    first = PageRequest("x", Cut(2)).part_of(["c", "a", "b"], lambda each: (each,))
     assert (first.items, first.next) == (["a", "b"], ("b",))
-    assert Asked("x", Cut(2, first.next)).part_of(["c", "a", "b"], lambda each: (each,)).items == ["c"]
+    assert PageRequest("x", Cut(2, first.next)).part_of(["c", "a", "b"], lambda each: (each,)).items == ["c"]
 
 
 def test_a_list_with_one_order_has_it_in_its_cursor() -> None:
     assert list(DEPLOYMENTS.orders) == ["site", "updated"]
-    assert Asked(AUDIT.name, Cut(5)).sorted_by("oldest", (7,)).cut == Cut(5, (7,), "oldest")
+    assert PageRequest(AUDIT.name, Cut(5)).sorted_by("oldest", (7,)).cut == Cut(5, (7,), "oldest")
     with pytest.raises(BadCursor):
-        Asked(AUDIT.name, Cut(5, (3,), "newest")).sorted_by("oldest", (7,))
+        PageRequest(AUDIT.name, Cut(5, (3,), "newest")).sorted_by("oldest", (7,))

@@ -10,14 +10,14 @@ from homeport.core.telemetry.heartbeats import Interval
 from homeport.core.telemetry.records import TelemetryRow
 from homeport.errors import InvalidInput
 from homeport.telemetry.shared.collector import TelemetryCollector
-from homeport.telemetry.shared.exchange import Batch, decode_batch, decode_pace, encode_batch
+from homeport.telemetry.shared.exchange import TelemetryBatch, decode_batch, decode_pace, encode_batch
 from homeport.telemetry.shared.latest import Latest
 from homeport.vocabulary import Liveness, NodeId, SiteName
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOME, ONE = SiteName("home"), NodeId("one")
 LATEST = Latest(HOME, ONE, NOW, {("cpu_percent", ()): 12.5, ("gpu_percent", (("gpu", "0"),)): 3.0})
-BATCH = Batch(
+BATCH = TelemetryBatch(
     [LATEST],
     [TelemetryRow(HOME, ONE, 60, NOW, b"\x00packed")],
     [Interval(ONE, NOW, Liveness.LIVE), Interval(NodeId("two"), NOW, Liveness.LOST, NOW)],

@@ -14,7 +14,7 @@ from homeport.fleet.site.platform import SitePlatform
 from homeport.ports import Sample, Telemetry
 from homeport.telemetry.shared.series import Question
 from homeport.telemetry.site.heartbeats import HeartbeatRecorder
-from homeport.telemetry.site.keeper import Keeper
+from homeport.telemetry.site.keeper import TelemetryKeeper
 from homeport.vocabulary import Liveness, NodeId, SiteName
 from tests.simulation.store import Disk, MemoryStore
 from tests.support.builders import a_node
@@ -46,7 +46,7 @@ class Site:
             send=lambda node_id, order: None,
             in_thread=inline,
         )
-        self.keeper = Keeper(self.platform)
+        self.keeper = TelemetryKeeper(self.platform)
 
     def measured(self, value: float, *, late_seconds: float = 0.0) -> None:
         at = self.clock.now() - timedelta(seconds=late_seconds)
@@ -114,7 +114,7 @@ async def test_a_restarted_site_goes_on_in_the_same_window_and_loses_nothing_it_
     site = Site()
     await site.live(60, lambda _: 1.0)
     await site.keeper.flush(everything=True)
-    site.keeper = Keeper(site.platform)
+    site.keeper = TelemetryKeeper(site.platform)
     await site.live(60, lambda _: 2.0)
     told = await site.series(step_seconds=5.0)
     (cpu,) = told["series"]

@@ -10,22 +10,36 @@ const REST_MILLISECONDS_MAX = 15_000;
 /** After an answer that was lost on its way, or that the server could not give. */
 const RETRY_MILLISECONDS = 2_000;
 
+/** The items of a list stand under `key`; its pages are asked for until there are `max` of them. */
+interface Pages { readonly key: string; readonly max: number }
+/** As many as are shown, until somebody asks for more: all of them are asked for again when something happens. */
+export class Growing implements Pages {
+	max = $state(0);
+	constructor(readonly key: string, readonly step: number) {
+		this.max = step;
+	}
+	more = () => { this.max += this.step; };
+}
+
 export class Live<T> {
 	data = $state.raw<T | undefined>();
 	problem = $state<Problem | undefined>();
 	#asked = '';
+	#most = 0;
+	#turn = 0;
 	#isBusy = false;
 	#earliest = 0;
 	#due: ReturnType<typeof setTimeout> | null = null;
 
-	#whole: { key: string; max: number } | null;
+	#whole: Pages | null;
 
-	/** `seconds`: how long until it is asked again by itself; null for never. `whole`: further pages of the list `key` are asked for too, up to `max` items. */
-	constructor(path: () => string | null, seconds: () => number | null = () => null, whole: { key: string; max: number } | null = null) {
+	/** `seconds`: how long until it is asked again by itself; null for never. `whole`: further pages of the list are asked for too. */
+	constructor(path: () => string | null, seconds: () => number | null = () => null, whole: Pages | null = null) {
 		this.#whole = whole;
 		$effect(() => {
 			const wanted = path();
 			void feed.changes;
+			void whole?.max;
 			if (wanted) this.#reload(wanted);
 		});
 		$effect(() => {
@@ -42,9 +56,11 @@ export class Live<T> {
 		$effect(() => () => { if (this.#due) clearTimeout(this.#due); });
 	}
 	#reload(path: string): void {
-		if (path !== this.#asked) {
+		const most = this.#whole?.max ?? 0;
+		if (path !== this.#asked || most > this.#most) {
 			if (this.#due) clearTimeout(this.#due);
-			[this.data, this.#asked, this.#due] = [undefined, path, null];
+			if (path !== this.#asked) this.data = undefined;
+			[this.#asked, this.#most, this.#due] = [path, most, null];
 			void this.#load(path);
 			return;
 		}
@@ -54,16 +70,17 @@ export class Live<T> {
 		else this.#due = setTimeout(() => { this.#due = null; if (this.#asked === path) this.#reload(path); }, Math.max(pause, 100));
 	}
 	async #load(path: string): Promise<void> {
-		const began = Date.now();
+		const began = Date.now(), turn = (this.#turn += 1);
 		let isLost = false;
 		this.#isBusy = true;
 		try {
 			const found = this.#whole ? await pages<T>(path, this.#whole) : await ask<T>(path);
-			if (this.#asked === path) [this.data, this.problem] = [found, undefined];
+			if (this.#turn === turn) [this.data, this.problem] = [found, undefined];
 		} catch (error) {
-			if (this.#asked === path && error instanceof Problem) [this.problem, isLost] = [error, error.isLost];
+			if (this.#turn === turn && error instanceof Problem) [this.problem, isLost] = [error, error.isLost];
 		}
-		if (this.#asked !== path) return;
+		// What was asked since then counts.
+		if (this.#turn !== turn) return;
 		this.#isBusy = false;
 		this.#earliest = Date.now() + Math.min((Date.now() - began) * REST, REST_MILLISECONDS_MAX);
 		// Without an event nothing else would ask again.
@@ -71,7 +88,7 @@ export class Live<T> {
 	}
 }
 
-async function pages<T>(path: string, { key, max }: { key: string; max: number }): Promise<T> {
+async function pages<T>(path: string, { key, max }: Pages): Promise<T> {
 	const found = await ask<Record<string, unknown>>(path);
 	const items = found[key] as unknown[];
 	while (found.next && items.length < max) {

@@ -26,6 +26,10 @@ class Session {
 		const order = ['viewer', 'operator', 'admin'];
 		return this.who !== null && order.indexOf(this.who.role) >= order.indexOf(role);
 	}
+	/** An administrator of everything, not of some sites. */
+	get isFleetAdmin(): boolean {
+		return this.may('admin') && this.who?.sites.length === 0;
+	}
 	begin(who: Who): void {
 		localStorage.setItem(STORED, JSON.stringify(who));
 		this.who = who;

@@ -29,13 +29,15 @@ export type LogLines = api.LogLinesBody;
 export type Job = api.JobBody;
 export type JobDetail = api.JobDetailBody;
 export type JobOutput = api.OutputBody;
+export type JobType = api.JobType;
 export type SubmitJob = api.SubmitJob;
 export type Model = api.ModelBody;
 export type NewModel = api.NewModel;
 export type Telemetry = api.TelemetryBody;
 export type Heartbeats = api.HeartbeatsBody;
 export type Use = Whole<api.UseBody>;
-export type Invitation = api.Invitation;
+export type Invitation = api.InvitationBody;
+export type Identity = api.IdentityBody;
 export type Registry = api.RegistryBody;
 
 export type Run = api.RunBody;

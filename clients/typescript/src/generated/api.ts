@@ -93,11 +93,6 @@ export interface AppsBody {
   apps: (AppBody)[];
 }
 
-export interface ArtifactBody {
-  path: string;
-  size: number;
-}
-
 export interface AskedBody {
   deployment_id: string;
   revision: string;
@@ -245,6 +240,7 @@ export interface Deploy {
   category?: string | null;
   version?: string | null;
   description?: string | null;
+  compose?: string | null;
   profile?: string | null;
   name?: string | null;
   sites?: (TargetSite)[];
@@ -372,6 +368,11 @@ export interface EnrolledBody {
   bundle?: Record<string, unknown> | null;
 }
 
+export interface FailureBody {
+  code: string;
+  message: string;
+}
+
 export interface FieldProblem {
   field: string;
   message: string;
@@ -438,7 +439,7 @@ export interface HistoryEntryBody {
   actor: string;
   reason: string;
   revision: string | null;
-  failure: homeport__serving__bodies__deployments__FailureBody | null;
+  failure: InstanceFailureBody | null;
   verdict: string;
 }
 
@@ -542,7 +543,7 @@ export interface InstanceBody {
   running_revision: string | null;
   generation: number;
   attempt: number;
-  failure: homeport__serving__bodies__deployments__FailureBody | null;
+  failure: InstanceFailureBody | null;
   reachable: boolean;
   updated_at: string;
   running_version?: string | null;
@@ -553,7 +554,13 @@ export interface InstanceBody {
   health_reason?: string;
 }
 
-export interface Invitation {
+export interface InstanceFailureBody {
+  code: string;
+  message: string;
+  source: string;
+}
+
+export interface InvitationBody {
   token: string;
   expires_at: string;
   pin: string;
@@ -576,7 +583,7 @@ export interface ItemBody {
   state: string;
   attempt: number;
   reason: string;
-  failure: homeport__pipelines__bodies__FailureBody | null;
+  failure: FailureBody | null;
   reference: string;
   next_attempt_at: string | null;
   started_at: string | null;
@@ -587,6 +594,11 @@ export interface ItemResultBody {
   number: number;
   output: unknown;
   log: string;
+}
+
+export interface JobArtifactBody {
+  path: string;
+  size: number;
 }
 
 export interface JobBody {
@@ -610,10 +622,10 @@ export interface JobBody {
   retries: number;
   attempt: number;
   reason: string;
-  failure: homeport__jobs__bodies__FailureBody | null;
+  failure: FailureBody | null;
   exit_code: number | null;
   output_bytes: number;
-  artifacts: (ArtifactBody)[];
+  artifacts: (JobArtifactBody)[];
   cancelled_by: string | null;
   created_by: string;
   created_at: string;
@@ -644,10 +656,10 @@ export interface JobDetailBody {
   retries: number;
   attempt: number;
   reason: string;
-  failure: homeport__jobs__bodies__FailureBody | null;
+  failure: FailureBody | null;
   exit_code: number | null;
   output_bytes: number;
-  artifacts: (ArtifactBody)[];
+  artifacts: (JobArtifactBody)[];
   cancelled_by: string | null;
   created_by: string;
   created_at: string;
@@ -691,8 +703,6 @@ export interface LabelSite {
   labels: Record<string, string | null>;
 }
 
-export type Level = "debug" | "info" | "warning" | "error";
-
 export type Liveness = "live" | "stale" | "lost" | "unknown";
 
 export interface LogIn {
@@ -718,6 +728,8 @@ export interface LogLinesBody {
   next?: string | null;
   lines: (LogLineBody)[];
 }
+
+export type LogSeverity = "debug" | "info" | "warning" | "error";
 
 export interface LoginBody {
   key: string;
@@ -764,6 +776,7 @@ export interface ModelBody {
   trust_policy: TrustPolicyBody;
   verification: string;
   last_verified_ms: number;
+  on_request?: OnRequestBody | null;
   warning?: string | null;
   pull?: PullBody | null;
 }
@@ -782,6 +795,7 @@ export interface NewModel {
   signatures?: (SignatureBody)[];
   sbom?: SbomBody | null;
   trust_policy?: TrustPolicyBody | null;
+  on_request?: OnRequestBody | null;
 }
 
 export interface NodeBody {
@@ -803,18 +817,18 @@ export interface NodeBody {
   capabilities: CapabilitiesBody;
 }
 
-export interface NodeSettings {
-  heartbeat_seconds?: number | null;
-  log_level?: string | null;
-  labels?: Record<string, string | null> | null;
-  telemetry_seconds?: number | null;
-}
-
 export interface NodeSettingsBody {
   heartbeat_seconds?: number;
   log_level?: string;
   telemetry_seconds?: number;
   labels?: Record<string, string>;
+}
+
+export interface NodeSettingsChange {
+  heartbeat_seconds?: number | null;
+  log_level?: string | null;
+  labels?: Record<string, string | null> | null;
+  telemetry_seconds?: number | null;
 }
 
 export interface NodeUseBody {
@@ -843,6 +857,17 @@ export interface NodeUseBody {
 export interface NodesBody {
   next?: string | null;
   nodes: (NodeBody)[];
+}
+
+export interface OnRequestBody {
+  site: string;
+  app: string;
+  version: string;
+  engine?: string;
+  name: string;
+  parameters: Record<string, string>;
+  nodes?: (string)[];
+  count?: number;
 }
 
 export interface OpenAiError {
@@ -970,6 +995,8 @@ export interface PlannedComponent {
   component: string;
   action: "install" | "replace" | "keep" | "remove";
   why: string;
+  images?: (PlannedImage)[] | null;
+  pull_bytes?: number | null;
 }
 
 export interface PlannedDeployment {
@@ -989,6 +1016,12 @@ export interface PlannedDeployment {
   dropped?: Record<string, string>;
   waits?: string | null;
   warnings?: (string)[];
+}
+
+export interface PlannedImage {
+  service: string;
+  before: string | null;
+  after: string | null;
 }
 
 export interface PlannedNode {
@@ -1136,7 +1169,7 @@ export interface RolledBackBody {
   node_id: string;
   revision: string;
   good_revision: string;
-  failure: homeport__serving__bodies__deployments__FailureBody | null;
+  failure: InstanceFailureBody | null;
 }
 
 export interface RolloutBody {
@@ -1416,8 +1449,8 @@ export interface TaskError {
   hint?: string;
 }
 
-export interface TaskPlacementBody {
-  mode?: TaskPlacementMode;
+export interface TaskPoolPlacementBody {
+  mode?: TaskPoolPlacementMode;
   pin_pool_id?: string | null;
   prefer_pools?: (string)[];
   avoid_pools?: (string)[];
@@ -1425,11 +1458,11 @@ export interface TaskPlacementBody {
   allow_fallback?: boolean;
 }
 
-export type TaskPlacementMode = "pin" | "prefer" | "auto";
+export type TaskPoolPlacementMode = "pin" | "prefer" | "auto";
 
 export type TaskPriority = "interactive" | "batch";
 
-export type TaskWorkload = "completion" | "embedding" | "rerank";
+export type TaskWorkloadKind = "completion" | "embedding" | "rerank";
 
 export interface TelemetryBody {
   site: string;
@@ -1518,22 +1551,6 @@ export interface WhyBody {
   chain: (DecisionBody)[];
 }
 
-export interface homeport__jobs__bodies__FailureBody {
-  code: string;
-  message: string;
-}
-
-export interface homeport__pipelines__bodies__FailureBody {
-  code: string;
-  message: string;
-}
-
-export interface homeport__serving__bodies__deployments__FailureBody {
-  code: string;
-  message: string;
-  source: string;
-}
-
 export interface Bodies {
   AddApps: AddApps;
   Admission: Admission;
@@ -1546,7 +1563,6 @@ export interface Bodies {
   Approve: Approve;
   AppsAddedBody: AppsAddedBody;
   AppsBody: AppsBody;
-  ArtifactBody: ArtifactBody;
   AskedBody: AskedBody;
   AttentionBody: AttentionBody;
   AuditBody: AuditBody;
@@ -1577,6 +1593,7 @@ export interface Bodies {
   Drain: Drain;
   Enrol: Enrol;
   EnrolledBody: EnrolledBody;
+  FailureBody: FailureBody;
   FieldProblem: FieldProblem;
   FilterValueBody: FilterValueBody;
   FilterValuesBody: FilterValuesBody;
@@ -1603,11 +1620,13 @@ export interface Bodies {
   InputBody: InputBody;
   InputType: InputType;
   InstanceBody: InstanceBody;
-  Invitation: Invitation;
+  InstanceFailureBody: InstanceFailureBody;
+  InvitationBody: InvitationBody;
   Invite: Invite;
   IssueClient: IssueClient;
   ItemBody: ItemBody;
   ItemResultBody: ItemResultBody;
+  JobArtifactBody: JobArtifactBody;
   JobBody: JobBody;
   JobDetailBody: JobDetailBody;
   JobState: JobState;
@@ -1617,11 +1636,11 @@ export interface Bodies {
   JoinedBody: JoinedBody;
   KeptBody: KeptBody;
   LabelSite: LabelSite;
-  Level: Level;
   Liveness: Liveness;
   LogIn: LogIn;
   LogLineBody: LogLineBody;
   LogLinesBody: LogLinesBody;
+  LogSeverity: LogSeverity;
   LoginBody: LoginBody;
   LoginCodeBody: LoginCodeBody;
   ManifestBody: ManifestBody;
@@ -1631,10 +1650,11 @@ export interface Bodies {
   ModelsBody: ModelsBody;
   NewModel: NewModel;
   NodeBody: NodeBody;
-  NodeSettings: NodeSettings;
   NodeSettingsBody: NodeSettingsBody;
+  NodeSettingsChange: NodeSettingsChange;
   NodeUseBody: NodeUseBody;
   NodesBody: NodesBody;
+  OnRequestBody: OnRequestBody;
   OpenAiError: OpenAiError;
   OrchionCapabilitiesBody: OrchionCapabilitiesBody;
   OrchionNodeBody: OrchionNodeBody;
@@ -1648,6 +1668,7 @@ export interface Bodies {
   PlanBody: PlanBody;
   PlannedComponent: PlannedComponent;
   PlannedDeployment: PlannedDeployment;
+  PlannedImage: PlannedImage;
   PlannedNode: PlannedNode;
   PlannedParameter: PlannedParameter;
   PlannedWave: PlannedWave;
@@ -1702,10 +1723,10 @@ export interface Bodies {
   SubmitJob: SubmitJob;
   TargetSite: TargetSite;
   TaskError: TaskError;
-  TaskPlacementBody: TaskPlacementBody;
-  TaskPlacementMode: TaskPlacementMode;
+  TaskPoolPlacementBody: TaskPoolPlacementBody;
+  TaskPoolPlacementMode: TaskPoolPlacementMode;
   TaskPriority: TaskPriority;
-  TaskWorkload: TaskWorkload;
+  TaskWorkloadKind: TaskWorkloadKind;
   TelemetryBody: TelemetryBody;
   TokenBody: TokenBody;
   TokensBody: TokensBody;
@@ -1717,9 +1738,6 @@ export interface Bodies {
   WentBackBody: WentBackBody;
   WhoAmIBody: WhoAmIBody;
   WhyBody: WhyBody;
-  homeport__jobs__bodies__FailureBody: homeport__jobs__bodies__FailureBody;
-  homeport__pipelines__bodies__FailureBody: homeport__pipelines__bodies__FailureBody;
-  homeport__serving__bodies__deployments__FailureBody: homeport__serving__bodies__deployments__FailureBody;
 }
 
 export interface Answers {
@@ -1809,11 +1827,11 @@ export interface Answers {
   "DELETE /api/v1/sites/{site}/holds": HoldsBody;
   "GET /api/v1/sites/{site}/holds": HoldsBody;
   "POST /api/v1/sites/{site}/holds": HoldBody;
-  "POST /api/v1/sites/{site}/join-token": Invitation;
+  "POST /api/v1/sites/{site}/join-token": InvitationBody;
   "GET /api/v1/sites/{site}/nodes/identities": IdentitiesBody;
   "DELETE /api/v1/sites/{site}/nodes/identities/{name}": IdentityBody;
   "POST /api/v1/sites/{site}/nodes/identities/{name}/approve": IdentityBody;
-  "POST /api/v1/sites/{site}/nodes/join-token": Invitation;
+  "POST /api/v1/sites/{site}/nodes/join-token": InvitationBody;
   "POST /api/v1/sites/{site}/reports": ReportedBody;
   "GET /api/v1/sites/{site}/secrets": SecretsBody;
   "GET /api/v1/sites/{site}/secrets/values": SecretValuesBody;
@@ -2354,22 +2372,6 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   },
   "required": [
    "apps"
-  ],
-  "type": "object"
- },
- "ArtifactBody": {
-  "additionalProperties": false,
-  "properties": {
-   "path": {
-    "type": "string"
-   },
-   "size": {
-    "type": "integer"
-   }
-  },
-  "required": [
-   "path",
-   "size"
   ],
   "type": "object"
  },
@@ -3024,6 +3026,17 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     "anyOf": [
      {
       "maxLength": 200,
+      "type": "string"
+     },
+     {
+      "type": "null"
+     }
+    ]
+   },
+   "compose": {
+    "anyOf": [
+     {
+      "maxLength": 1048576,
       "type": "string"
      },
      {
@@ -3757,6 +3770,22 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
+ "FailureBody": {
+  "additionalProperties": false,
+  "properties": {
+   "code": {
+    "type": "string"
+   },
+   "message": {
+    "type": "string"
+   }
+  },
+  "required": [
+   "code",
+   "message"
+  ],
+  "type": "object"
+ },
  "FieldProblem": {
   "additionalProperties": false,
   "properties": {
@@ -4002,7 +4031,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "failure": {
     "anyOf": [
      {
-      "$ref": "homeport__serving__bodies__deployments__FailureBody"
+      "$ref": "InstanceFailureBody"
      },
      {
       "type": "null"
@@ -4522,7 +4551,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "failure": {
     "anyOf": [
      {
-      "$ref": "homeport__serving__bodies__deployments__FailureBody"
+      "$ref": "InstanceFailureBody"
      },
      {
       "type": "null"
@@ -4636,7 +4665,27 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
- "Invitation": {
+ "InstanceFailureBody": {
+  "additionalProperties": false,
+  "properties": {
+   "code": {
+    "type": "string"
+   },
+   "message": {
+    "type": "string"
+   },
+   "source": {
+    "type": "string"
+   }
+  },
+  "required": [
+   "code",
+   "message",
+   "source"
+  ],
+  "type": "object"
+ },
+ "InvitationBody": {
   "additionalProperties": false,
   "properties": {
    "api": {
@@ -4726,7 +4775,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "failure": {
     "anyOf": [
      {
-      "$ref": "homeport__pipelines__bodies__FailureBody"
+      "$ref": "FailureBody"
      },
      {
       "type": "null"
@@ -4810,12 +4859,28 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
+ "JobArtifactBody": {
+  "additionalProperties": false,
+  "properties": {
+   "path": {
+    "type": "string"
+   },
+   "size": {
+    "type": "integer"
+   }
+  },
+  "required": [
+   "path",
+   "size"
+  ],
+  "type": "object"
+ },
  "JobBody": {
   "additionalProperties": false,
   "properties": {
    "artifacts": {
     "items": {
-     "$ref": "ArtifactBody"
+     "$ref": "JobArtifactBody"
     },
     "type": "array"
    },
@@ -4881,7 +4946,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "failure": {
     "anyOf": [
      {
-      "$ref": "homeport__jobs__bodies__FailureBody"
+      "$ref": "FailureBody"
      },
      {
       "type": "null"
@@ -5027,7 +5092,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   "properties": {
    "artifacts": {
     "items": {
-     "$ref": "ArtifactBody"
+     "$ref": "JobArtifactBody"
     },
     "type": "array"
    },
@@ -5093,7 +5158,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "failure": {
     "anyOf": [
      {
-      "$ref": "homeport__jobs__bodies__FailureBody"
+      "$ref": "FailureBody"
      },
      {
       "type": "null"
@@ -5387,15 +5452,6 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
- "Level": {
-  "enum": [
-   "debug",
-   "info",
-   "warning",
-   "error"
-  ],
-  "type": "string"
- },
  "Liveness": {
   "enum": [
    "live",
@@ -5515,6 +5571,15 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "lines"
   ],
   "type": "object"
+ },
+ "LogSeverity": {
+  "enum": [
+   "debug",
+   "info",
+   "warning",
+   "error"
+  ],
+  "type": "string"
  },
  "LoginBody": {
   "additionalProperties": false,
@@ -5659,6 +5724,16 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     },
     "type": "array"
    },
+   "on_request": {
+    "anyOf": [
+     {
+      "$ref": "OnRequestBody"
+     },
+     {
+      "type": "null"
+     }
+    ]
+   },
    "pull": {
     "anyOf": [
      {
@@ -5767,6 +5842,16 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     },
     "maxItems": 256,
     "type": "array"
+   },
+   "on_request": {
+    "anyOf": [
+     {
+      "$ref": "OnRequestBody"
+     },
+     {
+      "type": "null"
+     }
+    ]
    },
    "sbom": {
     "anyOf": [
@@ -5917,7 +6002,28 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
- "NodeSettings": {
+ "NodeSettingsBody": {
+  "additionalProperties": false,
+  "properties": {
+   "heartbeat_seconds": {
+    "type": "number"
+   },
+   "labels": {
+    "additionalProperties": {
+     "type": "string"
+    },
+    "type": "object"
+   },
+   "log_level": {
+    "type": "string"
+   },
+   "telemetry_seconds": {
+    "type": "number"
+   }
+  },
+  "type": "object"
+ },
+ "NodeSettingsChange": {
   "additionalProperties": false,
   "properties": {
    "heartbeat_seconds": {
@@ -5970,27 +6076,6 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
       "type": "null"
      }
     ]
-   }
-  },
-  "type": "object"
- },
- "NodeSettingsBody": {
-  "additionalProperties": false,
-  "properties": {
-   "heartbeat_seconds": {
-    "type": "number"
-   },
-   "labels": {
-    "additionalProperties": {
-     "type": "string"
-    },
-    "type": "object"
-   },
-   "log_level": {
-    "type": "string"
-   },
-   "telemetry_seconds": {
-    "type": "number"
    }
   },
   "type": "object"
@@ -6191,6 +6276,60 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   },
   "required": [
    "nodes"
+  ],
+  "type": "object"
+ },
+ "OnRequestBody": {
+  "additionalProperties": false,
+  "properties": {
+   "app": {
+    "maxLength": 128,
+    "type": "string"
+   },
+   "count": {
+    "maximum": 1000.0,
+    "minimum": 1.0,
+    "type": "integer"
+   },
+   "engine": {
+    "maxLength": 128,
+    "type": "string"
+   },
+   "name": {
+    "maxLength": 63,
+    "minLength": 1,
+    "type": "string"
+   },
+   "nodes": {
+    "items": {
+     "maxLength": 128,
+     "type": "string"
+    },
+    "maxItems": 64,
+    "type": "array"
+   },
+   "parameters": {
+    "additionalProperties": {
+     "maxLength": 2048,
+     "type": "string"
+    },
+    "type": "object"
+   },
+   "site": {
+    "pattern": "^[a-z0-9][a-z0-9-]{0,62}$",
+    "type": "string"
+   },
+   "version": {
+    "maxLength": 128,
+    "type": "string"
+   }
+  },
+  "required": [
+   "site",
+   "app",
+   "version",
+   "name",
+   "parameters"
   ],
   "type": "object"
  },
@@ -6850,6 +6989,29 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "component": {
     "type": "string"
    },
+   "images": {
+    "anyOf": [
+     {
+      "items": {
+       "$ref": "PlannedImage"
+      },
+      "type": "array"
+     },
+     {
+      "type": "null"
+     }
+    ]
+   },
+   "pull_bytes": {
+    "anyOf": [
+     {
+      "type": "integer"
+     },
+     {
+      "type": "null"
+     }
+    ]
+   },
    "why": {
     "type": "string"
    }
@@ -6991,6 +7153,40 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "nodes",
    "refused",
    "parameters"
+  ],
+  "type": "object"
+ },
+ "PlannedImage": {
+  "additionalProperties": false,
+  "properties": {
+   "after": {
+    "anyOf": [
+     {
+      "type": "string"
+     },
+     {
+      "type": "null"
+     }
+    ]
+   },
+   "before": {
+    "anyOf": [
+     {
+      "type": "string"
+     },
+     {
+      "type": "null"
+     }
+    ]
+   },
+   "service": {
+    "type": "string"
+   }
+  },
+  "required": [
+   "service",
+   "before",
+   "after"
   ],
   "type": "object"
  },
@@ -7624,7 +7820,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "failure": {
     "anyOf": [
      {
-      "$ref": "homeport__serving__bodies__deployments__FailureBody"
+      "$ref": "InstanceFailureBody"
      },
      {
       "type": "null"
@@ -9038,7 +9234,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "object"
  },
- "TaskPlacementBody": {
+ "TaskPoolPlacementBody": {
   "properties": {
    "allow_fallback": {
     "type": "boolean"
@@ -9052,7 +9248,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
     "type": "array"
    },
    "mode": {
-    "$ref": "TaskPlacementMode"
+    "$ref": "TaskPoolPlacementMode"
    },
    "pin_pool_id": {
     "anyOf": [
@@ -9087,7 +9283,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   },
   "type": "object"
  },
- "TaskPlacementMode": {
+ "TaskPoolPlacementMode": {
   "enum": [
    "pin",
    "prefer",
@@ -9102,7 +9298,7 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
   ],
   "type": "string"
  },
- "TaskWorkload": {
+ "TaskWorkloadKind": {
   "enum": [
    "completion",
    "embedding",
@@ -9508,58 +9704,6 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
    "name",
    "state",
    "chain"
-  ],
-  "type": "object"
- },
- "homeport__jobs__bodies__FailureBody": {
-  "additionalProperties": false,
-  "properties": {
-   "code": {
-    "type": "string"
-   },
-   "message": {
-    "type": "string"
-   }
-  },
-  "required": [
-   "code",
-   "message"
-  ],
-  "type": "object"
- },
- "homeport__pipelines__bodies__FailureBody": {
-  "additionalProperties": false,
-  "properties": {
-   "code": {
-    "type": "string"
-   },
-   "message": {
-    "type": "string"
-   }
-  },
-  "required": [
-   "code",
-   "message"
-  ],
-  "type": "object"
- },
- "homeport__serving__bodies__deployments__FailureBody": {
-  "additionalProperties": false,
-  "properties": {
-   "code": {
-    "type": "string"
-   },
-   "message": {
-    "type": "string"
-   },
-   "source": {
-    "type": "string"
-   }
-  },
-  "required": [
-   "code",
-   "message",
-   "source"
   ],
   "type": "object"
  }

@@ -113,14 +113,22 @@ export const UnregisterNodeRequest: Message<UnregisterNodeRequest> = new Message
 export type UnregisterNodeResponse = object;
 export const UnregisterNodeResponse: Message<UnregisterNodeResponse> = new Message<UnregisterNodeResponse>("homeport.v1.UnregisterNodeResponse", []);
 
-export type ListNodesRequest = object;
-export const ListNodesRequest: Message<ListNodesRequest> = new Message<ListNodesRequest>("homeport.v1.ListNodesRequest", []);
+export interface ListNodesRequest {
+  page_size: number;
+  page_token: string;
+}
+export const ListNodesRequest: Message<ListNodesRequest> = new Message<ListNodesRequest>("homeport.v1.ListNodesRequest", [
+  { number: 1, name: "page_size", type: "int32" },
+  { number: 2, name: "page_token", type: "string" },
+]);
 
 export interface ListNodesResponse {
   nodes: Partial<Node>[];
+  next_page_token: string;
 }
 export const ListNodesResponse: Message<ListNodesResponse> = new Message<ListNodesResponse>("homeport.v1.ListNodesResponse", [
   { number: 1, name: "nodes", type: () => Node, repeated: true },
+  { number: 2, name: "next_page_token", type: "string" },
 ]);
 
 export interface Component {

@@ -23,7 +23,7 @@ from typing import Any, Final
 import anyio
 from anyio.to_thread import run_sync
 
-from homeport.adapters.disk import disk_problems
+from homeport.adapters.files.disk import disk_problems
 from homeport.errors import DigestMismatch, NotFound, OffsetMismatch, QuotaExceeded, UploadBusy
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import BlobUsage, OpenBlob, StoredBlob, Upload, UploadId

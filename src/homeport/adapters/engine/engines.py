@@ -4,17 +4,17 @@ from homeport.adapters.engine import llamacpp, ollama, openai, tgi, triton, vllm
 from homeport.adapters.engine.dialect import Dialect
 from homeport.adapters.engine.fake import FakeEngine
 from homeport.adapters.engine.http import IDLE_SECONDS, HttpEngine
-from homeport.core.inference.engines.handoff import Engine, Handoff
+from homeport.core.inference.engines.handoff import EngineName, Handoff
 from homeport.ports import OpenStream
 from homeport.ports.engine import InferenceEngine
 
-DIALECTS: dict[Engine, Dialect] = {
-    Engine.LLAMACPP: llamacpp.DIALECT,
-    Engine.VLLM: vllm.DIALECT,
-    Engine.TGI: tgi.DIALECT,
-    Engine.TRITON: triton.DIALECT,
-    Engine.OLLAMA: ollama.DIALECT,
-    Engine.OPENAI: openai.DIALECT,
+DIALECTS: dict[EngineName, Dialect] = {
+    EngineName.LLAMACPP: llamacpp.DIALECT,
+    EngineName.VLLM: vllm.DIALECT,
+    EngineName.TGI: tgi.DIALECT,
+    EngineName.TRITON: triton.DIALECT,
+    EngineName.OLLAMA: ollama.DIALECT,
+    EngineName.OPENAI: openai.DIALECT,
 }
 
 
@@ -22,6 +22,6 @@ def connect(
     handoff: Handoff, opens: OpenStream | None = None, *, idle_seconds: float = IDLE_SECONDS
 ) -> InferenceEngine:
     """Opens nothing yet: the first request does. `opens` leads to an engine of another machine."""
-    if handoff.engine is Engine.FAKE:
+    if handoff.engine is EngineName.FAKE:
         return FakeEngine()
     return HttpEngine(DIALECTS[handoff.engine], handoff.url, handoff.model.id, opens=opens, idle_seconds=idle_seconds)

@@ -7,7 +7,7 @@ import anyio
 
 from homeport.core.inference.task import TaskCode
 from homeport.lazy_dataclass import dataclass
-from homeport.ports.engine import EngineFailed, Finished, Generation, Health, OpenExchange, Props, Tokens
+from homeport.ports.engine import EngineFailed, Finished, Generation, Health, OpenExchange, Props, TokenTexts
 
 VERSION: Final = "mock-stub-v0"
 
@@ -42,7 +42,7 @@ class FakeEngine:
             raise EngineFailed("The engine is down.")
         return Props(slots_total=1, slots_free=max(0, 1 - self.running), ctx_max=4096, engine_version=VERSION)
 
-    async def generate(self, request: Generation) -> AsyncIterator[Tokens | Finished]:
+    async def generate(self, request: Generation) -> AsyncIterator[TokenTexts | Finished]:
         if self.faults.is_down:
             raise EngineFailed("The engine is down.", is_lost=True)
         self.running += 1
@@ -58,7 +58,7 @@ class FakeEngine:
                     is_done = True
                     raise EngineFailed("The engine died.")
                 await anyio.sleep(self.faults.token_seconds)
-                yield Tokens([f"{words[index % len(words)]} "])
+                yield TokenTexts([f"{words[index % len(words)]} "])
             is_done = True
             yield Finished(len(words), request.max_tokens, "length")
         finally:

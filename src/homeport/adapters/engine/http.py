@@ -17,8 +17,8 @@ import aiohttp
 from homeport.adapters.engine.connections import ConnectionReused, Connections, EngineConnection
 from homeport.adapters.engine.dialect import Dialect, Framing, Piece
 from homeport.adapters.engine.tunnelled import TunnelConnector
-from homeport.adapters.http_client import parse_json
-from homeport.adapters.lost_connection import LOST
+from homeport.adapters.network.http_client import parse_json
+from homeport.adapters.network.lost_connection import LOST
 from homeport.core.inference.engines.answers import code_of_status, sentence_of
 from homeport.core.inference.task import TaskCode
 from homeport.errors import PeerUnavailable, Refused
@@ -30,7 +30,7 @@ from homeport.ports.engine import (
     Health,
     OpenExchange,
     Props,
-    Tokens,
+    TokenTexts,
     count_of,
 )
 
@@ -92,7 +92,7 @@ class HttpEngine:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise EngineFailed("The engine's properties cannot be read.") from error
 
-    async def generate(self, request: Generation) -> AsyncIterator[Tokens | Finished]:
+    async def generate(self, request: Generation) -> AsyncIterator[TokenTexts | Finished]:
         path, body = self._dialect.generate(request)
         exchange = await self.open("POST", path, json.dumps(body).encode(), {})
         count = 0
@@ -102,7 +102,7 @@ class HttpEngine:
                 texts = [piece.text for piece in pieces if piece.text]
                 count += len(texts)
                 if texts:
-                    yield Tokens(texts)
+                    yield TokenTexts(texts)
                 for piece in pieces:
                     if piece.error:
                         raise EngineFailed(f"The engine failed: {piece.error[:300]}")

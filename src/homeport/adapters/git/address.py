@@ -13,7 +13,7 @@ from homeport.core.redaction import redact
 from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 
-__all__ = ["Address", "parse_address", "redact"]
+__all__ = ["GitAddress", "parse_address", "redact"]
 
 SCHEMES = ("file", "http", "https", "ssh", "git")
 ALLOWED = "Use a path, or a URL with http://, https://, ssh://, git:// or file://, or user@host:path."
@@ -23,7 +23,7 @@ _SCP_LIKE = re.compile(r"(?:(?P<user>[^@/:]+)@)?(?P<host>[^@/:]+|\[[0-9a-fA-F:.]
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class GitAddress:
     """`url` is for git alone; `shown` is the same without its secrets; `folder` is set where it is a local path."""
 
     url: str
@@ -42,7 +42,7 @@ class Address:
         return parts.scheme, parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
 
 
-def parse_address(url: str) -> Address:
+def parse_address(url: str) -> GitAddress:
     """Raises InvalidInput for an invalid address, or one that would run a program."""
     if not url or any(ord(character) < 32 or ord(character) == 127 for character in url):
         raise InvalidInput("A Git address is empty or holds control characters.", hint=ALLOWED)
@@ -55,10 +55,10 @@ def parse_address(url: str) -> Address:
     if ":" in url.split("/", 1)[0]:
         return _from_scp_like(url)
     folder = Path(url).expanduser().absolute()
-    return Address(str(folder), str(folder), folder)
+    return GitAddress(str(folder), str(folder), folder)
 
 
-def _from_url(url: str) -> Address:
+def _from_url(url: str) -> GitAddress:
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -71,18 +71,18 @@ def _from_url(url: str) -> Address:
         return _from_file_url(url, parts)
     if not host or host.startswith("-") or (parts.username or "").startswith("-"):
         raise InvalidInput(f'"{redact(url)}" names no host.', hint=ALLOWED)
-    return Address(url, redact(url))
+    return GitAddress(url, redact(url))
 
 
-def _from_file_url(url: str, parts: SplitResult) -> Address:
+def _from_file_url(url: str, parts: SplitResult) -> GitAddress:
     if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/"):
         raise InvalidInput(f'"{redact(url)}" is not a local file URL.', hint="Write file:// and an absolute path.")
     folder = Path(unquote(parts.path))
-    return Address(url, url, folder)
+    return GitAddress(url, url, folder)
 
 
-def _from_scp_like(url: str) -> Address:
+def _from_scp_like(url: str) -> GitAddress:
     match = _SCP_LIKE.fullmatch(url)
     if match is None or any((match[name] or "").startswith("-") for name in ("user", "host", "path")):
         raise InvalidInput(f'"{redact(url)}" is not a Git address.', hint=ALLOWED)
-    return Address(url, url)
+    return GitAddress(url, url)

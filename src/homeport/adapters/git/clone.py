@@ -12,7 +12,7 @@ from pathlib import Path
 import pygit2
 from pygit2.enums import RepositoryOpenFlag
 
-from homeport.adapters.git.address import Address
+from homeport.adapters.git.address import GitAddress
 from homeport.adapters.git.trees import Damaged, find_commit
 from homeport.errors import NotFound, Refused
 from homeport.lazy_dataclass import dataclass
@@ -48,7 +48,7 @@ def open_clone(folder: Path) -> pygit2.Repository:
     return pygit2.Repository(str(folder), RepositoryOpenFlag.BARE | RepositoryOpenFlag.NO_SEARCH)
 
 
-def prepare_clone(folder: Path, address: Address, tracked: Tracked) -> Commit | None:
+def prepare_clone(folder: Path, address: GitAddress, tracked: Tracked) -> Commit | None:
     """Makes `folder` a usable clone, without the network; returns its newest commit."""
     try:
         newest = newest_commit(folder, tracked)
@@ -61,7 +61,7 @@ def prepare_clone(folder: Path, address: Address, tracked: Tracked) -> Commit | 
     return newest
 
 
-def make_clone(folder: Path, address: Address, tracked: Tracked) -> None:
+def make_clone(folder: Path, address: GitAddress, tracked: Tracked) -> None:
     """An empty clone, created in a temporary folder and moved into place."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     new = beside(folder)
@@ -73,7 +73,7 @@ def make_clone(folder: Path, address: Address, tracked: Tracked) -> None:
         shutil.rmtree(new, ignore_errors=True)
 
 
-def configure(folder: Path, address: Address, tracked: Tracked) -> None:
+def configure(folder: Path, address: GitAddress, tracked: Tracked) -> None:
     repository = open_clone(folder)
     wanted = {
         "remote.origin.url": address.url,

@@ -5,7 +5,7 @@ The rules are ordered, the first match wins: git often adds a general remark bel
 
 import re
 
-from homeport.adapters.git.address import Address, redact
+from homeport.adapters.git.address import GitAddress, redact
 from homeport.errors import GitUnavailable
 
 WORDS_MAX = 600
@@ -47,7 +47,7 @@ RULES: tuple[tuple[str, str, str | None], ...] = (
 # fmt: on
 
 
-def explain(address: Address, stderr: str) -> GitUnavailable:
+def explain(address: GitAddress, stderr: str) -> GitUnavailable:
     """Why a fetch or push failed."""
     if address.folder is not None and not address.folder.exists():
         return GitUnavailable(
@@ -64,14 +64,14 @@ def explain(address: Address, stderr: str) -> GitUnavailable:
     return GitUnavailable(f"The Git repository {address.shown} cannot be used ({_telling_line(stderr, '')}).")
 
 
-def too_slow(address: Address, timeout_seconds: float) -> GitUnavailable:
+def too_slow(address: GitAddress, timeout_seconds: float) -> GitUnavailable:
     return GitUnavailable(
         f"The Git repository {address.shown} did not answer within {timeout_seconds:g} s.",
         hint="Check that the server runs and that this machine can reach it.",
     )
 
 
-def refused(address: Address, reason: str, stderr: str) -> GitUnavailable:
+def refused(address: GitAddress, reason: str, stderr: str) -> GitUnavailable:
     """The remote was reached and rejects the commit: a hook, a protected branch, a full disk."""
     words = remote_words(stderr)
     said = f"{reason}: {words}" if words else reason

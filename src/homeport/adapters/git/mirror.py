@@ -18,13 +18,13 @@ import anyio
 import pygit2
 from anyio import to_thread
 
-from homeport.adapters.disk import disk_problem, disk_problems
+from homeport.adapters.files.disk import disk_problem, disk_problems
 from homeport.adapters.git import trees
-from homeport.adapters.git.address import Address
+from homeport.adapters.git.address import GitAddress
 from homeport.adapters.git.clone import DAMAGE, Tracked, beside, discard, make_clone, newest_commit, open_clone
 from homeport.adapters.git.failures import explain, too_slow
-from homeport.adapters.git.program import Outcome, run_git
-from homeport.adapters.reach import git_settings
+from homeport.adapters.git.program import GitResult, run_git
+from homeport.adapters.network.reach import git_settings
 from homeport.errors import GitUnavailable
 from homeport.log import get_log
 from homeport.ports import TreeFile
@@ -51,7 +51,7 @@ class Mirror:
     """Reads one ref of one remote. Created by `snapshot`, and the base of every `Repository`."""
 
     def __init__(
-        self, address: Address, clone: Path, tracked: Tracked, newest: Commit | None, *, timeout_seconds: float
+        self, address: GitAddress, clone: Path, tracked: Tracked, newest: Commit | None, *, timeout_seconds: float
     ) -> None:
         self.url = address.shown
         """The remote's address for messages, without credentials."""
@@ -181,7 +181,7 @@ class Mirror:
         except TimeoutError:
             log.warning("git clone housekeeping timed out", url=self.url, seconds=TIDY_SECONDS_MAX)
 
-    async def _run(self, *arguments: str, clone: Path | None = None, stdin: bytes = b"") -> Outcome:
+    async def _run(self, *arguments: str, clone: Path | None = None, stdin: bytes = b"") -> GitResult:
         limits = [f"-c{name}={value}" for name, value in (await self._limits()).items()]
         try:
             with disk_problems(self._clone):

@@ -32,13 +32,13 @@ ENDING_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GitResult:
     exit_code: int
     stdout: str
     stderr: str
 
 
-async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: bytes = b"") -> Outcome:
+async def run_git(clone: Path, *arguments: str, timeout_seconds: float, stdin: bytes = b"") -> GitResult:
     """Runs git on the bare repository `clone`.
 
     Raises TimeoutError after `timeout_seconds` without output, or `PATIENCE` times that in total: a large first fetch
@@ -81,7 +81,7 @@ def environment(inherited: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-async def _communicate(process: Process, stdin: bytes, timeout_seconds: float) -> Outcome:
+async def _communicate(process: Process, stdin: bytes, timeout_seconds: float) -> GitResult:
     assert process.stdout is not None and process.stderr is not None
     stdout, stderr = bytearray(), bytearray()
     last_moment = anyio.current_time() + PATIENCE * timeout_seconds
@@ -97,7 +97,7 @@ async def _communicate(process: Process, stdin: bytes, timeout_seconds: float) -
             if process.stdin is not None:
                 group.start_soon(_feed, process.stdin, stdin)
         exit_code = await process.wait()
-        return Outcome(exit_code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+        return GitResult(exit_code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
     raise TimeoutError
 
 

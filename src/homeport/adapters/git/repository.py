@@ -16,8 +16,8 @@ import anyio
 import pygit2
 from anyio import to_thread
 
-from homeport.adapters.disk import disk_problems
-from homeport.adapters.git.address import Address, parse_address
+from homeport.adapters.files.disk import disk_problems
+from homeport.adapters.git.address import GitAddress, parse_address
 from homeport.adapters.git.bare import checked_branch
 from homeport.adapters.git.bulk import BULK_FILES_MIN, COMMAND, import_stream
 from homeport.adapters.git.changes import Nested, nest
@@ -25,8 +25,8 @@ from homeport.adapters.git.clone import Tracked, prepare_clone
 from homeport.adapters.git.commits import check_places, is_same_tree, signature, write_commit
 from homeport.adapters.git.failures import explain, refused
 from homeport.adapters.git.mirror import Mirror
-from homeport.adapters.git.program import Outcome
-from homeport.adapters.git.watch import Watch
+from homeport.adapters.git.program import GitResult
+from homeport.adapters.git.watch import RepositoryWatch
 from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import GitUnavailable, PermanentError
 from homeport.failpoints import Point, passing
@@ -67,7 +67,7 @@ async def open_repository(
     address = address if shown is None else replace(address, shown=shown)
     with disk_problems(clone):
         newest = await to_thread.run_sync(prepare_clone, clone, address, tracked)
-    watch = Watch(address.folder, tracked.reference, poll_seconds=poll_seconds)
+    watch = RepositoryWatch(address.folder, tracked.reference, poll_seconds=poll_seconds)
     return Repository(address, clone, tracked, newest, watch=watch, timeout_seconds=timeout_seconds)
 
 
@@ -88,12 +88,12 @@ class Repository(Mirror):
 
     def __init__(
         self,
-        address: Address,
+        address: GitAddress,
         clone: Path,
         tracked: Tracked,
         newest: Commit | None,
         *,
-        watch: Watch,
+        watch: RepositoryWatch,
         timeout_seconds: float,
     ) -> None:
         super().__init__(address, clone, tracked, newest, timeout_seconds=timeout_seconds)
@@ -178,7 +178,7 @@ class Repository(Mirror):
             return False
         raise refused(self._address, reason, outcome.stderr)
 
-    async def _try_push(self, made: Commit, base: Commit | None) -> Outcome:
+    async def _try_push(self, made: Commit, base: Commit | None) -> GitResult:
         """Only on top of `base`: a branch that was just set back to an older commit would take `made` as
         well, and what was taken back would be there again."""
         async with self._remote_turn:
@@ -213,7 +213,7 @@ def pause_seconds(race: int, attempt_seconds: float, *, chance: float) -> float:
     return BackoffPolicy(attempt_seconds, PAUSE_SECONDS_MAX).delay_seconds(race + 1, chance=chance)
 
 
-def rejection(outcome: Outcome) -> str | None:
+def rejection(outcome: GitResult) -> str | None:
     """The reason in the line that `push --porcelain` prints for a rejected ref; None without one."""
     for line in outcome.stdout.splitlines():
         match = re.match(r"!\t[^\t]*\t\[[^\]]*\] ?\(?(?P<reason>.*?)\)?$", line)

@@ -21,7 +21,7 @@ POLL_SPREAD = 0.1
 Mark = tuple[tuple[int, int, int] | None, ...]
 
 
-class Watch:
+class RepositoryWatch:
     """`folder` is the remote where it is a local path. Every watcher is woken by every ring; several rings count as
     one."""
 

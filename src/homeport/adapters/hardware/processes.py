@@ -14,7 +14,7 @@ PROC: Final = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ProcessUsage:
     cpu_seconds: float
     """Since it was started."""
     memory_bytes: int
@@ -29,12 +29,12 @@ class ProcessMeter:
     """The folder of its control group; None for a process that shares the node's own."""
     memory: Path | None
 
-    def read(self) -> Usage | None:
+    def read(self) -> ProcessUsage | None:
         """None when it has ended."""
         try:
             if self.cpu is None or self.memory is None:
-                return Usage(*kernel.process_tree(self.pid))
-            return Usage(_cpu_seconds(self.cpu), _memory_bytes(self.memory))
+                return ProcessUsage(*kernel.process_tree(self.pid))
+            return ProcessUsage(_cpu_seconds(self.cpu), _memory_bytes(self.memory))
         except (OSError, ValueError):
             return None
 

@@ -20,7 +20,7 @@ from homeport.adapters.identity import roots
 from homeport.adapters.identity.certificates import sign_intermediate, to_der, to_pem
 from homeport.adapters.identity.files import make_folder
 from homeport.adapters.identity.keys import csr_key
-from homeport.adapters.identity.roots import Phase, State
+from homeport.adapters.identity.roots import RotationPhase, RotationState
 from homeport.adapters.identity.signing import check_alive, issue_leaf, lifetime_of
 from homeport.adapters.identity.site_authority import (
     SiteAuthority,
@@ -34,7 +34,7 @@ from homeport.errors import Refused
 
 __all__ = [
     "FileAuthority",
-    "Phase",
+    "RotationPhase",
     "SiteAuthority",
     "install_site_authority",
     "open_authority",
@@ -62,7 +62,7 @@ def open_authority(
     state = roots.read_state(folder)
     if state is None:
         roots.make_root(folder, domain, 1, lifetime, moment)
-        state = State(domain, 1, (1,), 1, moment.isoformat())
+        state = RotationState(domain, 1, (1,), 1, moment.isoformat())
         roots.write_state(folder, state)
     if state.domain != domain:
         raise Refused(
@@ -75,7 +75,9 @@ def open_authority(
 class FileAuthority:
     """Implements `ports.Authority` with roots in a folder. May be called from any thread."""
 
-    def __init__(self, folder: Path, state: State, *, refresh_hint_seconds: int, root_lifetime: timedelta) -> None:
+    def __init__(
+        self, folder: Path, state: RotationState, *, refresh_hint_seconds: int, root_lifetime: timedelta
+    ) -> None:
         self.domain = state.domain
         self._folder = folder
         self._refresh_hint_seconds = refresh_hint_seconds
@@ -84,7 +86,7 @@ class FileAuthority:
         self._take(state)
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> RotationPhase:
         return self._state.phase
 
     @property
@@ -137,34 +139,34 @@ class FileAuthority:
             self._take(found)
             return True
 
-    def begin_rotation(self, now: datetime | None = None) -> Phase:
+    def begin_rotation(self, now: datetime | None = None) -> RotationPhase:
         """Announces the next root. Has no effect while a rotation is under way."""
         with self._lock:
-            if self.phase is Phase.STEADY:
+            if self.phase is RotationPhase.STEADY:
                 number, moment = self._state.roots[-1] + 1, now or datetime.now(UTC)
                 roots.make_root(self._folder, self.domain, number, self._root_lifetime, moment)
                 both = (*self._state.roots, number)
                 self._change(replace(self._state, roots=both, sequence=self._state.sequence + 1), moment)
             return self.phase
 
-    def switch(self, now: datetime | None = None) -> Phase:
+    def switch(self, now: datetime | None = None) -> RotationPhase:
         """Signs with the announced root from now on. Idempotent."""
         with self._lock:
-            if self.phase is Phase.STEADY:
+            if self.phase is RotationPhase.STEADY:
                 raise Refused("No rotation of the authority is under way.", hint="Begin one first.")
-            if self.phase is Phase.ANNOUNCED:
+            if self.phase is RotationPhase.ANNOUNCED:
                 self._change(replace(self._state, signing=self._state.roots[-1]), now)
             return self.phase
 
-    def finish_rotation(self, now: datetime | None = None) -> Phase:
+    def finish_rotation(self, now: datetime | None = None) -> RotationPhase:
         """Drops the old root: certificates signed by it are refused from now on. Without a rotation it changes
         nothing."""
         with self._lock:
-            if self.phase is Phase.ANNOUNCED:
+            if self.phase is RotationPhase.ANNOUNCED:
                 raise Refused(
                     "The rotation cannot be finished: the old root still signs.", hint="Switch to the new root first."
                 )
-            if self.phase is Phase.SWITCHED:
+            if self.phase is RotationPhase.SWITCHED:
                 newest = self._state.roots[-1:]
                 self._change(replace(self._state, roots=newest, sequence=self._state.sequence + 1), now)
             return self.phase
@@ -175,12 +177,12 @@ class FileAuthority:
             raise Refused(f"This authority signs for machines of {self.domain} only, not for {spiffe_id}.")
         return segments
 
-    def _change(self, state: State, now: datetime | None) -> None:
+    def _change(self, state: RotationState, now: datetime | None) -> None:
         state = replace(state, since=(now or datetime.now(UTC)).isoformat())
         roots.write_state(self._folder, state)
         self._take(state)
 
-    def _take(self, state: State) -> None:
+    def _take(self, state: RotationState) -> None:
         """Loads the roots that the state names, and deletes the others. The bundle changes in one assignment."""
         anchors = tuple(to_der(roots.load_certificate(self._folder, number)) for number in state.roots)
         self._signer = roots.load_signer(self._folder, state.signing)

@@ -33,7 +33,7 @@ from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class MembershipFile:
     """The content of `membership.json`."""
 
     url: str
@@ -46,7 +46,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ticket:
+class JoinCommand:
     """The arguments of the join command."""
 
     url: str
@@ -80,7 +80,7 @@ class Membership:
             return None
         return open_site_authority(self._authority_folder, domain=joined.domain, site=joined.site)
 
-    def join(self, ticket: Ticket, *, name: str, site: str | None = None) -> bool:
+    def join(self, ticket: JoinCommand, *, name: str, site: str | None = None) -> bool:
         """Sends one request and installs the result; False while approval is pending. Only a site passes `site`."""
         make_folder(self._folder)
         body: dict[str, Any] = {"name": name, "csr": self._csr(name).decode()}
@@ -91,7 +91,7 @@ class Membership:
         answer = _http(ticket.url, ticket.pin).post("/api/v1/enrolments", {**body, **self._reachable()})
         if answer.get("standing") != "accepted":
             return False
-        joined = Joined(ticket.url, ticket.pin, name, _text(answer, "domain"), _text(answer, "wfm"), site)
+        joined = MembershipFile(ticket.url, ticket.pin, name, _text(answer, "domain"), _text(answer, "wfm"), site)
         self._take(joined, answer)
         write_whole(self._folder / "membership.json", json.dumps(asdict(joined), indent=1).encode(), mode=PUBLIC)
         self.joined = joined
@@ -140,7 +140,7 @@ class Membership:
         except Distrusted:
             return ask(_http(joined.url, joined.pin))
 
-    def _take(self, joined: Joined, answer: Mapping[str, Any]) -> None:
+    def _take(self, joined: MembershipFile, answer: Mapping[str, Any]) -> None:
         bundle = _bundle(answer, joined.domain)
         if joined.site is not None:
             chain = _text(answer, "authority_chain").encode()
@@ -161,7 +161,7 @@ class Membership:
         return self._folder / "authority"
 
     @property
-    def _known(self) -> Joined:
+    def _known(self) -> MembershipFile:
         assert self.joined is not None, "this machine has not joined"
         return self.joined
 
@@ -171,10 +171,10 @@ def _http(url: str, pin: str) -> EnrolmentHttp:
     return EnrolmentHttp(url, context, check)
 
 
-def _read(folder: Path) -> Joined | None:
+def _read(folder: Path) -> MembershipFile | None:
     path = folder / "membership.json"
     try:
-        return Joined(**json.loads(read_bounded(path)))
+        return MembershipFile(**json.loads(read_bounded(path)))
     except FileNotFoundError:
         return None
     except (RecursionError, ValueError, TypeError) as error:

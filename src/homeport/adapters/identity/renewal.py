@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import anyio
 import anyio.to_thread
 
-from homeport.adapters.identity.membership import Membership, Ticket
+from homeport.adapters.identity.membership import JoinCommand, Membership
 from homeport.adapters.identity.tls import Credentials
 from homeport.core.identity.pacing import due_in_seconds, retry_in_seconds
 from homeport.errors import HomeportError, PeerUnavailable, TransientError
@@ -32,7 +32,7 @@ async def nothing_more() -> None:
 
 async def join(
     membership: Membership,
-    ticket: Ticket,
+    ticket: JoinCommand,
     *,
     name: str,
     site: str | None = None,

@@ -21,7 +21,7 @@ from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 
 
-class Phase(StrEnum):
+class RotationPhase(StrEnum):
     STEADY = "steady"
     ANNOUNCED = "announced"
     """The next root is in the bundle, the old one signs. Wait until every machine has fetched the bundle."""
@@ -30,7 +30,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RotationState:
     domain: str
     sequence: int
     roots: tuple[int, ...]
@@ -40,20 +40,20 @@ class State:
     """When this phase began, ISO 8601."""
 
     @property
-    def phase(self) -> Phase:
+    def phase(self) -> RotationPhase:
         if len(self.roots) == 1:
-            return Phase.STEADY
-        return Phase.SWITCHED if self.signing == self.roots[-1] else Phase.ANNOUNCED
+            return RotationPhase.STEADY
+        return RotationPhase.SWITCHED if self.signing == self.roots[-1] else RotationPhase.ANNOUNCED
 
 
-def read_state(folder: Path) -> State | None:
+def read_state(folder: Path) -> RotationState | None:
     """None where no authority exists yet."""
     path = folder / "authority.json"
     if not path.exists():
         return None
     try:
         document = json.loads(read_needed(path))
-        state = State(**{**document, "roots": tuple(document["roots"])})
+        state = RotationState(**{**document, "roots": tuple(document["roots"])})
         datetime.fromisoformat(state.since)
         known = bool(state.roots) and len(state.roots) <= 2 and state.signing in state.roots
     except (RecursionError, ValueError, TypeError, KeyError) as error:
@@ -63,7 +63,7 @@ def read_state(folder: Path) -> State | None:
     return state
 
 
-def write_state(folder: Path, state: State) -> None:
+def write_state(folder: Path, state: RotationState) -> None:
     write_whole(folder / "authority.json", json.dumps(asdict(state), indent=1).encode() + b"\n", mode=PUBLIC)
 
 
@@ -86,7 +86,7 @@ def load_certificate(folder: Path, number: int) -> x509.Certificate:
     return read_chain(read_needed(path), str(path))[0]
 
 
-def forget_others(folder: Path, state: State) -> None:
+def forget_others(folder: Path, state: RotationState) -> None:
     """Deletes roots that the state does not name: dropped ones, or leftovers."""
     kept = {path(folder, number) for number in state.roots for path in (_key_path, _certificate_path)}
     others = [path for path in folder.glob("root-*.pem") if path not in kept]

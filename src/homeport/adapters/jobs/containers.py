@@ -14,7 +14,7 @@ from typing import Final
 
 import anyio
 
-from homeport.adapters.runtime.docker_api.client import NOT_FOUND, EngineApi, Json, Refusal
+from homeport.adapters.runtime.docker_api.client import NOT_FOUND, EngineApi, EngineRefusal, Json
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.gpus import gpu_access, with_gpus
 from homeport.adapters.runtime.docker_api.image_pull import pull_image
@@ -24,7 +24,7 @@ from homeport.core.jobs.rules import GPUS_MAX
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.core.secrets import masked
 from homeport.errors import WorkFailed
-from homeport.ports import OnProgress, RunRequest, RunStatus
+from homeport.ports import JobRunRequest, OnProgress, RunStatus
 from homeport.vocabulary import Code, NodeId
 
 LABEL_RUN: Final = "homeport.job-run"
@@ -51,24 +51,24 @@ class ContainerJobs:
         self._node_id = node_id
         self._choosing_gpus = anyio.Lock()
 
-    async def prepare(self, request: RunRequest, on_progress: OnProgress) -> None:
+    async def prepare(self, request: JobRunRequest, on_progress: OnProgress) -> None:
         await pull_image(self._engine, self._api, request.image, on_progress, source="job", seconds=3600.0)
 
-    async def start(self, request: RunRequest) -> None:
+    async def start(self, request: JobRunRequest) -> None:
         try:
             if not request.gpus:
                 await self._start(request, ())
                 return
             async with self._choosing_gpus:
                 await self._start(request, await self._free_gpus(request.gpus))
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             raise create_failed("the job", masked(refusal.message, request.secrets.values())) from refusal
 
-    async def _start(self, request: RunRequest, gpus: Sequence[int]) -> None:
+    async def _start(self, request: JobRunRequest, gpus: Sequence[int]) -> None:
         name = self._name(request.id)
         try:
             await self._api.create(name, self._content(request, gpus))
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if refusal.status != NAME_TAKEN and "is already in use" not in refusal.message:
                 raise
         if (await self._status(name)) is None:
@@ -85,7 +85,7 @@ class ContainerJobs:
         """None also for a container that was created and not started: the node was killed in between."""
         try:
             return await self._status(self._name(run_id))
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if refusal.status == NOT_FOUND:
                 return None
             raise create_failed("the job", refusal.message) from refusal
@@ -100,7 +100,7 @@ class ContainerJobs:
             async with aclosing(chunks):
                 async for chunk in chunks:
                     yield chunk
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             raise WorkFailed(Code.INTERNAL, f"Its output cannot be read: {refusal.message}") from refusal
         except OSError as error:
             raise WorkFailed(Code.INTERNAL, f"Its output cannot be read: {error.strerror or error}.") from error
@@ -124,7 +124,7 @@ class ContainerJobs:
     async def stop(self, run_id: str) -> None:
         try:
             await self._api.stop(self._name(run_id), seconds=STOP_SECONDS)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if refusal.status not in (NOT_FOUND, 304):
                 message = f"The container of the job does not stop: {refusal.message}"
                 raise WorkFailed(Code.REMOVE_FAILED, message) from refusal
@@ -132,7 +132,7 @@ class ContainerJobs:
     async def collect(self, run_id: str, path: str, *, bytes_max: int) -> bytes:
         try:
             archive = await self._archive(self._name(run_id), path, bytes_max + ARCHIVE_OVERHEAD_BYTES)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             why = "it is not there" if refusal.status == NOT_FOUND else refusal.message
             raise WorkFailed(Code.INTERNAL, f"{path} was not kept: {why}.") from refusal
         if archive is None:
@@ -146,7 +146,7 @@ class ContainerJobs:
             archive = await self._api.archive(name, path, bytes_max=bytes_max)
             if archive is None or archive.endswith(ARCHIVE_END):
                 return archive
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if refusal.status != NOT_FOUND:
                 raise
         await self._api.cleaned_up(name)
@@ -155,7 +155,7 @@ class ContainerJobs:
     async def remove(self, run_id: str) -> None:
         try:
             await self._api.remove_container(self._name(run_id))
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if refusal.status != NOT_FOUND:
                 raise WorkFailed(Code.REMOVE_FAILED, refusal.message) from refusal
 
@@ -166,7 +166,7 @@ class ContainerJobs:
     async def _begin(self, name: str) -> None:
         try:
             await self._api.start(name)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if not is_transient_start_error(refusal.message):
                 await self._api.remove_container(name)
                 raise
@@ -191,7 +191,7 @@ class ContainerJobs:
         text = f"{self._node_id}/{run_id}"
         return f"hp-job-{digest_of_bytes(text.encode()).removeprefix('sha256:')[:20]}"
 
-    def _content(self, request: RunRequest, gpus: Sequence[int]) -> Json:
+    def _content(self, request: JobRunRequest, gpus: Sequence[int]) -> Json:
         emptied = dict.fromkeys(self._engine.leaking_variables, "")
         environment = {**emptied, **request.environment, **request.secrets}
         host: Json = dict(self._engine.output_options)

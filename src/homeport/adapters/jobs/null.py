@@ -14,7 +14,7 @@ import anyio
 
 from homeport.errors import WorkFailed
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import Clock, OnProgress, RunRequest, RunStatus
+from homeport.ports import Clock, JobRunRequest, OnProgress, RunStatus
 from homeport.vocabulary import Code
 
 
@@ -35,10 +35,10 @@ class NullJobs:
         self._clock = clock
         self._runs: dict[str, _Run] | None = None
 
-    async def prepare(self, request: RunRequest, on_progress: OnProgress) -> None:
+    async def prepare(self, request: JobRunRequest, on_progress: OnProgress) -> None:
         pass
 
-    async def start(self, request: RunRequest) -> None:
+    async def start(self, request: JobRunRequest) -> None:
         if request.id in self._known():
             return
         run = _Run(

@@ -20,7 +20,7 @@ from homeport.adapters.runtime.process.files import ProcessFolder, boot_id, read
 from homeport.adapters.runtime.programs import child_process
 from homeport.core.secrets import masked
 from homeport.errors import WorkFailed
-from homeport.ports import OnProgress, RunRequest, RunStatus
+from homeport.ports import JobRunRequest, OnProgress, RunStatus
 from homeport.vocabulary import Code
 
 LOG_BYTES_MAX: Final = 10 * 1024 * 1024
@@ -38,10 +38,10 @@ class ProcessJobs:
         self._folder = folder
         self._environment = {name: environment[name] for name in KEPT_VARIABLES if name in environment}
 
-    async def prepare(self, request: RunRequest, on_progress: OnProgress) -> None:
+    async def prepare(self, request: JobRunRequest, on_progress: OnProgress) -> None:
         pass
 
-    async def start(self, request: RunRequest) -> None:
+    async def start(self, request: JobRunRequest) -> None:
         folder = self._of(request.id)
         if read_program(folder) is not None:
             return

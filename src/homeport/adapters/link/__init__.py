@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from homeport.adapters.link.central_http import open_central_link as open_central_link
     from homeport.adapters.link.git_forward import CentralForward as CentralForward
     from homeport.adapters.link.grpc_orchion import orchion_service as orchion_service
-    from homeport.adapters.link.grpc_site import serve_nodes as serve_nodes
-    from homeport.adapters.link.grpc_site import serve_services as serve_services
+    from homeport.adapters.link.grpc_services import serve_services as serve_services
+    from homeport.adapters.link.grpc_site import nodes_service as nodes_service
 
 _MODULES: Final = {
     "open_central_link": "central_http",
+    "nodes_service": "grpc_site",
     "orchion_service": "grpc_orchion",
-    "serve_nodes": "grpc_site",
-    "serve_services": "grpc_site",
+    "serve_services": "grpc_services",
     "CentralForward": "git_forward",
 }
 

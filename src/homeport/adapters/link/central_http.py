@@ -18,8 +18,8 @@ import aiohttp
 import anyio
 from aiohttp.client_proto import ResponseHandler
 
-from homeport.adapters.local_access import Kind, find
-from homeport.adapters.lost_connection import LOST
+from homeport.adapters.local_access import KeyKind, find
+from homeport.adapters.network.lost_connection import LOST
 from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.core.model.protocol import OWN, PeerProtocol
 from homeport.core.secrets import SecretsThere, SecretValue
@@ -27,7 +27,7 @@ from homeport.core.values.addresses import is_loopback
 from homeport.core.values.backoff import BackoffPolicy
 from homeport.errors import NotFound, PeerIncompatible, PeerUnavailable, Refused, UnknownKind
 from homeport.log import get_log
-from homeport.ports import ROLLED_BACK_MAX, Ahead, FromCentral, Joined, Lineage, Outgoing
+from homeport.ports import ROLLED_BACK_MAX, Ahead, FromCentral, JoinAnswer, Lineage, Outgoing
 from homeport.vocabulary import Generation, Incarnation, NodeId, SiteName
 from homeport.wire.reports import decode_rolled_back
 from homeport.wire.site_messages import decode
@@ -121,7 +121,7 @@ class HttpCentralLink:
 
     async def join(
         self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
-    ) -> Joined:
+    ) -> JoinAnswer:
         body = {"epoch": epoch, "software_version": software_version}
         # Not in the body: an earlier version of central refuses unknown fields there.
         parameters: list[tuple[str, object]] = []
@@ -234,7 +234,7 @@ class HttpCentralLink:
 
     def _local_key(self) -> Mapping[str, str]:
         parts = urlsplit(self._url)
-        found = find(self._local_keys, parts.port or 80, Kind.MACHINE)
+        found = find(self._local_keys, parts.port or 80, KeyKind.MACHINE)
         is_for_it = found is not None and found.opens(parts.hostname or "")
         return {"Authorization": f"Bearer {found.key}"} if found is not None and is_for_it else {}
 
@@ -279,7 +279,7 @@ class _Disbelief:
         self._refusals = self._refusals + 1 if status in NOT_BELIEVED else 0
 
 
-def _joined(answer: Mapping[str, Any]) -> Joined:
+def _joined(answer: Mapping[str, Any]) -> JoinAnswer:
     highest, features, ahead = answer.get("ahead"), answer.get("features"), None
     if highest is not None:
         ahead = Ahead(
@@ -287,7 +287,7 @@ def _joined(answer: Mapping[str, Any]) -> Joined:
             Incarnation(int(highest["incarnation"])),
             decode_rolled_back(highest.get("rolled_back"))[:ROLLED_BACK_MAX],
         )
-    return Joined(
+    return JoinAnswer(
         int(answer["last_sequence"]),
         ahead,
         is_let_in=bool(answer.get("is_let_in", True)),

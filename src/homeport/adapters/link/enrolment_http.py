@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from homeport.adapters.http_client import Answer, ExchangeFailed, TlsAddress, ask, parse_json, reason_of
+from homeport.adapters.network.http_client import ExchangeFailed, HttpResponse, TlsAddress, ask, parse_json, reason_of
 from homeport.core.identity.spiffe import SERVER_NAME
 from homeport.errors import Conflict, HomeportError, InvalidInput, NotFound, PeerUnavailable, Refused, TransientError
 
@@ -54,7 +54,7 @@ class EnrolmentHttp:
         answer = anyio.run(partial(self._exchange, method, path, content))
         return _understood(answer.status, answer.body, self._url)
 
-    async def _exchange(self, method: str, path: str, content: bytes) -> Answer:
+    async def _exchange(self, method: str, path: str, content: bytes) -> HttpResponse:
         host, port = self._address
         # Requests the SVID, where a server also has a public certificate.
         address = TlsAddress(host, port, self._context, server_name=SERVER_NAME, check=self._check)

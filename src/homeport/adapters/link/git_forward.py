@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import aiohttp
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from homeport.adapters.lost_connection import LOST
+from homeport.adapters.network.lost_connection import LOST
 from homeport.errors import PeerUnavailable
 
 REPOSITORY: Final = "deployments.git"

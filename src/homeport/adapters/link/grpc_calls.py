@@ -111,6 +111,16 @@ class GrpcCalls:
 
         return Handler(answer, Cardinality.UNARY_UNARY, request_type, reply_type)
 
+    def refused(self, action: str, kind: type[HomeportError], why: str) -> Handler:
+        """A call that another role answers: who may call gets a sentence that says where it is."""
+
+        async def answer(call: Stream) -> None:
+            async with self.answering(action):
+                self.admitted(call)
+                raise kind(why)
+
+        return Handler(answer, Cardinality.STREAM_STREAM, Message, Message)
+
     def person_unary(
         self, action: Action, work: PersonWork, request_type: Any, reply_type: Any, *, target: Target | None = None
     ) -> Handler:

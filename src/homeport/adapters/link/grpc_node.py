@@ -21,7 +21,7 @@ from grpclib.metadata import decode_grpc_message
 from grpclib.protocol import H2Protocol
 
 from homeport.adapters.link.grpclib_seam import open_channel, raw_stream, with_pings
-from homeport.adapters.local_access import Kind, find
+from homeport.adapters.local_access import KeyKind, find
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import PeerUnavailable, Refused
 from homeport.ports import FromNode, Stream, ToNode
@@ -103,7 +103,7 @@ class GrpcSiteLink:
 
     def _local_key(self) -> dict[str, str]:
         """Read each time: it changes with each start of the site."""
-        found = find(self._local_keys, self._port, Kind.MACHINE)
+        found = find(self._local_keys, self._port, KeyKind.MACHINE)
         return {"authorization": f"Bearer {found.key}"} if found is not None and found.opens(self._host) else {}
 
     @asynccontextmanager

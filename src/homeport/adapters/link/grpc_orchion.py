@@ -11,7 +11,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from homeport.adapters.link.grpc_calls import GrpcCalls, require
-from homeport.adapters.link.grpc_site import Service
+from homeport.adapters.link.grpc_services import Service
 from homeport.core.model.caller import Caller, CallerKind, Role
 from homeport.core.model.identity import Peer
 from homeport.errors import Conflict, NotFound

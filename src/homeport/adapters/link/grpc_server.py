@@ -18,8 +18,8 @@ from anyio.abc import TaskGroup
 
 from homeport.adapters.link.grpc_connection import GrpcConnection, GrpcConnectionProtocol, Verify
 from homeport.adapters.link.grpclib_seam import handler
+from homeport.adapters.network.tls_buffers import use_small_tls_buffers
 from homeport.adapters.system import room_for_connections
-from homeport.adapters.tls_buffers import use_small_tls_buffers
 from homeport.adapters.tunnel.dial import ALPN
 from homeport.adapters.tunnel.entry import PREFACE, TunnelEntry
 from homeport.core.values.addresses import is_loopback

@@ -1,18 +1,13 @@
 """Serves `homeport.v1.Nodes` over gRPC. Translates messages; makes no decisions."""
 
-import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from google.protobuf.message import Message
 from grpclib.const import Cardinality, Handler
 
-from homeport.adapters.link.grpc_calls import GONE, GrpcCalls, OnRefused, People, Stream, receive, require
-from homeport.adapters.link.grpc_connection import Verify
-from homeport.adapters.link.grpc_server import serve_grpc
-from homeport.adapters.local_access import LocalKeys
-from homeport.adapters.tunnel.entry import TunnelEntry, TunnelReception
+from homeport.adapters.link.grpc_calls import GONE, GrpcCalls, Stream, receive, require
+from homeport.adapters.link.grpc_services import Service
 from homeport.core.model.identity import Peer
 from homeport.errors import InvalidInput, PeerUnavailable
 from homeport.ports import FromNode, NodeReception, ToNode
@@ -21,72 +16,8 @@ from homeport.wire import nodes as convert
 from homeport.wire.v1 import nodes_pb2 as pb
 
 SERVICE: Final = "/homeport.v1.Nodes"
-
-Service = Callable[[GrpcCalls], dict[str, Any]]
-"""The calls of one service by path, for one connection."""
-
-
-def serve_nodes(
-    reception: NodeReception,
-    address: str,
-    *,
-    tls: ssl.SSLContext | None = None,
-    verify: Verify | None = None,
-    local: LocalKeys | None = None,
-    people: People | None = None,
-    on_refused: OnRefused | None = None,
-    services: Sequence[Service] = (),
-    tunnels: TunnelReception | None = None,
-) -> AbstractAsyncContextManager[int]:
-    """Listens on `host:port`; yields the port. Port 0 takes any free one. Raises Refused when it is in use.
-
-    With `tls` (which should request a client certificate) every peer is authenticated by `verify`; a refused one gets
-    the reason and is disconnected. With `local`, each call has to present one of these keys. `people` authenticates
-    the callers of people's calls; with a `tls` that only asks for a certificate, they need none. `on_refused` is
-    called for every refused peer. `services` are served in addition, and `tunnels` are accepted where they are given.
-    """
-    every: Sequence[Service] = [lambda calls: NodesService(reception, calls).calls(), *services]
-    return serve_services(
-        every,
-        address,
-        tls=tls,
-        verify=verify,
-        local=local,
-        people=people,
-        on_refused=on_refused,
-        tunnels=tunnels,
-    )
-
-
-def serve_services(
-    services: Sequence[Service],
-    address: str,
-    *,
-    tls: ssl.SSLContext | None = None,
-    verify: Verify | None = None,
-    local: LocalKeys | None = None,
-    people: People | None = None,
-    on_refused: OnRefused | None = None,
-    tunnels: TunnelReception | None = None,
-) -> AbstractAsyncContextManager[int]:
-    def enter(host: str, on_made: Callable[[TunnelEntry], None]) -> TunnelEntry:
-        assert tunnels is not None
-        return TunnelEntry(tunnels, host, verify=verify, local=local, on_refused=on_refused, on_made=on_made)
-
-    return serve_grpc(
-        lambda connection: {
-            path: call
-            for service in services
-            for path, call in service(
-                GrpcCalls(connection, local=local, people=people, on_refused=on_refused)
-            ).items()
-        },
-        address,
-        tls=tls,
-        verify=verify,
-        tunnels=None if tunnels is None else enter,
-        takes_tokens=people is not None,
-    )
+NODES_PAGE_MAX: Final = 1_000
+"""So many nodes are in one answer of `ListNodes`: gRPC clients take messages of 4 MiB unless they are told more."""
 
 
 class GrpcSession:
@@ -104,6 +35,10 @@ class GrpcSession:
     async def __aiter__(self) -> AsyncIterator[FromNode]:
         while (request := await receive(self._call, pb.FromNode)) is not None:
             yield convert.from_node_from_proto(request)
+
+
+def nodes_service(reception: NodeReception) -> Service:
+    return lambda calls: NodesService(reception, calls).calls()
 
 
 class NodesService:
@@ -150,7 +85,12 @@ class NodesService:
         return pb.UnregisterNodeResponse()
 
     async def _list(self, request: Any, peer: Peer | None) -> Message:
-        return pb.ListNodesResponse(nodes=[convert.node_to_proto(n) for n in await self._reception.list_nodes(peer)])
+        """By id, a page at a time; the token is the last id of the page before."""
+        found = [node for node in await self._reception.list_nodes(peer) if node.id > request.page_token]
+        size = min(request.page_size, NODES_PAGE_MAX) if request.page_size > 0 else NODES_PAGE_MAX
+        page = found[:size]
+        token = page[-1].id if len(page) < len(found) else ""
+        return pb.ListNodesResponse(nodes=[convert.node_to_proto(node) for node in page], next_page_token=token)
 
     async def _connect(self, call: Stream) -> None:
         async with self._calls.answering("nodes.connect"):

@@ -24,7 +24,7 @@ from homeport.adapters.logs.rows import (
     to_ms,
 )
 from homeport.adapters.store.databases.engine import parse_address
-from homeport.core.logs.intake import Arrival, take
+from homeport.core.logs.intake import LogArrival, take
 from homeport.core.logs.line import LogLine, Origin, StoredLine
 from homeport.core.logs.query import LogFilter
 from homeport.errors import TransientError
@@ -81,7 +81,7 @@ class PostgresLogs:
         async with self._appending() as database:
             await self._insert(database, lines)
 
-    async def take(self, arrivals: Sequence[Arrival]) -> Sequence[int]:
+    async def take(self, arrivals: Sequence[LogArrival]) -> Sequence[int]:
         async with self._appending() as database:
             return [await self._take(database, arrival) for arrival in arrivals]
 
@@ -215,7 +215,7 @@ class PostgresLogs:
         self._bus.publish(TOPIC, {"last": newest})
         self._wake()
 
-    async def _take(self, database: Connection, arrival: Arrival) -> int:
+    async def _take(self, database: Connection, arrival: LogArrival) -> int:
         found = await database.fetchrow("SELECT buffer, last FROM sender WHERE name = $1", arrival.sender)
         buffer, last = (None, 0) if found is None else (found["buffer"], int(found["last"]))
         for batch in arrival.batches:

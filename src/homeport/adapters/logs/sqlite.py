@@ -31,7 +31,7 @@ from homeport.adapters.logs.rows import (
     stored_of,
     to_ms,
 )
-from homeport.core.logs.intake import Arrival, take
+from homeport.core.logs.intake import LogArrival, take
 from homeport.core.logs.line import LogLine, Origin, StoredLine
 from homeport.core.logs.query import LogFilter
 from homeport.errors import TransientError
@@ -107,7 +107,7 @@ class LogFile:
             rows = [(container, resume, now) for container, resume in (positions or {}).items()]
             database.executemany("INSERT OR REPLACE INTO position VALUES (?, ?, ?)", rows)
 
-    def take(self, arrivals: Sequence[Arrival]) -> list[int]:
+    def take(self, arrivals: Sequence[LogArrival]) -> list[int]:
         with self._writing() as database:
             return [self._take(database, arrival) for arrival in arrivals]
 
@@ -260,7 +260,7 @@ class LogFile:
             except (sqlite3.Error, DamagedRow) as error:
                 raise self._failed(error, "read") from error
 
-    def _take(self, database: sqlite3.Connection, arrival: Arrival) -> int:
+    def _take(self, database: sqlite3.Connection, arrival: LogArrival) -> int:
         found = database.execute("SELECT buffer, last FROM sender WHERE name = ?", (arrival.sender,)).fetchone()
         buffer, last = (None, 0) if found is None else found
         origins: dict[tuple[str, str], Origin] = {}
@@ -275,7 +275,12 @@ class LogFile:
         return int(last)
 
     def _insert(self, database: sqlite3.Connection, lines: Iterable[tuple[Origin, LogLine]]) -> None:
-        rows: list[Row] = [row_of(self._origin(database, origin), line) for origin, line in lines]
+        rows: list[Row] = []
+        last, number = None, 0
+        for origin, line in lines:
+            if origin is not last:  # they follow each other, mostly
+                last, number = origin, self._origin(database, origin)
+            rows.append(row_of(number, line))
         if rows:
             now = self._now_ms()
             if abs(now - self._arrived_ms) >= ARRIVAL_MS:
@@ -385,7 +390,7 @@ class SqliteLogs:
     async def append(self, lines: Sequence[tuple[Origin, LogLine]]) -> None:
         await self._write(lambda: self.file.append(lines))
 
-    async def take(self, arrivals: Sequence[Arrival]) -> Sequence[int]:
+    async def take(self, arrivals: Sequence[LogArrival]) -> Sequence[int]:
         return await self._write(lambda: self.file.take(arrivals))
 
     async def find(self, query: LogFilter, *, is_newest_first: bool, after: int | None, limit: int) -> LogsFound:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from homeport.core.archive import Entry, check_archive
+from homeport.core.archive import ArchiveEntry, check_archive
 from homeport.errors import InvalidInput
 
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -21,7 +21,7 @@ def extract_archive(content: bytes, target: Path) -> None:
     write_entries(target, check_archive(content))
 
 
-def write_entries(target: Path, entries: Iterable[Entry]) -> None:
+def write_entries(target: Path, entries: Iterable[ArchiveEntry]) -> None:
     """Entries of archives that were checked."""
     target.mkdir(parents=True, exist_ok=True)
     if any(target.iterdir()):
@@ -36,7 +36,7 @@ def write_entries(target: Path, entries: Iterable[Entry]) -> None:
         raise
 
 
-def _write(entry: Entry, target: Path) -> None:
+def _write(entry: ArchiveEntry, target: Path) -> None:
     path = target / entry.path
     if entry.is_directory:
         path.mkdir(mode=0o755, parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Final
 
-from homeport.adapters.local_access import Kind, find
+from homeport.adapters.local_access import KeyKind, find
 from homeport.core.values.addresses import host_of, is_loopback
 from homeport.lazy_dataclass import dataclass
 
@@ -21,7 +21,7 @@ LOCAL_USER: Final = "homeport"
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class RegistryCredentials:
     user: str
     password: str = field(repr=False)
     identity_token: str | None = field(default=None, repr=False)
@@ -48,7 +48,7 @@ def default_auth_files(environment: Mapping[str, str], home: Path) -> tuple[Path
     return (*podman, settings / "containers/auth.json", docker / "config.json")
 
 
-def find_credentials(files: Sequence[Path], host: str, name: str) -> Credentials | None:
+def find_credentials(files: Sequence[Path], host: str, name: str) -> RegistryCredentials | None:
     """The first file that has the repository or its host decides. An invalid file is ignored."""
     for file in files:
         auths = _auths(file)
@@ -59,14 +59,14 @@ def find_credentials(files: Sequence[Path], host: str, name: str) -> Credentials
     return None
 
 
-def local_login(folder: Path | None, host: str) -> Credentials | None:
+def local_login(folder: Path | None, host: str) -> RegistryCredentials | None:
     """For a registry on this machine: the local key that its role published for its own user."""
     name = host_of(host)
     port = host.rpartition(":")[2]
     if not is_loopback(name) or not port.isdecimal():
         return None
-    found = find(folder, int(port), Kind.MACHINE)
-    return Credentials(LOCAL_USER, found.key) if found is not None and found.opens(name) else None
+    found = find(folder, int(port), KeyKind.MACHINE)
+    return RegistryCredentials(LOCAL_USER, found.key) if found is not None and found.opens(name) else None
 
 
 def _auths(file: Path) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ def _keys(host: str, name: str) -> list[str]:
     return [*narrower, host, f"https://{host}", f"https://{host}/v1/", f"https://{host}/v2/", f"http://{host}"]
 
 
-def _decode(entry: Any) -> Credentials | None:
+def _decode(entry: Any) -> RegistryCredentials | None:
     if not isinstance(entry, dict):
         return None
     token = entry.get("identitytoken")
@@ -95,4 +95,4 @@ def _decode(entry: Any) -> Credentials | None:
         return None
     if not separator and token is None:
         return None
-    return Credentials(user, password.rstrip("\0"), token)
+    return RegistryCredentials(user, password.rstrip("\0"), token)

@@ -64,7 +64,7 @@ def parse_image(image: str) -> ImageName | None:
 
 
 @dataclass(slots=True)
-class Offer:
+class MirroredImage:
     """An image on loopback."""
 
     reference: str
@@ -89,7 +89,7 @@ class ImageMirror:
     content: ContentSource
 
     @asynccontextmanager
-    async def offer(self, image: str, user: str) -> AsyncIterator[Offer | None]:
+    async def offer(self, image: str, user: str) -> AsyncIterator[MirroredImage | None]:
         """None where the engine should pull the image by itself. Raises what the site refuses with."""
         parsed = parse_image(image)
         if parsed is None or is_loopback(host_of(parsed.host)):
@@ -106,7 +106,7 @@ class ImageMirror:
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
         async with listener, anyio.create_task_group() as tasks:
             port = listener.extra(SocketAttribute.local_port)
-            offer = Offer(f"127.0.0.1:{port}/{prefix}@{found.digest}", parsed, user, self.content, prefix)
+            offer = MirroredImage(f"127.0.0.1:{port}/{prefix}@{found.digest}", parsed, user, self.content, prefix)
             server = _Server(offer, anyio.Semaphore(CONNECTIONS_MAX))
             tasks.start_soon(listener.serve, server.handle)
             try:
@@ -128,7 +128,7 @@ class _Request:
 
 @dataclass(slots=True)
 class _Server:
-    offer: Offer
+    offer: MirroredImage
     slots: anyio.Semaphore = field(default_factory=lambda: anyio.Semaphore(CONNECTIONS_MAX))
 
     async def handle(self, stream: SocketStream) -> None:

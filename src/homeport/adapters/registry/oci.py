@@ -12,14 +12,20 @@ from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urljoin
 
 from anyio.to_thread import run_sync
 
-from homeport.adapters.http_client import parse_json
-from homeport.adapters.registry.credentials import Credentials, local_login
-from homeport.adapters.registry.reference import Reference, parse_reference
-from homeport.adapters.registry.transport import TIMEOUT_SECONDS, RegistryConnection, Torn, Trust
+from homeport.adapters.network.http_client import parse_json
+from homeport.adapters.registry.credentials import RegistryCredentials, local_login
+from homeport.adapters.registry.reference import OciReference, parse_reference
+from homeport.adapters.registry.transport import (
+    TIMEOUT_SECONDS,
+    RegistryAnswer,
+    RegistryConnection,
+    Torn,
+    Trust,
+)
 from homeport.core.model.artifact import Artifact, Layer
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.errors import Conflict, InvalidInput, PeerUnavailable, TooLarge
@@ -37,6 +43,8 @@ TAGS_MAX: Final = 2_000
 TAGS_SIZE_MAX: Final = 2**20
 AT_ONCE_MAX: Final = 64 * 1024
 """Content up to this size is sent without checking whether it exists: the check would take as long."""
+_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+_NEXT_PAGE: Final = re.compile(r'<([^>]*)>\s*;\s*rel="?next\b')
 RESUMES_MAX: Final = 8
 """How often an interrupted layer is resumed; after that the caller has to retry."""
 
@@ -50,7 +58,7 @@ class OciRegistry:
 
     auth_files: Sequence[Path] = ()
     """Files with credentials; see `credentials.default_auth_files`."""
-    logins: Mapping[str, Credentials] = field(default_factory=dict)
+    logins: Mapping[str, RegistryCredentials] = field(default_factory=dict)
     """Known credentials, by host (with port)."""
     access_folder: Path | None = None
     """Where roles of this machine publish keys for programs of their own user."""
@@ -82,7 +90,7 @@ class OciRegistry:
         reference = parse_reference(repository, tag)
         return await _push(self.connection(reference, "pull,push"), artifact)
 
-    def connection(self, reference: Reference, scope: str) -> RegistryConnection:
+    def connection(self, reference: OciReference, scope: str) -> RegistryConnection:
         return RegistryConnection(
             reference,
             scope,
@@ -139,7 +147,7 @@ async def _push(connection: RegistryConnection, artifact: Artifact) -> Digest:
     return digest
 
 
-def version_is_taken(reference: Reference) -> Conflict:
+def version_is_taken(reference: OciReference) -> Conflict:
     """Nodes that have the old content would keep it, and a successful push would hide that."""
     return Conflict(
         f"{reference} is there already, with other content.",
@@ -168,26 +176,35 @@ async def _push_blob(connection: RegistryConnection, content: bytes) -> None:
 
 async def _tags(connection: RegistryConnection, page: int) -> Sequence[str]:
     found: dict[str, None] = {}
-    last = ""
-    while True:
-        query = urlencode({"n": page, **({"last": last} if last else {})})
-        answer = await connection.request("GET", f"tags/list?{query}", size_max=TAGS_SIZE_MAX)
+    name = f"{connection.reference.host}/{connection.reference.name}"
+    url: str | None = f"tags/list?{urlencode({'n': page})}"
+    while url is not None:
+        answer = await connection.request("GET", url, size_max=TAGS_SIZE_MAX)
         try:
             given = parse_json(answer.body)
             tags = (given.get("tags") or []) if isinstance(given, dict) else None
+            following = _following(answer)
         except ValueError:
-            tags = None
-        name = f"{connection.reference.host}/{connection.reference.name}"
-        if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+            tags = following = None
+        if not isinstance(tags, list) or not all(isinstance(tag, str) and _TAG.fullmatch(tag) for tag in tags):
             raise InvalidInput(f"The list of tags of {name} is not one.")
         new = [tag for tag in tags if tag not in found]
         found.update(dict.fromkeys(new))
         if len(found) > TAGS_MAX:
             raise TooLarge(f"{name} has more than {TAGS_MAX} tags.", hint="Name one version of it.")
-        # A registry that ignores `last` sends the same page again.
-        if not new or ("link" not in answer.headers and len(tags) < page):
+        if not new:  # a registry that ignores `last` sends the same page again
             return list(found)
-        last = tags[-1]
+        url = following
+        if url is None and len(tags) >= page:
+            url = f"tags/list?{urlencode({'n': page, 'last': tags[-1]})}"
+    return list(found)
+
+
+def _following(answer: RegistryAnswer) -> str | None:
+    """The address of the next page, where the registry gives one: some have more in it than the last tag. Raises
+    ValueError."""
+    link = _NEXT_PAGE.search(answer.headers.get("link", ""))
+    return None if link is None else urljoin(answer.url, link[1])
 
 
 async def _pull(connection: RegistryConnection) -> Artifact:
@@ -207,7 +224,7 @@ async def _pull_manifest(connection: RegistryConnection) -> bytes:
 
 
 async def read_artifact(
-    manifest: bytes, reference: Reference, fetch: FetchBlob, *, only: Collection[str] | None = None
+    manifest: bytes, reference: OciReference, fetch: FetchBlob, *, only: Collection[str] | None = None
 ) -> Artifact:
     """The artifact of a manifest; every layer is verified. `only` are the media types of those that are wanted."""
     document = _manifest(manifest, reference)
@@ -221,7 +238,7 @@ async def read_artifact(
     )
 
 
-async def _layer(reference: Reference, descriptor: Mapping[str, Any], fetch: FetchBlob) -> Layer:
+async def _layer(reference: OciReference, descriptor: Mapping[str, Any], fetch: FetchBlob) -> Layer:
     digest, size = descriptor["digest"], descriptor["size"]
     content = await fetch(digest, size)
     if len(content) != size:
@@ -255,7 +272,7 @@ async def _blob(connection: RegistryConnection, digest: str, size: int) -> bytes
     return received
 
 
-def _manifest(content: bytes, reference: Reference) -> dict[str, Any]:
+def _manifest(content: bytes, reference: OciReference) -> dict[str, Any]:
     try:
         manifest = parse_json(content)
     except ValueError as error:

@@ -16,7 +16,7 @@ _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class OciReference:
     host: str
     """With the port, when one is given."""
     name: str
@@ -26,7 +26,7 @@ class Reference:
         return f"{self.host}/{self.name}{'@' if ':' in self.tag else ':'}{self.tag}"
 
 
-def parse_reference(repository: str, tag: str) -> Reference:
+def parse_reference(repository: str, tag: str) -> OciReference:
     """Raises InvalidInput. A digest is accepted in place of a tag."""
     if not repository.startswith("oci://"):
         raise InvalidInput(f"{repository!r} is not an OCI repository.", hint="Write it as oci://host/name.")
@@ -43,7 +43,7 @@ def parse_reference(repository: str, tag: str) -> Reference:
         raise InvalidInput(
             f"{tag!r} is not a tag.", hint="Use letters, digits, dots, dashes and underscores, at most 128."
         )
-    return Reference(host, name, tag)
+    return OciReference(host, name, tag)
 
 
 def nested_name(reference: str) -> str:

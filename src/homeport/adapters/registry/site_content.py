@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 
 import anyio
 
-from homeport.adapters.http_client import (
+from homeport.adapters.local_access import KeyKind, find
+from homeport.adapters.network.http_client import (
     Address,
     ExchangeFailed,
     Streaming,
@@ -24,7 +25,6 @@ from homeport.adapters.http_client import (
     small_number,
     stream,
 )
-from homeport.adapters.local_access import Kind, find
 from homeport.adapters.registry.oci import MANIFEST_SIZE_MAX
 from homeport.adapters.registry.reference import nested_name
 from homeport.core.identity.spiffe import SERVER_NAME
@@ -138,7 +138,7 @@ class SiteContent:
 
     def _local_key(self) -> dict[str, str]:
         """Read each time: it changes with each start of the site."""
-        found = None if self.tls is not None else find(self.local_keys, self.port, Kind.MACHINE)
+        found = None if self.tls is not None else find(self.local_keys, self.port, KeyKind.MACHINE)
         return {"Authorization": f"Bearer {found.key}"} if found is not None and found.opens(self.host) else {}
 
 

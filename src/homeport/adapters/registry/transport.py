@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 from anyio.to_thread import run_sync
 
-from homeport.adapters.http_client import (
+from homeport.adapters.network.http_client import (
     Address,
     BodyTooLarge,
     BodyTorn,
@@ -29,8 +29,8 @@ from homeport.adapters.http_client import (
     small_number,
     stream,
 )
-from homeport.adapters.registry.credentials import Credentials, find_credentials
-from homeport.adapters.registry.reference import Reference
+from homeport.adapters.registry.credentials import RegistryCredentials, find_credentials
+from homeport.adapters.registry.reference import OciReference
 from homeport.core.values.addresses import host_of, is_loopback
 from homeport.errors import InvalidInput, NotFound, PeerUnavailable, Refused, TooLarge
 from homeport.lazy_dataclass import dataclass
@@ -74,7 +74,7 @@ class Torn(PeerUnavailable):
 class RegistryConnection:
     """Requests for one reference; caches the token between them."""
 
-    reference: Reference
+    reference: OciReference
     scope: str
     """`pull` or `pull,push`, as in token services."""
     auth_files: Sequence[Path] = ()
@@ -82,7 +82,7 @@ class RegistryConnection:
     timeout_seconds: float = TIMEOUT_SECONDS
     trust: Trust | None = None
     """For the registry itself; others are authenticated by the system's authorities."""
-    login: Credentials | None = None
+    login: RegistryCredentials | None = None
     """Overrides the credential files, and is sent without a challenge."""
     login_hosts: Sequence[str] = ()
     """Other names of the host in the credential files."""
@@ -262,7 +262,7 @@ class RegistryConnection:
             raise self._error(answer)
         return "Bearer " + await self._token(dict(re.findall(r'(\w+)="([^"]*)"', rest)), credentials)
 
-    async def _token(self, asked: Mapping[str, str], credentials: Credentials | None) -> str:
+    async def _token(self, asked: Mapping[str, str], credentials: RegistryCredentials | None) -> str:
         url = asked.get("realm", "")
         service = self._resolved(self.base, url).netloc
         foreign = credentials is not None and not is_same_site(service, self.reference.host)

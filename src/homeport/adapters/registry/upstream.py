@@ -9,12 +9,12 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final
 
-from homeport.adapters.http_client import ExchangeFailed, Streaming, parse_json, reason_of
+from homeport.adapters.network.http_client import ExchangeFailed, Streaming, parse_json, reason_of
 from homeport.adapters.registry.credentials import local_login
 from homeport.adapters.registry.oci import MANIFEST_SIZE_MAX
-from homeport.adapters.registry.reference import Reference, parse_reference
+from homeport.adapters.registry.reference import OciReference, parse_reference
 from homeport.adapters.registry.transport import TIMEOUT_SECONDS, RegistryConnection, Trust
-from homeport.adapters.registry.web_files import ArrivingFile, SourceOptions, open_file
+from homeport.adapters.registry.web_files import ArrivingFile, ModelSourceOptions, open_file
 from homeport.core.inference.models.references import parse_reference as parse_model
 from homeport.errors import DigestMismatch, InvalidInput, PeerUnavailable
 from homeport.lazy_dataclass import dataclass
@@ -49,7 +49,7 @@ class RegistryUpstream:
     trust_of: FindTrust = by_system_authorities
     plain_http_hosts: frozenset[str] = frozenset()
     timeout_seconds: float = TIMEOUT_SECONDS
-    web: SourceOptions = field(default_factory=SourceOptions)
+    web: ModelSourceOptions = field(default_factory=ModelSourceOptions)
 
     async def manifest(self, repository: str, reference: str, *, known: Digest | None) -> ContentManifest | None:
         connection = await self._connection(parse_reference(repository, reference))
@@ -81,7 +81,7 @@ class RegistryUpstream:
                 yield file
             return
         reference = parse_reference(source, "latest")
-        connection = await self._connection(Reference(reference.host, reference.name, digest))
+        connection = await self._connection(OciReference(reference.host, reference.name, digest))
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         expect = (200, 206, 416) if offset else (200,)
         async with connection.stream(f"blobs/{digest}", headers=headers, expect=expect) as answer:
@@ -94,10 +94,10 @@ class RegistryUpstream:
         async with open_file(reference, self.web, offset=offset, validator=validator) as file:
             yield file
 
-    async def _connection(self, reference: Reference) -> RegistryConnection:
+    async def _connection(self, reference: OciReference) -> RegistryConnection:
         also: Sequence[str] = ()
         if reference.host == DOCKER_HUB:
-            reference, also = Reference(DOCKER_HUB_HOST, reference.name, reference.tag), DOCKER_HUB_LOGINS
+            reference, also = OciReference(DOCKER_HUB_HOST, reference.name, reference.tag), DOCKER_HUB_LOGINS
         return RegistryConnection(
             reference,
             "pull",
@@ -146,7 +146,7 @@ def _arriving(connection: RegistryConnection, answer: Streaming, offset: int) ->
     return ArrivingBlob(connection, answer, int(found[2]), 0)
 
 
-def _refuse_web_page(reference: Reference, content_type: str) -> None:
+def _refuse_web_page(reference: OciReference, content_type: str) -> None:
     if content_type.partition(";")[0].strip().lower() in ("text/html", "application/xhtml+xml"):
         raise PeerUnavailable(
             f"The registry {reference.host} answered with a web page instead of {reference}; "
@@ -154,7 +154,7 @@ def _refuse_web_page(reference: Reference, content_type: str) -> None:
         )
 
 
-def _media_type(reference: Reference, content: bytes) -> str:
+def _media_type(reference: OciReference, content: bytes) -> str:
     """The manifest's own; registries label them in different ways."""
     try:
         document = parse_json(content)

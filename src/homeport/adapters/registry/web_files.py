@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
 
 from anyio.to_thread import run_sync
 
-from homeport.adapters.http_client import (
+from homeport.adapters.network.http_client import (
     ExchangeFailed,
     Streaming,
     parse_json,
@@ -41,7 +41,7 @@ LINKED_ETAG: Final = "x-linked-etag"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
+class ModelSourceOptions:
     """What the machine's owner says about sources of models."""
 
     allow_downloads: bool = True
@@ -54,7 +54,7 @@ class SourceOptions:
     s3_session_token: str = field(default="", repr=False)
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> "SourceOptions":
+    def from_environment(cls, environment: Mapping[str, str]) -> "ModelSourceOptions":
         return cls(
             allow_downloads=environment.get("HOMEPORT_MODEL_DOWNLOADS", "yes").lower()
             not in ("no", "off", "false", "0"),
@@ -79,7 +79,7 @@ class WebFile:
     """By the first host, once it was asked."""
 
 
-async def web_file(reference: ModelReference, options: SourceOptions) -> WebFile:
+async def web_file(reference: ModelReference, options: ModelSourceOptions) -> WebFile:
     """Raises InvalidInput, NotFound, PeerUnavailable."""
     if reference.scheme is Scheme.HTTPS:
         return WebFile(reference.text)
@@ -97,7 +97,7 @@ async def web_file(reference: ModelReference, options: SourceOptions) -> WebFile
     return WebFile(f"{options.hf_endpoint}/{reference.place}/resolve/{revision}/{quote(path)}", headers)
 
 
-def _s3_login(url: str, options: SourceOptions) -> Mapping[str, str]:
+def _s3_login(url: str, options: ModelSourceOptions) -> Mapping[str, str]:
     """None for a public bucket."""
     if not options.s3_access_key or not options.s3_secret_key:
         return {}
@@ -111,7 +111,7 @@ def _s3_login(url: str, options: SourceOptions) -> Mapping[str, str]:
     )
 
 
-async def _only_model(reference: ModelReference, options: SourceOptions, headers: Mapping[str, str]) -> str:
+async def _only_model(reference: ModelReference, options: ModelSourceOptions, headers: Mapping[str, str]) -> str:
     """The one .gguf file of a repository; several are listed for a person to choose from."""
     url = f"{options.hf_endpoint}/api/models/{reference.place}"
     if reference.revision:
@@ -162,7 +162,7 @@ class ArrivingFile:
 
 @asynccontextmanager
 async def open_file(
-    reference: ModelReference, options: SourceOptions, *, offset: int = 0, validator: str | None = None
+    reference: ModelReference, options: ModelSourceOptions, *, offset: int = 0, validator: str | None = None
 ) -> AsyncIterator[ArrivingFile]:
     """The file from this offset on. With a validator (an empty one too) a server that sends the whole is believed to
     have another version; without one what comes is the same, and the part that is here already is skipped."""

@@ -18,7 +18,7 @@ from homeport.ports import (
     Observation,
     OnProgress,
     OpensContainers,
-    Output,
+    OutputLine,
     Owned,
     RunsJobs,
     Runtime,
@@ -82,7 +82,7 @@ class RuntimeByType:
 
     async def follow(
         self, workload: Workload, container: Container, resume: str
-    ) -> AsyncGenerator[Sequence[Output], None]:
+    ) -> AsyncGenerator[Sequence[OutputLine], None]:
         chosen = self._for(workload)
         if isinstance(chosen, FollowsOutput):
             async for lines in chosen.follow(workload, container, resume):

@@ -4,7 +4,7 @@ import os
 
 from homeport.adapters.runtime.extensions import KEY
 from homeport.core.custom import judge_custom, read_custom
-from homeport.core.model.custom import CustomSpec, Kind
+from homeport.core.model.custom import CustomKind, CustomSpec
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.node.demands import custom_demands
 from homeport.core.node.permissions import Permissions, refusal
@@ -13,7 +13,7 @@ from homeport.errors import WorkFailed
 from homeport.vocabulary import Code
 
 
-def read_spec(spec: ComponentSpec, kind: Kind) -> CustomSpec:
+def read_spec(spec: ComponentSpec, kind: CustomKind) -> CustomSpec:
     """Raises WorkFailed: CREATE_FAILED with the first invalid field, UNSUPPORTED_TYPE for the other kind."""
     found = judge_custom(spec.extensions, repository=spec.repository, revision=spec.revision)
     if found:
@@ -42,7 +42,7 @@ def environment_of(spec: ComponentSpec, custom: CustomSpec) -> dict[str, str]:
     return {**custom.environment, **plain_environment(spec)}
 
 
-def _other(component: str, kind: Kind) -> str:
-    if kind is Kind.IMAGE:
+def _other(component: str, kind: CustomKind) -> str:
+    if kind is CustomKind.IMAGE:
         return f"{component} is an image; this node runs only native programs (--runtime process)."
     return f"{component} is a native program; only a node with --runtime process runs those."

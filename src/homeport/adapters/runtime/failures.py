@@ -17,6 +17,7 @@ _PORT_TAKEN = re.compile(
 )
 _PORT_IN_USE = re.compile(r"port (\d+) is already in use on this machine")
 _PROGRAM_MISSING = re.compile(r'exec: "?([^":]+)"?:.*(?:executable file not found|no such file or directory)')
+_NO_COMMAND = re.compile(r"no command or entrypoint provided|no command specified", re.IGNORECASE)
 _STUMBLE = "can't get final child's PID from pipe"
 _PULL_CAUSES = (
     (
@@ -61,6 +62,8 @@ def explain(reason: str) -> str:
         return f"port {taken[1]} is already in use on this machine"
     if missing := _PROGRAM_MISSING.search(reason):
         return f'the image has no program "{missing[1]}"'
+    if _NO_COMMAND.search(reason):
+        return "the image has no command of its own, so one has to be given"
     return re.sub(r'^unable to start container "[0-9a-f]{12,64}": ', "", reason)
 
 

@@ -17,10 +17,10 @@ from typing import IO, Any
 import anyio
 
 from homeport.adapters.runtime.extensions import extension
-from homeport.core.model.health import CheckResult, CheckRules, HealthSample, Run, RunState
+from homeport.core.model.health import CheckResult, CheckRules, ContainerRun, ContainerState, HealthSample
 from homeport.errors import WorkFailed
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import Container, IsDue, Observation, OnProgress, Output, Workload
+from homeport.ports import Container, IsDue, Observation, OnProgress, OutputLine, Workload
 from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
 
 FETCH_CODES = (Code.COMPONENT_FETCH_FAILED, Code.IMAGE_PULL_FAILED, Code.DISK_FULL)
@@ -111,9 +111,9 @@ class NullRuntime:
         held = self._running.get(workload.deployment_id, {}).get(name)
         if held is None:
             return ()
-        run = Run(held.id, held.started_at)
+        run = ContainerRun(held.id, held.started_at)
         if not script.get("unhealthy") and script.get("fail") != Code.HEALTH_CHECK_FAILED:
-            return (HealthSample(name, run, RunState.READY),)
+            return (HealthSample(name, run, ContainerState.READY),)
         rules = CheckRules(interval_seconds=CHECK_SECONDS, retries=int(script.get("retries", 3)))
         result = CheckResult(False, f"{name} is unhealthy, as its extension asks")
         return (HealthSample(name, run, rules=rules, result=result if is_due(run, rules) else None),)
@@ -128,13 +128,13 @@ class NullRuntime:
 
     async def follow(
         self, workload: Workload, container: Container, resume: str
-    ) -> AsyncGenerator[Sequence[Output], None]:
+    ) -> AsyncGenerator[Sequence[OutputLine], None]:
         """Its environment, and the lines of `"null": {"output": [...]}`, once."""
         held = self._running.get(workload.deployment_id, {}).get(workload.spec.name)
         written = [f"{name}={value}" for name, value in sorted(held.environment.items())] if held else []
         written += [str(line) for line in _script(workload).get("output", ())]
         done = int(resume) if resume.isdigit() else 0
-        lines = [Output(line.encode(), str(number)) for number, line in enumerate(written, start=1)][done:]
+        lines = [OutputLine(line.encode(), str(number)) for number, line in enumerate(written, start=1)][done:]
         if lines:
             yield lines
 

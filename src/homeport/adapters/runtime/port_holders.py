@@ -2,9 +2,9 @@
 
 from anyio.to_thread import run_sync
 
-from homeport.adapters.listening import holder_of
+from homeport.adapters.network.listening import holder_of
 from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DEPLOYMENT, LABEL_NAME, LABEL_SITE
-from homeport.adapters.runtime.docker_api.client import EngineApi, Listed
+from homeport.adapters.runtime.docker_api.client import EngineApi, ListedContainer
 from homeport.adapters.runtime.failures import port_in_use, with_port_holder
 from homeport.errors import EngineUnavailable, WorkFailed
 from homeport.vocabulary import Code
@@ -23,7 +23,7 @@ async def naming_port_holder(failure: WorkFailed, api: EngineApi) -> WorkFailed:
     return WorkFailed(Code(failure.code), with_port_holder(str(failure), holder), source=failure.source)
 
 
-def described(container: Listed) -> str:
+def described(container: ListedContainer) -> str:
     """The deployment as people call it, `name@site`; by its id where an older release made the container. One of
     somebody else has only its own name."""
     labels = container.labels

@@ -56,7 +56,7 @@ class Words(TypeDecorator[str]):
         return value if value is None else storable(value)
 
 
-class Moment(TypeDecorator[datetime]):
+class MomentColumn(TypeDecorator[datetime]):
     """A point in time. PostgreSQL stores the zone; SQLite has no such type, so it stores UTC."""
 
     impl = DateTime
@@ -92,7 +92,7 @@ def _from_sqlite(value: Any) -> Any:
 def utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise InvariantViolated(f"the time {moment} has no time zone")
-    return moment.astimezone(UTC)
+    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
 
 
 def bound(kind: TypeEngine[Any], values: Sequence[Any], dialect: Dialect) -> Sequence[Any]:
@@ -101,8 +101,10 @@ def bound(kind: TypeEngine[Any], values: Sequence[Any], dialect: Dialect) -> Seq
         together = "".join(filter(None, values))
         if together.isascii() and "\0" not in together:
             return values
-    if isinstance(kind, Moment) and dialect.name == "sqlite":
-        return [value and utc(value).replace(tzinfo=None).isoformat(" ", "microseconds") for value in values]
+    if isinstance(kind, MomentColumn) and dialect.name == "sqlite":
+        return [value and utc(value).isoformat(" ", "microseconds").removesuffix("+00:00") for value in values]
+    if isinstance(kind, MomentColumn):
+        return [value and utc(value) for value in values]
     convert = kind.dialect_impl(dialect).bind_processor(dialect)
     return values if convert is None else [convert(value) for value in values]
 
@@ -125,7 +127,7 @@ def to_json(value: Any) -> str:
 
 def from_json(text: str) -> Any:
     """What `to_json` can write. Raises ValueError for other text."""
-    return json.loads(text, parse_constant=_refuse_number, parse_float=_finite)
+    return _decode(text)
 
 
 def object_from_json(text: str) -> dict[str, Any]:
@@ -159,3 +161,4 @@ def _plain(value: object) -> object:
 
 _encode: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_plain).encode
 """Made once: `json.dumps` would make an encoder for each value."""
+_decode: Final = json.JSONDecoder(parse_constant=_refuse_number, parse_float=_finite).decode

@@ -15,7 +15,7 @@ from homeport.adapters.store.commit.appends import create_counters
 from homeport.adapters.store.commit.group import GroupCommit
 from homeport.adapters.store.databases.async_engine import AsyncEngine
 from homeport.adapters.store.databases.engine import create_engines, parse_address
-from homeport.adapters.store.databases.errors import LEFT_OUT_MAX, Connection, UntornConnection, translated
+from homeport.adapters.store.databases.errors import LEFT_OUT_MAX, SqlConnection, UntornConnection, translated
 from homeport.adapters.store.databases.locks import hold_file, hold_migration, join_session
 from homeport.adapters.store.databases.migrate import migrate
 from homeport.adapters.store.reader import SqlReader
@@ -57,7 +57,7 @@ async def open_store(
 
         left_out = LeftOutRows()
 
-        async def connect() -> Connection:
+        async def connect() -> SqlConnection:
             connection = await _connect_writer(engines.writer, lock_wait_seconds=lock_wait_seconds)
             connection.on_left_out = left_out.add
             return connection
@@ -66,7 +66,7 @@ async def open_store(
         try:
             await group.start()
             store = SqlStore(engines.readers, group, left_out)
-            looks = Looks(store, group.heard_of, look_seconds)
+            looks = EventPolling(store, group.heard_of, look_seconds)
             if bus is not None:
                 bus.subscribe(EVENTS, looks.heard, on_gap=looks.now)
             async with _running(group, looks if is_shared else None):
@@ -154,9 +154,9 @@ def _keep_private(database: Path) -> None:
                 path.chmod(0o600)
 
 
-async def _connect_writer(engine: AsyncEngine, *, lock_wait_seconds: float) -> Connection:
+async def _connect_writer(engine: AsyncEngine, *, lock_wait_seconds: float) -> SqlConnection:
     with translated():
-        connection = Connection(await engine.connect())
+        connection = SqlConnection(await engine.connect())
     try:
         with translated():
             if connection.is_postgresql:
@@ -175,7 +175,7 @@ async def _connect_writer(engine: AsyncEngine, *, lock_wait_seconds: float) -> C
     return connection
 
 
-class Looks:
+class EventPolling:
     """Notices events that other processes have written: when the bus reports them, and by polling."""
 
     def __init__(self, store: SqlStore, heard_of: Callable[[int], None], seconds: float) -> None:
@@ -210,7 +210,7 @@ class Looks:
 
 
 @asynccontextmanager
-async def _running(group: GroupCommit, looks: Looks | None) -> AsyncIterator[None]:
+async def _running(group: GroupCommit, looks: EventPolling | None) -> AsyncIterator[None]:
     """Runs the writer until after the caller's block: what the end of the block has to write is written, also when
     the block was cancelled. An exception of the block is raised as it is, not in a group."""
     failure: Exception | None = None

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.queries import aside, log, margo, paging, role_state
 from homeport.adapters.store.queries import telemetry as measured
 from homeport.adapters.store.queries.fleet import apps, deployments, holds, instances, revisions, rollouts, sites
@@ -58,6 +58,7 @@ from homeport.ports import (
     Outgoing,
     Page,
     ProfileRecord,
+    RevisionUser,
     RolloutFilter,
     SecretFilter,
     SetAside,
@@ -79,7 +80,7 @@ from homeport.vocabulary import (
 )
 
 T = TypeVar("T")
-_SOURCES: Final[Mapping[str, paging.Source[Any, Any]]] = {
+_SOURCES: Final[Mapping[str, paging.ListSource[Any, Any]]] = {
     APPS.name: apps.SOURCE,
     AUDIT.name: trail.SOURCE,
     DEPLOYMENTS.name: deployments.SOURCE,
@@ -97,7 +98,7 @@ _SOURCES: Final[Mapping[str, paging.Source[Any, Any]]] = {
 
 
 class SqlReader:
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SqlConnection) -> None:
         self._connection = connection
 
     def left_out(self, table: str) -> Sequence[tuple[str, ...]]:
@@ -134,6 +135,12 @@ class SqlReader:
 
     async def nodes(self, site: SiteName | None = None) -> Sequence[Node]:
         return await self._all(NODES, NodeFilter(site=site))
+
+    async def heard_longest_ago(self, *, limit: int) -> Sequence[Site]:
+        return await sites.find_heard_longest_ago(self._connection, limit)
+
+    async def revision_users(self) -> Sequence[RevisionUser]:
+        return await revisions.find_users(self._connection)
 
     async def peer_protocols(self) -> Sequence[tuple[str, int, int]]:
         return await sites.count_protocols(self._connection)
@@ -289,6 +296,12 @@ class SqlReader:
     async def usage(self, since_day: str) -> Sequence[Usage]:
         return await inference.find_usage(self._connection, since_day)
 
+    async def site_usage(self, since_day: str) -> Sequence[tuple[SiteName, Usage]]:
+        return await inference.find_site_usage(self._connection, since_day)
+
+    async def count_site_usage(self, site: SiteName) -> int:
+        return await inference.count_site_usage(self._connection, site)
+
     async def set_aside(self, site: SiteName | None = None) -> Sequence[SetAside]:
         return await aside.find_aside(self._connection, site)
 
@@ -338,6 +351,9 @@ class SqlReader:
 
     async def value_as(self, key: str, parse: Callable[[str], T]) -> T | None:
         return await role_state.find_value_as(self._connection, key, parse)
+
+    async def instance_values(self, name: str, parse: Callable[[str], T]) -> Mapping[tuple[DeploymentId, NodeId], T]:
+        return await role_state.find_instance_values(self._connection, name, parse)
 
     async def values(self, keys: Sequence[str]) -> Mapping[str, str]:
         return await role_state.find_values(self._connection, keys)

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from sqlalchemy import Row, Select, Table
 
 from homeport.adapters.store import columns
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.errors import HomeportError
 from homeport.ports import LeftOut
 
@@ -22,34 +22,35 @@ _TYPES: Final[dict[type, type]] = {
     columns.Words: str,
     columns.Bytes: bytes,
     columns.Flag: bool,
-    columns.Moment: datetime,
+    columns.MomentColumn: datetime,
 }
 WHY_MAX: Final = 200
 
 Build = Callable[[Row[Any]], T]
 
 
-async def records(connection: Connection, query: Select[Any], build: Build[T], table: Table) -> list[T]:
+async def records(connection: SqlConnection, query: Select[Any], build: Build[T], table: Table) -> list[T]:
     """The records of a query on the table, without the rows that cannot be read."""
     return keep(connection, await connection.rows(query), build, table)
 
 
-async def record(connection: Connection, query: Select[Any], build: Build[T], table: Table) -> T | None:
+async def record(connection: SqlConnection, query: Select[Any], build: Build[T], table: Table) -> T | None:
     """The first record; None where there is none that can be read."""
     row = await connection.first(query)
     return None if row is None else next(iter(keep(connection, [row], build, table)), None)
 
 
-async def sound_rows(connection: Connection, query: Select[Any], table: Table) -> list[Row[Any]]:
+async def sound_rows(connection: SqlConnection, query: Select[Any], table: Table) -> list[Row[Any]]:
     """Rows with values of the right types, for those who only need keys and numbers."""
     return await records(connection, query, lambda row: row, table)
 
 
-def keep(connection: Connection, rows: Sequence[Row[Any]], build: Build[T], table: Table) -> list[T]:
+def keep(connection: SqlConnection, rows: Sequence[Row[Any]], build: Build[T], table: Table) -> list[T]:
     found: list[T] = []
+    good = _good_types(rows[0], table) if rows else set()
     for row in rows:
         try:
-            check(row, table)
+            _check(row, table, good)
             found.append(build(row))
         except Exception as error:  # noqa: BLE001 - whatever a row raises is a problem of this row
             connection.leave_out(LeftOut(table.name, _key(row, table), _why(error)))
@@ -62,17 +63,25 @@ _GOOD: Final[dict[tuple[str, tuple[str, ...]], set[tuple[type, ...]]]] = {}
 
 def check(row: Row[Any], table: Table) -> None:
     """Raises ValueError for a value that its column cannot have."""
-    good = _GOOD.setdefault((table.name, row._fields), set())
+    _check(row, table, _good_types(row, table))
+
+
+def _good_types(row: Row[Any], table: Table) -> set[tuple[type, ...]]:
+    """For all rows of one query: to ask a row for its columns takes longer than to look at its values."""
+    return _GOOD.setdefault((table.name, row._fields), set())
+
+
+def _check(row: Row[Any], table: Table, good: set[tuple[type, ...]]) -> None:
     types = tuple(map(type, row))
     if types not in good:
         for name, value in row._mapping.items():
             _check_type(name, value, table)
         good.add(types)
-    for value in row:
-        if type(value) is str and not is_text(value):
-            raise ValueError("it has characters that no text here has")
-        if type(value) is int and not 0 <= value < columns.POSITION_MAX:
-            raise ValueError("it has a number that nothing here counts to")
+    if not is_text("".join([value for value in row if type(value) is str])):
+        raise ValueError("it has characters that no text here has")
+    numbers = [value for value in row if type(value) is int]
+    if numbers and not (min(numbers) >= 0 and max(numbers) < columns.POSITION_MAX):
+        raise ValueError("it has a number that nothing here counts to")
 
 
 def _check_type(name: str, value: object, table: Table) -> None:

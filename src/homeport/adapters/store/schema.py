@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from sqlalchemy import Column, ForeignKey, ForeignKeyConstraint, Index, MetaData, Table, UniqueConstraint
 
-from homeport.adapters.store.columns import Bytes, Flag, Moment, Number, Words
+from homeport.adapters.store.columns import Bytes, Flag, MomentColumn, Number, Words
 
-REVISION: Final = "0012"
+REVISION: Final = "0015"
 """The newest migration. Defined here so that an up-to-date database is recognised without loading Alembic."""
 
 metadata = MetaData(
@@ -37,7 +37,7 @@ def _position(name: str) -> Column[int]:
 
 
 def _moment(name: str, *, nullable: bool = False) -> Column[Any]:
-    return Column(name, Moment, nullable=nullable)
+    return Column(name, MomentColumn, nullable=nullable)
 
 
 # --- catalog ----------------------------------------------------------------------------------------------
@@ -177,6 +177,9 @@ instances = Table(
     _moment("next_at", nullable=True),
     _moment("unhealthy_since", nullable=True),
     _optional("unhealthy_why"),
+    _optional("rejected_code"),
+    _optional("rejected_message"),
+    _optional("rejected_source"),
 )
 
 revisions = Table(
@@ -308,6 +311,15 @@ sequence continues."""
 
 role_values = Table("role_values", metadata, _text("key", key=True), _text("value"))
 
+instance_values = Table(
+    "instance_values",
+    metadata,
+    _text("name", key=True),
+    _text("deployment_id", key=True),
+    _text("node_id", key=True),
+    _text("value"),
+)
+
 
 # --- measurements -----------------------------------------------------------------------------------------
 
@@ -317,7 +329,7 @@ telemetry = Table(
     _text("site", key=True),
     _text("node_id", key=True),
     Column("resolution_seconds", Number, primary_key=True, autoincrement=False, nullable=False),
-    Column("start", Moment, primary_key=True, nullable=False),
+    Column("start", MomentColumn, primary_key=True, nullable=False),
     Column("content", Bytes, nullable=False),
     Index(None, "resolution_seconds", "start"),
 )
@@ -328,7 +340,7 @@ heartbeats = Table(
     metadata,
     _text("site", key=True),
     _text("node_id", key=True),
-    Column("start", Moment, primary_key=True, nullable=False),
+    Column("start", MomentColumn, primary_key=True, nullable=False),
     _text("state"),
     _moment("finish", nullable=True),
     Index(None, "finish"),
@@ -524,6 +536,19 @@ usage = Table(
     _number("tokens_out"),
 )
 """Tokens and requests of each key, by day and model."""
+
+site_usage = Table(
+    "site_usage",
+    metadata,
+    _text("site", key=True),
+    _text("caller", key=True),
+    _text("day", key=True),
+    _text("model", key=True),
+    _number("requests"),
+    _number("tokens_in"),
+    _number("tokens_out"),
+)
+"""The same at central, of the task planes of sites: as each site said last."""
 
 catalog_models = Table(
     "catalog_models",

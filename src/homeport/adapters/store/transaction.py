@@ -12,7 +12,7 @@ from sqlalchemy import Table
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.appends import Appends
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.queries import aside, log, margo, role_state
 from homeport.adapters.store.queries import telemetry as measured
 from homeport.adapters.store.queries.fleet import apps, sites
@@ -49,7 +49,7 @@ from homeport.vocabulary import AppId, DeploymentId, LogStream, NodeId, RunId, S
 class Savepoint:
     """The one savepoint of a group commit, set again for each work that writes."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SqlConnection) -> None:
         self._connection = connection
         self._is_set = False
 
@@ -66,7 +66,7 @@ class Savepoint:
 class SqlTransaction(SqlReader):
     """Without a savepoint, the work is alone in its transaction."""
 
-    def __init__(self, connection: Connection, appends: Appends, savepoint: Savepoint | None) -> None:
+    def __init__(self, connection: SqlConnection, appends: Appends, savepoint: Savepoint | None) -> None:
         super().__init__(connection)
         self._appends = appends
         self._mark = appends.mark()
@@ -329,6 +329,9 @@ class SqlTransaction(SqlReader):
     async def add_usage(self, usage: Sequence[Usage]) -> None:
         await inference.add_usage(await self._writable(), usage)
 
+    async def put_site_usage(self, site: SiteName, usage: Sequence[Usage]) -> None:
+        await inference.put_site_usage(await self._writable(), site, usage)
+
     async def put_aside(self, reports: Sequence[SetAside]) -> None:
         await aside.put_aside(await self._writable(), reports)
 
@@ -365,6 +368,12 @@ class SqlTransaction(SqlReader):
     async def set_value(self, key: str, value: str) -> None:
         await role_state.set_value(await self._writable(), key, value)
 
+    async def put_instance_values(self, name: str, values: Mapping[tuple[DeploymentId, NodeId], str]) -> None:
+        await role_state.put_instance_values(await self._writable(), name, values)
+
+    async def drop_instance_values(self, name: str, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:
+        await role_state.drop_instance_values(await self._writable(), name, keys)
+
     # --- measurements ---------------------------------------------------------------------------------------
 
     async def put_telemetry(self, rows: Sequence[TelemetryRow]) -> None:
@@ -383,13 +392,13 @@ class SqlTransaction(SqlReader):
 
     # --- savepoint and tails --------------------------------------------------------------------------------
 
-    async def _writable(self) -> Connection:
+    async def _writable(self) -> SqlConnection:
         if not self._has_written and self._savepoint is not None:
             await self._savepoint.set()
         self._has_written = True
         return self._connection
 
-    async def _with_all(self, table: Table, *, writable: bool = False) -> Connection:
+    async def _with_all(self, table: Table, *, writable: bool = False) -> SqlConnection:
         """The connection, once all rows appended to `table` are written to it."""
         if writable or not self._appends.is_written(table):
             await self._appends.write(await self._writable(), table)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from homeport.adapters.local_access import Kind, find
+from homeport.adapters.local_access import KeyKind, find
 from homeport.adapters.tunnel.connection import MuxConnection
 from homeport.adapters.tunnel.dial import ALPN, Door, UpgradeRefused, Verify, dial
 from homeport.adapters.tunnel.entry import tunnel_path
@@ -111,7 +111,7 @@ def _problem(body: bytes) -> dict[str, Any]:
 
 def _local_key(folder: Path | None, host: str, port: int) -> dict[str, str]:
     """Read each time: it changes with each start of the role above."""
-    found = find(folder, port, Kind.MACHINE)
+    found = find(folder, port, KeyKind.MACHINE)
     return {"Authorization": f"Bearer {found.key}"} if found is not None and found.opens(host) else {}
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import Depends, Path, Query, Response
 
-from homeport.adapters.reach import public_addresses_only
+from homeport.adapters.network.reach import public_addresses_only
 from homeport.central.parts import CentralParts
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.access.reach import may_reach_private
@@ -25,7 +25,7 @@ from homeport.serving.bodies.apps import (
 from homeport.serving.bodies.deployments import Deploy
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
-from homeport.serving.pages import Asked, asked
+from homeport.serving.pages import PageRequest, asked
 from homeport.serving.routing import Router
 from homeport.vocabulary import AppId
 
@@ -79,7 +79,7 @@ def apps_routes(central: CentralParts) -> Routes:
     @router.get("/api/v1/apps", summary="List apps", response_model=AppsBody)
     async def list_apps(
         caller: CallerOf,
-        page: Annotated[Asked, Depends(asked(APPS, AppBody))],
+        page: Annotated[PageRequest, Depends(asked(APPS, AppBody))],
         *,
         category: Name = None,
         app_name: Name = None,

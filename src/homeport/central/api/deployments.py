@@ -26,9 +26,10 @@ from homeport.errors import InvalidInput, Problem
 from homeport.fleet.central.apps import AppQuery
 from homeport.fleet.central.charts import with_chart_warnings
 from homeport.fleet.central.deploy import Deployed, ask_again, delete, deploy
-from homeport.fleet.central.preview import DeploymentPlan, Plan, preview_delete, preview_deploy
+from homeport.fleet.central.images import with_images
+from homeport.fleet.central.preview import ComponentStep, DeploymentPlan, Plan, preview_delete, preview_deploy
 from homeport.fleet.central.registering import unregistered
-from homeport.fleet.central.resolve import DeployRequest, Target
+from homeport.fleet.central.resolve import DeployRequest, DeployTarget
 from homeport.fleet.central.rollback import roll_back
 from homeport.fleet.shared.overview import find_deployment
 from homeport.fleet.shared.scope import seen_by
@@ -47,6 +48,7 @@ from homeport.serving.bodies.plans import (
     PlanBody,
     PlannedComponent,
     PlannedDeployment,
+    PlannedImage,
     PlannedNode,
     PlannedParameter,
     PlannedWave,
@@ -98,7 +100,7 @@ def deployments_routes(central: CentralParts) -> Routes:
         check_sites(caller, [target.site for target in request.targets])
         rollout = rollout_request(body, request, caller)
         if plan:
-            return _json(await _plan(request, rollout, caller, central), 200)
+            return _json(await _plan(request, rollout, caller, central, compose=body.compose), 200)
         async with central.store.read() as reader:
             before = await reader.last_event_id()
         if rollout is not None:
@@ -213,11 +215,13 @@ def _request(body: Deploy, *, plan: bool) -> DeployRequest:
     if body.description is not None and not plan:
         message = "is for a plan: add the app with  POST /api/v1/apps  first."
         raise InvalidInput(problems=[Problem("description", message)])
+    if body.compose is not None and body.description is None:
+        raise InvalidInput(problems=[Problem("compose", "is for a plan, with the description of its app.")])
     if (body.app_id is None) == (body.app_name is None):
         raise InvalidInput(problems=[Problem("app_name", "name the app by app_name or by app_id, and not by both.")])
     return DeployRequest(
         targets=tuple(
-            Target(
+            DeployTarget(
                 SiteName(site.site_id),
                 None if site.host_ids is None else tuple(NodeId(node) for node in site.host_ids),
                 site.device_id,
@@ -263,12 +267,18 @@ def _policy(body: PolicyBody | None) -> PolicyOverrides:
 
 
 async def _plan(
-    request: DeployRequest, rollout: RolloutRequest | None, caller: Caller, central: CentralParts
+    request: DeployRequest,
+    rollout: RolloutRequest | None,
+    caller: Caller,
+    central: CentralParts,
+    *,
+    compose: str | None,
 ) -> PlanBody:
     prepared = None if rollout is None else await prepare_rollout(rollout, caller, central)
     if prepared is not None:
         request = replace(request, targets=prepared.resolved.targets)
     found = await preview_deploy(request, central.git_writer, central.clock.now())
+    found = await with_images(found, central.images, compose=compose)
     plan = _plan_body(await with_chart_warnings(found, central.store, central.charts))
     if prepared is None:
         return plan
@@ -319,9 +329,7 @@ def _planned(plan: DeploymentPlan) -> PlannedDeployment:
         nodes=[
             PlannedNode(
                 node_id=node_id,
-                components=[
-                    PlannedComponent(component=step.component, action=step.action, why=step.why) for step in steps
-                ],
+                components=[_planned_component(step) for step in steps],
             )
             for node_id, steps in plan.nodes.items()
         ],
@@ -331,4 +339,13 @@ def _planned(plan: DeploymentPlan) -> PlannedDeployment:
         dropped=plan.dropped,
         waits=plan.waits,
         warnings=plan.warnings,
+    )
+
+
+def _planned_component(step: ComponentStep) -> PlannedComponent:
+    images = None
+    if step.images is not None:
+        images = [PlannedImage(service=each.service, before=each.before, after=each.after) for each in step.images]
+    return PlannedComponent(
+        component=step.component, action=step.action, why=step.why, images=images, pull_bytes=step.pull_bytes
     )

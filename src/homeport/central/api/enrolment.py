@@ -14,7 +14,7 @@ from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
 from homeport.serving.routes.enrolment import (
     EnrolmentService,
-    Invitation,
+    InvitationBody,
     Invite,
     bundle_routes,
     enrolment_routes,
@@ -48,11 +48,11 @@ def invitations_routes(central: CentralParts, enrolment: EnrolmentService) -> Ro
     router = Router(tags=["joining"])
 
     @router.post("/api/v1/sites/{site}/join-token", summary="A one-time token with which a site joins")
-    async def invite_site(caller: CallerOf, site: SiteRef, body: Invite) -> Invitation:
+    async def invite_site(caller: CallerOf, site: SiteRef, body: Invite) -> InvitationBody:
         enrolment.check_certifies()
         made = await central.registrar.invite(SiteName(site), caller, lifetime_seconds=body.lifetime_seconds)
         settings = central.settings
-        return Invitation(
+        return InvitationBody(
             token=made.text,
             expires_at=made.token.expires_at,
             pin=central.identity.pin,
@@ -64,9 +64,9 @@ def invitations_routes(central: CentralParts, enrolment: EnrolmentService) -> Ro
         summary="A one-time token with which a node joins a site",
         responses={404: {}, 503: {}},
     )
-    async def invite_node(caller: CallerOf, site: SiteRef, body: Invite) -> Invitation:
-        """The site is notified of the token, and must be connected for that; the site's own API can create one
-        too."""
+    async def invite_node(caller: CallerOf, site: SiteRef, body: Invite) -> InvitationBody:
+        """The site has stored the token when this returns, and must be connected for that; the site's own API can
+        create one too."""
         enrolment.check_certifies()
         reach = await reach_of(central.store, site)
         if reach is None:
@@ -78,12 +78,12 @@ def invitations_routes(central: CentralParts, enrolment: EnrolmentService) -> Ro
         made = await central.registrar.invite(
             SiteName(site), caller, lifetime_seconds=body.lifetime_seconds, kind=IdentityKind.NODE
         )
-        if not await central.calls.ask(SiteName(site), ExpectNode(made.token)):
+        if not await central.questions.tell(SiteName(site), ExpectNode(made.token)):
             raise PeerUnavailable(
                 f"Site {site} is not connected, and it must know of the token.",
                 hint=f"Try again when it is back, or ask the site itself with --url {reach.api}",
             )
-        return Invitation(
+        return InvitationBody(
             token=made.text, expires_at=made.token.expires_at, pin=reach.pin, api=reach.api, nodes=reach.nodes
         )
 

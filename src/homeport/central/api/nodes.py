@@ -86,7 +86,7 @@ def nodes_routes(central: CentralParts) -> Routes:
 
     @router.delete(
         "/api/v1/sites/{site}/nodes/identities/{name}",
-        summary="Send a node of a site away, at once",
+        summary="Remove the identity of a node and disconnect it",
         responses={404: {}, 502: {}, 503: {}},
     )
     async def remove_node_identity(caller: CallerOf, site: SiteRef, name: Name) -> IdentityBody:

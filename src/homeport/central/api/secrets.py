@@ -20,7 +20,7 @@ from homeport.ports import SECRETS, SecretFilter
 from homeport.serving.bodies.body import Body, PageBody, SiteNameText
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf, check_sites
-from homeport.serving.pages import Asked, asked
+from homeport.serving.pages import PageRequest, asked
 from homeport.serving.routing import Router
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 
@@ -48,7 +48,7 @@ class SecretsBody(PageBody):
     secrets: list[SecretBody]
 
 
-SecretsPage = Annotated[Asked, Depends(asked(SECRETS, SecretBody))]
+SecretsPage = Annotated[PageRequest, Depends(asked(SECRETS, SecretBody))]
 
 
 class SecretValueBody(Body):
@@ -145,7 +145,7 @@ def secrets_routes(central: CentralParts) -> Routes:
     return Routes(router, ACTIONS)
 
 
-async def _listed(central: CentralParts, caller: Caller, page: Asked, site: str | None) -> Response:
+async def _listed(central: CentralParts, caller: Caller, page: PageRequest, site: str | None) -> Response:
     async with seen_by(caller, central.store).read() as reader:
         if site is not None:
             await find_site(reader, site)

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from homeport.adapters.local_access import Kind, default_folder, find
+from homeport.adapters.local_access import KeyKind, default_folder, find
 from homeport.cli.api.contexts import Context, credentials_for, trace_above
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import (
@@ -231,7 +231,7 @@ class Client:
         Read for each request, because it changes with each start."""
         if not is_loopback(self._host):
             return ""
-        found = find(default_folder(os.environ), self._port, Kind.PERSON)
+        found = find(default_folder(os.environ), self._port, KeyKind.PERSON)
         if found is None or not found.opens(self._host):
             return ""
         if self._host == "localhost" and not self._secure:

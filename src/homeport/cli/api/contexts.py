@@ -127,7 +127,7 @@ def contexts() -> None:
 @pass_settings
 def list_contexts(settings: Settings) -> None:
     """List the contexts."""
-    from homeport.cli.terminal.output import Column, Listing, show  # noqa: PLC0415 - start-up time
+    from homeport.cli.terminal.output import Column, TableListing, show  # noqa: PLC0415 - start-up time
 
     def fetch() -> dict[str, Any]:
         configuration = read()
@@ -144,7 +144,7 @@ def list_contexts(settings: Settings) -> None:
             ]
         }
 
-    listing = Listing(
+    listing = TableListing(
         key="contexts",
         columns=(
             Column("CURRENT", lambda item: "*" if item["current"] else ""),

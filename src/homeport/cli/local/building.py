@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from homeport.adapters.runtime.programs.environment import engine_environment
 from homeport.adapters.runtime.programs.find import find_program
-from homeport.cli.local.places import Place
+from homeport.cli.local.places import ComponentRegistry
 from homeport.content.importing.description import app_name
-from homeport.content.importing.folders import SourceOptions, read_project
+from homeport.content.importing.folders import ImportSourceOptions, read_project
 from homeport.core.values.addresses import host_of, is_loopback
 from homeport.errors import EngineUnavailable, InvalidInput
 
@@ -24,12 +24,12 @@ def build_images(
     path: Path,
     name: str | None,
     values: Mapping[str, str],
-    place: Place,
+    place: ComponentRegistry,
     *,
     push: bool,
 ) -> dict[str, str]:
     """The image of each built service, by digest, so that the same build is the same app."""
-    project = read_project(path, SourceOptions(name, values))
+    project = read_project(path, ImportSourceOptions(name, values))
     folder = path.parent.resolve()
     app = app_name(name or str(project.files[0].content.get("name") or ""), folder.name)
     images: dict[str, str] = {}
@@ -43,7 +43,7 @@ def _build(
     folder: Path,
     name: str,
     build: Any,
-    place: Place,
+    place: ComponentRegistry,
     *,
     push: bool,
 ) -> str:
@@ -78,7 +78,7 @@ def _arguments(folder: Path, build: Any) -> Iterator[str]:
     yield str(context)
 
 
-def _push(engine: str, tag: str, place: Place, scratch: Path) -> str:
+def _push(engine: str, tag: str, place: ComponentRegistry, scratch: Path) -> str:
     """The digest in the registry. Credentials are passed through a file that only its owner can read."""
     environment: dict[str, str] = {}
     authority = place.authority()

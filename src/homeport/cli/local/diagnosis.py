@@ -13,11 +13,11 @@ from typing import Any, Final, Literal
 import anyio
 
 from homeport.adapters.hardware.gpu.machine import installed_gpus
-from homeport.adapters.listening import holder_of
+from homeport.adapters.network.listening import holder_of
 from homeport.adapters.runtime.doctor.diagnosis import diagnose as diagnose_engine
 from homeport.adapters.runtime.helm.program import INSTALL_HINT, MISSING, find_helm
 from homeport.adapters.runtime.podman.api import FILE_DRIVERS
-from homeport.cli.roles.addresses import Address, is_free
+from homeport.cli.roles.addresses import ListenAddress, is_free
 from homeport.errors import HomeportError
 from homeport.lazy_dataclass import dataclass
 
@@ -40,7 +40,9 @@ class Finding:
         return asdict(self)
 
 
-def diagnose(*, data: Path, runtime: str, deployments: str | None, addresses: Sequence[Address]) -> list[Finding]:
+def diagnose(
+    *, data: Path, runtime: str, deployments: str | None, addresses: Sequence[ListenAddress]
+) -> list[Finding]:
     findings = [check_python(sys.version_info[:3]), check_git(), check_disk(data), check_data_folder(data)]
     findings += check_engine(runtime)
     findings += check_charts(runtime, os.environ)
@@ -131,7 +133,7 @@ def check_log_driver(runtime: str, environment: Mapping[str, str]) -> list[Findi
     return [Finding("logs", "note", message, hint)]
 
 
-def check_port(address: Address) -> Finding:
+def check_port(address: ListenAddress) -> Finding:
     try:
         free = is_free(address)
     except HomeportError as error:

@@ -6,36 +6,49 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 from homeport.catalog.documents import dump
 from homeport.cli.api.client import Client, Json
 from homeport.cli.import_options import ImportOptions
-from homeport.cli.local.places import Place, built_in_place, own_registry
+from homeport.cli.local.places import ComponentRegistry, built_in_place, own_registry
 from homeport.content.importing.description import CATEGORY, FIRST_VERSION, Imported, render_description
-from homeport.content.importing.folders import AskTool, SourceOptions, find_source, import_path
+from homeport.content.importing.folders import AskTool, ImportSourceOptions, find_source, import_path
+from homeport.core.archive import COMPOSE_FILE
 from homeport.errors import Conflict, InvalidInput, NotFound
 from homeport.lazy_dataclass import dataclass
+from homeport.vocabulary import ProfileType
+
+COMPOSE_SIZE_MAX: Final = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ImportableApp:
     """An app that is ready to be stored: nothing has been written so far."""
 
     imported: Imported
     description: Json
-    place: Place | None
+    place: ComponentRegistry | None
     """None where there is nothing to store."""
     version: str | None
 
     @property
     def body(self) -> Json:
-        """The body for the server, for a plan or a real deploy."""
+        """The body for the server."""
         wanted = {
             "category": CATEGORY,
             "app_name": self.imported.name,
             "description": dump(self.description).decode(),
         }
         return wanted if self.version is None else {**wanted, "version": self.version}
+
+    @property
+    def plan_body(self) -> Json:
+        """With the compose file: no registry has it yet. What a file beside it says of variables is in the app's
+        parameters."""
+        content = self.imported.files.get(COMPOSE_FILE, b"")
+        is_sent = self.imported.type is ProfileType.COMPOSE and 0 < len(content) <= COMPOSE_SIZE_MAX
+        return {**self.body, "compose": content.decode(errors="replace")} if is_sent else self.body
 
     @property
     def detail(self) -> Json:
@@ -51,7 +64,7 @@ def prepare(
     *,
     is_plan: bool,
     ask: AskTool | None = None,
-) -> Offer:
+) -> ImportableApp:
     """Raises with nothing written, except that built images are pushed unless it is a plan.
 
     Most of the time is spent in the compose tool; in parallel the registry is found, and its client imported.
@@ -74,10 +87,10 @@ def prepare(
     description = render_description(
         imported, repository=repository, revision=revision, version=options.app_version or FIRST_VERSION
     )
-    return Offer(imported, description, None if imported.place is not None else place, options.app_version)
+    return ImportableApp(imported, description, None if imported.place is not None else place, options.app_version)
 
 
-def require_values(offer: Offer, client: Client, *, name: str | None, sites: Sequence[str]) -> None:
+def require_values(offer: ImportableApp, client: Client, *, name: str | None, sites: Sequence[str]) -> None:
     """Raises InvalidInput for variables without a value, from this command or from the deployment it updates."""
     missing = dict(offer.imported.undefined)
     if missing:
@@ -94,7 +107,7 @@ def _imported(
     app: str | None,
     options: ImportOptions,
     values: Mapping[str, str],
-    place: Place | None,
+    place: ComponentRegistry | None,
     *,
     is_plan: bool,
     ask: AskTool | None,
@@ -117,7 +130,7 @@ def _imported(
 
         return chart_elsewhere(app, place, name=options.app_name)
     path = Path(app).expanduser()
-    source_options = SourceOptions(options.app_name, values, ask=ask)
+    source_options = ImportSourceOptions(options.app_name, values, ask=ask)
     if options.build:
         from homeport.cli.local.building import build_images  # noqa: PLC0415 - start-up time
 
@@ -129,10 +142,10 @@ def _imported(
     return import_path(path, source_options)
 
 
-def _place(options: ImportOptions, client: Client) -> Place:
+def _place(options: ImportOptions, client: Client) -> ComponentRegistry:
     if options.registry is not None:
         host, _, prefix = options.registry.removeprefix("oci://").strip("/").partition("/")
-        return Place(host, prefix or CATEGORY)
+        return ComponentRegistry(host, prefix or CATEGORY)
     try:
         found = client.get("/api/v1/registry")
     except NotFound:
@@ -145,7 +158,7 @@ def _place(options: ImportOptions, client: Client) -> Place:
     return built_in_place(client, found)
 
 
-def _published(app: str | None, client: Client) -> Place | None:
+def _published(app: str | None, client: Client) -> ComponentRegistry | None:
     """Where a chart is, if that is the registry of the server itself."""
     if not (app or "").startswith("oci://"):
         return None

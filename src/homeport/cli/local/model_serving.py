@@ -9,7 +9,7 @@ import click
 from homeport.catalog.documents import dump
 from homeport.cli.api.client import Client, Json
 from homeport.cli.exits import Exit
-from homeport.cli.local.models import Source, absolute, catalog_body, refuse_unknown_name, source_for
+from homeport.cli.local.models import ModelSource, absolute, catalog_body, refuse_unknown_name, source_for
 from homeport.cli.options import Settings
 from homeport.cli.terminal.output import done, print_data
 from homeport.cli.terminal.progress import lines_for
@@ -17,7 +17,7 @@ from homeport.cli.terminal.verdicts import exit_of, print_verdicts
 from homeport.cli.terminal.waiting import Wait, WaitVerdict
 from homeport.content.importing.description import CATEGORY, FIRST_VERSION, app_name, render_description
 from homeport.content.importing.engines import import_engine
-from homeport.core.inference.engines.handoff import IDLE_SECONDS_MAX, Engine
+from homeport.core.inference.engines.handoff import IDLE_SECONDS_MAX, EngineName
 from homeport.core.inference.engines.spec import BY_NAME, VARIABLES, read_engine
 from homeport.core.inference.models.references import MODEL_ID
 from homeport.core.values.durations import seconds_of
@@ -60,18 +60,31 @@ class ServeOptions:
     checksum: str = ""
     url: str = ""
     """Of an engine that runs already."""
+    on_request: bool = False
+    """Only say how it is served when the first request comes."""
 
 
 def serve_model(settings: Settings, client: Client, ref: str, options: ServeOptions) -> Exit:
     site, count, scaling = options.site, _replicas(options), _scaling(options)
-    engine = Engine(options.engine)
+    engine = EngineName(options.engine)
     source, is_known = _source(settings, client, ref, site, options)
     parameters = {**_parameters(source, options), **scaling}
     _check(engine, parameters)
+    app, name = _app(client, engine), options.name or app_name(source.model_id)
+    if options.on_request:
+        policy = {
+            "site": site,
+            "app": app["app_name"],
+            "version": app["version"],
+            "engine": engine.value,
+            "name": name,
+            "parameters": parameters,
+            "nodes": options.targets[0].get("host_ids") or [],
+            "count": count or 1,
+        }
+        return _promise(settings, client, source, policy, is_idle=bool(options.idle))
     if engine not in BY_NAME and not options.url and not is_known:
         client.post("/v2/catalog/models", catalog_body(source, ()))
-    app = _app(client, engine)
-    name = options.name or app_name(source.model_id)
     body: Json = {
         "app_id": app["id"],
         "sites": list(options.targets),
@@ -105,7 +118,36 @@ def serve_model(settings: Settings, client: Client, ref: str, options: ServeOpti
     return code
 
 
-def _check(engine: Engine, parameters: Mapping[str, str]) -> None:
+def _promise(
+    settings: Settings, client: Client, source: ModelSource, policy: Mapping[str, object], *, is_idle: bool
+) -> Exit:
+    """The model into the catalog, with how it is served when the first request comes."""
+    known = client.get(f"/v2/catalog/models/{source.model_id}") if _is_known(client, source.model_id) else {}
+    kept = {key: known[key] for key in ("tags", "manifests", "signatures", "sbom", "trust_policy") if known.get(key)}
+    body = {**catalog_body(source, ()), **kept, "on_request": policy}
+    if EngineName(str(policy["engine"])) in BY_NAME:
+        body["source_url"] = ""  # its engine fetches it by that name from a hub of its own
+    found = client.post("/v2/catalog/models", body)
+    if settings.is_data:
+        print_data(settings, found)
+        return Exit.DONE
+    where = f"at site {policy['site']} when the first request comes, as pool {policy['name']}"
+    done(f"{source.model_id} is served {where}")
+    if not is_idle:
+        click.echo("  It stays loaded from then on. With  --idle 10m  it is unloaded when it is not used.")
+    click.echo(f"  Ask it:  homeport chat --model {source.model_id} Hello")
+    return Exit.DONE
+
+
+def _is_known(client: Client, model_id: str) -> bool:
+    try:
+        client.get(f"/v2/catalog/models/{model_id}")
+    except NotFound:
+        return False
+    return True
+
+
+def _check(engine: EngineName, parameters: Mapping[str, str]) -> None:
     """As the node will judge it: what is wrong is said before anything is deployed. Raises InvalidInput."""
     names = {key: variable for variable, key in VARIABLES.items()}
     read_engine({"engine": engine.value}, {names[key]: value for key, value in parameters.items()})
@@ -125,10 +167,12 @@ def _is_ready(client: Client, pool_id: str) -> bool:
         time.sleep(LOOK_SECONDS)
 
 
-def _source(settings: Settings, client: Client, ref: str, site: str, options: ServeOptions) -> tuple[Source, bool]:
+def _source(
+    settings: Settings, client: Client, ref: str, site: str, options: ServeOptions
+) -> tuple[ModelSource, bool]:
     """And whether the catalog has it under this name: then it stays described as it is."""
-    if options.url or Engine(options.engine) in BY_NAME:
-        return Source(ref, "", 0, ref), False
+    if options.url or EngineName(options.engine) in BY_NAME:
+        return ModelSource(ref, "", 0, ref), False
     known = known_model(client, ref)
     if known is not None:
         return known, True
@@ -139,7 +183,7 @@ def _source(settings: Settings, client: Client, ref: str, site: str, options: Se
     return found, False
 
 
-def known_model(client: Client, ref: str) -> Source | None:
+def known_model(client: Client, ref: str) -> ModelSource | None:
     """A model of the catalog by its id."""
     if not MODEL_ID.fullmatch(ref) or ref.startswith("hf:"):
         return None
@@ -149,10 +193,10 @@ def known_model(client: Client, ref: str) -> Source | None:
         return None
     if not found["source_url"]:
         return None
-    return Source(found["source_url"], found["digest"], found["size_bytes"], found["id"])
+    return ModelSource(found["source_url"], found["digest"], found["size_bytes"], found["id"])
 
 
-def _app(client: Client, engine: Engine) -> Json:
+def _app(client: Client, engine: EngineName) -> Json:
     imported = import_engine(engine)
     assert imported.place is not None, "an engine has a home"
     repository, revision = imported.place
@@ -183,7 +227,7 @@ def _scaling(options: ServeOptions) -> dict[str, str]:
     return {"idle_seconds": str(round(seconds)), "min_replicas": str(options.min_replicas or 0)}
 
 
-def _parameters(source: Source, options: ServeOptions) -> dict[str, str]:
+def _parameters(source: ModelSource, options: ServeOptions) -> dict[str, str]:
     given = {
         "model": source.reference,
         "digest": source.digest,

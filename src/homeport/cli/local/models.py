@@ -12,9 +12,9 @@ import anyio
 import click
 
 from homeport.adapters.registry.large_files import push_file
-from homeport.adapters.registry.web_files import SourceOptions
+from homeport.adapters.registry.web_files import ModelSourceOptions
 from homeport.cli.api.client import Client, Json
-from homeport.cli.local.places import Place, built_in_place, own_registry, registry_client
+from homeport.cli.local.places import ComponentRegistry, built_in_place, own_registry, registry_client
 from homeport.cli.options import Settings
 from homeport.cli.terminal.safe_text import moving
 from homeport.core.inference.models.references import (
@@ -40,7 +40,7 @@ SIGNATURE_BYTES_MAX = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelSource:
     """A model as nodes will fetch it."""
 
     reference: str
@@ -85,7 +85,7 @@ def amount(size: int) -> str:
 def store_of_this_user() -> ModelFetcher:
     """`~/.cache/models`, as other tools for models have it."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "models"
-    options = SourceOptions.from_environment(os.environ)
+    options = ModelSourceOptions.from_environment(os.environ)
     return ModelFetcher(ModelIndex(base), registry_client(None), options, now_ms=lambda: int(time.time() * 1000))
 
 
@@ -95,7 +95,7 @@ def pull(text: str, digest: str, on_bytes: Callable[[int, int], None], client: C
     reference = parse_reference(text)
     if client is not None and reference.scheme is Scheme.OCI:
         place = own_registry(client, reference.place.partition("/")[0])
-        options = SourceOptions.from_environment(os.environ)
+        options = ModelSourceOptions.from_environment(os.environ)
         index = ModelIndex(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "models")
         fetcher = ModelFetcher(index, registry_client(place), options, now_ms=lambda: int(time.time() * 1000))
 
@@ -128,13 +128,13 @@ def pull_to_central(settings: Settings, client: Client, model_id: str) -> Json:
 
 def source_for(
     settings: Settings, client: Client, text: str, *, site: str, digest: str, model_id: str, push: bool
-) -> Source:
+) -> ModelSource:
     """A file of this machine is used where it lies when the nodes are on this machine; otherwise it is sent to the
     built-in registry, where every site finds it. Everything else nodes fetch themselves."""
     reference = parse_reference(text)
     name = model_id or default_model_id(reference)
     if reference.scheme is not Scheme.FILE:
-        return Source(reference.text, digest, 0, name)
+        return ModelSource(reference.text, digest, 0, name)
     path = model_file(Path(reference.path))
     refuse_damaged(path)
     name = model_id or default_model_id(parse_reference(str(path)))
@@ -143,9 +143,9 @@ def source_for(
         raise Conflict(f"{path} is not what its digest says: {found} where {digest} was promised.")
     size = path.stat().st_size
     if not push and nodes_are_here(client, site):
-        return Source(f"file:{path}", found, size, name)
+        return ModelSource(f"file:{path}", found, size, name)
     reference_text = push_model(settings, client, path, name, found)
-    return Source(reference_text, found, size, name)
+    return ModelSource(reference_text, found, size, name)
 
 
 def push_model(settings: Settings, client: Client, path: Path, name: str, digest: str) -> str:
@@ -165,7 +165,7 @@ def push_model(settings: Settings, client: Client, path: Path, name: str, digest
     return f"{repository}:{tag}"
 
 
-def registry_place(client: Client) -> Place:
+def registry_place(client: Client) -> ComponentRegistry:
     try:
         found = client.get("/api/v1/registry")
     except NotFound:
@@ -215,7 +215,7 @@ def read_signature(path: Path) -> str:
     return text
 
 
-def catalog_body(source: Source, tags: tuple[str, ...]) -> Json:
+def catalog_body(source: ModelSource, tags: tuple[str, ...]) -> Json:
     return {
         "id": source.model_id,
         "digest": source.digest,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from homeport.adapters.bounded_yaml import load_located
+from homeport.adapters.files.bounded_yaml import load_located
 from homeport.adapters.registry.archive import write_entries
 from homeport.catalog.description import parse_description
 from homeport.catalog.documents import SIZE_MAX, dump
@@ -19,8 +19,8 @@ from homeport.cli.local.places import own_registry, registry_client
 from homeport.content.importing.charts import CHART_FILE
 from homeport.content.importing.compose_files import COMPOSE_NAMES
 from homeport.content.importing.description import Imported, render_description
-from homeport.content.importing.folders import SourceOptions, check_chart, check_component, import_path
-from homeport.core.archive import Entry
+from homeport.content.importing.folders import ImportSourceOptions, check_chart, check_component, import_path
+from homeport.core.archive import ArchiveEntry
 from homeport.core.model.app import App
 from homeport.core.values.versions import newest_first
 from homeport.errors import Conflict, InvalidInput, NotFound, Problem, TooLarge
@@ -50,7 +50,7 @@ def initialise(
     path: Path, *, to: Path, category: str, name: str | None, version: str, registry: str
 ) -> tuple[Path, Imported]:
     """Writes the app of a compose file or a chart as a folder of a registry of apps. Raises with nothing written."""
-    imported = import_path(path, SourceOptions(name))
+    imported = import_path(path, ImportSourceOptions(name))
     version = imported.own_version or version
     folder = to / app_place(category, imported.name, version).folder
     if folder.exists():
@@ -110,7 +110,9 @@ async def _pull(repository: str, tag: str | None, to: Path, registry: "OciRegist
         tag = tags[0]
     shown = f"{repository}{'@' if ':' in tag else ':'}{tag}"
     _, artifact = await registry.pull_pinned(repository, tag)
-    files: dict[str, Entry] = {name: Entry(name, content) for name, content in package_files(artifact, shown).items()}
+    files: dict[str, ArchiveEntry] = {
+        name: ArchiveEntry(name, content) for name, content in package_files(artifact, shown).items()
+    }
     app = parse_description(files[DESCRIPTION_FILE].content, shown).app
     for profile in app.profiles:
         for component in profile.components:
@@ -138,7 +140,7 @@ def _is_compose(path: Path) -> bool:
 
 def _validate_source(path: Path) -> str:
     """A source to import, as `deploy` would read it."""
-    imported = import_path(path, SourceOptions())
+    imported = import_path(path, ImportSourceOptions())
     kind = "a chart" if imported.type is ProfileType.HELM else "a compose file"
     values = "".join(f" --set {name}=…" for name in imported.undefined)
     return f"{path} is {kind}, not an app, and is valid. Deploy it with  homeport deploy {as_argument(path)}{values}"

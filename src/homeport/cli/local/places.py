@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from homeport.adapters.registry.credentials import LOCAL_USER, Credentials, default_auth_files
+from homeport.adapters.registry.credentials import LOCAL_USER, RegistryCredentials, default_auth_files
 from homeport.cli.api.client import Client, Json
 from homeport.core.values.addresses import host_of
 from homeport.errors import NotFound, PeerUnavailable, Refused
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ComponentRegistry:
     """A registry for components."""
 
     host: str
     prefix: str
-    login: Credentials | None = None
+    login: RegistryCredentials | None = None
     trust: "Trust | None" = None
     """How a built-in registry with its own authority is authenticated."""
     authority: Callable[[], str] = lambda: ""
@@ -32,7 +32,7 @@ class Place:
         return f"{self.host}/{self.prefix}/{name}" if self.prefix else f"{self.host}/{name}"
 
 
-def own_registry(client: Client, host: str) -> Place | None:
+def own_registry(client: Client, host: str) -> ComponentRegistry | None:
     """The server's own registry, if `host` (with port) is that. Only a server on the same host is asked."""
     if host_of(host).strip("[]") != client.host:
         return None
@@ -43,20 +43,20 @@ def own_registry(client: Client, host: str) -> Place | None:
     return built_in_place(client, found) if found.get("host") == host else None
 
 
-def built_in_place(client: Client, found: Json) -> Place:
+def built_in_place(client: Client, found: Json) -> ComponentRegistry:
     """The registry of the server itself: it takes the same token, and shows the same certificate."""
     token = client.token()
-    login = Credentials(LOCAL_USER, token) if token else None
+    login = RegistryCredentials(LOCAL_USER, token) if token else None
     host, prefix = str(found["host"]), str(found["name_prefix"])
     if not found.get("tls"):
-        return Place(host, prefix, login)
+        return ComponentRegistry(host, prefix, login)
     from homeport.adapters.registry.transport import Trust  # noqa: PLC0415 - start-up time
 
     trust = client.trust()
-    return Place(host, prefix, login, None if trust is None else Trust(*trust), client.authority)
+    return ComponentRegistry(host, prefix, login, None if trust is None else Trust(*trust), client.authority)
 
 
-def registry_client(place: Place | None) -> "OciRegistry":
+def registry_client(place: ComponentRegistry | None) -> "OciRegistry":
     """Knows the logins of podman and docker, and how to reach `place`."""
     from homeport.adapters.registry.oci import OciRegistry  # noqa: PLC0415 - start-up time
 

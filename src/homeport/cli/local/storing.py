@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import anyio
 
-from homeport.adapters.bounded_yaml import load_located
+from homeport.adapters.files.bounded_yaml import load_located
 from homeport.catalog.packages import chart_artifact, compose_artifact
 from homeport.cli.api.client import Client, Json
-from homeport.cli.local.importing import Offer
-from homeport.cli.local.places import Place, registry_client
+from homeport.cli.local.importing import ImportableApp
+from homeport.cli.local.places import ComponentRegistry, registry_client
 from homeport.content.importing.charts import CHART_FILE, VALUES_FILE, import_chart
 from homeport.content.importing.description import Imported
 from homeport.core.archive import read_member
@@ -20,7 +20,7 @@ FILE_SIZE_MAX: Final = 1024 * 1024
 _CONTENT_TYPE: Final = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 
-def store(offer: Offer, client: Client) -> tuple[Json, bool]:
+def store(offer: ImportableApp, client: Client) -> tuple[Json, bool]:
     """The app in the catalog, and whether it is new. Files first: an app never refers to what does not exist."""
     if offer.place is not None:
         imported, properties = offer.imported, _properties(offer.description)
@@ -36,7 +36,7 @@ def store(offer: Offer, client: Client) -> tuple[Json, bool]:
     return app, bool(answer["added"])
 
 
-def chart_elsewhere(reference: str, place: Place | None, *, name: str | None) -> Imported:
+def chart_elsewhere(reference: str, place: ComponentRegistry | None, *, name: str | None) -> Imported:
     """A published chart stays where it is; only its values are read."""
     repository, colon, version = reference.rpartition(":")
     if not colon or "/" in version or repository == "oci":

@@ -62,7 +62,7 @@ def _call(
     """How it ended; None where it has waited in vain, or could not be asked."""
     from homeport.adapters.runtime.compose.tool import LIMITS, SECONDS_MAX, too_slow  # noqa: PLC0415 - see above
     from homeport.adapters.runtime.podman.tool import PROGRAM  # noqa: PLC0415
-    from homeport.adapters.runtime.programs.child_process import Finished, limit  # noqa: PLC0415
+    from homeport.adapters.runtime.programs.child_process import FinishedProgram, limit  # noqa: PLC0415
     from homeport.adapters.runtime.programs.prestarted import NOT_CALLED, order  # noqa: PLC0415
 
     try:
@@ -72,7 +72,7 @@ def _call(
         raise too_slow() from error
     finally:
         _end(process)
-    done = Finished(process.returncode, output.decode(errors="replace"), errors.decode(errors="replace"))
+    done = FinishedProgram(process.returncode, output.decode(errors="replace"), errors.decode(errors="replace"))
     return None if done.exit_code == NOT_CALLED or done.died_in_silence else done
 
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import click
 
-from homeport.adapters.listening import holder_of
+from homeport.adapters.network.listening import holder_of
 from homeport.core.values.addresses import is_host, is_loopback
 from homeport.errors import HomeportError, Refused
 from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ListenAddress:
     host: str
     port: int
 
@@ -22,18 +22,18 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-class AddressType(click.ParamType[Address]):
+class AddressType(click.ParamType[ListenAddress]):
     """HOST:PORT, :PORT or PORT; the host is 127.0.0.1 when left out."""
 
     name = "HOST:PORT"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Address:
-        if isinstance(value, Address):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ListenAddress:
+        if isinstance(value, ListenAddress):
             return value
         host, _, port = str(value).rpartition(":")
         if not port.isdecimal() or not 0 <= int(port) <= 65_535:
             self.fail(f'"{value}" is not HOST:PORT, for example 127.0.0.1:8080', param, ctx)
-        return Address(host.strip("[]") or "127.0.0.1", int(port))
+        return ListenAddress(host.strip("[]") or "127.0.0.1", int(port))
 
 
 class HostType(click.ParamType[str]):
@@ -82,14 +82,14 @@ class AddressOrOff(AddressType):
 
 
 ADDRESS = AddressType()
-OFF: Final = Address("", -1)
+OFF: Final = ListenAddress("", -1)
 """Not served."""
 ADDRESS_OR_OFF = AddressOrOff()
 HOST = HostType()
 ORIGIN: Final = OriginType()
 
 
-def require_loopback(address: Address, option: str) -> None:
+def require_loopback(address: ListenAddress, option: str) -> None:
     """Nothing outside loopback is reachable without authentication."""
     if not is_loopback(address.host):
         raise Refused(
@@ -98,18 +98,18 @@ def require_loopback(address: Address, option: str) -> None:
         )
 
 
-def require_free(address: Address, option: str) -> None:
+def require_free(address: ListenAddress, option: str) -> None:
     """Raises with the name of the process that uses the port; 0 asks the system for a free one."""
     if address.port == 0 or is_free(address):
         return
     holder = holder_of(address.port)
     raise HomeportError(
         f"Port {address.port} on {address.host} is taken{f' by {holder}' if holder else ''}.",
-        hint=f"Stop that process, or choose another port:  {option} {Address(address.host, address.port + 1)}",
+        hint=f"Stop that process, or choose another port:  {option} {ListenAddress(address.host, address.port + 1)}",
     )
 
 
-def is_free(address: Address) -> bool:
+def is_free(address: ListenAddress) -> bool:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         # As servers do: a port in TIME_WAIT can be used.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homeport.cli.roles.addresses import ADDRESS_OR_OFF, OFF, Address
+from homeport.cli.roles.addresses import ADDRESS_OR_OFF, OFF, ListenAddress
 from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MargoOptions:
-    given: Address | None
+    given: ListenAddress | None
     """None where no option was given."""
-    usual: Address
+    usual: ListenAddress
     base: str
     unknown_types: str = "refuse"
 
     @property
-    def addresses(self) -> Mapping[str, Address]:
+    def addresses(self) -> Mapping[str, ListenAddress]:
         """The addresses that must be free, by option."""
         return {} if self.given in {None, OFF} else {"margo": self.given}
 
@@ -41,11 +41,11 @@ class MargoOptions:
 def margo_notes(margo: "MargoPort", options: MargoOptions) -> Sequence[str]:
     """Notes for the user who started it."""
     if margo.address is not None:
-        return (f"Margo: https://{Address(*margo.address)}{options.base.rstrip('/')}/api/v1",)
+        return (f"Margo: https://{ListenAddress(*margo.address)}{options.base.rstrip('/')}/api/v1",)
     return () if options.given == OFF else (f"No Margo interface: {margo.why_off}",)
 
 
-def margo_options(usual: Address) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def margo_options(usual: ListenAddress) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Adds --margo and what belongs to it, which the command receives as `margo`."""
     options = (
         click.option(
@@ -65,7 +65,9 @@ def margo_options(usual: Address) -> Callable[[Callable[..., None]], Callable[..
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
-        def gathered(*, margo: Address | None, margo_base: str, margo_unknown_types: str, **others: Any) -> None:
+        def gathered(
+            *, margo: ListenAddress | None, margo_base: str, margo_unknown_types: str, **others: Any
+        ) -> None:
             command(margo=MargoOptions(margo, usual, margo_base, margo_unknown_types), **others)
 
         decorated: Callable[..., None] = gathered

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from homeport.cli.roles.addresses import ORIGIN, Address, require_free, require_loopback
+from homeport.cli.roles.addresses import ORIGIN, ListenAddress, require_free, require_loopback
 from homeport.cli.roles.config_file import keep_tuned
 from homeport.core.model.engines import AUTO, RUNTIMES
 from homeport.core.node.permissions import Permission
@@ -170,11 +170,11 @@ def _tls_files(certificate: Path | None, key: Path | None) -> tuple[Path, Path] 
     return None if certificate is None or key is None else (certificate.resolve(), key.resolve())
 
 
-def scheme(http: Address, *, tls: bool, files: tuple[Path, Path] | None) -> str:
+def scheme(http: ListenAddress, *, tls: bool, files: tuple[Path, Path] | None) -> str:
     return "https" if tls or files is not None or not is_loopback(http.host) else "http"
 
 
-def require_token_for(http: Address, database: Path | None) -> None:
+def require_token_for(http: ListenAddress, database: Path | None) -> None:
     """Refuses early what could only be refused later: an empty data folder has no token. None is a database whose
     content only its server knows."""
     if is_loopback(http.host) or database is None or database.exists():
@@ -188,7 +188,7 @@ def require_token_for(http: Address, database: Path | None) -> None:
     )
 
 
-def require_addresses(*, guarded: Sequence[str] = (), **addresses: Address) -> None:
+def require_addresses(*, guarded: Sequence[str] = (), **addresses: ListenAddress) -> None:
     """Each by its option's name: free, and on loopback unless access to it is controlled."""
     for option, address in addresses.items():
         if option not in guarded:

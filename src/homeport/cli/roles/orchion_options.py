@@ -6,17 +6,17 @@ from typing import Any
 
 import click
 
-from homeport.cli.roles.addresses import ADDRESS, Address
+from homeport.cli.roles.addresses import ADDRESS, ListenAddress
 from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class OrchionOptions:
-    address: Address | None
+    address: ListenAddress | None
     is_anonymous: bool
 
     @property
-    def addresses(self) -> dict[str, Address]:
+    def addresses(self) -> dict[str, ListenAddress]:
         return {} if self.address is None else {"orchion": self.address}
 
     @property
@@ -44,7 +44,7 @@ def orchion_options(command: Callable[..., None]) -> Callable[..., None]:
     )
 
     @wraps(command)
-    def gathered(*, orchion: Address | None, orchion_anonymous: bool, **others: Any) -> None:
+    def gathered(*, orchion: ListenAddress | None, orchion_anonymous: bool, **others: Any) -> None:
         command(orchion=OrchionOptions(orchion, orchion_anonymous), **others)
 
     decorated: Callable[..., None] = gathered

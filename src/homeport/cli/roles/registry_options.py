@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from homeport.cli.roles.addresses import ADDRESS_OR_OFF, OFF, Address
+from homeport.cli.roles.addresses import ADDRESS_OR_OFF, OFF, ListenAddress
 from homeport.cli.roles.sizes import SIZE
 from homeport.lazy_dataclass import dataclass
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RegistryOptions:
-    given: Address | None
+    given: ListenAddress | None
     """None where no option was given."""
-    usual: Address | None
+    usual: ListenAddress | None
     quota_bytes: int
     tags: str
     app_keys: tuple[Path, ...] = ()
     model_keys: tuple[Path, ...] = ()
 
     @property
-    def addresses(self) -> Mapping[str, Address]:
+    def addresses(self) -> Mapping[str, ListenAddress]:
         """The addresses that must be free, by option."""
         return {} if self.given in {None, OFF} else {"registry": self.given}
 
@@ -52,7 +52,7 @@ def registry_notes(registry: "BuiltInRegistry") -> Sequence[str]:
 
 
 def registry_options(
-    usual: Address | None = None,
+    usual: ListenAddress | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Adds --registry, what belongs to it, --app-key and --model-key, which the command receives as `registry`.
     `usual` is the default address."""
@@ -71,7 +71,7 @@ def registry_options(
             type=click.Choice(["versions", "all", "none"]),
             default="versions",
             show_default=True,
-            help="Which tags keep their content for good; others, such as latest, may move.",
+            help="Which tags keep their content permanently; others, such as latest, may move.",
         ),
         click.option(
             "--app-key",
@@ -93,7 +93,7 @@ def registry_options(
         @wraps(command)
         def gathered(
             *,
-            registry: Address | None,
+            registry: ListenAddress | None,
             registry_quota: int,
             registry_tags: str,
             app_keys: tuple[Path, ...],

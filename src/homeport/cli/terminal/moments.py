@@ -8,7 +8,7 @@ import click
 from homeport.core.values.durations import seconds_of
 
 
-class Moment(click.ParamType[datetime]):
+class MomentParameter(click.ParamType[datetime]):
     """A time without a zone is in UTC."""
 
     name = "TIME"
@@ -31,6 +31,6 @@ class Moment(click.ParamType[datetime]):
 
 
 SINCE = click.option(
-    "--since", type=Moment("ago"), help="Only from this time on (2026-03-01T12:00:00Z), or so long ago (2h)."
+    "--since", type=MomentParameter("ago"), help="Only from this time on (2026-03-01T12:00:00Z), or so long ago (2h)."
 )
-UNTIL = click.option("--until", type=Moment("ago"), help="Only before this time, or so long ago.")
+UNTIL = click.option("--until", type=MomentParameter("ago"), help="Only before this time, or so long ago.")

@@ -66,7 +66,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TableListing:
     key: str
     """The key of the items in the response."""
     columns: Sequence[Column]
@@ -79,7 +79,7 @@ class Listing:
 
 
 def show_list(
-    settings: Settings, listing: Listing, client: "Client", path: str, *, watch: bool, **query: Any
+    settings: Settings, listing: TableListing, client: "Client", path: str, *, watch: bool, **query: Any
 ) -> None:
     """A list of the server, requested page by page, and only as much as is printed."""
     is_table = not settings.is_data and not settings.quiet
@@ -92,7 +92,7 @@ def show_list(
     )
 
 
-def show(settings: Settings, listing: Listing, fetch: Callable[[], Item], *, watch: bool) -> None:
+def show(settings: Settings, listing: TableListing, fetch: Callable[[], Item], *, watch: bool) -> None:
     if not watch:
         _print_once(settings, listing, fetch())
     elif sys.stdout.isatty() and not settings.is_data and not settings.quiet:
@@ -226,7 +226,7 @@ def _cell(text: str) -> "Text":
     return Text(text, style=STATE_COLORS.get(text, ""))
 
 
-def _print_once(settings: Settings, listing: Listing, answer: Item, *, compact: bool = False) -> None:
+def _print_once(settings: Settings, listing: TableListing, answer: Item, *, compact: bool = False) -> None:
     items = answer[listing.key]
     if settings.quiet:
         for item in items:
@@ -241,7 +241,7 @@ def _print_once(settings: Settings, listing: Listing, answer: Item, *, compact: 
             click.echo("… and more; ask for them with a higher --limit, or with none.", err=True)
 
 
-def _nothing(listing: Listing) -> str:
+def _nothing(listing: TableListing) -> str:
     """With a filter, "nothing yet" would be wrong: then nothing matches."""
     ctx = click.get_current_context(silent=True)
     if ctx is None:
@@ -257,7 +257,7 @@ def _nothing(listing: Listing) -> str:
     return f"Nothing matches  {' '.join(given)}" if given else listing.empty
 
 
-def _watch_lines(settings: Settings, listing: Listing, fetch: Callable[[], Item]) -> None:
+def _watch_lines(settings: Settings, listing: TableListing, fetch: Callable[[], Item]) -> None:
     """For a pipe: the list again whenever it has changed, as one line of JSON or one YAML document each."""
     shown: Item | None = None
     with _until_interrupted():
@@ -277,7 +277,7 @@ def _is_reader_gone() -> bool:
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in asked.poll(0))
 
 
-def _watch_screen(settings: Settings, listing: Listing, fetch: Callable[[], Item]) -> None:
+def _watch_screen(settings: Settings, listing: TableListing, fetch: Callable[[], Item]) -> None:
     from rich.text import Text  # noqa: PLC0415 - start-up time
 
     screen = console(settings)

@@ -8,6 +8,7 @@ import click
 
 from homeport.cli.exits import Exit
 from homeport.cli.options import Settings
+from homeport.cli.terminal.ages import size
 from homeport.cli.terminal.output import print_data
 
 Json = Mapping[str, Any]
@@ -87,6 +88,39 @@ def _component_lines(node: str, components: Sequence[Json], width: int) -> Itera
         heading = node if position == 0 else ""
         name = component["component"]
         yield f"    {heading:<{width}}   {name:<{names}}   {component['action']:<7}   {component['why']}".rstrip()
+        for line in _image_lines(component):
+            yield f"    {'':<{width}}   {'':<{names}}   {line}"
+
+
+def _image_lines(component: Json) -> Iterator[str]:
+    images = component.get("images") or ()
+    pull = component.get("pull_bytes")
+    said = "unknown size" if pull is None else f"up to {size(pull)}" if pull else "nothing"
+    moving = [image for image in images if image["before"] != image["after"]]
+    for position, image in enumerate(moving):
+        is_last = position == len(moving) - 1
+        yield f"image     {_image_change(image['before'], image['after'])}{f', pull {said}' if is_last else ''}"
+
+
+def _image_change(before: str | None, after: str | None) -> str:
+    """Without the registry and its folders, where the image has the same name as before."""
+    if before is None or after is None:
+        return f"{_short(after)} (new)" if before is None and after else f"{_short(before or '')} (no longer)"
+    if _path(before) != _path(after):
+        return f"{before} → {after}"
+    return f"{_short(before)} → {_short(after)}"
+
+
+def _path(image: str) -> str:
+    """Without tag and digest."""
+    path = image.partition("@")[0]
+    head, colon, tag = path.rpartition(":")
+    return head if colon and "/" not in tag else path
+
+
+def _short(image: str) -> str:
+    name, at, digest = image.rpartition("/")[2].partition("@")
+    return f"{name}{at}{digest[:19]}"
 
 
 def _versions(item: Json) -> str:

@@ -14,11 +14,11 @@ from homeport.adapters.blobs.disk import DiskBlobs, shown_bytes
 from homeport.adapters.registry.reference import nested_name, parse_reference
 from homeport.content.cache.decisions import choose_evictions, may_serve_known, with_dependencies
 from homeport.content.cache.files import Files
-from homeport.content.cache.joined import Joined
+from homeport.content.cache.joined import SingleFlight
 from homeport.content.cache.transfers import Stored, Transfers
 from homeport.content.cache.uses import USER_LENGTH_MAX, Used, Users
 from homeport.content.registry.errors import RegistryProblem
-from homeport.content.registry.manifests import MANIFEST_BYTES_MAX, Manifest, parse_manifest
+from homeport.content.registry.manifests import MANIFEST_BYTES_MAX, OciManifest, parse_manifest
 from homeport.content.registry.names import check_digest
 from homeport.content.registry.repositories import Repositories
 from homeport.core.inference.models.references import WEB_SCHEMES
@@ -67,7 +67,7 @@ class Cache:
     transfers: Transfers = field(init=False)
     _live: list[LiveUsers] = field(default_factory=list)
     _evicting: anyio.Lock = field(default_factory=anyio.Lock)
-    _lookups: Joined[ContentManifest] = field(default_factory=Joined)
+    _lookups: SingleFlight[ContentManifest] = field(default_factory=SingleFlight)
 
     def __post_init__(self) -> None:
         self.transfers = Transfers(self.blobs, self.upstream, self._make_room, self.files, self.size_max_bytes)
@@ -246,7 +246,7 @@ class Cache:
     async def _protected(self) -> frozenset[Digest]:
         """What live users need: what they asked for, and all that its manifests refer to."""
         used = await run_sync(self.users.of, await self._live_users())
-        manifests: dict[Digest, Manifest] = {}
+        manifests: dict[Digest, OciManifest] = {}
         open_ends = [(each.repository, each.digest) for each in used if each.repository]
         while open_ends:
             name, digest = open_ends.pop()

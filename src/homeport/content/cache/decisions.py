@@ -4,7 +4,7 @@ whether a node may fetch by itself. Pure."""
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from homeport.content.registry.manifests import Manifest
+from homeport.content.registry.manifests import OciManifest
 from homeport.errors import (
     DigestMismatch,
     HomeportError,
@@ -55,7 +55,7 @@ def choose_evictions(
     return Eviction((), 0, is_enough=False)
 
 
-def with_dependencies(roots: Collection[Digest], manifests: Mapping[Digest, Manifest]) -> frozenset[Digest]:
+def with_dependencies(roots: Collection[Digest], manifests: Mapping[Digest, OciManifest]) -> frozenset[Digest]:
     """The digests, and all that the manifests among them refer to."""
     found: set[Digest] = set()
     open_ends = list(roots)

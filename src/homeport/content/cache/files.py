@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from homeport.adapters.disk import disk_problems
+from homeport.adapters.files.disk import disk_problems
 from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFile:
+class CachedFile:
     source: str
     name: str
     validator: str
@@ -31,14 +31,14 @@ class Files:
 
     root: Path
 
-    def find(self, source: str) -> KeptFile | None:
+    def find(self, source: str) -> CachedFile | None:
         """None where there is none; a damaged record counts as none, and is replaced by the next download."""
         with suppress(OSError, ValueError, TypeError, RecursionError):
-            found = KeptFile(**json.loads((self.root / key_of(source)).read_bytes()))
+            found = CachedFile(**json.loads((self.root / key_of(source)).read_bytes()))
             return found if found.source == source else None
         return None
 
-    def put(self, kept: KeptFile) -> None:
+    def put(self, kept: CachedFile) -> None:
         path = self.root / key_of(kept.source)
         draft = path.with_suffix(".new")
         with disk_problems(self.root):

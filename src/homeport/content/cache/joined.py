@@ -20,7 +20,7 @@ class _Pending(Generic[Found]):
 
 
 @dataclass(slots=True)
-class Joined(Generic[Found]):
+class SingleFlight(Generic[Found]):
     _pending: dict[str, _Pending[Found]] = field(default_factory=dict)
 
     async def once(self, key: str, look: Callable[[], Awaitable[Found]]) -> Found:

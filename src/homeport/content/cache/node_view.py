@@ -15,7 +15,7 @@ from homeport.vocabulary import Digest
 
 
 @dataclass(frozen=True, slots=True)
-class NodeView:
+class NodeContent:
     """Implements `ports.FileSource`."""
 
     cache: ContentCache

@@ -11,9 +11,9 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from homeport.adapters.registry.reference import from_nested_name
-from homeport.content.cache.node_view import NodeView
+from homeport.content.cache.node_view import NodeContent
 from homeport.content.registry.errors import RegistryProblem, SpecCode, envelope
-from homeport.content.registry.exchange import JSON, Exchange
+from homeport.content.registry.exchange import JSON, RegistryExchange
 from homeport.content.registry.names import check_digest
 from homeport.content.registry.ranges import requested
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
@@ -49,11 +49,11 @@ PROGRESS_SECONDS: Final = 1.0
 
 log = get_log("homeport.cache")
 
-Handler = Callable[[NodeView, Exchange], Awaitable[None]]
+Handler = Callable[[NodeContent, RegistryExchange], Awaitable[None]]
 
 
 def pull_routes(cache: ContentCache) -> Routes:
-    router, view = Router(), NodeView(cache)
+    router, view = Router(), NodeContent(cache)
     handlers = ((_MANIFEST, get_manifest), (_BLOB, get_blob), (FILES, get_file), (_FILE_BLOB, get_blob))
     for path, handler in handlers:
         # Starlette accepts any object as an ASGI application, which its type hints do not allow.
@@ -63,12 +63,12 @@ def pull_routes(cache: ContentCache) -> Routes:
 
 
 class _Endpoint:
-    def __init__(self, view: NodeView, handler: Handler) -> None:
+    def __init__(self, view: NodeContent, handler: Handler) -> None:
         self._view = view
         self._handler = handler
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send, scope["path_params"])
+        exchange = RegistryExchange(scope, receive, send, scope["path_params"])
         try:
             await self._handler(self._view, exchange)
         except RegistryProblem as problem:
@@ -80,14 +80,14 @@ class _Endpoint:
             log.debug("node went away", path=scope["path"])
 
 
-async def get_manifest(view: NodeView, exchange: Exchange) -> None:
+async def get_manifest(view: NodeContent, exchange: RegistryExchange) -> None:
     user, reference = exchange.headers.get(USER, ""), exchange.params["reference"]
     found = await view.manifest(_repository(exchange), reference, user=user)
     headers = {"Docker-Content-Digest": found.digest, "ETag": f'"{found.digest}"', "Content-Type": found.media_type}
     await exchange.answer(200, headers, found.content)
 
 
-async def get_blob(view: NodeView, exchange: Exchange) -> None:
+async def get_blob(view: NodeContent, exchange: RegistryExchange) -> None:
     digest = check_digest(exchange.params["digest"])
     async with view.open(_source(exchange), digest, user=exchange.headers.get(USER, "")) as content:
         headers = {
@@ -109,7 +109,7 @@ async def get_blob(view: NodeView, exchange: Exchange) -> None:
             log.warning("content not sent in full", digest=digest, why=str(error))
 
 
-async def get_file(view: NodeView, exchange: Exchange) -> None:
+async def get_file(view: NodeContent, exchange: RegistryExchange) -> None:
     """A download may take an hour: how far it is keeps the connection alive, and its end ends the download."""
     source, user = _source(exchange), exchange.headers.get(USER, "")
     progress, done = FileProgress(0, 0), anyio.Event()
@@ -142,7 +142,7 @@ async def get_file(view: NodeView, exchange: Exchange) -> None:
             tasks.cancel_scope.cancel()
 
 
-async def refuse(exchange: Exchange, error: HomeportError) -> None:
+async def refuse(exchange: RegistryExchange, error: HomeportError) -> None:
     headers = {"Content-Type": JSON}
     if isinstance(error, FetchDirectly):
         headers[DIRECT] = "yes"
@@ -152,10 +152,10 @@ async def refuse(exchange: Exchange, error: HomeportError) -> None:
     await exchange.answer(status_of(error), headers, refusal_body(code, error))
 
 
-def _source(exchange: Exchange) -> str:
+def _source(exchange: RegistryExchange) -> str:
     """What the content is a part of: a repository by the path, a file of the web by the query."""
     return exchange.query.get("source", "") if "name" not in exchange.params else _repository(exchange)
 
 
-def _repository(exchange: Exchange) -> str:
+def _repository(exchange: RegistryExchange) -> str:
     return "oci://" + from_nested_name(exchange.name)

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from anyio.to_thread import run_sync
 
 from homeport.content.cache.decisions import failures_after, retry_seconds
-from homeport.content.cache.files import Files, KeptFile, key_of
+from homeport.content.cache.files import CachedFile, Files, key_of
 from homeport.errors import HomeportError, NotFound, PeerUnavailable, TooLarge
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
@@ -166,7 +166,7 @@ class Transfers:
             opened = await self._file(transfer, digest, stack)
             yield Arriving(transfer, opened, digest, transfer.size_bytes)
 
-    async def whole_file(self, source: str, on_bytes: OnBytes) -> KeptFile:
+    async def whole_file(self, source: str, on_bytes: OnBytes) -> CachedFile:
         """Joins the download of a file of the web, or starts it, and returns when it is whole."""
         async with self._joined(Transfer(source, None, UploadId(f"file{key_of(source)}"))) as transfer:
             while not transfer.is_done:
@@ -310,7 +310,7 @@ class Transfers:
         async with asked as file:
             if file.offset != transfer.arrived_bytes:
                 await self._restart(transfer)
-            await run_sync(self.files.put, KeptFile(transfer.source, file.name, file.validator))
+            await run_sync(self.files.put, CachedFile(transfer.source, file.name, file.validator))
             transfer.promised = file.promised
             yield file
 
@@ -325,6 +325,6 @@ class Transfers:
         digest = transfer.digest or transfer.promised or await self.blobs.upload_digest(transfer.upload_id)
         size = await self.blobs.finish(transfer.upload_id, digest)
         if transfer.digest is None:
-            kept = await run_sync(self.files.find, transfer.source) or KeptFile(transfer.source, "", "")
+            kept = await run_sync(self.files.find, transfer.source) or CachedFile(transfer.source, "", "")
             await run_sync(self.files.put, replace(kept, digest=digest, size_bytes=size))
         transfer.arrived_bytes = transfer.size_bytes = size

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from homeport.adapters.disk import disk_problems
+from homeport.adapters.files.disk import disk_problems
 from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from homeport.adapters.bounded_yaml import load_located
+from homeport.adapters.files.bounded_yaml import load_located
 from homeport.content.importing.description import Imported, app_name
 from homeport.content.importing.parameters import Offered
 from homeport.content.importing.variables import looks_secret

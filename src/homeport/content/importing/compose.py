@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from homeport.adapters.bounded_yaml import Location
+from homeport.adapters.files.bounded_yaml import Location
 from homeport.content.importing.compose_files import ComposeFile
 from homeport.content.importing.parameters import Offered
 from homeport.content.importing.variables import Use, looks_secret, offered, uses
@@ -73,7 +73,11 @@ def undefined(
 
 
 def judge(
-    files: Sequence[ComposeFile], project: Mapping[str, Any], parameters: Sequence[Offered], *, may_build: bool
+    files: Sequence[ComposeFile],
+    project: Mapping[str, Any],
+    parameters: Sequence[Offered],
+    *,
+    may_build: bool,
 ) -> Judged:
     objections: list[Problem] = []
     notes: list[str] = []

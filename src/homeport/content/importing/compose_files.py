@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
-from homeport.adapters.bounded_yaml import Location, load_located
+from homeport.adapters.files.bounded_yaml import Location, load_located
 from homeport.core.node.demands import SERVICE_KEYS
 from homeport.core.parameters import suggest
 from homeport.errors import InvalidInput, Problem

@@ -5,21 +5,21 @@ from typing import Final
 
 from homeport.content.importing.description import Imported
 from homeport.content.importing.parameters import Offered
-from homeport.core.inference.engines.handoff import Engine
+from homeport.core.inference.engines.handoff import EngineName
 from homeport.core.inference.engines.spec import VARIABLES
 from homeport.vocabulary import ProfileType
 
-APP_NAMES: Final[Mapping[Engine, str]] = {
-    Engine.LLAMACPP: "llama-cpp",
-    Engine.VLLM: "vllm",
-    Engine.TGI: "tgi",
-    Engine.OLLAMA: "ollama",
+APP_NAMES: Final[Mapping[EngineName, str]] = {
+    EngineName.LLAMACPP: "llama-cpp",
+    EngineName.VLLM: "vllm",
+    EngineName.TGI: "tgi",
+    EngineName.OLLAMA: "ollama",
 }
-_HOMES: Final[Mapping[Engine, tuple[str, str]]] = {
-    Engine.LLAMACPP: ("oci://ghcr.io/ggml-org/llama.cpp", "0.0.0"),
-    Engine.VLLM: ("oci://docker.io/vllm/vllm-openai", "0.0.0"),
-    Engine.TGI: ("oci://ghcr.io/huggingface/text-generation-inference", "0.0.0"),
-    Engine.OLLAMA: ("oci://docker.io/ollama/ollama", "0.0.0"),
+_HOMES: Final[Mapping[EngineName, tuple[str, str]]] = {
+    EngineName.LLAMACPP: ("oci://ghcr.io/ggml-org/llama.cpp", "0.0.0"),
+    EngineName.VLLM: ("oci://docker.io/vllm/vllm-openai", "0.0.0"),
+    EngineName.TGI: ("oci://ghcr.io/huggingface/text-generation-inference", "0.0.0"),
+    EngineName.OLLAMA: ("oci://docker.io/ollama/ollama", "0.0.0"),
 }
 _DESCRIPTIONS: Final[Mapping[str, str]] = {
     "model": "hf:org/repo/file.gguf, file:/path, https://…, s3://…, oci://…; for vllm, tgi and ollama the hub's name",
@@ -45,7 +45,7 @@ _DESCRIPTIONS: Final[Mapping[str, str]] = {
 }
 
 
-def import_engine(engine: Engine) -> Imported:
+def import_engine(engine: EngineName) -> Imported:
     name = APP_NAMES[engine]
     offered = tuple(
         Offered(key, variable, "string", "", is_required=False, description=_DESCRIPTIONS[key])

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import anyio
 
-from homeport.adapters.bounded_yaml import SIZE_MAX as FILE_SIZE_MAX
+from homeport.adapters.files.bounded_yaml import SIZE_MAX as FILE_SIZE_MAX
 from homeport.adapters.runtime.compose.tool import ask_tool
 from homeport.adapters.runtime.podman.tool import resolve_command
 from homeport.adapters.runtime.programs.environment import compose_environment, engine_environment, steers_the_tool
@@ -46,7 +46,7 @@ _NOT_PACKED: Final = frozenset({".git", ".hg", ".svn"})
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions:
+class ImportSourceOptions:
     """The user's options, besides the path."""
 
     name: str | None = None
@@ -77,7 +77,7 @@ def find_source(path: Path) -> Path:
     )
 
 
-def import_path(path: Path, options: SourceOptions) -> Imported:
+def import_path(path: Path, options: ImportSourceOptions) -> Imported:
     """Raises InvalidInput with all problems; nothing has been written then."""
     source = find_source(path)
     if source.name == CHART_FILE:
@@ -89,7 +89,7 @@ def import_path(path: Path, options: SourceOptions) -> Imported:
     return import_compose(source, options)
 
 
-def import_compose(path: Path, options: SourceOptions) -> Imported:
+def import_compose(path: Path, options: ImportSourceOptions) -> Imported:
     folder = path.parent.resolve()
     project = read_project(path, options)
     judged = judge(project.files, project.resolved, project.offered, may_build=options.images is not None)
@@ -121,7 +121,7 @@ def check_component(folder: Path, pointers: Collection[str]) -> list[Problem]:
     if not path.is_file():
         return [Problem("", f"there is no {COMPOSE_FILE}; exactly this name is read by every device.", folder.name)]
     try:
-        project = read_project(path, SourceOptions())
+        project = read_project(path, ImportSourceOptions())
     except InvalidInput as error:
         return list(error.problems) or [Problem("", str(error), COMPOSE_FILE)]
     judged = judge(project.files, project.resolved, (), may_build=False)
@@ -148,7 +148,7 @@ def check_chart(folder: Path) -> list[Problem]:
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class ImportedProject:
     files: tuple[ComposeFile, ...]
     """The named file first, then those that it includes or extends."""
     dotenv: Mapping[str, str]
@@ -156,7 +156,7 @@ class Project:
     resolved: Mapping[str, Any]
 
 
-def read_project(path: Path, options: SourceOptions) -> Project:
+def read_project(path: Path, options: ImportSourceOptions) -> ImportedProject:
     """Raises InvalidInput for mistakes and for the compose tool's errors. A variable without a value gets a
     placeholder, so that the rest can be checked."""
     folder = path.parent.resolve()
@@ -179,7 +179,7 @@ def read_project(path: Path, options: SourceOptions) -> Project:
     except InvalidInput as error:
         said = str(error).partition(": ")[2] or str(error)
         raise InvalidInput(problems=[Problem("", f"cannot be used: {said}", path.name)]) from error
-    return Project(tuple(files), dotenv, offered, resolved)
+    return ImportedProject(tuple(files), dotenv, offered, resolved)
 
 
 def read_files(folder: Path, name: str) -> list[ComposeFile]:
@@ -224,7 +224,7 @@ def _dotenv(path: Path) -> dict[str, str]:
     return parse_dotenv(_read(path).decode(errors="replace")) if path.is_file() else {}
 
 
-def _notes(project: Project, wanted: Sequence[Needed], folder: Path, path: Path) -> Iterator[str]:
+def _notes(project: ImportedProject, wanted: Sequence[Needed], folder: Path, path: Path) -> Iterator[str]:
     for each in wanted:
         if each.is_mount and not each.is_read_only and not leads_out(each.path):
             yield (

@@ -11,7 +11,7 @@ from pydantic import Field
 from homeport.catalog.documents import dump
 from homeport.catalog.packages import compose_artifact
 from homeport.content.importing.description import CATEGORY, FIRST_VERSION, Imported, render_description
-from homeport.content.importing.uploads import FILES_MAX, NAME_LENGTH_MAX, Upload, import_upload
+from homeport.content.importing.uploads import FILES_MAX, NAME_LENGTH_MAX, ImportUpload, import_upload
 from homeport.content.routes import NAME_PREFIX
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.errors import Conflict
@@ -72,7 +72,7 @@ def import_routes(central: CentralPlatform) -> Routes:
         plan: Annotated[bool, Query(description="Check it and say what would be added; write nothing.")] = False,
     ) -> ImportedBody:
         """What compose can do and nodes cannot is refused with file and line, before anything is written."""
-        upload = Upload(body.files, body.name, body.values)
+        upload = ImportUpload(body.files, body.name, body.values)
         imported = await run_sync(import_upload, upload, limiter=limiter)
         if plan:
             return _body(imported, None)

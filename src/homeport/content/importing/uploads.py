@@ -14,7 +14,7 @@ from typing import Final
 from homeport.content.importing.compose import leads_out
 from homeport.content.importing.compose_files import COMPOSE_NAMES
 from homeport.content.importing.description import Imported
-from homeport.content.importing.folders import SourceOptions, import_compose, read_files
+from homeport.content.importing.folders import ImportSourceOptions, import_compose, read_files
 from homeport.core.node.demands import referenced_files
 from homeport.errors import InvalidInput, Problem
 from homeport.lazy_dataclass import dataclass
@@ -29,14 +29,14 @@ _NOT_NAMES: Final = ("$", "://", "\\")
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class ImportUpload:
     files: Mapping[str, str]
     """By name below the folder of the compose file."""
     name: str | None = None
     values: Mapping[str, str] = field(default_factory=dict)
 
 
-def import_upload(upload: Upload) -> Imported:
+def import_upload(upload: ImportUpload) -> Imported:
     """Raises InvalidInput with all problems; nothing is kept."""
     problems = [*_names(upload.files)]
     if problems:
@@ -51,7 +51,7 @@ def import_upload(upload: Upload) -> Imported:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
         _check_references(folder, main)
-        return import_compose(folder / main, SourceOptions(upload.name, upload.values))
+        return import_compose(folder / main, ImportSourceOptions(upload.name, upload.values))
 
 
 def _names(files: Mapping[str, str]) -> Iterator[Problem]:

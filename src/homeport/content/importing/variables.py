@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from homeport.adapters.bounded_yaml import Location
+from homeport.adapters.files.bounded_yaml import Location
 from homeport.content.importing.parameters import Offered
 from homeport.lazy_dataclass import dataclass
 
@@ -22,7 +22,7 @@ _DOTENV: Final = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class VariableReference:
     """One `${NAME…}`."""
 
     name: str
@@ -34,11 +34,11 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    reference: Reference
+    reference: VariableReference
     where: Location
 
 
-def references(text: str) -> Iterator[Reference]:
+def references(text: str) -> Iterator[VariableReference]:
     """Those of one text, and those inside their defaults. `$$` is a dollar sign, and `$5` is not a variable."""
     position = 0
     while (position := text.find("$", position)) >= 0:
@@ -49,13 +49,13 @@ def references(text: str) -> Iterator[Reference]:
             end = _closing(text, position + 2)
             found = _BRACED.fullmatch(text[position + 2 : end])
             if found is not None:
-                yield Reference(found[1], found[2] or "", found[3] or "")
+                yield VariableReference(found[1], found[2] or "", found[3] or "")
                 yield from references(found[3] or "")
             position = end + 1
             continue
         plain = _NAME.match(text, position + 1)
         if plain is not None:
-            yield Reference(plain[0])
+            yield VariableReference(plain[0])
         position = plain.end() if plain is not None else position + 1
 
 
@@ -96,7 +96,7 @@ def _passed_on(environment: Any, where: Location) -> Iterator[Use]:
         names = [entry for entry in environment or () if isinstance(entry, str) and "=" not in entry]
     for name in names:
         if _NAME.fullmatch(name):
-            yield Use(Reference(name, "-", ""), where)
+            yield Use(VariableReference(name, "-", ""), where)
 
 
 def offered(found: list[Use], dotenv: Mapping[str, str]) -> list[Offered]:

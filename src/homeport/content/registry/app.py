@@ -7,9 +7,9 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from homeport.adapters.disk import disk_problem
+from homeport.adapters.files.disk import disk_problem
 from homeport.content.registry.errors import RegistryProblem, SpecCode, envelope
-from homeport.content.registry.exchange import JSON, Exchange, Interrupted
+from homeport.content.registry.exchange import JSON, Interrupted, RegistryExchange
 from homeport.content.registry.routes import ACTIONS, CHALLENGE, HANDLERS
 from homeport.content.registry.service import RegistryService
 from homeport.core.access.actions import ActionTable
@@ -62,7 +62,7 @@ class _Routes:
         found = look_up(scope, self._table)
         assert found is not None, "nothing is reached without a row in the table of actions"
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
-        exchange = Exchange(scope, receive, send, found.params)
+        exchange = RegistryExchange(scope, receive, send, found.params)
         try:
             await HANDLERS[method, found.template](self._service, exchange)
         except RegistryProblem as problem:
@@ -77,12 +77,12 @@ class _Routes:
             await _on_disk_or_line(error, exchange)
 
 
-async def _refuse(exchange: Exchange, problem: RegistryProblem) -> None:
+async def _refuse(exchange: RegistryExchange, problem: RegistryProblem) -> None:
     body = envelope(problem.code, str(problem), problem.detail)
     await exchange.answer(problem.status, {"Content-Type": JSON, **problem.headers}, body)
 
 
-async def _on_disk_or_line(error: OSError, exchange: Exchange) -> None:
+async def _on_disk_or_line(error: OSError, exchange: RegistryExchange) -> None:
     """A client that disconnects during a download is not an error."""
     if isinstance(error, ConnectionError | TimeoutError):
         log.debug("registry client went away", path=exchange.scope["path"])

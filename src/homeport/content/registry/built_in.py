@@ -14,7 +14,7 @@ from homeport.content.registry.metrics import RegistryMetrics
 from homeport.content.registry.names import TagPolicy
 from homeport.content.registry.repositories import Repositories
 from homeport.content.registry.service import RegistryService
-from homeport.content.registry.uses import find_uses
+from homeport.content.registry.uses import UsesOfDeployments
 from homeport.core.model.artifact import Artifact
 from homeport.core.model.deployment import digest_of_bytes
 from homeport.errors import Conflict
@@ -33,10 +33,10 @@ COLLECT_SECONDS_MAX: Final = 1800.0
 class CentralRegistry:
     """Implements `ports.BuiltInRegistry`."""
 
-    store: Store
     clock: Clock
     service: RegistryService
     metrics: RegistryMetrics
+    uses: UsesOfDeployments
     address: RegistryAddress | None = None
     is_wanted: bool = False
     why_off: str = "Central was started without one. Start it with  --registry HOST:PORT ."
@@ -61,11 +61,11 @@ class CentralRegistry:
     async def _collect(self) -> None:
         if self.address is None:
             return
-        collected = await collect(self.service, lambda: find_uses(self.store, self.service), self.clock.now())
+        collected = await collect(self.service, self.uses.find, self.clock.now())
         self.service.traffic.collected += collected.freed_bytes
 
     async def used_by(self, name: str, reference: str) -> str | None:
-        return (await find_uses(self.store, self.service)).of(name, reference)
+        return (await self.uses.find()).of(name, reference)
 
 
 async def _whole(content: bytes) -> AsyncIterator[bytes]:
@@ -78,6 +78,7 @@ def open_registry(
     """Nothing is read or written before the first request."""
     blobs = DiskBlobs(folder, quota_bytes=quota_bytes)
     service = RegistryService(blobs, Repositories(folder / "repositories"), policy)
-    registry = CentralRegistry(store, clock, service, RegistryMetrics(service.traffic, blobs.usage_now))
+    metrics = RegistryMetrics(service.traffic, blobs.usage_now)
+    registry = CentralRegistry(clock, service, metrics, UsesOfDeployments(store, service))
     service.used_by = registry.used_by
     return registry

@@ -26,7 +26,7 @@ class Interrupted(TransientError):
 
 
 @dataclass(slots=True)
-class Exchange:
+class RegistryExchange:
     scope: Scope
     receive: Receive
     send: Send

@@ -7,14 +7,14 @@ recently, because a push comes in pieces; and of those also what they consist of
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from homeport.content.registry.manifests import Manifest
+from homeport.content.registry.manifests import OciManifest
 from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Digest
 
 
 @dataclass(frozen=True, slots=True)
 class SeenManifest:
-    manifest: Manifest
+    manifest: OciManifest
     at: datetime
 
 

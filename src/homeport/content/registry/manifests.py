@@ -31,7 +31,7 @@ _FOREIGN: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class OciManifest:
     media_type: str
     blobs: tuple[Digest, ...] = ()
     """Must be in the repository: config and layers."""
@@ -42,7 +42,7 @@ class Manifest:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
 
-def parse_manifest(content: bytes, content_type: str) -> Manifest:
+def parse_manifest(content: bytes, content_type: str) -> OciManifest:
     """Raises RegistryProblem."""
     document = _document(content)
     declared = document.get("mediaType")
@@ -71,7 +71,7 @@ def _document(content: bytes) -> dict[str, Any]:
     return document
 
 
-def _image(document: Mapping[str, Any], media_type: str) -> Manifest:
+def _image(document: Mapping[str, Any], media_type: str) -> OciManifest:
     config, layers = document.get("config") or {}, _listed(document, "layers")
     if "manifests" in document:
         raise _invalid("it has both layers and manifests")
@@ -81,7 +81,7 @@ def _image(document: Mapping[str, Any], media_type: str) -> Manifest:
         if layer["mediaType"] not in _FOREIGN:
             needed.append(digest)
     artifact_type = _text(document, "artifactType") or str(config["mediaType"])
-    return Manifest(
+    return OciManifest(
         media_type,
         blobs=tuple(dict.fromkeys(needed)),
         subject=_subject(document),
@@ -90,12 +90,12 @@ def _image(document: Mapping[str, Any], media_type: str) -> Manifest:
     )
 
 
-def _index(document: Mapping[str, Any], media_type: str) -> Manifest:
+def _index(document: Mapping[str, Any], media_type: str) -> OciManifest:
     listed = _listed(document, "manifests")
     if "layers" in document or "config" in document:
         raise _invalid("it has both manifests and layers")
     found = (_digest(each, f"manifests[{index}]") for index, each in enumerate(listed))
-    return Manifest(
+    return OciManifest(
         media_type,
         manifests=tuple(dict.fromkeys(found)),
         subject=_subject(document),

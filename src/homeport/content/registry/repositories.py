@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from homeport.adapters.disk import disk_problems
+from homeport.adapters.files.disk import disk_problems
 from homeport.content.registry.errors import RegistryProblem
 from homeport.content.registry.names import check_digest
 from homeport.errors import Conflict
@@ -45,7 +45,7 @@ class UnreadableRecord(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredManifest:
     """A manifest of a repository."""
 
     digest: Digest
@@ -101,7 +101,7 @@ class Repositories:
 
     # --- manifests --------------------------------------------------------------------------------------------
 
-    def manifest(self, name: str, digest: Digest) -> Kept | None:
+    def manifest(self, name: str, digest: Digest) -> StoredManifest | None:
         """None, too, where its record cannot be read: pushing the manifest again writes a new one."""
         try:
             return self._kept(name, digest)
@@ -109,17 +109,19 @@ class Repositories:
             log.warning("registry record unreadable", name=name, digest=digest, why=str(error))
             return None
 
-    def manifests(self, name: str) -> Sequence[Kept]:
+    def manifests(self, name: str) -> Sequence[StoredManifest]:
         """Raises UnreadableRecord: what is not known must not be taken for unused."""
         found = (self._kept(name, Digest(path.name)) for path in _entries(self.root / name / MANIFESTS))
         return [kept for kept in found if kept is not None]
 
-    def _kept(self, name: str, digest: Digest) -> Kept | None:
+    def _kept(self, name: str, digest: Digest) -> StoredManifest | None:
         path = self.root / name / MANIFESTS / digest
         try:
             content, at = json.loads(path.read_bytes()), _changed(path)
             subject = content.get("subject")
-            return Kept(check_digest(digest), str(content["mediaType"]), subject and check_digest(subject), at)
+            return StoredManifest(
+                check_digest(digest), str(content["mediaType"]), subject and check_digest(subject), at
+            )
         except FileNotFoundError:
             return None
         except _UNREADABLE as error:
@@ -137,7 +139,7 @@ class Repositories:
             content["subject"] = subject
         self._write(self.root / name / MANIFESTS / digest, json.dumps(content).encode())
 
-    def drop_manifest(self, name: str, kept: Kept) -> bool:
+    def drop_manifest(self, name: str, kept: StoredManifest) -> bool:
         if kept.subject is not None:
             folder = self.root / name / REFERRERS / kept.subject
             _unlink(folder / kept.digest)

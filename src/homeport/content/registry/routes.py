@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import anyio
 
 from homeport.content.registry.errors import RegistryProblem, SpecCode
-from homeport.content.registry.exchange import Exchange
+from homeport.content.registry.exchange import RegistryExchange
 from homeport.content.registry.manifests import MANIFEST_BYTES_MAX, OCI_INDEX
 from homeport.content.registry.names import check_digest
 from homeport.content.registry.ranges import received, requested, uploaded
@@ -62,10 +62,10 @@ ACTIONS: Final[Actions] = {
 }
 # fmt: on
 
-Handler = Callable[[RegistryService, Exchange], Awaitable[None]]
+Handler = Callable[[RegistryService, RegistryExchange], Awaitable[None]]
 
 
-async def greet(registry: RegistryService, exchange: Exchange) -> None:
+async def greet(registry: RegistryService, exchange: RegistryExchange) -> None:
     """Confirms to authenticated clients that this is a registry."""
     state = exchange.scope["state"]
     caller: Caller = state["caller"]
@@ -85,7 +85,7 @@ CHALLENGE: Final[Mapping[str, str]] = {"WWW-Authenticate": 'Basic realm="homepor
 # --- pull -----------------------------------------------------------------------------------------------------
 
 
-async def get_manifest(registry: RegistryService, exchange: Exchange) -> None:
+async def get_manifest(registry: RegistryService, exchange: RegistryExchange) -> None:
     found = await registry.manifest(exchange.name, exchange.params["reference"])
     headers = {"Docker-Content-Digest": found.digest, "ETag": f'"{found.digest}"', "Content-Type": found.media_type}
     if _is_known(exchange, found.digest):
@@ -94,7 +94,7 @@ async def get_manifest(registry: RegistryService, exchange: Exchange) -> None:
     await exchange.answer(200, headers, found.content)
 
 
-async def get_blob(registry: RegistryService, exchange: Exchange) -> None:
+async def get_blob(registry: RegistryService, exchange: RegistryExchange) -> None:
     digest = check_digest(exchange.params["digest"])
     headers = {
         "Docker-Content-Digest": digest,
@@ -118,19 +118,19 @@ async def get_blob(registry: RegistryService, exchange: Exchange) -> None:
         registry.traffic.pulled += part[1]
 
 
-async def list_repositories(registry: RegistryService, exchange: Exchange) -> None:
+async def list_repositories(registry: RegistryService, exchange: RegistryExchange) -> None:
     """Not in the specification, but in every registry: `oras repo ls` and people with curl ask for it."""
     page, link = _page(exchange, {name: name for name in await registry.names()})
     await exchange.answer_json({"repositories": page}, link)
 
 
-async def list_tags(registry: RegistryService, exchange: Exchange) -> None:
+async def list_tags(registry: RegistryService, exchange: RegistryExchange) -> None:
     tags = await registry.tags(exchange.name)
     page, link = _page(exchange, {tag: tag for tag in tags})
     await exchange.answer_json({"name": exchange.name, "tags": page}, link)
 
 
-async def list_referrers(registry: RegistryService, exchange: Exchange) -> None:
+async def list_referrers(registry: RegistryService, exchange: RegistryExchange) -> None:
     digest = check_digest(exchange.params["digest"])
     listed = await registry.referrers(exchange.name, digest)
     headers = {"Content-Type": OCI_INDEX}
@@ -145,7 +145,7 @@ async def list_referrers(registry: RegistryService, exchange: Exchange) -> None:
 # --- push -----------------------------------------------------------------------------------------------------
 
 
-async def begin_upload(registry: RegistryService, exchange: Exchange) -> None:
+async def begin_upload(registry: RegistryService, exchange: RegistryExchange) -> None:
     """Three kinds: mount a blob of another repository, upload a whole one at once, or start an upload in parts."""
     name, query = exchange.name, exchange.query
     if "mount" in query:
@@ -167,15 +167,15 @@ async def begin_upload(registry: RegistryService, exchange: Exchange) -> None:
     await _created_blob(exchange, promised)
 
 
-async def show_upload(registry: RegistryService, exchange: Exchange) -> None:
+async def show_upload(registry: RegistryService, exchange: RegistryExchange) -> None:
     await _progress(exchange, 204, await registry.upload(exchange.name, _upload_id(exchange)))
 
 
-async def append_part(registry: RegistryService, exchange: Exchange) -> None:
+async def append_part(registry: RegistryService, exchange: RegistryExchange) -> None:
     await _progress(exchange, 202, await _append(registry, exchange))
 
 
-async def finish_upload(registry: RegistryService, exchange: Exchange) -> None:
+async def finish_upload(registry: RegistryService, exchange: RegistryExchange) -> None:
     if "digest" not in exchange.query:
         raise RegistryProblem(SpecCode.DIGEST_INVALID, "An upload ends with ?digest=…, which is missing.")
     digest = check_digest(exchange.query["digest"])
@@ -184,12 +184,12 @@ async def finish_upload(registry: RegistryService, exchange: Exchange) -> None:
     await _created_blob(exchange, digest)
 
 
-async def cancel_upload(registry: RegistryService, exchange: Exchange) -> None:
+async def cancel_upload(registry: RegistryService, exchange: RegistryExchange) -> None:
     await registry.cancel(exchange.name, _upload_id(exchange))
     await exchange.answer(204)
 
 
-async def put_manifest(registry: RegistryService, exchange: Exchange) -> None:
+async def put_manifest(registry: RegistryService, exchange: RegistryExchange) -> None:
     name, reference = exchange.name, exchange.params["reference"]
     content = await exchange.body(MANIFEST_BYTES_MAX)
     pushed = await registry.put_manifest(name, reference, content, exchange.headers.get("content-type", ""))
@@ -202,12 +202,12 @@ async def put_manifest(registry: RegistryService, exchange: Exchange) -> None:
 # --- delete ---------------------------------------------------------------------------------------------------
 
 
-async def delete_manifest(registry: RegistryService, exchange: Exchange) -> None:
+async def delete_manifest(registry: RegistryService, exchange: RegistryExchange) -> None:
     await registry.delete_manifest(exchange.name, exchange.params["reference"])
     await exchange.answer(202)
 
 
-async def delete_blob(registry: RegistryService, exchange: Exchange) -> None:
+async def delete_blob(registry: RegistryService, exchange: RegistryExchange) -> None:
     await registry.delete_blob(exchange.name, check_digest(exchange.params["digest"]))
     await exchange.answer(202)
 
@@ -232,7 +232,7 @@ HANDLERS: Final[Mapping[tuple[str, str], Handler]] = {
 Item = TypeVar("Item")
 
 
-async def _append(registry: RegistryService, exchange: Exchange) -> Upload:
+async def _append(registry: RegistryService, exchange: RegistryExchange) -> Upload:
     upload_id = _upload_id(exchange)
     offset = uploaded(exchange.headers.get("content-range"), exchange.length)
     try:
@@ -249,7 +249,7 @@ async def _forget(registry: RegistryService, name: str, upload_id: UploadId) -> 
         await registry.cancel(name, upload_id)
 
 
-async def _progress(exchange: Exchange, status: int, upload: Upload) -> None:
+async def _progress(exchange: RegistryExchange, status: int, upload: Upload) -> None:
     await exchange.answer(
         status,
         {
@@ -260,7 +260,7 @@ async def _progress(exchange: Exchange, status: int, upload: Upload) -> None:
     )
 
 
-async def _created_blob(exchange: Exchange, digest: Digest) -> None:
+async def _created_blob(exchange: RegistryExchange, digest: Digest) -> None:
     headers = {"Location": f"/v2/{exchange.name}/blobs/{digest}", "Docker-Content-Digest": digest}
     await exchange.answer(201, headers)
 
@@ -269,24 +269,24 @@ def _location(name: str, upload_id: UploadId) -> str:
     return f"/v2/{name}/blobs/uploads/{upload_id}"
 
 
-def _upload_id(exchange: Exchange) -> UploadId:
+def _upload_id(exchange: RegistryExchange) -> UploadId:
     return UploadId(exchange.params["upload"])
 
 
-def _is_known(exchange: Exchange, digest: Digest) -> bool:
+def _is_known(exchange: RegistryExchange, digest: Digest) -> bool:
     known = exchange.headers.get("if-none-match", "")
     return any(
         each.strip().removeprefix("W/").strip('"') in (digest, "*") for each in known.split(",") if each.strip()
     )
 
 
-def _range_counts(exchange: Exchange, digest: Digest) -> bool:
+def _range_counts(exchange: RegistryExchange, digest: Digest) -> bool:
     """With `If-Range`, a part is only sent where the whole is unchanged."""
     condition = exchange.headers.get("if-range")
     return condition is None or condition.strip().strip('"') == digest
 
 
-def _page(exchange: Exchange, items: Mapping[str, Item]) -> tuple[Sequence[Item], dict[str, str]]:
+def _page(exchange: RegistryExchange, items: Mapping[str, Item]) -> tuple[Sequence[Item], dict[str, str]]:
     """The page of named items that `n` and `last` request, in order, and the link to the
     next."""
     given, last = exchange.query.get("n"), exchange.query.get("last")

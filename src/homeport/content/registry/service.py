@@ -14,7 +14,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from homeport.content.registry.errors import RegistryProblem, SpecCode
-from homeport.content.registry.manifests import MANIFEST_BYTES_MAX, Manifest, parse_manifest
+from homeport.content.registry.manifests import MANIFEST_BYTES_MAX, OciManifest, parse_manifest
 from homeport.content.registry.metrics import Traffic
 from homeport.content.registry.names import (
     TagPolicy,
@@ -25,7 +25,7 @@ from homeport.content.registry.names import (
     is_immutable,
 )
 from homeport.content.registry.ranges import received
-from homeport.content.registry.repositories import Kept, Repositories
+from homeport.content.registry.repositories import Repositories, StoredManifest
 from homeport.errors import DigestMismatch, NotFound, OffsetMismatch, UploadBusy
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import BlobStore, OpenBlob, Upload, UploadId
@@ -47,7 +47,7 @@ class Pulled:
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushedManifest:
     digest: Digest
     subject: Digest | None
 
@@ -151,7 +151,7 @@ class RegistryService:
             raise RegistryProblem(SpecCode.MANIFEST_UNKNOWN, f"{name} has no manifest {reference}.") from error
         return Pulled(kept.digest, kept.media_type, content)
 
-    async def put_manifest(self, name: str, reference: str, content: bytes, content_type: str) -> Pushed:
+    async def put_manifest(self, name: str, reference: str, content: bytes, content_type: str) -> PushedManifest:
         check_name(name)
         promised = check_digest(reference) if is_digest(reference) else None
         tag = None if promised is not None else check_tag(reference)
@@ -173,7 +173,7 @@ class RegistryService:
             )
             if tag is not None:
                 await run_sync(self.repositories.put_tag, name, tag, digest)
-        return Pushed(digest, manifest.subject)
+        return PushedManifest(digest, manifest.subject)
 
     async def delete_manifest(self, name: str, reference: str) -> None:
         """A tag alone, or a manifest with all its tags."""
@@ -214,7 +214,7 @@ class RegistryService:
         check_name(name)
         return await run_sync(self.repositories.referrers, name, subject)
 
-    async def _kept(self, name: str, reference: str) -> Kept:
+    async def _kept(self, name: str, reference: str) -> StoredManifest:
         check_name(name)
         unknown = f"{name} has no manifest {reference[:200]}."
         digest = check_digest(reference) if is_digest(reference) else None
@@ -228,7 +228,7 @@ class RegistryService:
             raise await self._unknown(name, SpecCode.MANIFEST_UNKNOWN, unknown)
         return kept
 
-    async def parsed(self, kept: Kept) -> Manifest:
+    async def parsed(self, kept: StoredManifest) -> OciManifest:
         """Raises NotFound and RegistryProblem where it is missing or damaged on disk."""
         async with self.blobs.open(kept.digest) as opened:
             content = await run_sync(opened.file.read, MANIFEST_BYTES_MAX)
@@ -245,7 +245,7 @@ class RegistryService:
                 detail={"reason": "TAG_IMMUTABLE", "tag": tag, "digest": there},
             )
 
-    async def _refuse_incomplete(self, name: str, manifest: Manifest) -> None:
+    async def _refuse_incomplete(self, name: str, manifest: OciManifest) -> None:
         for digest in manifest.blobs:
             is_here = await run_sync(self.repositories.has_blob, name, digest)
             if not is_here or await self.blobs.size(digest) is None:
@@ -293,7 +293,7 @@ def _missing(name: str, digest: Digest, what: str) -> RegistryProblem:
     )
 
 
-def _descriptor(manifest: Manifest, digest: Digest, size: int) -> Mapping[str, Any]:
+def _descriptor(manifest: OciManifest, digest: Digest, size: int) -> Mapping[str, Any]:
     """As in a list of referrers."""
     shown: dict[str, Any] = {"mediaType": manifest.media_type, "digest": digest, "size": size}
     if manifest.artifact_type:

@@ -71,7 +71,7 @@ Actions = Mapping[tuple[str, str], Action]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchedAction:
     """The row that matches a request."""
 
     action: Action
@@ -108,15 +108,15 @@ class ActionTable:
         self._root = _Branch()
         self._here = here
         self.rows: dict[tuple[str, str], Action] = {}
-        self._literal: dict[tuple[str, str], Found] = {}
+        self._literal: dict[tuple[str, str], MatchedAction] = {}
         """Rows without variables, which a walk would find first in any case."""
-        self._walked: dict[tuple[str, str], Found] = {}
+        self._walked: dict[tuple[str, str], MatchedAction] = {}
         """What was found for paths of others."""
         for part in parts:
             for (method, template), action in part.items():
                 self._add(method, template, action)
 
-    def find(self, method: str, path: str) -> Found | None:
+    def find(self, method: str, path: str) -> MatchedAction | None:
         """None for a request that is not in the table. HEAD is treated as GET."""
         asked = "GET" if method == "HEAD" else method
         found = self._literal.get((asked, path)) or self._walked.get((asked, path))
@@ -145,7 +145,7 @@ class ActionTable:
         self.rows[method, template] = action
         if "{" not in template:
             here = self._here if action.scope is Scope.SITE else None
-            self._literal[method, template] = Found(action, template, _NO_PARAMS, here)
+            self._literal[method, template] = MatchedAction(action, template, _NO_PARAMS, here)
         branch, rows = self._root, None
         segments = template.split("/")[1:]
         for index, segment in enumerate(segments):
@@ -163,7 +163,7 @@ class ActionTable:
                 branch = branch.literals.setdefault(segment, _Branch())
         (branch.rows if rows is None else rows)[method] = (template, action)
 
-    def _walk(self, path: str, method: str) -> Found | None:
+    def _walk(self, path: str, method: str) -> MatchedAction | None:
         if not path.startswith("/"):
             return None
         segments = path.split("/")[1:]
@@ -173,7 +173,7 @@ class ActionTable:
         template, action = row
         params = _params(template, segments)
         site = params.get("site", self._here) if action.scope is Scope.SITE else None
-        return Found(action, template, MappingProxyType(params), site)
+        return MatchedAction(action, template, MappingProxyType(params), site)
 
 
 def _row(branch: _Branch, segments: list[str], index: int, method: str) -> tuple[str, Action] | None:

@@ -12,7 +12,13 @@ from homeport.core.model.caller import Caller, CallerKind, Role
 from homeport.vocabulary import SiteName
 
 _RANK: Final = {Role.VIEWER: 1, Role.OPERATOR: 2, Role.ADMIN: 3}
-_NEEDS: Final = {Level.KNOWN: 1, Level.VIEWER: 1, Level.OPERATOR: 2, Level.ADMIN: 3, Level.MACHINE: 3}
+_NEEDS: Final = {
+    Level.KNOWN: 1,
+    Level.VIEWER: 1,
+    Level.OPERATOR: 2,
+    Level.ADMIN: 3,
+    Level.MACHINE: 3,
+}
 
 
 def refusal(caller: Caller, action: Action) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from homeport.core.inference import sessions
 from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
 from homeport.core.inference.sessions import Session
-from homeport.core.inference.task import CTX_CAP, MAX_TOKENS_CAP, PlacementMode, Refusal, Task, TaskCode
+from homeport.core.inference.task import CTX_CAP, MAX_TOKENS_CAP, PoolPlacementMode, Refusal, Task, TaskCode
 from homeport.lazy_dataclass import dataclass
 
 
@@ -108,7 +108,7 @@ def _model(task: Task, situation: Situation) -> Refusal | None:
 
 def _pin(task: Task, situation: Situation) -> Refusal | None:
     wish = task.wish
-    if wish.mode is not PlacementMode.PIN:
+    if wish.mode is not PoolPlacementMode.PIN:
         return None
     if not wish.pin_pool_id:
         text = "placement.pin_pool_id is missing. Name the pool, or use another mode than pin."

@@ -10,7 +10,7 @@ BURST_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class KeyRate:
     per_minute: int
     """0: any."""
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from homeport.core.inference.deadlines import expected_tokens
-from homeport.core.inference.task import PlacementMode, Task, TaskCode
+from homeport.core.inference.task import PoolPlacementMode, Task, TaskCode
 from homeport.lazy_dataclass import dataclass
 
 CACHED_PREFIX_BONUS_MS: Final = 250.0
@@ -34,7 +34,7 @@ class Misfit(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class ReplicaCandidate:
     """A replica as placement sees it."""
 
     pool_id: str
@@ -64,8 +64,8 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    chosen: Candidate | None
+class PoolDecision:
+    chosen: ReplicaCandidate | None
     considered: int
     misfits: tuple[tuple[Misfit, int], ...] = ()
     """How many replicas were left out for each reason."""
@@ -88,7 +88,9 @@ class Decision:
         return f"placed on {where}{ties}{f'; left out: {left_out}' if left_out else ''}"
 
 
-def misfit(task: Task, candidate: Candidate, *, sites: Sequence[str] = (), needs_slot: bool = True) -> Misfit | None:
+def misfit(
+    task: Task, candidate: ReplicaCandidate, *, sites: Sequence[str] = (), needs_slot: bool = True
+) -> Misfit | None:
     """The first rule that the replica breaks."""
     wish = task.wish
     needed = max(task.ctx, task.prompt_tokens_estimate + task.max_tokens)
@@ -117,16 +119,16 @@ Others = Mapping[tuple[str, str], int]
 
 def place(
     task: Task,
-    candidates: Iterable[Candidate],
+    candidates: Iterable[ReplicaCandidate],
     *,
     sites: Sequence[str] = (),
     needs_slot: bool = True,
     others: Others | None = None,
-) -> Decision:
+) -> PoolDecision:
     """`others` are considered like the candidates, without having to be looked at one by one."""
     everything = list(candidates)
     considered = len(everything) + (sum(others.values()) if others else 0)
-    wish, pinned = task.wish, task.wish.mode is PlacementMode.PIN
+    wish, pinned = task.wish, task.wish.mode is PoolPlacementMode.PIN
     pool = [each for each in everything if each.pool_id == wish.pin_pool_id] if pinned else everything
     misfits: dict[Misfit, int] = {}
     feasible = []
@@ -142,20 +144,20 @@ def place(
             misfits[why] = misfits.get(why, 0) + count
     found = tuple(sorted(misfits.items())) if misfits else ()
     if pinned and not feasible:
-        return Decision(None, considered, found, "pinned_pool_infeasible", pinned=True)
+        return PoolDecision(None, considered, found, "pinned_pool_infeasible", pinned=True)
     fallback = False
-    if wish.mode is PlacementMode.PREFER and wish.prefer_pools:
+    if wish.mode is PoolPlacementMode.PREFER and wish.prefer_pools:
         preferred = [each for each in feasible if each.pool_id in wish.prefer_pools]
         if not preferred and not wish.allow_fallback:
-            return Decision(None, considered, found, NOT_PREFERRED)
+            return PoolDecision(None, considered, found, NOT_PREFERRED)
         fallback = not preferred and bool(feasible)
         feasible = preferred or feasible
     if not feasible:
-        return Decision(None, considered, found, _commonest(misfits))
+        return PoolDecision(None, considered, found, _commonest(misfits))
     if len(feasible) == 1:
-        return Decision(feasible[0], considered, found, pinned=pinned, fallback=fallback)
+        return PoolDecision(feasible[0], considered, found, pinned=pinned, fallback=fallback)
     best = min(feasible, key=lambda each: _rank(task, each))
-    return Decision(
+    return PoolDecision(
         best, considered, found, pinned=pinned, fallback=fallback, tie_breakers=_ties(task, best, feasible)
     )
 
@@ -167,7 +169,7 @@ def _of_another_model(task: Task, site: str, engine: str, sites: Sequence[str]) 
     return Misfit.ENGINE if task.engine not in (None, engine) else Misfit.MODEL
 
 
-def code_of(decision: Decision) -> TaskCode:
+def code_of(decision: PoolDecision) -> TaskCode:
     """The refusal of a task that fits nowhere."""
     kinds = {kind for kind, _ in decision.misfits}
     if Misfit.SLOTS in kinds:
@@ -181,7 +183,7 @@ def code_of(decision: Decision) -> TaskCode:
     return TaskCode.POOL_UNAVAILABLE
 
 
-def predicted_ms(task: Task, candidate: Candidate) -> float:
+def predicted_ms(task: Task, candidate: ReplicaCandidate) -> float:
     """How long until the last token, as far as it is known: waiting, first token, decoding."""
     rate = candidate.tokens_per_second
     decode = 0.0 if not rate else 1000.0 * expected_tokens(task) / rate
@@ -191,7 +193,7 @@ def predicted_ms(task: Task, candidate: Candidate) -> float:
     return candidate.load_ms + wait + (candidate.first_token_ms or 0.0) + decode - bonus
 
 
-def _rank(task: Task, each: Candidate) -> tuple[float, bool, float, int, float, str, str]:
+def _rank(task: Task, each: ReplicaCandidate) -> tuple[float, bool, float, int, float, str, str]:
     busy = 1.0 - each.slots_free / max(each.slots_total, 1)
     # Rounded, so that noise in the measured hints does not override what is really different.
     return (
@@ -208,7 +210,7 @@ def _rank(task: Task, each: Candidate) -> tuple[float, bool, float, int, float, 
 _TIES: Final = ("predicted time", "affinity", "load", "free VRAM", "tokens per second", "pool id", "replica id")
 
 
-def _ties(task: Task, best: Candidate, feasible: Sequence[Candidate]) -> tuple[str, ...]:
+def _ties(task: Task, best: ReplicaCandidate, feasible: Sequence[ReplicaCandidate]) -> tuple[str, ...]:
     """Which criterion decided against the runner-up."""
     others = [each for each in feasible if each is not best]
     if not others:

@@ -26,7 +26,7 @@ class FullPolicy(StrEnum):
 
 
 @dataclass(eq=False, slots=True)
-class Entry(Generic[T]):
+class QueueEntry(Generic[T]):
     id: str
     key: str
     priority: Priority
@@ -36,11 +36,11 @@ class Entry(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Offered(Generic[T]):
+class Enqueued(Generic[T]):
     accepted: bool
     position: int = 0
     """Among the tasks of its priority."""
-    evicted: Entry[T] | None = None
+    evicted: QueueEntry[T] | None = None
 
 
 class PoolQueue(Generic[T]):
@@ -50,8 +50,8 @@ class PoolQueue(Generic[T]):
         self.capacity = capacity
         self.policy = policy
         self._wait_seconds_max = wait_seconds_max
-        self._keys: dict[Priority, OrderedDict[str, deque[Entry[T]]]] = {each: OrderedDict() for each in ORDER}
-        self._entries: OrderedDict[str, Entry[T]] = OrderedDict()
+        self._keys: dict[Priority, OrderedDict[str, deque[QueueEntry[T]]]] = {each: OrderedDict() for each in ORDER}
+        self._entries: OrderedDict[str, QueueEntry[T]] = OrderedDict()
         """In the order of arrival."""
         self._depth = dict.fromkeys(ORDER, 0)
         self._of_key: dict[str, int] = {}
@@ -62,7 +62,7 @@ class PoolQueue(Generic[T]):
     def __contains__(self, entry_id: str) -> bool:
         return entry_id in self._entries
 
-    def __iter__(self) -> Iterator[Entry[T]]:
+    def __iter__(self) -> Iterator[QueueEntry[T]]:
         return iter(list(self._entries.values()))
 
     def depth(self, priority: Priority) -> int:
@@ -71,19 +71,19 @@ class PoolQueue(Generic[T]):
     def count_of(self, key: str) -> int:
         return self._of_key.get(key, 0)
 
-    def offer(self, entry: Entry[T]) -> Offered[T]:
+    def offer(self, entry: QueueEntry[T]) -> Enqueued[T]:
         evicted = None
         if len(self._entries) >= self.capacity:
             evicted = self._victim(entry) if self.policy is FullPolicy.DROP_LRU else None
             if evicted is None:
-                return Offered(accepted=False)
+                return Enqueued(accepted=False)
             self.cancel(evicted.id)
         position = self._depth[entry.priority]
         self._keys[entry.priority].setdefault(entry.key, deque()).append(entry)
         self._entries[entry.id] = entry
         self._depth[entry.priority] += 1
         self._of_key[entry.key] = self._of_key.get(entry.key, 0) + 1
-        return Offered(accepted=True, position=position, evicted=evicted)
+        return Enqueued(accepted=True, position=position, evicted=evicted)
 
     def cancel(self, entry_id: str) -> bool:
         entry = self._entries.get(entry_id)
@@ -105,7 +105,7 @@ class PoolQueue(Generic[T]):
             earlier += each.priority is entry.priority
         return earlier
 
-    def take(self, can_run: Callable[[T], bool], now: float) -> Entry[T] | None:
+    def take(self, can_run: Callable[[T], bool], now: float) -> QueueEntry[T] | None:
         """The next task that can run, removed from the queue."""
         overdue = self._overdue(now)
         if overdue is not None and can_run(overdue.content):
@@ -121,23 +121,23 @@ class PoolQueue(Generic[T]):
                     return taken
         return None
 
-    def _overdue(self, now: float) -> Entry[T] | None:
+    def _overdue(self, now: float) -> QueueEntry[T] | None:
         oldest = next(iter(self._entries.values()), None)
         return oldest if oldest is not None and now - oldest.since > self._wait_seconds_max else None
 
-    def _victim(self, newcomer: Entry[T]) -> Entry[T] | None:
+    def _victim(self, newcomer: QueueEntry[T]) -> QueueEntry[T] | None:
         """The oldest batch task, else the oldest of all; a batch task never drives out an interactive one."""
         for each in self._entries.values():
             if each.priority is Priority.BATCH:
                 return each
         return None if newcomer.priority is Priority.BATCH else next(iter(self._entries.values()), None)
 
-    def _remove(self, entry: Entry[T]) -> Entry[T]:
+    def _remove(self, entry: QueueEntry[T]) -> QueueEntry[T]:
         self._keys[entry.priority][entry.key].remove(entry)
         self._forget(entry)
         return entry
 
-    def _forget(self, entry: Entry[T]) -> None:
+    def _forget(self, entry: QueueEntry[T]) -> None:
         del self._entries[entry.id]
         keys = self._keys[entry.priority]
         if not keys[entry.key]:
@@ -148,7 +148,7 @@ class PoolQueue(Generic[T]):
             del self._of_key[entry.key]
 
 
-def _first(waiting: deque[Entry[T]], can_run: Callable[[T], bool]) -> Entry[T] | None:
+def _first(waiting: deque[QueueEntry[T]], can_run: Callable[[T], bool]) -> QueueEntry[T] | None:
     for index, entry in enumerate(waiting):
         if index >= LOOK_AHEAD_MAX:
             return None

@@ -22,7 +22,7 @@ SPARE_SHARE: Final = 0.5
 """Of the slots that would remain: more must have been free before one is given up."""
 
 
-class Action(StrEnum):
+class ScalingAction(StrEnum):
     LOAD = "load"
     UNLOAD = "unload"
     KEEP = "keep"
@@ -61,7 +61,7 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    action: Action
+    action: ScalingAction
     why: str
     replica: str = ""
     look_at: float | None = None
@@ -101,28 +101,28 @@ class _Seen:
 
 
 # fmt: off
-RULES: Final[Sequence[tuple[Action, str, Callable[[_Seen], bool]]]] = (
-    (Action.KEEP,   "a replica is being loaded",
+RULES: Final[Sequence[tuple[ScalingAction, str, Callable[[_Seen], bool]]]] = (
+    (ScalingAction.KEEP,   "a replica is being loaded",
      lambda seen: bool(seen.those(Loading.LOADING))),
-    (Action.UNLOAD, "its model is retired, and the time for what it has taken is over",
+    (ScalingAction.UNLOAD, "its model is retired, and the time for what it has taken is over",
      lambda seen: seen.policy.is_retired and seen.policy.is_overdue and bool(seen.free)),
-    (Action.UNLOAD, "its model is retired",
+    (ScalingAction.UNLOAD, "its model is retired",
      lambda seen: seen.policy.is_retired and not seen.use.waiting and bool(seen.free)),
-    (Action.KEEP,   "its model is retired, and what it has taken is finished first",
+    (ScalingAction.KEEP,   "its model is retired, and what it has taken is finished first",
      lambda seen: seen.policy.is_retired and bool(seen.those(Loading.LOADED))),
-    (Action.KEEP,   "none is loaded, its model is retired",
+    (ScalingAction.KEEP,   "none is loaded, its model is retired",
      lambda seen: seen.policy.is_retired),
-    (Action.LOAD,   "fewer replicas are loaded than the minimum",
+    (ScalingAction.LOAD,   "fewer replicas are loaded than the minimum",
      lambda seen: len(seen.those(Loading.LOADED)) < seen.policy.loaded_min and bool(seen.loadable)),
-    (Action.LOAD,   "a task waits and no replica is loaded",
+    (ScalingAction.LOAD,   "a task waits and no replica is loaded",
      lambda seen: seen.use.waiting > 0 and not seen.those(Loading.LOADED) and bool(seen.loadable)),
-    (Action.LOAD,   "the loaded replicas cannot work off the queue soon",
+    (ScalingAction.LOAD,   "the loaded replicas cannot work off the queue soon",
      lambda seen: seen.queue_seconds > QUEUE_SECONDS and bool(seen.loadable)),
-    (Action.UNLOAD, "it was not needed for the idle time",
+    (ScalingAction.UNLOAD, "it was not needed for the idle time",
      lambda seen: len(seen.those(Loading.LOADED)) > seen.policy.loaded_min
      and seen.idle_at is not None and seen.idle_at <= seen.now
      and bool(seen.free)),
-    (Action.KEEP,   "the loaded replicas are enough, and needed",
+    (ScalingAction.KEEP,   "the loaded replicas are enough, and needed",
      lambda seen: True),
 )
 # fmt: on
@@ -139,9 +139,9 @@ def scale(
     """`quiet_since` is what `quiet` has said until now."""
     seen = _Seen(policy, replicas, use, quiet_since, now)
     action, why = next((action, why) for action, why, applies in RULES if applies(seen))
-    if action is Action.LOAD:
+    if action is ScalingAction.LOAD:
         return Scaling(action, why, min(seen.loadable, key=lambda each: each.id).id)
-    if action is Action.UNLOAD:
+    if action is ScalingAction.UNLOAD:
         return Scaling(action, why, max(seen.free, key=lambda each: each.id).id)
     return Scaling(action, why, look_at=_next_look(seen))
 

@@ -11,7 +11,7 @@ MAX_TOKENS_CAP: Final = 50_000
 """The contract's reference limits, for pools that do not say their own."""
 
 
-class Workload(StrEnum):
+class WorkloadKind(StrEnum):
     COMPLETION = "completion"
     EMBEDDING = "embedding"
     RERANK = "rerank"
@@ -22,7 +22,7 @@ class Priority(StrEnum):
     BATCH = "batch"
 
 
-class PlacementMode(StrEnum):
+class PoolPlacementMode(StrEnum):
     PIN = "pin"
     PREFER = "prefer"
     AUTO = "auto"
@@ -119,7 +119,7 @@ class TaskRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PlacementWish:
-    mode: PlacementMode = PlacementMode.AUTO
+    mode: PoolPlacementMode = PoolPlacementMode.AUTO
     pin_pool_id: str | None = None
     prefer_pools: tuple[str, ...] = ()
     avoid_pools: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class PlacementWish:
 class Task:
     task_id: str
     session_id: str
-    workload: Workload
+    workload: WorkloadKind
     model_ref: str
     priority: Priority
     max_tokens: int

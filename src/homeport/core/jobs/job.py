@@ -96,7 +96,7 @@ class JobOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptFile:
+class JobArtifact:
     """The name and size of an artifact."""
 
     path: str
@@ -137,7 +137,7 @@ class Job:
     """Of the newest attempt."""
     exit_code: int | None = None
     output_bytes: int = 0
-    files: tuple[KeptFile, ...] = ()
+    files: tuple[JobArtifact, ...] = ()
     is_delivered: bool = True
     """Whether its site has it. Only central keeps jobs that have not reached their site yet."""
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from homeport.core.inference.request import InferenceRequest
 from homeport.core.jobs.job import Job, JobSpec, JobType
-from homeport.core.jobs.strategies import LABEL_ZONE, Candidate, Strategy
-from homeport.core.model.custom import Kind
+from homeport.core.jobs.strategies import LABEL_ZONE, NodeCandidate, Strategy
+from homeport.core.model.custom import CustomKind
 from homeport.core.model.demand import Demand, Requirement, Resources
 from homeport.core.model.engines import custom_kinds, main_engine
 from homeport.core.model.node import Capabilities, Node
@@ -24,6 +24,7 @@ SLOTS_MIN: Final = 4
 SLOTS_PER_CORE: Final = 2
 ENTRYPOINT: Final = "the entrypoint of a job"
 SERVE_HINT: Final = "See what is served:  homeport pools list"
+NO_NODE: Final = "The site has no node."
 INFERENCE: Final = "jobs that are inference requests"
 RUNS_IMAGES: Final = frozenset({"podman", "docker", "null"})
 
@@ -83,7 +84,7 @@ def slots_of(node: Node) -> int:
 def unplaceable(spec: JobSpec, nodes: Sequence[Node]) -> str | None:
     """Why no node can ever take it, as they are now; None when one can, even if it is busy or disconnected."""
     if not nodes:
-        return "The site has no node."
+        return NO_NODE
     placed = place(demand_of(spec), nodes)
     if placed.chosen or placed.silent or any(node.drain for node in nodes if node.id not in _unable(placed)):
         return None
@@ -176,8 +177,8 @@ def _is_full(slot: Slot, spec: JobSpec, load: Load) -> bool:
     return spec.cpu_cores > 0 and cores > slot.node.info.capabilities.cpu_cores
 
 
-def _candidate(slot: Slot, load: Load, zones: Counter[str]) -> Candidate:
-    return Candidate(
+def _candidate(slot: Slot, load: Load, zones: Counter[str]) -> NodeCandidate:
+    return NodeCandidate(
         node=slot.node,
         jobs=load.jobs[slot.id],
         slots=slots_of(slot.node),
@@ -214,7 +215,7 @@ def _runs_images(capabilities: Capabilities, labels: Mapping[str, str]) -> str |
     if not capabilities.engine:
         return "has no container engine that answers"
     engine = main_engine(capabilities.engine)
-    if Kind.IMAGE not in custom_kinds(capabilities.engine):
+    if CustomKind.IMAGE not in custom_kinds(capabilities.engine):
         return f"cannot run images: with {engine} it runs native programs"
     return None if engine in RUNS_IMAGES else f"cannot run jobs in containers with {engine}: use podman or docker"
 

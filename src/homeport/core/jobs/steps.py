@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from homeport.core.jobs.job import ENDED, Job, JobOutcome, KeptFile
+from homeport.core.jobs.job import ENDED, Job, JobArtifact, JobOutcome
 from homeport.core.jobs.lifecycle import JOB_STATES
 from homeport.core.lifecycle.machine import Stale
 from homeport.core.model.instance import Failure
@@ -18,6 +18,8 @@ PREPARE_SECONDS_MAX: Final = 3600.0
 """How long pulling an image may take: an hour allows a large one on a slow line."""
 OVERDUE_SECONDS: Final = 120.0
 """How long after its deadline the result of an attempt may arrive from a connected node."""
+INTERRUPTED_MAX: Final = 5
+"""How often an attempt of an inference job goes on after a restart."""
 LOST_ORDERS_MAX: Final = 10_000
 """A node that claims to have had more orders than this since the site's newest one is not believed."""
 FINAL_CODES: Final[frozenset[str]] = frozenset(
@@ -27,7 +29,7 @@ FINAL_CODES: Final[frozenset[str]] = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JobStep:
     """One change of a job, for its event."""
 
     job: Job
@@ -36,7 +38,7 @@ class Step:
     actor: Actor
 
 
-def give(job: Job, node_id: NodeId | None, why: str, now: datetime) -> Step:
+def give(job: Job, node_id: NodeId | None, why: str, now: datetime) -> JobStep:
     """A new attempt: its number fences off the results of those before it. Without a node its site runs it."""
     given = replace(
         job,
@@ -53,7 +55,7 @@ def give(job: Job, node_id: NodeId | None, why: str, now: datetime) -> Step:
     return _stepped(job, given, JobTrigger.ASSIGNED, Actor.SITE, now)
 
 
-def start(job: Job, at: datetime, now: datetime) -> Step | None:
+def start(job: Job, at: datetime, now: datetime) -> JobStep | None:
     actor = Actor.SITE if job.node_id is None else Actor.NODE
     if isinstance(JOB_STATES.step(job.state, JobTrigger.STARTED, actor), Stale):
         return None
@@ -61,9 +63,18 @@ def start(job: Job, at: datetime, now: datetime) -> Step | None:
     return _stepped(job, running, JobTrigger.STARTED, actor, now)
 
 
+def ask_again(job: Job, now: datetime) -> Job | None:
+    """A question that a restart has interrupted, within the same attempt: its answer begins again, under another
+    number. None where that has happened often enough, or it is being cancelled."""
+    if job.cancelled_by is not None or job.generation - job.attempt >= INTERRUPTED_MAX * job.attempt:
+        return None
+    reason = "is asked again: a restart of the site or of the engine has interrupted the answer"
+    return replace(job, generation=next_generation(job), version=job.version + 1, updated_at=now, reason=reason)
+
+
 def finish(
     job: Job, outcome: JobOutcome, failure: Failure | None, actor: Actor, now: datetime, *, is_final: bool = False
-) -> Step:
+) -> JobStep:
     """The end of the newest attempt: the job has completed, is retried, or has failed. `is_final` where another
     attempt would only fail again."""
     ended = replace(
@@ -72,7 +83,7 @@ def finish(
         exit_code=outcome.exit_code,
         started_at=outcome.started_at or job.started_at,
         output_bytes=outcome.output.bytes_total,
-        files=tuple(KeptFile(file.path, len(file.content)) for file in outcome.files),
+        files=tuple(JobArtifact(file.path, len(file.content)) for file in outcome.files),
     )
     if failure is None:
         done = replace(ended, finished_at=outcome.finished_at or now, reason=outcome.note)
@@ -93,12 +104,12 @@ def finish(
     return _stepped(job, failed, JobTrigger.GAVE_UP, actor, now)
 
 
-def give_up(job: Job, failure: Failure, now: datetime, outcome: JobOutcome | None = None) -> Step:
+def give_up(job: Job, failure: Failure, now: datetime, outcome: JobOutcome | None = None) -> JobStep:
     """Before any attempt, or without the node; `outcome` is what was seen of the attempt."""
     return finish(job, outcome or JobOutcome(), failure, Actor.SITE, now)
 
 
-def lose(job: Job, why: str, now: datetime) -> Step:
+def lose(job: Job, why: str, now: datetime) -> JobStep:
     """For central: the site of the job will say nothing more about it."""
     lost = replace(job, finished_at=now, reason=why, failure=Failure(Code.INTERNAL, why))
     return _stepped(job, lost, JobTrigger.GAVE_UP, Actor.CENTRAL, now)
@@ -118,7 +129,7 @@ def ask_to_cancel(job: Job, by: str, now: datetime) -> Job | None:
     )
 
 
-def cancel(job: Job, actor: Actor, now: datetime, output_bytes: int | None = None) -> Step:
+def cancel(job: Job, actor: Actor, now: datetime, output_bytes: int | None = None) -> JobStep:
     """`output_bytes` of the newest attempt, where they are not known yet."""
     size = job.output_bytes if output_bytes is None else output_bytes
     gone = replace(job, finished_at=now, reason=f"cancelled by {job.cancelled_by}", output_bytes=size)
@@ -136,7 +147,7 @@ def is_lost(job: Job, number: Generation) -> bool:
     return newest < number <= newest + LOST_ORDERS_MAX
 
 
-def recognise(job: Job, node_id: NodeId, number: Generation, now: datetime) -> Step | Job:
+def recognise(job: Job, node_id: NodeId, number: Generation, now: datetime) -> JobStep | Job:
     """A node has a newer attempt than the site remembers: that is the newest one, and its result counts."""
     if job.state is JobState.PENDING:
         given = give(job, node_id, "it has the job already", now)
@@ -145,7 +156,7 @@ def recognise(job: Job, node_id: NodeId, number: Generation, now: datetime) -> S
     return replace(job, generation=number, assigned_at=now, version=job.version + 1, updated_at=now, reason=reason)
 
 
-def stopped_by_lost_order(job: Job, node_id: NodeId, number: Generation, now: datetime) -> Step | Job:
+def stopped_by_lost_order(job: Job, node_id: NodeId, number: Generation, now: datetime) -> JobStep | Job:
     """A node was ordered to stop a job by an order that the site has lost. How far its attempt had come is unknown,
     so it counts as one; the next has a higher number."""
     raised = replace(job, generation=number)
@@ -165,8 +176,8 @@ def overdue(job: Job, now: datetime) -> Failure | None:
     return Failure(Code.TIMEOUT, f"Node {job.node_id} has reported no result in time.")
 
 
-def _stepped(before: Job, after: Job, trigger: JobTrigger, actor: Actor, now: datetime) -> Step:
+def _stepped(before: Job, after: Job, trigger: JobTrigger, actor: Actor, now: datetime) -> JobStep:
     """Raises IllegalTransition where the table has no row."""
     verdict = JOB_STATES.step(before.state, trigger, actor)
     changed = replace(after, state=verdict.state, version=before.version + 1, updated_at=now)
-    return Step(changed, before.state, trigger, actor)
+    return JobStep(changed, before.state, trigger, actor)

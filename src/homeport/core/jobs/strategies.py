@@ -18,7 +18,7 @@ LABEL_ZONE: Final = "zone"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class NodeCandidate:
     """A node that can take the job, and what it has to do already."""
 
     node: Node
@@ -38,7 +38,7 @@ class Candidate:
 
 
 class Strategy(Protocol):
-    def rank(self, job: JobSpec, node: Candidate) -> Any:
+    def rank(self, job: JobSpec, node: NodeCandidate) -> Any:
         """The smallest wins. Ranks of one call are compared with each other, so they must be of one type."""
         ...
 
@@ -46,21 +46,21 @@ class Strategy(Protocol):
 class FirstFit:
     """The first node by id: fills one machine before it uses the next."""
 
-    def rank(self, job: JobSpec, node: Candidate) -> Any:
+    def rank(self, job: JobSpec, node: NodeCandidate) -> Any:
         return 0
 
 
 class RoundRobin:
     """In turn: the node that has waited longest for a job."""
 
-    def rank(self, job: JobSpec, node: Candidate) -> Any:
+    def rank(self, job: JobSpec, node: NodeCandidate) -> Any:
         return node.last_given
 
 
 class LeastLoaded:
     """The node with the smallest share of its slots in use; of equals, the one with more free memory."""
 
-    def rank(self, job: JobSpec, node: Candidate) -> Any:
+    def rank(self, job: JobSpec, node: NodeCandidate) -> Any:
         return node.jobs / node.slots, -node.memory_free
 
 
@@ -68,7 +68,7 @@ class GpuAware:
     """Keeps GPUs for those who need them: other jobs go to nodes without, and a job with GPUs to the node where the
     fewest are left over. Of equals, the least loaded."""
 
-    def rank(self, job: JobSpec, node: Candidate) -> Any:
+    def rank(self, job: JobSpec, node: NodeCandidate) -> Any:
         has = len(node.node.info.capabilities.gpus)
         left_over = node.gpus_free - job.gpus if job.gpus else has
         return left_over, node.jobs / node.slots
@@ -77,7 +77,7 @@ class GpuAware:
 class Spread:
     """Apart from each other: the zone with the fewest jobs, then the node with the fewest."""
 
-    def rank(self, job: JobSpec, node: Candidate) -> Any:
+    def rank(self, job: JobSpec, node: NodeCandidate) -> Any:
         return node.zone_jobs, node.jobs, node.instances
 
 

@@ -19,9 +19,7 @@ from homeport.vocabulary import Actor, Digest, Generation, State
 from homeport.vocabulary import Trigger as H
 
 _NEW_ATTEMPT = frozenset({H.RETRIED_INSTALL, H.RETRIED_UPDATE})
-_FIRST_ATTEMPT = frozenset(
-    {H.SCHEDULED, H.CHANGED, H.SUPERSEDED_INSTALL, H.SUPERSEDED_UPDATE, H.ROLLED_BACK, H.UNWANTED}
-)
+_FIRST_ATTEMPT = frozenset({H.SCHEDULED, H.CHANGED, H.SUPERSEDED_INSTALL, H.SUPERSEDED_UPDATE, H.ROLLED_BACK})
 
 
 _OTHER_REVISION = frozenset({H.SCHEDULED, H.CHANGED, H.SUPERSEDED_INSTALL, H.SUPERSEDED_UPDATE})
@@ -149,6 +147,7 @@ def _moved(base: Instance, state: State, transition: Transition) -> Instance:
         rejected_revision=_rejected(base, transition),
         next_at=transition.next_at if state is State.FAILED else None,
         unhealthy=_still_unhealthy(base, transition),
+        rejected_for=_rejected_for(base, transition),
     )
 
 
@@ -170,6 +169,9 @@ def _running(base: Instance, state: State, transition: Transition) -> Digest | N
 
 
 def _attempt(base: Instance, transition: Transition) -> int:
+    """Of the release that is wanted: a removal is none, also where it fails and the release is wanted again."""
+    if transition.trigger is H.UNWANTED:
+        return 0
     goes_back_again = transition.trigger is H.ROLLED_BACK and base.revision == transition.revision
     if transition.trigger in _NEW_ATTEMPT or goes_back_again:
         return base.attempt + 1
@@ -187,6 +189,14 @@ def _rejected(base: Instance, transition: Transition) -> Digest | None:
     return None if is_past else base.rejected_revision
 
 
+def _rejected_for(base: Instance, transition: Transition) -> Failure | None:
+    """Kept as long as the revision that it is about, however often going back from it fails."""
+    if _rejected(base, transition) is None:
+        return None
+    is_first = transition.trigger is H.ROLLED_BACK and base.revision != transition.revision
+    return base.failure if is_first else base.rejected_for
+
+
 def _is_renewed(base: Instance, transition: Transition) -> bool:
     """A changed secret causes another order for the same release that was rolled back to."""
     is_back = base.rejected_revision is not None
@@ -195,13 +205,13 @@ def _is_renewed(base: Instance, transition: Transition) -> bool:
 
 def _failure(base: Instance, transition: Transition) -> Failure | None:
     """A rollback and a retry keep the failure that caused them; success and a newer order clear it. A finished
-    rollback keeps its failure too: it explains why another release runs than the one wanted."""
+    rollback has the failure that began it: it explains why another release runs than the one wanted."""
     if transition.failure is not None:
         return transition.failure
     if _is_renewed(base, transition):
         return base.failure
     if transition.trigger is H.HEALTHY and (base.state is State.ROLLINGBACK or base.rejected_revision is not None):
-        return base.failure
+        return base.rejected_for or base.failure
     if transition.trigger in (H.HEALTHY, H.REMOVED):
         return None
     return base.failure if transition.trigger in (*_NEW_ATTEMPT, H.ROLLED_BACK) else None

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from homeport.core.logs.line import GAP, Level, LogLine
+from homeport.core.logs.line import GAP, LogLine, LogSeverity
 
 SOURCES_MAX: Final = 200
 """How many sources get their own line; what others lost is added to the last one's."""
@@ -20,7 +20,7 @@ def count_of(line: LogLine) -> int:
 def gap(source: str, at: datetime, count: int, why: str) -> LogLine:
     """A `count` of 0 where the number is unknown, or none."""
     lines = f"{count} lines were dropped" if count > 1 else "1 line was dropped" if count else "Lines may be missing"
-    return LogLine(at, source, Level.WARNING, f"{lines} here: {why}.", {GAP: str(count)})
+    return LogLine(at, source, LogSeverity.WARNING, f"{lines} here: {why}.", {GAP: str(count)})
 
 
 def collapse(lines: Iterable[tuple[str, LogLine]], why: str) -> list[tuple[str, LogLine]]:

@@ -17,14 +17,14 @@ GAP: Final = "dropped"
 """The field of a line that replaces dropped ones: how many."""
 
 
-class Level(StrEnum):
+class LogSeverity(StrEnum):
     DEBUG = "debug"
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
 
 
-RANKS: Final[Mapping[str, int]] = {level.value: rank for rank, level in enumerate(Level)}
+RANKS: Final[Mapping[str, int]] = {level.value: rank for rank, level in enumerate(LogSeverity)}
 LEVELS: Final[Sequence[str]] = tuple(RANKS)
 
 
@@ -91,7 +91,7 @@ class StoredLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class LogBatch:
     """Lines of one buffer, in its order."""
 
     buffer: str

@@ -1,6 +1,6 @@
 """Which lines are requested."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -81,8 +81,16 @@ class LogFilter:
             return False
         return all(_fits(part, line) for part in self.parts)
 
-    def shows(self, stored: StoredLine) -> bool:
-        return self.wants(stored.origin) and self.fits(stored.line)
+    def shown(self, lines: Iterable[StoredLine]) -> list[StoredLine]:
+        """Lines of one origin follow each other, mostly, so that it is looked at once."""
+        found: list[StoredLine] = []
+        last, is_wanted = None, False
+        for stored in lines:
+            if stored.origin is not last:
+                last, is_wanted = stored.origin, self.wants(stored.origin)
+            if is_wanted and self.fits(stored.line):
+                found.append(stored)
+        return found
 
 
 _ORIGINS: Final[Mapping[str, Callable[[Origin], Sequence[str]]]] = {

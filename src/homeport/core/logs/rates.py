@@ -22,7 +22,7 @@ class RateRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class LogRate:
     """What one source has left."""
 
     at: float
@@ -33,8 +33,8 @@ class Rate:
     noticed_at: float = 0.0
 
 
-def begin(now: float, rules: RateRules) -> Rate:
-    return Rate(
+def begin(now: float, rules: RateRules) -> LogRate:
+    return LogRate(
         now,
         rules.lines_per_second * rules.burst_seconds,
         rules.bytes_per_second * rules.burst_seconds,
@@ -42,7 +42,7 @@ def begin(now: float, rules: RateRules) -> Rate:
     )
 
 
-def refilled(rate: Rate, now: float, rules: RateRules) -> Rate:
+def refilled(rate: LogRate, now: float, rules: RateRules) -> LogRate:
     full = begin(now, rules)
     passed = max(0.0, now - rate.at)
     return replace(
@@ -53,7 +53,7 @@ def refilled(rate: Rate, now: float, rules: RateRules) -> Rate:
     )
 
 
-def admit(rate: Rate, lines: list[LogLine], now: float, rules: RateRules) -> tuple[Rate, list[LogLine]]:
+def admit(rate: LogRate, lines: list[LogLine], now: float, rules: RateRules) -> tuple[LogRate, list[LogLine]]:
     """Those of the lines that are kept, and what is left. A line that tells of dropped ones comes first."""
     if not rules.lines_per_second:
         return rate, lines
@@ -74,7 +74,7 @@ def admit(rate: Rate, lines: list[LogLine], now: float, rules: RateRules) -> tup
     return rate, kept
 
 
-def tell(rate: Rate, source: str, at: datetime, now: float, rules: RateRules) -> tuple[Rate, LogLine]:
+def tell(rate: LogRate, source: str, at: datetime, now: float, rules: RateRules) -> tuple[LogRate, LogLine]:
     """The line for what was dropped. Call it only where something was."""
     why = (
         f"it writes more than {rules.lines_per_second:g} lines or {rules.bytes_per_second / 1e6:g} MB a second"

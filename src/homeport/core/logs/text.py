@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final
 
-from homeport.core.logs.line import RANKS, SOURCE_LENGTH_MAX, Level, LogLine
+from homeport.core.logs.line import RANKS, SOURCE_LENGTH_MAX, LogLine, LogSeverity
 from homeport.core.secrets import masked
 
 TEXT_LENGTH_MAX: Final = 16_384
@@ -29,15 +29,21 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;:?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\
 _CONTROLS: Final = re.compile(
     r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-_LEVEL_WORDS: Final[Mapping[str, Level]] = {
-    **dict.fromkeys(("trace", "debug", "dbg", "verbose"), Level.DEBUG),
-    **dict.fromkeys(("info", "information", "informational", "notice", "inf"), Level.INFO),
-    **dict.fromkeys(("warn", "warning", "wrn"), Level.WARNING),
+_LEVEL_WORDS: Final[Mapping[str, LogSeverity]] = {
+    **dict.fromkeys(("trace", "debug", "dbg", "verbose"), LogSeverity.DEBUG),
+    **dict.fromkeys(("info", "information", "informational", "notice", "inf"), LogSeverity.INFO),
+    **dict.fromkeys(("warn", "warning", "wrn"), LogSeverity.WARNING),
     **dict.fromkeys(
-        ("error", "err", "fatal", "critical", "crit", "panic", "alert", "emerg", "emergency", "severe"), Level.ERROR
+        ("error", "err", "fatal", "critical", "crit", "panic", "alert", "emerg", "emergency", "severe"),
+        LogSeverity.ERROR,
     ),
 }
-_LEVEL_NUMBERS: Final = ((50, Level.ERROR), (40, Level.WARNING), (30, Level.INFO), (0, Level.DEBUG))
+_LEVEL_NUMBERS: Final = (
+    (50, LogSeverity.ERROR),
+    (40, LogSeverity.WARNING),
+    (30, LogSeverity.INFO),
+    (0, LogSeverity.DEBUG),
+)
 """As bunyan and pino write them."""
 _LEVEL_KEYS: Final = ("level", "severity", "lvl", "log.level", "loglevel", "levelname")
 _TIME_KEYS: Final = ("time", "timestamp", "ts", "@timestamp", "at", "asctime")
@@ -70,14 +76,16 @@ def parse_line(
         return LogLine(at, source, level_in_text(text), text, dict(fields or {}))
     level, when, message = _level(found), _time(found), _first(found, _TEXT_KEYS)
     kept = {**_kept(found), **(fields or {})}
-    return LogLine(when or at, source, level or Level.INFO, plain(message if message is not None else whole), kept)
+    return LogLine(
+        when or at, source, level or LogSeverity.INFO, plain(message if message is not None else whole), kept
+    )
 
 
 def clean(line: LogLine) -> LogLine:
     """The line of another part of Homeport, or of another machine, within the same bounds."""
     if _is_clean(line):
         return line
-    level = line.level if line.level in RANKS else _LEVEL_WORDS.get(line.level.lower(), Level.INFO)
+    level = line.level if line.level in RANKS else _LEVEL_WORDS.get(line.level.lower(), LogSeverity.INFO)
     fields = _bounded(line.fields)
     return LogLine(line.at, plain(line.source)[:SOURCE_LENGTH_MAX], level, plain(line.text), fields, line.sequence)
 
@@ -116,7 +124,7 @@ def _are_clean(fields: Mapping[str, str]) -> bool:
     return len(fields) <= FIELDS_MAX and size <= FIELDS_LENGTH_MAX
 
 
-def level_in_text(text: str) -> Level:
+def level_in_text(text: str) -> LogSeverity:
     """The first word near the beginning that is a level, in brackets, after `level=` or in capitals."""
     begin = 0
     while (match := _LEVEL_IN_TEXT.search(text, begin, _LEVEL_END_MAX)) and match.start() <= _LEVEL_BEGIN_MAX:
@@ -124,7 +132,7 @@ def level_in_text(text: str) -> Level:
         level = _LEVEL_WORDS.get(match[match.lastindex or 0].lower())
         if level is not None and (text[begin - 1] in "[<(" or not _is_word(text[begin - 2 : begin - 1])):
             return level
-    return Level.INFO
+    return LogSeverity.INFO
 
 
 def _is_word(letter: str) -> bool:
@@ -146,7 +154,7 @@ def _object(text: str) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _level(found: Mapping[str, Any]) -> Level | None:
+def _level(found: Mapping[str, Any]) -> LogSeverity | None:
     value = next((found[key] for key in _LEVEL_KEYS if key in found), None)
     if isinstance(value, str):
         return _LEVEL_WORDS.get(value.strip().lower())

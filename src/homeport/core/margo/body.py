@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from homeport.core.values.json_values import unfit
+from homeport.core.values.json_values import RepeatedKey, object_of, unfit
 from homeport.errors import InvalidInput, Problem
 
 DEPTH_MAX: Final = 32
@@ -16,7 +16,9 @@ class Malformed(ValueError):
 def read_body(content: bytes) -> dict[str, Any]:
     """Raises Malformed, and InvalidInput where only a value in it is wrong."""
     try:
-        body = json.loads(content.decode(), parse_constant=_no_constant)
+        body = json.loads(content.decode(), parse_constant=_no_constant, object_pairs_hook=object_of)
+    except RepeatedKey as error:
+        raise InvalidInput(problems=[Problem("body", str(error))]) from error
     except (ValueError, RecursionError) as error:
         raise Malformed("The body is not JSON.") from error
     if not isinstance(body, dict):

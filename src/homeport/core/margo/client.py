@@ -1,13 +1,24 @@
 """The client's side of the Desired State API: whether a manifest is believed, what has to be fetched for it, and
 whether what came is what was announced. Nothing of an update is used unless all of it is right."""
 
+import re
 from collections.abc import Mapping
+from typing import Final
 
-from homeport.core.margo.manifest import MANIFEST_TYPE, Listed, Manifest, digest_of, parse
+from homeport.core.margo.manifest import (
+    MANIFEST_TYPE,
+    Manifest,
+    ManifestDeployment,
+    digest_of,
+    etag_of,
+    is_digest,
+    parse,
+)
 from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, Digest
 
+_ETAG: Final = re.compile(r'(W/)?"?[!#-~]{1,200}"?')
 SINGLES_MAX = 8
 """Up to so many changed deployments are fetched one by one, more as the bundle."""
 
@@ -25,7 +36,9 @@ class Adopted:
     version: int = 0
     """0 before the first."""
     etag: str = ""
-    """As it was sent; where none was, what it should have been."""
+    """As it was sent; where none was, or one that no request could carry, what it should have been."""
+    digest: str = ""
+    """Of its bytes. Empty where it was adopted by a release that went by the ETag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +47,15 @@ class Fetch:
 
     bundle: Digest | None
     """The bundle, instead of single files."""
-    singles: tuple[Listed, ...] = ()
+    singles: tuple[ManifestDeployment, ...] = ()
 
 
 def judge(body: bytes, etag: str, adopted: Adopted, *, media_type: str = MANIFEST_TYPE) -> Manifest:
     """The manifest of an answer. Raises UpdateRejected."""
     if media_type != MANIFEST_TYPE:
         raise UpdateRejected(f'The manifest came as "{media_type[:100]}", not as {MANIFEST_TYPE}.')
-    if etag and _tag(etag) != digest_of(body):
+    # Any other text is a manager's own way to name a version, or what a proxy has made of it: sent back, not judged.
+    if is_digest(tag := _tag(etag)) and tag != digest_of(body):
         raise UpdateRejected(f"The manifest does not match its ETag {etag[:100]}.")
     try:
         manifest = parse(body)
@@ -58,7 +72,12 @@ def judge(body: bytes, etag: str, adopted: Adopted, *, media_type: str = MANIFES
 def is_adopted(body: bytes, adopted: Adopted) -> bool:
     """Whether these are the bytes that are adopted already. A manager that knows no conditions, or sends no ETag,
     sends them again and again: nothing is new, and nothing is replayed."""
-    return _tag(adopted.etag) == digest_of(body)
+    return (adopted.digest or _tag(adopted.etag)) == digest_of(body)
+
+
+def adopted_of(manifest: Manifest, body: bytes, etag: str) -> Adopted:
+    digest = digest_of(body)
+    return Adopted(manifest.version, etag if _ETAG.fullmatch(etag) else etag_of(digest), digest)
 
 
 def missing(manifest: Manifest, have: Mapping[DeploymentId, Digest]) -> Fetch:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from homeport.core.margo.text import UUID_PATTERN
+from homeport.core.values.json_values import RepeatedKey, object_of
 from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import DeploymentId, Digest
@@ -29,7 +30,7 @@ _PATH_SEGMENT: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._~-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ManifestDeployment:
     """One deployment of a manifest."""
 
     deployment_id: DeploymentId
@@ -47,7 +48,7 @@ class Listed:
 @dataclass(frozen=True, slots=True)
 class Manifest:
     version: int
-    deployments: tuple[Listed, ...]
+    deployments: tuple[ManifestDeployment, ...]
     bundle: Digest | None = None
     bundle_bytes: int | None = None
 
@@ -95,7 +96,10 @@ def parse(body: bytes) -> Manifest:
     if len(body) > MANIFEST_BYTES_MAX:
         raise InvalidInput(f"The manifest is larger than {MANIFEST_BYTES_MAX // 2**20} MiB.")
     try:
-        data = json.loads(body)
+        # JSON is UTF-8; what Python guesses from other bytes is not what was hashed for.
+        data = json.loads(body.decode(), object_pairs_hook=object_of)
+    except RepeatedKey as error:
+        raise InvalidInput(f"The manifest {error}.") from error
     except (ValueError, RecursionError) as error:
         raise InvalidInput("The manifest is not JSON.") from error
     if not isinstance(data, dict):
@@ -133,7 +137,7 @@ def _bundle(manifest: Manifest) -> Mapping[str, Any] | None:
     return found if manifest.bundle_bytes is None else {**found, "sizeBytes": manifest.bundle_bytes}
 
 
-def _listed(data: Any) -> Listed:
+def _listed(data: Any) -> ManifestDeployment:
     if not isinstance(data, dict) or not isinstance(data.get("deploymentId"), str):
         raise InvalidInput("A deployment of the manifest has no deploymentId.")
     deployment_id, digest = data["deploymentId"], _digest(data)
@@ -141,7 +145,7 @@ def _listed(data: Any) -> Listed:
         raise InvalidInput(f"deploymentId {deployment_id[:80]!r} cannot be a part of a path.")
     _check_url(data, deployment_url(deployment_id, digest))
     known_as = known_id(deployment_id)
-    return Listed(known_as, digest, _size(data), "" if known_as == deployment_id else deployment_id)
+    return ManifestDeployment(known_as, digest, _size(data), "" if known_as == deployment_id else deployment_id)
 
 
 def is_uuid(text: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from homeport.core.margo.records import MargoDevice
-from homeport.core.placement.eligibility import Device, refusal
+from homeport.core.placement.eligibility import DeviceProperties, refusal
 from homeport.errors import NotPlaceable
 from homeport.vocabulary import SiteName
 
@@ -21,7 +21,7 @@ def misfit(device: MargoDevice, profile_type: str, constraints: Mapping[str, Any
     types: Sequence[str] = device.properties["supportedDeploymentTypes"]
     if profile_type not in types:
         return f"supports {', '.join(types)}, not {profile_type}"
-    return refusal(constraints, Device(device.properties, device.labels))
+    return refusal(constraints, DeviceProperties(device.properties, device.labels))
 
 
 def choose_device(

@@ -26,7 +26,7 @@ class DailyWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class PollSchedule:
     poll_seconds: float
     hours: tuple[DailyWindow, ...] = ()
     """When polling takes place; always when empty."""
@@ -58,10 +58,10 @@ def daily_window(text: str, field: str = "hours") -> DailyWindow:
     return DailyWindow(begin, end)
 
 
-def schedule(poll_seconds: float, hours: Sequence[str], downtime: Sequence[str]) -> Schedule:
+def schedule(poll_seconds: float, hours: Sequence[str], downtime: Sequence[str]) -> PollSchedule:
     if not 1.0 <= poll_seconds <= 86_400.0:
         raise InvalidInput(problems=[Problem("poll", "must be between a second and a day")])
-    return Schedule(
+    return PollSchedule(
         poll_seconds,
         tuple(daily_window(each, "hours") for each in hours),
         tuple(daily_window(each, "downtime") for each in downtime),

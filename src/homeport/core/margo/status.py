@@ -65,7 +65,7 @@ class ComponentStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class MargoStatus:
     """What a client reports about one deployment."""
 
     deployment_id: str
@@ -81,7 +81,7 @@ def overall(states: Sequence[MargoState]) -> MargoState:
     return next(state for state in SEVERITY if state in states)
 
 
-def status_body(status: Status) -> dict[str, object]:
+def status_body(status: MargoStatus) -> dict[str, object]:
     body: dict[str, object] = {
         "deploymentId": status.deployment_id,
         "adoptedManifestVersion": status.adopted_version,

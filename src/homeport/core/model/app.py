@@ -12,7 +12,7 @@ Value = str | int | float | bool | tuple[str | int | float | bool, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ParameterTarget:
     """Where a parameter's value goes: for compose an environment variable of the named components."""
 
     pointer: str
@@ -24,7 +24,7 @@ class Parameter:
     name: str
     value: Value | None
     """The default; None when the description gives none, so that the caller must provide a value."""
-    targets: tuple[Target, ...]
+    targets: tuple[ParameterTarget, ...]
 
 
 @dataclass(frozen=True, slots=True)

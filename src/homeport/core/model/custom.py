@@ -9,7 +9,7 @@ from homeport.core.model.health import CheckRules
 from homeport.lazy_dataclass import dataclass
 
 
-class Kind(StrEnum):
+class CustomKind(StrEnum):
     IMAGE = "image"
     PROCESS = "process"
     ENGINE = "engine"
@@ -67,7 +67,7 @@ class Mount:
 class CustomSpec:
     """Empty `command` and `args` mean the image's defaults."""
 
-    kind: Kind
+    kind: CustomKind
     image: str
     command: tuple[str, ...]
     args: tuple[str, ...]

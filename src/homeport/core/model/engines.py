@@ -6,7 +6,7 @@ A node with a cluster and an engine names both, as in `podman+kubernetes`: it ca
 from collections.abc import Mapping
 from typing import Final
 
-from homeport.core.model.custom import Kind
+from homeport.core.model.custom import CustomKind
 from homeport.lazy_dataclass import dataclass
 
 
@@ -15,7 +15,7 @@ class EngineKind:
     name: str
     is_oci: bool
     """Whether it runs container images; Margo's `supportedRuntimes`."""
-    custom_kinds: tuple[Kind, ...]
+    custom_kinds: tuple[CustomKind, ...]
     """The kinds of `custom` components it runs."""
     is_found: bool = False
     """Whether `auto` selects it where it works, in this order."""
@@ -27,11 +27,11 @@ ENGINES: Final[Mapping[str, EngineKind]] = {
     kind.name: kind
     for kind in (
         # Podman before Docker, because it needs no daemon of root's; containerd last, because it runs single images.
-        EngineKind("podman", is_oci=True, custom_kinds=(Kind.IMAGE, Kind.ENGINE), is_found=True),
-        EngineKind("docker", is_oci=True, custom_kinds=(Kind.IMAGE, Kind.ENGINE), is_found=True),
-        EngineKind("containerd", is_oci=True, custom_kinds=(Kind.IMAGE, Kind.ENGINE), is_found=True),
-        EngineKind("process", is_oci=False, custom_kinds=(Kind.PROCESS, Kind.ENGINE)),
-        EngineKind("null", is_oci=False, custom_kinds=(Kind.IMAGE, Kind.PROCESS, Kind.ENGINE)),
+        EngineKind("podman", is_oci=True, custom_kinds=(CustomKind.IMAGE, CustomKind.ENGINE), is_found=True),
+        EngineKind("docker", is_oci=True, custom_kinds=(CustomKind.IMAGE, CustomKind.ENGINE), is_found=True),
+        EngineKind("containerd", is_oci=True, custom_kinds=(CustomKind.IMAGE, CustomKind.ENGINE), is_found=True),
+        EngineKind("process", is_oci=False, custom_kinds=(CustomKind.PROCESS, CustomKind.ENGINE)),
+        EngineKind("null", is_oci=False, custom_kinds=(CustomKind.IMAGE, CustomKind.PROCESS, CustomKind.ENGINE)),
     )
 }
 AUTO: Final = "auto"
@@ -49,10 +49,10 @@ def is_oci(engine: str) -> bool:
     return any(part.is_oci for part in parts_of(engine))
 
 
-def custom_kinds(engine: str) -> tuple[Kind, ...]:
+def custom_kinds(engine: str) -> tuple[CustomKind, ...]:
     """An unknown engine decides for itself what it runs."""
     parts = [part for part in parts_of(engine) if part is not KUBERNETES]
-    return tuple(kind for kind in Kind if not parts or any(kind in part.custom_kinds for part in parts))
+    return tuple(kind for kind in CustomKind if not parts or any(kind in part.custom_kinds for part in parts))
 
 
 def main_engine(engine: str) -> str:

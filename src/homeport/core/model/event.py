@@ -38,15 +38,14 @@ class Subject:
 
     @property
     def stream(self) -> LogStream:
-        match self.kind:
-            case SubjectKind.JOB | SubjectKind.PIPELINE:
-                return LogStream.JOBS
-            case SubjectKind.TASK:
-                return LogStream.TASKS
-            case _:
-                return LogStream.FLEET
+        return _STREAMS.get(self.kind, LogStream.FLEET)
 
 
+_STREAMS: Final[Mapping[str, LogStream]] = {
+    SubjectKind.JOB: LogStream.JOBS,
+    SubjectKind.PIPELINE: LogStream.JOBS,
+    SubjectKind.TASK: LogStream.TASKS,
+}
 NOT_SAID: Final = Subject("", "")
 
 

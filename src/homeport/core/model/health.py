@@ -27,7 +27,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ContainerRun:
     """From one start of a container or process to its end. A restart is another run."""
 
     id: str
@@ -35,7 +35,7 @@ class Run:
     """ISO 8601, as reported by the engine; empty where it reports none."""
 
 
-class RunState(StrEnum):
+class ContainerState(StrEnum):
     RUNNING = "running"
     READY = "ready"
     """Needs no check: it has completed its work, or its platform reports it ready."""
@@ -50,8 +50,8 @@ class HealthSample:
     """One observation of one container or process of a component."""
 
     name: str
-    run: Run
-    state: RunState = RunState.RUNNING
+    run: ContainerRun
+    state: ContainerState = ContainerState.RUNNING
     exit_code: int | None = None
     """Of a run that has ended."""
     message: str = ""

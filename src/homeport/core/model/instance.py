@@ -59,6 +59,8 @@ class Instance:
     """While FAILED: when its site retries or rolls back. None: an operator or a newer revision must help."""
     unhealthy: Unhealthy | None = None
     """None while the release is healthy, as far as its node has reported."""
+    rejected_for: Failure | None = None
+    """Why `rejected_revision` was rolled back. Going back may fail too, and `failure` is that one then."""
 
     @property
     def key(self) -> tuple[DeploymentId, NodeId]:
@@ -76,7 +78,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
-class RolledBack:
+class RecordedRollback:
     """A rollback on a node, as recorded by central, for a site that has lost its database."""
 
     deployment_id: DeploymentId

@@ -5,7 +5,7 @@ from homeport.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class RepairBackoff:
     """How often a component was repaired recently, and when it may be repaired again."""
 
     attempts: int
@@ -22,13 +22,13 @@ class BackoffRules:
     forgotten between two of its own repairs."""
 
 
-def may_repair(backoff: Backoff | None, now: float) -> bool:
+def may_repair(backoff: RepairBackoff | None, now: float) -> bool:
     return backoff is None or now >= backoff.not_before
 
 
-def after_repair(backoff: Backoff | None, now: float, rules: BackoffRules) -> Backoff:
+def after_repair(backoff: RepairBackoff | None, now: float, rules: BackoffRules) -> RepairBackoff:
     """The first repair is immediate; each further one waits twice as long as the one before."""
     is_fresh = backoff is None or now - backoff.last > rules.forget_seconds
     attempts = 1 if backoff is None or is_fresh else backoff.attempts + 1
     delay = BackoffPolicy(rules.first_seconds, rules.max_seconds).ceiling_seconds(attempts)
-    return Backoff(attempts, now, now + delay)
+    return RepairBackoff(attempts, now, now + delay)

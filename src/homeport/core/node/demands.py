@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from homeport.core.model.custom import CustomSpec
-from homeport.core.node.permissions import Demand, Permission, is_below
+from homeport.core.node.permissions import Permission, PermissionDemand, is_below
 from homeport.lazy_dataclass import dataclass
 
 RealPath = Callable[[str], str]
@@ -19,15 +19,17 @@ RealPath = Callable[[str], str]
 # --- single images ------------------------------------------------------------------------------------------------
 
 
-def custom_demands(custom: CustomSpec, *, real: RealPath) -> list[Demand]:
+def custom_demands(custom: CustomSpec, *, real: RealPath) -> list[PermissionDemand]:
     demands = []
     if custom.host_network:
-        demands.append(Demand(Permission.HOST_NETWORK, "image: network: host"))
+        demands.append(PermissionDemand(Permission.HOST_NETWORK, "image: network: host"))
     if custom.gpus:
-        demands.append(Demand(Permission.DEVICES, f"image: gpus: {', '.join(custom.gpus)}"))
+        demands.append(PermissionDemand(Permission.DEVICES, f"image: gpus: {', '.join(custom.gpus)}"))
     for mount in custom.mounts:
         if not mount.is_volume:
-            demands.append(Demand(Permission.HOST_PATHS, f"image: mounts: {mount.source}", real(mount.source)))
+            demands.append(
+                PermissionDemand(Permission.HOST_PATHS, f"image: mounts: {mount.source}", real(mount.source))
+            )
     return demands
 
 
@@ -53,10 +55,10 @@ DEFAULT_CAPABILITIES: Final = frozenset({
 _FILES: Final = ("env_file", "label_file")
 
 
-def compose_demands(project: Mapping[str, Any], folder: str, *, real: RealPath) -> list[Demand]:
+def compose_demands(project: Mapping[str, Any], folder: str, *, real: RealPath) -> list[PermissionDemand]:
     """Demands of a project as the compose tool resolved it. `folder` is the component's own; its files are
     allowed."""
-    demands: list[Demand] = []
+    demands: list[PermissionDemand] = []
     place = _Place(folder, real)
     for name, service in _mapping(project.get("services")).items():
         demands += _service_demands(f"service {name}", _mapping(service), place)
@@ -66,11 +68,11 @@ def compose_demands(project: Mapping[str, Any], folder: str, *, real: RealPath) 
         if "device" in options:
             demands += place.demands(f"{where}: device", str(options["device"]))
         elif options:
-            demands.append(Demand(Permission.OTHER, where))
+            demands.append(PermissionDemand(Permission.OTHER, where))
     for name, network in _mapping(project.get("networks")).items():
         driver = _mapping(network).get("driver", "bridge")
         if driver not in ("bridge", "default", "overlay", "none", None) or name == "host":
-            demands.append(Demand(Permission.HOST_NETWORK, f"network {name}: driver: {driver}"))
+            demands.append(PermissionDemand(Permission.HOST_NETWORK, f"network {name}: driver: {driver}"))
     for kind in ("secrets", "configs"):
         for name, source in _mapping(project.get(kind)).items():
             if file := _mapping(source).get("file"):
@@ -78,69 +80,69 @@ def compose_demands(project: Mapping[str, Any], folder: str, *, real: RealPath) 
     return demands
 
 
-def _service_demands(who: str, service: Mapping[str, Any], place: "_Place") -> Iterator[Demand]:
+def _service_demands(who: str, service: Mapping[str, Any], place: "_Place") -> Iterator[PermissionDemand]:
     for key, value in service.items():
         if key not in HARMLESS and value not in (None, False, [], {}, ""):
             judge = _JUDGES.get(key, _unknown)
             yield from judge(f"{who}: {key}", value, place)
 
 
-def _unknown(where: str, _value: Any, _place: "_Place") -> Iterator[Demand]:
+def _unknown(where: str, _value: Any, _place: "_Place") -> Iterator[PermissionDemand]:
     """Extensions are for people and other programs, but podman-compose reads some of them."""
     key = where.rpartition(" ")[2]
     if not key.startswith("x-") or key.startswith("x-podman"):
-        yield Demand(Permission.OTHER, where)
+        yield PermissionDemand(Permission.OTHER, where)
 
 
-def _privileged(where: str, _value: Any, _place: "_Place") -> Iterator[Demand]:
-    yield Demand(Permission.PRIVILEGED, where)
+def _privileged(where: str, _value: Any, _place: "_Place") -> Iterator[PermissionDemand]:
+    yield PermissionDemand(Permission.PRIVILEGED, where)
 
 
-def _devices(where: str, _value: Any, _place: "_Place") -> Iterator[Demand]:
-    yield Demand(Permission.DEVICES, where)
+def _devices(where: str, _value: Any, _place: "_Place") -> Iterator[PermissionDemand]:
+    yield PermissionDemand(Permission.DEVICES, where)
 
 
-def _network_mode(where: str, value: Any, place: "_Place") -> Iterator[Demand]:
+def _network_mode(where: str, value: Any, place: "_Place") -> Iterator[PermissionDemand]:
     if value == "host":
-        yield Demand(Permission.HOST_NETWORK, f"{where}: host")
+        yield PermissionDemand(Permission.HOST_NETWORK, f"{where}: host")
     else:
         yield from _namespace(where, value, place)
 
 
-def _namespace(where: str, value: Any, _place: "_Place") -> Iterator[Demand]:
+def _namespace(where: str, value: Any, _place: "_Place") -> Iterator[PermissionDemand]:
     own = ("none", "bridge", "private", "shareable", "default")
     if value not in own and not str(value).startswith("service:"):
-        yield Demand(Permission.HOST_NAMESPACES, f"{where}: {value}")
+        yield PermissionDemand(Permission.HOST_NAMESPACES, f"{where}: {value}")
 
 
-def _capabilities(where: str, value: Any, _place: "_Place") -> Iterator[Demand]:
+def _capabilities(where: str, value: Any, _place: "_Place") -> Iterator[PermissionDemand]:
     for capability in _list(value):
         if str(capability).upper().removeprefix("CAP_") not in DEFAULT_CAPABILITIES:
-            yield Demand(Permission.CAPABILITIES, f"{where}: {capability}")
+            yield PermissionDemand(Permission.CAPABILITIES, f"{where}: {capability}")
 
 
-def _security_options(where: str, value: Any, _place: "_Place") -> Iterator[Demand]:
+def _security_options(where: str, value: Any, _place: "_Place") -> Iterator[PermissionDemand]:
     if any(not str(option).startswith("no-new-privileges") for option in _list(value)):
-        yield Demand(Permission.SECURITY_OPTIONS, where)
+        yield PermissionDemand(Permission.SECURITY_OPTIONS, where)
 
 
-def _deploy(where: str, value: Any, _place: "_Place") -> Iterator[Demand]:
+def _deploy(where: str, value: Any, _place: "_Place") -> Iterator[PermissionDemand]:
     resources = _mapping(_mapping(value).get("resources"))
     if _mapping(resources.get("reservations")).get("devices"):
-        yield Demand(Permission.DEVICES, f"{where}: resources: reservations: devices")
+        yield PermissionDemand(Permission.DEVICES, f"{where}: resources: reservations: devices")
 
 
-def _volumes_from(where: str, value: Any, _place: "_Place") -> Iterator[Demand]:
+def _volumes_from(where: str, value: Any, _place: "_Place") -> Iterator[PermissionDemand]:
     if any(str(source).startswith("container:") for source in _list(value)):
-        yield Demand(Permission.HOST_NAMESPACES, where)
+        yield PermissionDemand(Permission.HOST_NAMESPACES, where)
 
 
-def _files(where: str, value: Any, place: "_Place") -> Iterator[Demand]:
+def _files(where: str, value: Any, place: "_Place") -> Iterator[PermissionDemand]:
     for file in _list(value):
         yield from place.demands(where, str(_mapping(file).get("path", file)))
 
 
-def _volumes(where: str, value: Any, place: "_Place") -> Iterator[Demand]:
+def _volumes(where: str, value: Any, place: "_Place") -> Iterator[PermissionDemand]:
     """Each is `source:target:mode`, or a mapping with a type."""
     for volume in _list(value):
         if isinstance(volume, Mapping):
@@ -148,14 +150,14 @@ def _volumes(where: str, value: Any, place: "_Place") -> Iterator[Demand]:
             if kind == "bind" or _is_path(source):
                 yield from place.demands(where, source)
             elif kind not in ("volume", "tmpfs", None):
-                yield Demand(Permission.OTHER, f"{where}: type: {kind}")
+                yield PermissionDemand(Permission.OTHER, f"{where}: type: {kind}")
         else:
             source, colon, _ = str(volume).partition(":")
             if colon and _is_path(source):
                 yield from place.demands(where, source)
 
 
-_JUDGES: Final[Mapping[str, Callable[[str, Any, "_Place"], Iterator[Demand]]]] = {
+_JUDGES: Final[Mapping[str, Callable[[str, Any, "_Place"], Iterator[PermissionDemand]]]] = {
     "privileged": _privileged,
     "network_mode": _network_mode,
     **dict.fromkeys(("pid", "ipc", "uts", "userns_mode", "cgroup"), _namespace),
@@ -184,13 +186,13 @@ class _Place:
     folder: str
     real: RealPath
 
-    def demands(self, where: str, path: str) -> Iterator[Demand]:
+    def demands(self, where: str, path: str) -> Iterator[PermissionDemand]:
         if path.startswith("~"):
-            yield Demand(Permission.HOST_PATHS, f"{where}: {path}")
+            yield PermissionDemand(Permission.HOST_PATHS, f"{where}: {path}")
             return
         found = self.real(posixpath.join(self.folder, path))
         if not is_below(found, self.real(self.folder)):
-            yield Demand(Permission.HOST_PATHS, f"{where}: {path}", found)
+            yield PermissionDemand(Permission.HOST_PATHS, f"{where}: {path}", found)
 
 
 def _is_path(source: str) -> bool:
@@ -208,14 +210,14 @@ def _list(value: Any) -> list[Any]:
 # --- compose files, before the tool reads them --------------------------------------------------------------------
 
 
-def file_demands(content: Any, folder: str, *, base: str, real: RealPath) -> list[Demand]:
+def file_demands(content: Any, folder: str, *, base: str, real: RealPath) -> list[PermissionDemand]:
     """Host files that the compose tool itself would read into the project, from one compose file in the folder
     `base`: after the tool has read them, their content cannot be distinguished. A name with a variable is not known
     yet."""
-    demands: list[Demand] = []
+    demands: list[PermissionDemand] = []
     for where, path in referenced_files(content):
         if "$" in path:
-            demands.append(Demand(Permission.HOST_PATHS, f"{where}: {path} (a file name with a variable)"))
+            demands.append(PermissionDemand(Permission.HOST_PATHS, f"{where}: {path} (a file name with a variable)"))
         else:
             demands += _Place(folder, real).demands(where, posixpath.join(base, path))
     return demands
@@ -240,45 +242,45 @@ def referenced_files(content: Any) -> Iterator[tuple[str, str]]:
 # --- pods of a chart ----------------------------------------------------------------------------------------------
 
 
-def pod_demands(pods: Sequence[tuple[str, Mapping[str, Any]]], *, real: RealPath) -> list[Demand]:
+def pod_demands(pods: Sequence[tuple[str, Mapping[str, Any]]], *, real: RealPath) -> list[PermissionDemand]:
     """Demands of each pod, given as name and `spec`, in Kubernetes terms."""
-    demands: list[Demand] = []
+    demands: list[PermissionDemand] = []
     for name, spec in pods:
         who = f"pod {name}"
         if spec.get("hostNetwork"):
-            demands.append(Demand(Permission.HOST_NETWORK, f"{who}: hostNetwork"))
+            demands.append(PermissionDemand(Permission.HOST_NETWORK, f"{who}: hostNetwork"))
         for key in ("hostPID", "hostIPC"):
             if spec.get(key):
-                demands.append(Demand(Permission.HOST_NAMESPACES, f"{who}: {key}"))
+                demands.append(PermissionDemand(Permission.HOST_NAMESPACES, f"{who}: {key}"))
         for volume in _list(spec.get("volumes") or []):
             path = _mapping(_mapping(volume).get("hostPath")).get("path")
             if path is not None:
                 where = f"{who}: volumes: hostPath: {path}"
-                demands.append(Demand(Permission.HOST_PATHS, where, real(str(path))))
+                demands.append(PermissionDemand(Permission.HOST_PATHS, where, real(str(path))))
         for container in (*_list(spec.get("containers") or []), *_list(spec.get("initContainers") or [])):
             demands += _container_demands(f"{who}: container {_mapping(container).get('name')}", _mapping(container))
         demands += _security_demands(f"{who}: securityContext", _mapping(spec.get("securityContext")))
     return demands
 
 
-def _container_demands(who: str, container: Mapping[str, Any]) -> Iterator[Demand]:
+def _container_demands(who: str, container: Mapping[str, Any]) -> Iterator[PermissionDemand]:
     context = _mapping(container.get("securityContext"))
     if context.get("privileged"):
-        yield Demand(Permission.PRIVILEGED, f"{who}: privileged")
+        yield PermissionDemand(Permission.PRIVILEGED, f"{who}: privileged")
     for capability in _list(_mapping(context.get("capabilities")).get("add") or []):
         if str(capability).upper().removeprefix("CAP_") not in DEFAULT_CAPABILITIES:
-            yield Demand(Permission.CAPABILITIES, f"{who}: capabilities: {capability}")
+            yield PermissionDemand(Permission.CAPABILITIES, f"{who}: capabilities: {capability}")
     if container.get("volumeDevices"):
-        yield Demand(Permission.DEVICES, f"{who}: volumeDevices")
+        yield PermissionDemand(Permission.DEVICES, f"{who}: volumeDevices")
     yield from _security_demands(f"{who}: securityContext", context)
 
 
-def _security_demands(where: str, context: Mapping[str, Any]) -> Iterator[Demand]:
+def _security_demands(where: str, context: Mapping[str, Any]) -> Iterator[PermissionDemand]:
     for key in ("seccompProfile", "appArmorProfile"):
         if _mapping(context.get(key)).get("type", "RuntimeDefault") != "RuntimeDefault":
-            yield Demand(Permission.SECURITY_OPTIONS, f"{where}: {key}")
+            yield PermissionDemand(Permission.SECURITY_OPTIONS, f"{where}: {key}")
     for key in ("seLinuxOptions", "sysctls"):
         if context.get(key):
-            yield Demand(Permission.SECURITY_OPTIONS, f"{where}: {key}")
+            yield PermissionDemand(Permission.SECURITY_OPTIONS, f"{where}: {key}")
     if context.get("procMount") not in (None, "Default"):
-        yield Demand(Permission.SECURITY_OPTIONS, f"{where}: procMount")
+        yield PermissionDemand(Permission.SECURITY_OPTIONS, f"{where}: procMount")

@@ -10,14 +10,14 @@ from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import OrderKind
 
 
-class Outcome(StrEnum):
+class OrderOutcome(StrEnum):
     PENDING = "pending"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     order: Order
     result: Result | None = None
     """None while the order is being carried out, also across a crash."""
@@ -33,10 +33,10 @@ class Entry:
     """The health problem that was reported to the site; None while healthy."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> OrderOutcome:
         if self.result is None:
-            return Outcome.PENDING
-        return Outcome.SUCCEEDED if self.result.succeeded else Outcome.FAILED
+            return OrderOutcome.PENDING
+        return OrderOutcome.SUCCEEDED if self.result.succeeded else OrderOutcome.FAILED
 
     @property
     def held(self) -> Held:
@@ -47,7 +47,7 @@ class Entry:
             kind=self.order.kind,
             revision=None if release is None else release.revision,
             done=self.result is not None and (self.result.succeeded or self.order.kind is OrderKind.APPLY),
-            failed=self.outcome is Outcome.FAILED,
+            failed=self.outcome is OrderOutcome.FAILED,
             unhealthy=self.unhealthy,
             good_revision=None if self.good is None else self.good.revision,
             rejection=self.order.rejection,
@@ -68,28 +68,28 @@ class Entry:
         return self.good if self.keeps_good else None
 
 
-def accepted(order: Order, before: Entry | None) -> Entry:
+def accepted(order: Order, before: JournalEntry | None) -> JournalEntry:
     """The entry after a newer order was accepted."""
     names = {part.name for part in order.release.components} if order.release else set()
-    return Entry(
+    return JournalEntry(
         order=order,
         good=before.good if before else None,
         components=frozenset(names | (before.components if before else frozenset())),
     )
 
 
-def ended(entry: Entry, result: Result, *, keeps_good: bool) -> Entry:
+def ended(entry: JournalEntry, result: Result, *, keeps_good: bool) -> JournalEntry:
     """The entry after its order ended."""
     order = entry.order
     if not result.succeeded:
-        return Entry(order, result, entry.good, keeps_good and entry.good is not None, entry.components)
+        return JournalEntry(order, result, entry.good, keeps_good and entry.good is not None, entry.components)
     if order.release is None:
-        return Entry(order, result)
+        return JournalEntry(order, result)
     names = frozenset(part.name for part in order.release.components)
-    return Entry(order, result, good=order.release, components=names)
+    return JournalEntry(order, result, good=order.release, components=names)
 
 
-def told_health(entry: Entry, progress: Progress) -> Entry:
+def told_health(entry: JournalEntry, progress: Progress) -> JournalEntry:
     """The entry after its health was reported to the site."""
     if progress.healthy:
         return replace(entry, unhealthy=None)

@@ -16,7 +16,7 @@ from dataclasses import field, replace
 from datetime import datetime
 from typing import Final
 
-from homeport.core.model.health import CheckResult, CheckRules, HealthSample, Run, RunState
+from homeport.core.model.health import CheckResult, CheckRules, ContainerRun, ContainerState, HealthSample
 from homeport.core.model.instance import Failure
 from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Code
@@ -57,7 +57,7 @@ class RunHealth:
 class ComponentHealth:
     """The known state of the runs seen last; initially empty."""
 
-    runs: Mapping[Run, RunHealth] = field(default_factory=dict)
+    runs: Mapping[ContainerRun, RunHealth] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class HealthVerdict:
     failure: Failure | None = None
 
 
-def is_due(health: ComponentHealth, run: Run, rules: CheckRules, *, now: float) -> bool:
+def is_due(health: ComponentHealth, run: ContainerRun, rules: CheckRules, *, now: float) -> bool:
     """Whether the check of a run should be executed now."""
     known = health.runs.get(run)
     if known is None or known.checked_at is None:
@@ -89,8 +89,10 @@ def judge(
     steady_seconds: float = STEADY_SECONDS,
 ) -> tuple[ComponentHealth, HealthVerdict]:
     """The verdict on a component is that of its worst run. No sample at all means that nothing of it exists."""
-    samples = samples or [HealthSample(component, Run(""), RunState.STOPPED, message="it has no container")]
-    runs: dict[Run, RunHealth] = {}
+    samples = samples or [
+        HealthSample(component, ContainerRun(""), ContainerState.STOPPED, message="it has no container")
+    ]
+    runs: dict[ContainerRun, RunHealth] = {}
     for sample in samples:
         known = health.runs.get(sample.run) or RunHealth(since=now.monotonic - _age_seconds(sample.run, now.wall))
         runs[sample.run] = _after(known, sample, now, steady_seconds)
@@ -114,16 +116,16 @@ def poll_delay(polls: int) -> float:
 def _after(known: RunHealth, sample: HealthSample, now: Now, steady_seconds: float) -> RunHealth:
     """The state of a run after one more sample."""
     match sample.state:
-        case RunState.READY:
+        case ContainerState.READY:
             return replace(known, healthy=True, failures=0, message=sample.message)
-        case RunState.PENDING:
+        case ContainerState.PENDING:
             return replace(known, healthy=None, message=sample.message)
-        case RunState.STOPPED if sample.exit_code is not None:
+        case ContainerState.STOPPED if sample.exit_code is not None:
             return replace(known, healthy=False, failures=1, message=sample.message)
-        case RunState.STOPPED:
+        case ContainerState.STOPPED:
             absent = known if known.healthy is not True else RunHealth(since=now.monotonic)
             return _counted(absent, ABSENT, CheckResult(False, sample.message), now)
-        case RunState.RUNNING:
+        case ContainerState.RUNNING:
             return _running(known, sample, now, steady_seconds)
 
 
@@ -163,12 +165,12 @@ def _verdict(sample: HealthSample, known: RunHealth, component: str) -> HealthVe
         exited = f"{sample.name} exited with code {sample.exit_code}"
         exited += f": {sample.message}" if sample.message and f"code {sample.exit_code}" not in sample.message else ""
         return HealthVerdict(False, exited, Failure(Code.EXITED, exited, component))
-    why = f"{component} did not come back" if sample.state is RunState.STOPPED else ""
+    why = f"{component} did not come back" if sample.state is ContainerState.STOPPED else ""
     why = why or f"the health check of {component} failed {known.failures} times"
     return HealthVerdict(False, message, Failure(Code.HEALTH_CHECK_FAILED, f"{why}: {message}", component))
 
 
-def _age_seconds(run: Run, now: datetime) -> float:
+def _age_seconds(run: ContainerRun, now: datetime) -> float:
     """As reported by the engine, so that a long-running component need not wait; 0 where that is implausible."""
     try:
         return max(0.0, (now - datetime.fromisoformat(run.started_at)).total_seconds())

@@ -41,7 +41,7 @@ BOUNDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Next(Generic[T]):
+class NextMessage(Generic[T]):
     lane: Lane
     message: T
     dropped: int
@@ -68,13 +68,13 @@ class Lanes(Generic[T]):
         waiting.append(message)
         return True
 
-    def take(self) -> Next[T] | None:
+    def take(self) -> NextMessage[T] | None:
         """The next message to send; None when all lanes are empty."""
         lane = next((lane for lane in Lane if self._waiting[lane]), None)
         if lane is None:
             return None
         gap, self._gap[lane] = self._gap[lane], 0
-        return Next(lane, self._waiting[lane].popleft(), gap)
+        return NextMessage(lane, self._waiting[lane].popleft(), gap)
 
     def room(self, lane: Lane) -> int:
         return self._bounds[lane].messages_max - len(self._waiting[lane])

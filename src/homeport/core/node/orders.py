@@ -4,7 +4,7 @@ back from an older copy gives a number out a second time; that is recognised by 
 from enum import StrEnum
 
 from homeport.core.model.order import Order
-from homeport.core.node.entry import Entry
+from homeport.core.node.entry import JournalEntry
 from homeport.vocabulary import OrderKind
 
 
@@ -18,7 +18,7 @@ class OrderVerdict(StrEnum):
     """Superseded by a newer one: refused."""
 
 
-def judge(order: Order, entry: Entry | None) -> OrderVerdict:
+def judge(order: Order, entry: JournalEntry | None) -> OrderVerdict:
     if entry is None or order.generation > entry.order.generation:
         return OrderVerdict.ACCEPT
     if order.generation < entry.order.generation:

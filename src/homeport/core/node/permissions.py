@@ -48,7 +48,7 @@ class Permissions:
     allowed: frozenset[Permission] = frozenset()
     paths: tuple[str, ...] = ()
 
-    def covers(self, demand: "Demand") -> bool:
+    def covers(self, demand: "PermissionDemand") -> bool:
         if demand.permission not in self.allowed:
             return False
         if demand.permission is not Permission.HOST_PATHS or not self.paths:
@@ -74,7 +74,7 @@ NOTHING: Final = Permissions()
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class PermissionDemand:
     """One thing that a component requires of the machine."""
 
     permission: Permission
@@ -117,7 +117,7 @@ def announced(labels: Mapping[str, str]) -> Permissions | None:
         return None
 
 
-def refusal(demands: Sequence[Demand], permissions: Permissions) -> str | None:
+def refusal(demands: Sequence[PermissionDemand], permissions: Permissions) -> str | None:
     """Why a component is not started, and what to do; None where everything is allowed."""
     refused = [demand for demand in demands if not permissions.covers(demand)]
     if not refused:
@@ -132,7 +132,7 @@ def is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _option(demand: Demand) -> str:
+def _option(demand: PermissionDemand) -> str:
     if demand.permission is Permission.HOST_PATHS and demand.path is not None:
         return f"{Permission.HOST_PATHS}={demand.path}"
     return demand.permission.value

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from homeport.core.node.backoff import Backoff, BackoffRules, after_repair
+from homeport.core.node.backoff import BackoffRules, RepairBackoff, after_repair
 from homeport.lazy_dataclass import dataclass
 
 WHY_LENGTH_MAX: Final = 500
@@ -36,14 +36,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class ObservedHealth:
     """What was reported about one deployment, and what has been observed since."""
 
     unhealthy: bool = False
     why: str = ""
     reported_at: float = 0.0
     healthy_since: float | None = None
-    relapses: Backoff | None = None
+    relapses: RepairBackoff | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ class Announcement:
     why: str
 
 
-def look(watch: Watch, seen: Mapping[str, Seen], now: float, rules: WatchRules) -> tuple[Watch, Announcement | None]:
+def look(
+    watch: ObservedHealth, seen: Mapping[str, Seen], now: float, rules: WatchRules
+) -> tuple[ObservedHealth, Announcement | None]:
     """The watch after one observation of all components, and the report for the site, if any."""
     bad = next(((name, each.why) for name, each in seen.items() if each.healthy is False), None)
     if bad is not None:
@@ -64,14 +66,16 @@ def look(watch: Watch, seen: Mapping[str, Seen], now: float, rules: WatchRules) 
     calm_seconds = 0.0 if watch.relapses is None else watch.relapses.not_before - watch.relapses.last
     if now - since < calm_seconds:
         return replace(watch, healthy_since=since), None
-    return Watch(relapses=watch.relapses), Announcement(True, "", "healthy again")
+    return ObservedHealth(relapses=watch.relapses), Announcement(True, "", "healthy again")
 
 
-def _bad(watch: Watch, component: str, why: str, now: float, rules: WatchRules) -> tuple[Watch, Announcement | None]:
+def _bad(
+    watch: ObservedHealth, component: str, why: str, now: float, rules: WatchRules
+) -> tuple[ObservedHealth, Announcement | None]:
     if watch.unhealthy and (why == watch.why or now - watch.reported_at < rules.retell_seconds):
         return watch, None
     relapses = watch.relapses if watch.unhealthy else after_repair(watch.relapses, now, rules.calm)
-    return Watch(True, why, now, None, relapses), Announcement(False, component, why)
+    return ObservedHealth(True, why, now, None, relapses), Announcement(False, component, why)
 
 
 def keeps_restarting(starts: tuple[float, ...], now: float, *, seconds: float) -> bool:

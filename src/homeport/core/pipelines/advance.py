@@ -24,8 +24,8 @@ from homeport.core.pipelines.model import (
     ItemResult,
     ItemRun,
     Pipeline,
+    PipelineStep,
     Run,
-    Step,
     StepRun,
 )
 from homeport.core.values.backoff import BackoffPolicy
@@ -115,7 +115,7 @@ def names_for(pipeline: Pipeline, run: Run, results: Results) -> dict[str, Any]:
     }
 
 
-def action_of(step: Step, run: Run, key: ItemKey, pipeline: Pipeline, results: Results) -> Mapping[str, Any]:
+def action_of(step: PipelineStep, run: Run, key: ItemKey, pipeline: Pipeline, results: Results) -> Mapping[str, Any]:
     """What an item does, with the values of its expressions. Raises ExpressionError."""
     names = names_for(pipeline, run, results)
     if step.for_each is not None:
@@ -148,7 +148,7 @@ def _stopped(pipeline: Pipeline, run: Run, now: datetime) -> Run:
     return replace(run, steps=tuple(steps))
 
 
-def _begun(run: Run, step: Step, results: Results, now: datetime) -> Run:
+def _begun(run: Run, step: PipelineStep, results: Results, now: datetime) -> Run:
     """Decides about a step that waits, once those before it have ended."""
     current = run.step(step.name)
     before = [run.step(name) for name in step.needs]
@@ -168,7 +168,7 @@ def _begun(run: Run, step: Step, results: Results, now: datetime) -> Run:
     return _with_step(run, replace(started, items=(ItemRun(),) * count, is_list=step.for_each is not None))
 
 
-def _refusal(step: Step, before: list[StepRun], run: Run) -> str | None:
+def _refusal(step: PipelineStep, before: list[StepRun], run: Run) -> str | None:
     """Why it is skipped because of the steps before it."""
     bad = [each.name for each in before if each.state in (StepState.FAILED, StepState.CANCELLED)]
     skipped = [each.name for each in before if each.state is StepState.SKIPPED]
@@ -184,7 +184,7 @@ def _refusal(step: Step, before: list[StepRun], run: Run) -> str | None:
     return None
 
 
-def _started(run: Run, step: Step, now: datetime) -> Run:
+def _started(run: Run, step: PipelineStep, now: datetime) -> Run:
     """Begins as many items as may run at once."""
     current = run.step(step.name)
     if current.state is not StepState.RUNNING or run.cancelled_by is not None:
@@ -207,7 +207,7 @@ def _started(run: Run, step: Step, now: datetime) -> Run:
     return _with_step(run, replace(current, items=tuple(items)))
 
 
-def _closed(run: Run, step: Step, now: datetime) -> Run:
+def _closed(run: Run, step: PipelineStep, now: datetime) -> Run:
     current = run.step(step.name)
     states = [item.state for item in current.items]
     if current.state is not StepState.RUNNING or any(state not in STEP_ENDED for state in states):
@@ -253,7 +253,7 @@ def _failure_of(pipeline: Pipeline, run: Run) -> str | None:
 # --- small things --------------------------------------------------------------------------------------------------
 
 
-def _list(step: Step, names: Mapping[str, Any]) -> list[Any]:
+def _list(step: PipelineStep, names: Mapping[str, Any]) -> list[Any]:
     assert step.for_each is not None
     found = evaluate(parse(step.for_each), names)
     if not isinstance(found, list):

@@ -80,6 +80,21 @@ def in_template(value: Any) -> Iterator[tuple[tuple[str | int, ...], Expression]
                 raise TemplateError(location, str(error)) from None
 
 
+_OPERATOR: Final = re.compile(
+    r"^(?:unsupported operand type\(s\) for (?P<after>\S+): |'(?P<before>\S+)' not supported between instances of )"
+    r"'(?P<left>\w+)' and '(?P<right>\w+)'$"
+)
+_TYPES: Final = {
+    "int": "a number",
+    "float": "a number",
+    "bool": "true or false",
+    "str": "a text",
+    "list": "a list",
+    "dict": "an object",
+    "NoneType": "null",
+}
+
+
 class TemplateError(ExpressionError):
     """An expression inside a value."""
 
@@ -99,8 +114,17 @@ def evaluate(expression: Expression, names: Mapping[str, Any]) -> Any:
     except InvalidExpression as error:
         raise ExpressionError(f"`{short(expression.text)}`: {short(str(error))}") from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-        raise ExpressionError(f"`{short(expression.text)}` has no value: {short(str(error))}.") from None
+        raise ExpressionError(f"`{short(expression.text)}` has no value: {short(_in_words(error))}.") from None
     return value
+
+
+def _in_words(error: Exception) -> str:
+    """Python names its own types, which authors of pipelines do not know."""
+    found = _OPERATOR.search(str(error))
+    if found is None:
+        return str(error)
+    left, right = (_TYPES.get(found[name], found[name]) for name in ("left", "right"))
+    return f"{found['before'] or found['after']} is not for {left} and {right}"
 
 
 def render(value: Any, names: Mapping[str, Any]) -> Any:

@@ -59,7 +59,7 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PipelineStep:
     name: str
     kind: StepKind
     action: Mapping[str, Any]
@@ -98,7 +98,7 @@ class Webhook:
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[PipelineStep, ...]
     """In an order in which each comes after those it needs."""
     description: str = ""
     site: SiteName | None = None
@@ -108,7 +108,7 @@ class Pipeline:
     schedule: Schedule | None = None
     webhook: Webhook | None = None
 
-    def step(self, name: str) -> Step:
+    def step(self, name: str) -> PipelineStep:
         return next(step for step in self.steps if step.name == name)
 
 

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from homeport.core.model.demand import Commitment, Demand, Resources
 from homeport.core.model.node import Capabilities, Node
-from homeport.core.placement.eligibility import Device, readable_bytes, refusal
-from homeport.core.placement.roster import Kind, Roster, Slot, device_of, names_a_device
+from homeport.core.placement.eligibility import DeviceProperties, readable_bytes, refusal
+from homeport.core.placement.roster import NodeClass, Roster, Slot, device_of, names_a_device
 from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import Liveness, NodeId, PlacementMode
 
@@ -33,7 +33,7 @@ Prefer = Callable[[Slot], Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PlacementRefusal:
     """Why some nodes do not get the workload: one reason for all of them."""
 
     nodes: tuple[NodeId, ...]
@@ -53,7 +53,7 @@ class Refusal:
 @dataclass(frozen=True, slots=True)
 class Placed:
     chosen: tuple[NodeId, ...]
-    refusals: tuple[Refusal, ...]
+    refusals: tuple[PlacementRefusal, ...]
     """All other nodes, the reason once for each class of equal nodes."""
     silent: tuple[NodeId, ...] = ()
     """Eligible nodes that are lost: they keep what they already hold."""
@@ -100,12 +100,12 @@ def place(
     return _on_some(demand, ready, refusals, here=here, unknown=unknown, now=now, prefer=prefer)
 
 
-def _able(demand: Demand, roster: Roster) -> tuple[list[Slot], list[Refusal]]:
+def _able(demand: Demand, roster: Roster) -> tuple[list[Slot], list[PlacementRefusal]]:
     """The eligible nodes, connected or not, and why the others are not eligible."""
     asked = frozenset(demand.nodes)
     singly = names_a_device(demand.constraints)
     able: list[Slot] = []
-    refusals: list[Refusal] = []
+    refusals: list[PlacementRefusal] = []
     unasked: list[NodeId] = []
     for kind in roster.kinds:
         slots = [slot for slot in kind.slots if slot.id in asked] if asked else kind.slots
@@ -122,9 +122,9 @@ def _able(demand: Demand, roster: Roster) -> tuple[list[Slot], list[Refusal]]:
         if why is None:
             able += slots
         else:
-            refusals.append(Refusal(tuple(slot.id for slot in slots), why))
+            refusals.append(PlacementRefusal(tuple(slot.id for slot in slots), why))
     if unasked:
-        refusals.append(Refusal(tuple(sorted(unasked)), "is not among the nodes that were asked for"))
+        refusals.append(PlacementRefusal(tuple(sorted(unasked)), "is not among the nodes that were asked for"))
     return able, refusals
 
 
@@ -140,7 +140,7 @@ def _without_engine(demand: Demand, roster: Roster) -> Iterator[Slot]:
             yield from (slot for slot in kind.slots if not asked or slot.id in asked)
 
 
-def _against(demand: Demand, kind: Kind, device: Device) -> str | None:
+def _against(demand: Demand, kind: NodeClass, device: DeviceProperties) -> str | None:
     """Why a class of nodes is not eligible; None when it is. The first reason is enough."""
     unmet = demand.selector.unmet(kind.labels)
     if unmet is not None:
@@ -179,7 +179,7 @@ def _too_small(need: Resources, capabilities: Capabilities) -> str | None:
 
 def _on_each(
     ready: Sequence[Slot],
-    refusals: list[Refusal],
+    refusals: list[PlacementRefusal],
     *,
     here: Mapping[NodeId, Commitment],
     unknown: tuple[NodeId, ...],
@@ -212,7 +212,7 @@ def _others_to_keep(here: Mapping[NodeId, Commitment], chosen: set[NodeId], othe
 def _on_some(
     demand: Demand,
     ready: Sequence[Slot],
-    refusals: list[Refusal],
+    refusals: list[PlacementRefusal],
     *,
     here: Mapping[NodeId, Commitment],
     unknown: tuple[NodeId, ...],
@@ -300,7 +300,7 @@ def _health_rank(item: Commitment) -> tuple[bool, bool, bool]:
     return not item.is_settled, not item.is_up, item.is_broken
 
 
-def _offline_text(lost: Iterable[Slot]) -> list[Refusal]:
+def _offline_text(lost: Iterable[Slot]) -> list[PlacementRefusal]:
     return _grouped(
         (slot.id, f"has sent no heartbeat since {slot.node.last_seen:%Y-%m-%d %H:%M:%S} UTC") for slot in lost
     )
@@ -315,7 +315,7 @@ def _by_room(slots: Sequence[Slot], need: Resources) -> tuple[list[Slot], list[S
     return roomy, [slot for slot in slots if slot.id not in found]
 
 
-def _full(slots: Iterable[Slot], need: Resources) -> list[Refusal]:
+def _full(slots: Iterable[Slot], need: Resources) -> list[PlacementRefusal]:
     return _grouped((slot.id, _why_full(slot, need)) for slot in slots)
 
 
@@ -334,18 +334,22 @@ def _why_full(slot: Slot, need: Resources) -> str:
 
 def _spare(
     roomy: Sequence[Slot], held: Iterable[Slot], chosen: set[NodeId], given_up: set[NodeId], wanted: int
-) -> list[Refusal]:
+) -> list[PlacementRefusal]:
     spare = sorted(slot.id for slot in roomy if slot.id not in chosen)
     spare += sorted(slot.id for slot in held if slot.id not in chosen and slot.id not in given_up)
     if not spare:
         return []
     enough = "one instance is" if wanted == 1 else f"{wanted} instances are"
     places = ", ".join(sorted(chosen)[:NAMES_SHOWN_MAX])
-    return [Refusal(tuple(spare), f"is not needed: {enough} wanted, on {places}{' …' if len(chosen) > 3 else ''}")]
+    return [
+        PlacementRefusal(
+            tuple(spare), f"is not needed: {enough} wanted, on {places}{' …' if len(chosen) > 3 else ''}"
+        )
+    ]
 
 
-def _grouped(reasons: Iterable[tuple[NodeId, str]]) -> list[Refusal]:
+def _grouped(reasons: Iterable[tuple[NodeId, str]]) -> list[PlacementRefusal]:
     groups: dict[str, list[NodeId]] = {}
     for node_id, why in reasons:
         groups.setdefault(why, []).append(node_id)
-    return [Refusal(tuple(nodes), why) for why, nodes in groups.items()]
+    return [PlacementRefusal(tuple(nodes), why) for why, nodes in groups.items()]

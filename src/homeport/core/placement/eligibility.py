@@ -19,14 +19,14 @@ _ABSENT: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class DeviceProperties:
     """What Margo calls the capabilities of a device: its `properties` object and its labels."""
 
     properties: Mapping[str, Any]
     labels: Mapping[str, Any] = field(default_factory=dict)
 
 
-def refusal(constraints: Mapping[str, Any] | None, device: Device) -> str | None:
+def refusal(constraints: Mapping[str, Any] | None, device: DeviceProperties) -> str | None:
     """Why the device is not eligible, as one sentence without a subject; None when it is."""
     if not constraints:
         return None
@@ -83,7 +83,7 @@ def _cpu_fits(required: Mapping[str, Any], cpu: Mapping[str, Any]) -> bool:
     )
 
 
-def _first_failing(rule: Mapping[str, Any], device: Device) -> str | None:
+def _first_failing(rule: Mapping[str, Any], device: DeviceProperties) -> str | None:
     for expression in _expressions(rule.get("propertySelector")):
         if not _holds(expression, resolve(device.properties, expression["key"])):
             return _describe(expression)

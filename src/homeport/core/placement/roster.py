@@ -14,7 +14,7 @@ from homeport.core.model.demand import Resources
 from homeport.core.model.engines import is_oci, main_engine
 from homeport.core.model.node import Capabilities, Node
 from homeport.core.model.protocol import PeerProtocol
-from homeport.core.placement.eligibility import Device
+from homeport.core.placement.eligibility import DeviceProperties
 from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import NodeId
 
@@ -49,7 +49,7 @@ class Slot:
 
 
 @dataclass
-class Kind:
+class NodeClass:
     """A class of equal nodes: the same machine, engine, labels and release."""
 
     capabilities: Capabilities
@@ -58,7 +58,7 @@ class Kind:
     slots: list[Slot] = field(default_factory=list)
 
     @cached_property
-    def device(self) -> Device:
+    def device(self) -> DeviceProperties:
         """The device of any of them: the id, which distinguishes them, is left out."""
         return device_of(self.slots[0].node, with_id=False)
 
@@ -67,7 +67,7 @@ class Roster:
     """Built once for each plan; placing an instance takes its room, so that the next one sees it."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        kinds: dict[tuple[Capabilities, frozenset[tuple[str, str]], PeerProtocol], Kind] = {}
+        kinds: dict[tuple[Capabilities, frozenset[tuple[str, str]], PeerProtocol], NodeClass] = {}
         self.slots: dict[NodeId, Slot] = {}
         for node in sorted(nodes, key=lambda node: node.id):
             able = node.info.capabilities
@@ -75,7 +75,7 @@ class Roster:
             # Free disk space changes by the minute and does not make another class.
             alike = replace(able, disk_free_bytes=0)
             key = alike, frozenset(node.labels.items()), node.info.protocol
-            kinds.setdefault(key, Kind(alike, node.labels, node.info.protocol)).slots.append(slot)
+            kinds.setdefault(key, NodeClass(alike, node.labels, node.info.protocol)).slots.append(slot)
             self.slots[node.id] = slot
         self.kinds = tuple(kinds.values())
 
@@ -91,7 +91,7 @@ class Roster:
             slot.take(need)
 
 
-def device_of(node: Node, *, with_id: bool = True) -> Device:
+def device_of(node: Node, *, with_id: bool = True) -> DeviceProperties:
     """A node as a Margo device, for its constraints."""
     capabilities = node.info.capabilities
     properties: dict[str, Any] = {
@@ -108,7 +108,7 @@ def device_of(node: Node, *, with_id: bool = True) -> Device:
         properties["id"] = f"{node.site}/{node.id}"
     # Margo requires a label selector in every custom profile; this label always exists.
     engine = {LABEL_ENGINE: main_engine(capabilities.engine)} if capabilities.engine else {}
-    return Device(properties, {**engine, **node.labels})
+    return DeviceProperties(properties, {**engine, **node.labels})
 
 
 def names_a_device(constraints: Mapping[str, Any] | None) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from homeport.core.custom import read_custom, refuse_kind
-from homeport.core.model.custom import Kind as CustomKind
+from homeport.core.model.custom import CustomKind
 from homeport.core.model.demand import NOTHING, Commitment, Demand, Resources
 from homeport.core.model.deployment import Desired
 from homeport.core.model.instance import Instance

@@ -8,7 +8,7 @@ rolled back, and planning continues from there.
 from dataclasses import replace
 from datetime import datetime
 
-from homeport.core.model.instance import Failure, Instance, RolledBack
+from homeport.core.model.instance import Failure, Instance, RecordedRollback
 from homeport.core.model.order import Held
 from homeport.vocabulary import Code, Digest, Generation, Incarnation, NodeId, OrderKind
 from homeport.vocabulary import State as S
@@ -50,11 +50,12 @@ def recognise(
         failure=None if held.rejection is None else held.rejection.failure,
         updated_at=now,
         rejected_revision=None if held.rejection is None else held.rejection.revision,
+        rejected_for=None if held.rejection is None else held.rejection.failure,
     )
 
 
 def restore_rollback(
-    rollback: RolledBack,
+    rollback: RecordedRollback,
     instance: Instance | None,
     wanted: Digest | None,
     *,
@@ -81,13 +82,15 @@ def restore_rollback(
             failure=rollback.failure,
             updated_at=now,
             rejected_revision=rollback.revision,
+            rejected_for=rollback.failure,
         )
     is_known = instance.rejected_revision is not None or instance.running_revision == rollback.revision
     if is_known or instance.state in (S.DELETING, S.DELETED):
         return None
     if instance.state is S.INSTALLED:
         is_back = instance.revision == rollback.good_revision
-        return replace(instance, rejected_revision=rollback.revision, failure=rollback.failure) if is_back else None
+        rejected = replace(instance, rejected_revision=rollback.revision, rejected_for=rollback.failure)
+        return replace(rejected, failure=rollback.failure) if is_back else None
     return replace(
         instance,
         state=S.ROLLINGBACK,
@@ -99,6 +102,7 @@ def restore_rollback(
         failure=rollback.failure,
         updated_at=now,
         rejected_revision=rollback.revision,
+        rejected_for=rollback.failure,
         next_at=None,
     )
 

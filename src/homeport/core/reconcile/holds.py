@@ -21,7 +21,7 @@ BY_HAND: Final = frozenset({H.CHANGED, H.SUPERSEDED_INSTALL, H.SUPERSEDED_UPDATE
 Target = tuple[DeploymentId, Digest | None]
 
 
-class Step(Protocol):
+class HoldableMove(Protocol):
     """The part of a move that holds look at."""
 
     @property
@@ -34,7 +34,7 @@ class Step(Protocol):
     def revision(self) -> Digest | None: ...
 
 
-Moved = TypeVar("Moved", bound=Step)
+Moved = TypeVar("Moved", bound=HoldableMove)
 
 
 def active(holds: Iterable[Hold], now: datetime) -> tuple[Hold, ...]:

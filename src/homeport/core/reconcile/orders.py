@@ -53,7 +53,7 @@ def current_order(
 
 def _rejection(instance: Instance) -> Rejection | None:
     rejected = instance.rejected_revision
-    return None if rejected is None else Rejection(rejected, instance.failure)
+    return None if rejected is None else Rejection(rejected, instance.rejected_for or instance.failure)
 
 
 def needs_order(order: Order, held: Held | None, state: S) -> bool:

@@ -275,7 +275,8 @@ def _recover(instance: Instance, wanted: Desired, node: Node, view: View, now: d
         may_try = instance.attempt <= wanted.policy.retries_max and node.liveness is not Liveness.LOST
         if may_try and not _waits_for_retry(instance, now):
             why = "what could not be removed is wanted, or in the way"
-            yield Move(wanted.id, node.id, retried, why, wanted.revision, OrderKind.APPLY)
+            trigger = retried if instance.rejected_revision is None else H.ROLLED_BACK
+            yield Move(wanted.id, node.id, trigger, why, wanted.revision, OrderKind.APPLY)
         return
     if instance.next_at is None or not is_due(instance.next_at, now) or node.liveness is Liveness.LOST:
         return

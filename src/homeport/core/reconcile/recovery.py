@@ -42,7 +42,7 @@ class Recovery(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class NextAttempt:
     recovery: Recovery
     why: str
     delay_seconds: float = 0.0
@@ -50,7 +50,7 @@ class Next:
 
 def after_failure(
     instance: Instance, failure: Failure, policy: Policy, *, can_roll_back: bool, spent_seconds: float = 0.0
-) -> Next | None:
+) -> NextAttempt | None:
     """`instance` is as it was while the order ran; None when an operator has to act.
 
     `can_roll_back` says that a release which was healthy here before is still known; `spent_seconds` is the time the
@@ -63,18 +63,20 @@ def after_failure(
     is_back = instance.rejected_revision is not None
     may_go_back = can_roll_back and policy.rollback and not is_back
     if may_go_back and failure.code not in HARMLESS:
-        return Next(Recovery.ROLL_BACK, f"the last good release is restored, since this one failed: {failure.code}")
+        return NextAttempt(
+            Recovery.ROLL_BACK, f"the last good release is restored, since this one failed: {failure.code}"
+        )
     may_retry = failure.code not in NOT_RETRYABLE and attempt < attempts
     delay = delay_seconds(instance, policy)
     if may_retry and spent_seconds + delay < policy.deadline_seconds:
         recovery = Recovery.ROLL_BACK if is_back else Recovery.RETRY
-        return Next(recovery, f"{'going back, ' if is_back else ''}{again}", delay)
+        return NextAttempt(recovery, f"{'going back, ' if is_back else ''}{again}", delay)
     late = f"the deadline of {duration_text(policy.deadline_seconds)} has passed"
     if may_go_back:
         tried = "this one cannot run here" if failure.code in NOT_RETRYABLE else f"{_attempts(attempts)} failed"
         tried = f"{late} after {_attempts(attempt)}" if may_retry else tried
-        return Next(Recovery.ROLL_BACK, f"the last good release is restored, since {tried}: {failure.code}")
-    return Next(Recovery.GIVE_UP, f"gave up after {_attempts(attempt)}: {late}") if may_retry else None
+        return NextAttempt(Recovery.ROLL_BACK, f"the last good release is restored, since {tried}: {failure.code}")
+    return NextAttempt(Recovery.GIVE_UP, f"gave up after {_attempts(attempt)}: {late}") if may_retry else None
 
 
 def _attempts(count: int) -> str:

@@ -27,7 +27,7 @@ class RolloutMove(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RolloutDecision:
     move: RolloutMove
     why: str
     waves: tuple[tuple[int, tuple[SiteName, ...]], ...] = ()
@@ -40,7 +40,7 @@ class Decision:
         return tuple(site for _, sites in self.waves for site in sites)
 
 
-def advance(rollout: Rollout, members: Sequence[Member]) -> Decision:
+def advance(rollout: Rollout, members: Sequence[Member]) -> RolloutDecision:
     """For a running rollout. `members` are all of its sites, given or waiting."""
     intent = rollout.intent
     stopped = _broken(intent, members)
@@ -58,22 +58,22 @@ def advance(rollout: Rollout, members: Sequence[Member]) -> Decision:
     good = sum(member.standing is RolloutSiteStatus.INSTALLED for member in answering)
     if good * 100 < intent.threshold_percent * len(answering):
         why = f"wave {begun}: {good} of {_sites(len(answering))} installed, {intent.threshold_percent}% are needed"
-        return Decision(RolloutMove.WAIT, why + _uncounted(in_wave))
+        return RolloutDecision(RolloutMove.WAIT, why + _uncounted(in_wave))
     return _bake(rollout, members, waiting)
 
 
-def _broken(intent: Intent, members: Sequence[Member]) -> Decision | None:
+def _broken(intent: Intent, members: Sequence[Member]) -> RolloutDecision | None:
     """Every wave that has begun is watched: a late failure counts too."""
     for number in range(intent.waves_begun):
         answering = [member for member in members if member.wave == number and member.standing in _ANSWERS]
         bad = [member for member in answering if member.standing is RolloutSiteStatus.FAILED]
         if len(bad) * 100 > (100 - intent.threshold_percent) * len(answering):
             share = f"{len(bad)} of {_sites(len(answering))} failed, {100 - intent.threshold_percent}% are allowed"
-            return Decision(RolloutMove.STOP, f"wave {number + 1}: {share}: {_failures(bad)}")
+            return RolloutDecision(RolloutMove.STOP, f"wave {number + 1}: {share}: {_failures(bad)}")
     return None
 
 
-def _begin(intent: Intent, members: Sequence[Member]) -> Decision:
+def _begin(intent: Intent, members: Sequence[Member]) -> RolloutDecision:
     """The next wave, and with it those that turn out to be empty."""
     first, given = intent.waves_begun, []
     for number, sites in enumerate(next_waves(intent, members), first):
@@ -81,39 +81,41 @@ def _begin(intent: Intent, members: Sequence[Member]) -> Decision:
         if sites:
             break
     number, sites = given[-1]
-    return Decision(RolloutMove.GIVE, f"wave {number + 1} of {len(intent.waves)}: {_sites(len(sites))}", tuple(given))
+    return RolloutDecision(
+        RolloutMove.GIVE, f"wave {number + 1} of {len(intent.waves)}: {_sites(len(sites))}", tuple(given)
+    )
 
 
-def _stand_in(intent: Intent, waiting: Sequence[Member], in_wave: Sequence[Member], count: int) -> Decision:
+def _stand_in(intent: Intent, waiting: Sequence[Member], in_wave: Sequence[Member], count: int) -> RolloutDecision:
     number = intent.waves_begun
     ready = [member for member in waiting if member.can_answer]
     left = [member.site for member in in_wave if member.standing is RolloutSiteStatus.LEFT]
     missing = " and ".join(filter(None, (_absent(in_wave), f"{_named(left)} left the rollout" if left else "")))
     if not ready:
-        return Decision(RolloutMove.WAIT, f"wave {number}: {missing}, and no other site can take its place")
+        return RolloutDecision(RolloutMove.WAIT, f"wave {number}: {missing}, and no other site can take its place")
     sites = tuple(in_order(intent, ready)[:count])
     why = f"wave {number}: {missing}, so {_named(sites)} take its place"
-    return Decision(RolloutMove.GIVE, why, ((number - 1, sites),))
+    return RolloutDecision(RolloutMove.GIVE, why, ((number - 1, sites),))
 
 
-def _bake(rollout: Rollout, members: Sequence[Member], waiting: Sequence[Member]) -> Decision:
+def _bake(rollout: Rollout, members: Sequence[Member], waiting: Sequence[Member]) -> RolloutDecision:
     intent = rollout.intent
     begun = intent.waves_begun
     watched = rollout.watched_seconds or 0.0
     if watched < intent.bake_seconds:
         why = f"wave {begun}: healthy, watched for {duration_text(intent.bake_seconds)}"
-        return Decision(RolloutMove.WAIT, why, watched_seconds=watched)
+        return RolloutDecision(RolloutMove.WAIT, why, watched_seconds=watched)
     if waiting and begun < len(intent.waves):
         return _begin(intent, members)
     if waiting:
         # The last wave has begun, and other sites have joined the group since.
         sites = tuple(in_order(intent, waiting))
         why = f"{_named(sites)} came to the group"
-        return Decision(RolloutMove.GIVE, why, ((begun - 1, sites),))
+        return RolloutDecision(RolloutMove.GIVE, why, ((begun - 1, sites),))
     absent = _absent(members)
     if absent and not any(member.standing is RolloutSiteStatus.INSTALLED for member in members):
-        return Decision(RolloutMove.WAIT, f"no site can take it now: {absent}; the files wait in Git")
-    return Decision(RolloutMove.FINISH, _summary(members))
+        return RolloutDecision(RolloutMove.WAIT, f"no site can take it now: {absent}; the files wait in Git")
+    return RolloutDecision(RolloutMove.FINISH, _summary(members))
 
 
 def _summary(members: Sequence[Member]) -> str:

@@ -21,7 +21,7 @@ MOST_PATIENT: Final = Policy(retries_max=10**9, backoff_seconds=BACKOFF_SECONDS_
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RolloutSiteFacts:
     """What is known about one site, for one deployment name."""
 
     site: SiteName
@@ -37,7 +37,7 @@ class Place:
     """The hold on the deployment there."""
 
 
-def member_of(rollout: Rollout, place: Place) -> Member:
+def member_of(rollout: Rollout, place: RolloutSiteFacts) -> Member:
     """The state of a site in the rollout, whether it was given the release or not."""
     intent = rollout.intent
     if place.site not in intent.given:
@@ -53,20 +53,20 @@ def member_of(rollout: Rollout, place: Place) -> Member:
     return _member(place, standing, wave, why)
 
 
-def _member(place: Place, standing: RolloutSiteStatus, wave: int | None, why: str) -> Member:
+def _member(place: RolloutSiteFacts, standing: RolloutSiteStatus, wave: int | None, why: str) -> Member:
     return Member(
         place.site, standing, wave, is_reachable=place.is_reachable, why=why, is_held=place.hold is not None
     )
 
 
-def _has_begun(place: Place) -> bool:
+def _has_begun(place: RolloutSiteFacts) -> bool:
     """A hold does not stop what was under way before it."""
     wanted = place.deployment
     living = [item for item in place.instances if item.state is not State.DELETED]
     return wanted is not None and bool(living) and all(item.revision == wanted.revision for item in living)
 
 
-def _judge(rollout: Rollout, place: Place) -> tuple[RolloutSiteStatus, str]:
+def _judge(rollout: Rollout, place: RolloutSiteFacts) -> tuple[RolloutSiteStatus, str]:
     refused = rollout.refused.get(place.site)
     if refused is not None:
         return RolloutSiteStatus.FAILED, refused
@@ -78,7 +78,7 @@ def _judge(rollout: Rollout, place: Place) -> tuple[RolloutSiteStatus, str]:
     return _judge_instances(rollout, place, wanted)
 
 
-def _judge_instances(rollout: Rollout, place: Place, wanted: Deployment) -> tuple[RolloutSiteStatus, str]:
+def _judge_instances(rollout: Rollout, place: RolloutSiteFacts, wanted: Deployment) -> tuple[RolloutSiteStatus, str]:
     for item in place.instances:
         known_seconds = place.failing_seconds.get(item.node_id, 0.0)
         why = failure_of(item, wanted, _policy(rollout.intent), known_seconds=known_seconds)

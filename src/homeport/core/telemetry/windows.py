@@ -52,7 +52,7 @@ RESOLUTIONS: Final = (FULL, MINUTE, TEN_MINUTES)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TelemetryWindow:
     start_ms: int
     offsets: Sequence[int]
     """Milliseconds of each point after the start."""
@@ -85,11 +85,13 @@ class OpenWindow:
             if len(column) == count:
                 column.append(NOTHING)
 
-    def closed(self) -> Window:
-        return Window(self.start_ms, self.offsets, {series: (column,) for series, column in self.columns.items()})
+    def closed(self) -> TelemetryWindow:
+        return TelemetryWindow(
+            self.start_ms, self.offsets, {series: (column,) for series, column in self.columns.items()}
+        )
 
 
-def reduce(windows: Iterable[Window], *, start_ms: int, end_ms: int, step_ms: int) -> Window:
+def reduce(windows: Iterable[TelemetryWindow], *, start_ms: int, end_ms: int, step_ms: int) -> TelemetryWindow:
     """The points between start and end in steps: lowest, average and highest of each step. A step without a value has
     NaN, so that a gap stays a gap."""
     count = -(-(end_ms - start_ms) // step_ms)
@@ -102,7 +104,7 @@ def reduce(windows: Iterable[Window], *, start_ms: int, end_ms: int, step_ms: in
                 found = buckets[series] = _Buckets(count)
             found.add(places, columns[0], columns[len(columns) // 2], columns[-1])
     offsets = [place * step_ms for place in range(count)]
-    return Window(start_ms, offsets, {series: each.columns() for series, each in buckets.items()})
+    return TelemetryWindow(start_ms, offsets, {series: each.columns() for series, each in buckets.items()})
 
 
 class _Buckets:
@@ -133,7 +135,7 @@ class _Buckets:
         )
 
 
-def pack(window: Window) -> bytes:
+def pack(window: TelemetryWindow) -> bytes:
     """A line of JSON that names the series, then the columns, compressed."""
     layout = max((len(columns) for columns in window.columns.values()), default=1)
     head = {
@@ -147,7 +149,7 @@ def pack(window: Window) -> bytes:
     return zlib.compress(b"".join(parts), COMPRESSION)
 
 
-def unpack(content: bytes) -> Window:
+def unpack(content: bytes) -> TelemetryWindow:
     """Raises InvalidInput for what is not a packed window, or larger than one may be."""
     try:
         return _unpacked(content)
@@ -155,7 +157,7 @@ def unpack(content: bytes) -> Window:
         raise InvalidInput(f"This is not a window of measurements: {error}.") from error
 
 
-def _unpacked(content: bytes) -> Window:
+def _unpacked(content: bytes) -> TelemetryWindow:
     opened = zlib.decompressobj()
     plain = opened.decompress(content, UNPACKED_BYTES_MAX)
     if not opened.eof:
@@ -175,7 +177,7 @@ def _unpacked(content: bytes) -> Window:
         )
         for at, (name, labels) in enumerate(head["series"])
     }
-    return Window(int(head["start"]), offsets, columns)
+    return TelemetryWindow(int(head["start"]), offsets, columns)
 
 
 def series_of(name: str, labels: Mapping[str, str]) -> Series:

@@ -5,6 +5,7 @@ that can be read and not written. Such a value would only fail later, each time 
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 from homeport.core.values.numbers import fits_64_bits
@@ -31,6 +32,20 @@ def unfit(value: Any, *, depth_max: int = DEPTH_MAX) -> str | None:
         ):
             return "has a number that is too large"
     return None
+
+
+class RepeatedKey(ValueError):
+    """An object has a key twice: readers differ in which of the two values they see."""
+
+
+def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads(object_pairs_hook=…)`. Raises RepeatedKey."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for at, key in enumerate(keys) if key in keys[:at])
+        raise RepeatedKey(f'has "{repeated[:80]}" twice in one object')
+    return found
 
 
 def is_unicode(text: str) -> bool:

@@ -21,7 +21,7 @@ from homeport.core.update_values import MergedValues
 from homeport.errors import Conflict, NotFound
 from homeport.fleet.central.index import HistoryRewritten, Index
 from homeport.fleet.central.merging import MergedRequest, failed_of, merge_targets
-from homeport.fleet.central.resolve import DeployRequest, Resolved, Target, resolve
+from homeport.fleet.central.resolve import DeployRequest, DeployTarget, Resolved, resolve
 from homeport.fleet.central.sites.messages import SiteMessages
 from homeport.fleet.shared.overview import find_deployment
 from homeport.fleet.shared.snapshot import FILE_SIZE_MAX, is_marked, site_folder
@@ -48,7 +48,7 @@ class Deployed:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RepeatedDeployment:
     deployment: Deployment
     revision: Digest
     commit: Commit
@@ -58,7 +58,7 @@ class Asked:
 class Written:
     """The new file of one site. `content` is None where the file already matches."""
 
-    target: Target
+    target: DeployTarget
     deployment_id: DeploymentId
     content: bytes | None
     desired: Desired | None
@@ -183,7 +183,7 @@ async def delete(
     return row, commit
 
 
-async def ask_again(text: str, mark: Mark, reason: str, caller: Caller, git_writer: GitWriter) -> Asked:
+async def ask_again(text: str, mark: Mark, reason: str, caller: Caller, git_writer: GitWriter) -> RepeatedDeployment:
     """Requests a retry or restart of a deployment, by marking its file."""
     async with git_writer.store.read() as reader:
         row = await find_deployment(reader, text)
@@ -215,7 +215,7 @@ async def ask_again(text: str, mark: Mark, reason: str, caller: Caller, git_writ
     commit = await git_writer.write(decide, author=caller.name)
     assert commit is not None, "no two marks are the same"
     log.info("operator request written to git", request=mark, deployment=row.id, site=row.site, by=caller.name)
-    return Asked(row, digest_of_bytes(content), commit)
+    return RepeatedDeployment(row, digest_of_bytes(content), commit)
 
 
 def check_deletable(row: Deployment) -> None:

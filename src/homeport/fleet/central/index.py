@@ -7,7 +7,7 @@ Nothing is ever deleted because a file could not be read, a marker is missing, o
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import datetime
@@ -206,18 +206,49 @@ class Index:
             indexed = await self.indexed()
             if indexed is None:
                 return
-            path = deployment_path(site, deployment_id)
-            contents = await self._git.contents(indexed, path, size_max=FILE_SIZE_MAX)
+            contents = await self._contents(indexed, site, deployment_id)
             content = next((each for each in contents if digest_of_bytes(each) == revision), None)
-            if content is None:
-                return
-            try:
-                desired = parse_deployment(content, path, site)
-            except PermanentError:
+            desired = None if content is None else _readable(content, site, deployment_id)
+            if content is None or desired is None:
                 return
             _, author, at = await self._git.log(indexed)
             found = Revision(deployment_id, revision, desired.app_version, content, indexed, author, at)
             await self._store.write(lambda tx: tx.put_revisions([found], keep=REVISIONS_KEPT))
+
+    async def recall(self, site: SiteName, deployment_ids: Collection[DeploymentId]) -> None:
+        """Indexes deployments that a site still has, as Git last had them in its folder: our database was lost, and
+        their file is gone or invalid since. One that is at another site now was moved there from this one."""
+        async with self._turn:
+            indexed = await self.indexed()
+            if indexed is None:
+                return
+            missed, elsewhere = await self._unknown(site, deployment_ids)
+            past = [each for id_ in sorted(missed) if (each := await self._last(indexed, site, id_)) is not None]
+            left = [id_ for id_ in sorted(elsewhere) if await self._contents(indexed, site, id_)]
+            if not past and not left:
+                return
+            now = await self._folder(site, indexed)
+            _, author, _ = await self._git.log(indexed)
+            update = _Update(indexed, author, self._clock.now(), frozenset())
+            await self._store.write(lambda tx: update.write_past(tx, past, now, left=left))
+
+    async def _unknown(
+        self, site: SiteName, deployment_ids: Collection[DeploymentId]
+    ) -> tuple[set[DeploymentId], set[DeploymentId]]:
+        """Those of them that are not in the table, and those that are another site's there and were never this
+        one's."""
+        async with self._store.read() as reader:
+            rows = await reader.deployments_by_ids(sorted(deployment_ids))
+            others = {row.id for row in rows if row.site != site and site not in await former_sites(reader, row.id)}
+        return set(deployment_ids) - {row.id for row in rows}, others
+
+    async def _last(self, commit: Commit, site: SiteName, deployment_id: DeploymentId) -> Desired | None:
+        """The newest content of its file that is valid."""
+        contents = await self._contents(commit, site, deployment_id)
+        return next((found for each in contents if (found := _readable(each, site, deployment_id))), None)
+
+    async def _contents(self, commit: Commit, site: SiteName, deployment_id: DeploymentId) -> Sequence[bytes]:
+        return await self._git.contents(commit, deployment_path(site, deployment_id), size_max=FILE_SIZE_MAX)
 
     async def look_back(self, site: SiteName, commit: Commit, deployment_ids: Sequence[DeploymentId]) -> None:
         """Indexes deployments that a site saw at an older commit and that are gone from its folder again: they came
@@ -225,12 +256,7 @@ class Index:
         moved there from this one. Raises NotInHistory."""
         async with self._turn:
             indexed = await self.indexed()
-            async with self._store.read() as reader:
-                rows = await reader.deployments_by_ids(deployment_ids)
-                elsewhere = [
-                    row.id for row in rows if row.site != site and site not in await former_sites(reader, row.id)
-                ]
-            missed = set(deployment_ids) - {row.id for row in rows}
+            missed, elsewhere = await self._unknown(site, deployment_ids)
             if not (missed or elsewhere) or indexed is None:
                 return
             if not await self._git.is_ancestor(commit, indexed):
@@ -244,15 +270,12 @@ class Index:
             _, author, _ = await self._git.log(commit)
             update = _Update(commit, author, self._clock.now(), frozenset())
             wanted = [desired for desired in then.snapshot.desired.values() if desired.id in missed]
+            for deployment_id in sorted(missed & then.snapshot.present - then.snapshot.desired.keys()):
+                desired = await self._last(commit, site, deployment_id)  # It was invalid then.
+                wanted += [] if desired is None else [desired]
             still = frozenset() if now.snapshot is None else now.snapshot.present
-            lost = [id_ for id_ in elsewhere if id_ in then.snapshot.present and id_ not in still]
-
-            async def write(tx: Transaction) -> None:
-                await update.write_past(tx, wanted, now)
-                for deployment_id in lost:
-                    await _note_former_site(tx, deployment_id, site)
-
-            await self._store.write(write)
+            left = sorted(id_ for id_ in elsewhere if id_ in then.snapshot.present and id_ not in still)
+            await self._store.write(lambda tx: update.write_past(tx, wanted, now, left=left))
 
     async def _folder(self, site: SiteName, commit: Commit) -> Folder:
         files = await self._git.files(commit, site_folder(site), size_max=FILE_SIZE_MAX)
@@ -357,9 +380,11 @@ class _Update:
             message = f"site {folder.site} has {listed}, commit {self.commit[:8]} by {self.author}"
             events.append(self._event(EventKind.SITE_LABELLED, message, folder.site, labels=dict(labels)))
 
-    async def write_past(self, tx: Transaction, wanted: Sequence[Desired], present: Folder) -> None:
+    async def write_past(
+        self, tx: Transaction, wanted: Sequence[Desired], present: Folder, *, left: Sequence[DeploymentId] = ()
+    ) -> None:
         """Deployments that were wanted at this commit. None of them is wanted any more, unless its file still exists
-        and is only invalid: then it stays unchanged."""
+        and is only invalid: then it stays unchanged. Those that `left` were moved to another site."""
         known = {row.id for row in await tx.deployments_by_ids([desired.id for desired in wanted])}
         rows = [
             wanted_row(None, desired, self.commit, author=self.author, now=self.now)
@@ -379,6 +404,8 @@ class _Update:
                 for row in rows
             ]
         )
+        for deployment_id in left:
+            await _note_former_site(tx, deployment_id, present.site)
 
     async def _adopt(
         self,
@@ -498,6 +525,13 @@ async def _wanted_by_site(reader: Reader, sites: Sequence[SiteName]) -> dict[Sit
             if row.wanted:
                 wanted.setdefault(row.site, []).append(row)
     return wanted
+
+
+def _readable(content: bytes, site: SiteName, deployment_id: DeploymentId) -> Desired | None:
+    try:
+        return parse_deployment(content, deployment_path(site, deployment_id), site)
+    except PermanentError:
+        return None
 
 
 def moved_from(deployment_id: DeploymentId) -> str:

@@ -14,6 +14,7 @@ import anyio.to_thread
 
 from homeport.catalog.deployment import deployment_path, parse_deployment
 from homeport.core.data import volume_prefix
+from homeport.core.images import ImageChange
 from homeport.core.model.app import Value
 from homeport.core.model.deployment import ComponentSpec, Desired, Hold
 from homeport.core.model.event import Deployment
@@ -51,6 +52,13 @@ class ComponentStep:
     component: str
     action: Action
     why: str
+    before: ComponentSpec | None = None
+    """As it runs now; None where it does not, or that is not known."""
+    after: ComponentSpec | None = None
+    images: tuple[ImageChange, ...] | None = None
+    """None where they are not known."""
+    pull_bytes: int | None = None
+    """At most; None where it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,7 @@ class DeploymentPlan:
     """Values that were set before, are not given again and stay."""
     dropped: Mapping[str, str] = field(default_factory=dict)
     """Values that were set before and are dropped, and why."""
+    architectures: Mapping[NodeId, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +253,9 @@ def _plan_site(name: str, each: Written, before: Deployment | None, fleet: _Flee
         warnings=_warnings(after, placed),
         kept=each.values.kept,
         dropped=each.values.dropped,
+        architectures={
+            node.id: node.info.capabilities.architecture for node in fleet.nodes.get(site, ()) if node.id in nodes
+        },
     )
 
 
@@ -275,19 +287,20 @@ def _steps(wanted: Sequence[ComponentSpec], running: Desired | None, held: Insta
     """The step of each component on one node, in the order of the release. Obsolete components go last, but before
     the first new one. `running` is the release that runs there."""
     if held is None or held.running_revision is None or held.state is State.DELETED:
-        return [ComponentStep(part.name, "install", "it does not run here yet") for part in wanted]
+        return [ComponentStep(part.name, "install", "it does not run here yet", after=part) for part in wanted]
     if running is None:
+        # Which images it runs is not known then.
         return [ComponentStep(part.name, "replace", "another revision runs here") for part in wanted]
     old = {part.name: part for part in running.release.components}
     steps = []
     for part in wanted:
         before = old.pop(part.name, None)
         if before is None:
-            steps.append(ComponentStep(part.name, "install", "it is new in this version"))
+            steps.append(ComponentStep(part.name, "install", "it is new in this version", after=part))
         elif before.digest == part.digest:
             steps.append(ComponentStep(part.name, "keep", "unchanged"))
         else:
-            steps.append(ComponentStep(part.name, "replace", why_replaced(before, part)))
+            steps.append(ComponentStep(part.name, "replace", why_replaced(before, part), before, part))
     new = next((place for place, step in enumerate(steps) if step.action == "install"), len(steps))
     why = "it is not in this version"
     if new < len(steps):

@@ -31,7 +31,7 @@ _SITE_PLACE: Final = SiteName("place-of-the-site-c0ffee00")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DeployTarget:
     site: SiteName
     nodes: tuple[NodeId, ...] | None = None
     """None: not specified. Empty: every eligible one."""
@@ -41,7 +41,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class DeployRequest:
-    targets: tuple[Target, ...]
+    targets: tuple[DeployTarget, ...]
     app_id: str | None = None
     app: AppQuery = field(default_factory=AppQuery)
     record: AppRecord | None = None
@@ -59,17 +59,17 @@ class Resolved:
     record: AppRecord
     app: App
     name: str
-    targets: tuple[Target, ...]
+    targets: tuple[DeployTarget, ...]
     requested: RequestedValues = field(default_factory=RequestedValues)
     devices: Mapping[SiteName, Sequence[MargoDevice]] = field(default_factory=dict)
     """Of targets that are Margo clients with devices of their own."""
 
-    def requested_for(self, target: Target) -> RequestedValues:
+    def requested_for(self, target: DeployTarget) -> RequestedValues:
         if target.nodes is None:
             return self.requested
         return replace(self.requested, placement=replace(self.requested.placement, nodes=target.nodes))
 
-    def device_of(self, target: Target, profile: Profile, before: Desired | None) -> str | None:
+    def device_of(self, target: DeployTarget, profile: Profile, before: Desired | None) -> str | None:
         """Raises NotPlaceable."""
         return choose_device(
             target.site,
@@ -119,7 +119,7 @@ class Writer:
 
     def render(
         self,
-        target: Target,
+        target: DeployTarget,
         values: MergedValues,
         deployment_id: DeploymentId,
         rollout_id: RolloutId | None,
@@ -182,7 +182,7 @@ async def present_by_site(reader: Reader, resolved: Resolved) -> dict[SiteName, 
     return found
 
 
-async def _devices(reader: Reader, targets: Sequence[Target]) -> dict[SiteName, list[MargoDevice]]:
+async def _devices(reader: Reader, targets: Sequence[DeployTarget]) -> dict[SiteName, list[MargoDevice]]:
     """Of those targets that have any, in one query."""
     found: dict[SiteName, list[MargoDevice]] = {}
     for device in await reader.margo_devices_of([target.site for target in targets]):
@@ -195,7 +195,7 @@ def default_name(app_name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", app_name.lower()).strip("-")[:63].strip("-") or "app"
 
 
-async def _check_sites(reader: Reader, targets: Sequence[Target]) -> None:
+async def _check_sites(reader: Reader, targets: Sequence[DeployTarget]) -> None:
     known = await known_sites(reader, [target.site for target in targets])
     seen: set[SiteName] = set()
     for position, target in enumerate(targets):
@@ -210,7 +210,7 @@ async def _check_sites(reader: Reader, targets: Sequence[Target]) -> None:
         await _check_nodes(reader, target)
 
 
-async def _check_nodes(reader: Reader, target: Target) -> None:
+async def _check_nodes(reader: Reader, target: DeployTarget) -> None:
     """A name that no node of the site has is a mistake; a site that has no nodes yet may be prepared for them."""
     names = [node.id for node in await reader.nodes(target.site)] if target.nodes else []
     for wanted in target.nodes or ():

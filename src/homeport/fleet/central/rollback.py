@@ -30,7 +30,7 @@ WHY_MAX: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class RolledBack:
+class RollbackResult:
     deployment: Deployment
     target: Revision
     commit: Commit | None
@@ -42,7 +42,7 @@ class RolledBack:
 
 async def roll_back(
     text: str, to: str | None, *, reason: str, caller: Caller, git_writer: GitWriter, clock: Clock
-) -> RolledBack:
+) -> RollbackResult:
     """Raises NotFound or Conflict where there is no revision to roll back to."""
     row, target = await choose(text, to, git_writer)
     async with git_writer.store.read() as reader:
@@ -54,13 +54,13 @@ async def roll_back(
     except GitUnavailable as error:
         is_site_informed = await _keep(pin, row, git_writer)
         log.warning("git write failed, rollback continues", deployment=row.id, why=str(error))
-        return RolledBack(row, target, None, is_site_informed, waits)
+        return RollbackResult(row, target, None, is_site_informed, waits)
     if commit is None:
         raise Conflict(
             f'"{row.name}" at site "{row.site}" has just been changed by another request; nothing was done.',
             hint="Look at it again:  homeport deployments show",
         )
-    return RolledBack(row, target, commit, waits=waits)
+    return RollbackResult(row, target, commit, waits=waits)
 
 
 async def choose(text: str, to: str | None, git_writer: GitWriter) -> tuple[Deployment, Revision]:

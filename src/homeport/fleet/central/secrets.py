@@ -4,6 +4,7 @@ Values are sealed as soon as they arrive; no response to a user ever contains on
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 import anyio
@@ -55,10 +56,9 @@ class Secrets:
                 return before
             if before is None and len(await tx.secrets(site)) >= COUNT_MAX:
                 raise Conflict(f"Site {site} has {COUNT_MAX} secrets already.", hint="Remove one that is not used.")
-            # The version keeps counting after a removal, or a site could mistake another value for the one it has.
             last = before.version if before else (await tx.value_as(_counter(site, name), int) or 0)
             sealed = self._vault.seal(value.encode(), context=secret_context(site, name))
-            record = SecretRecord(site, name, sealed, last + 1, now, caller.name)
+            record = SecretRecord(site, name, sealed, _next_version(last, now), now, caller.name)
             await tx.put_secret(record)
             return record
 
@@ -154,6 +154,12 @@ def _check(name: str, value: str) -> None:
         problems.append(Problem("value", why))
     if problems:
         raise InvalidInput(problems=problems)
+
+
+def _next_version(last: int, now: datetime) -> int:
+    """Above the last one, also after a removal; and the time in seconds, which a database that was lost or put back
+    from an older copy does not give out again: a site would take another value for the one that it has."""
+    return max(last + 1, int(now.timestamp()))
 
 
 def _counter(site: SiteName, name: str) -> str:

@@ -28,9 +28,9 @@ from homeport.ports import (
     DeploymentFilter,
     HoldFilter,
     NodeFilter,
+    ReachWindow,
     SeenReader,
     SiteFilter,
-    Window,
 )
 from homeport.vocabulary import (
     ID_PREFIX_LENGTH_MIN,
@@ -49,7 +49,7 @@ SETTLED = frozenset({State.INSTALLED, State.FAILED, State.DELETED})
 SHOWN_MAX: Final = 5
 KNOWN_MAX: Final = 1_000
 """Among how many names a suggestion for a mistyped one is searched."""
-_ANY_TIME: Final = Window(datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
+_ANY_TIME: Final = ReachWindow(datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Reachability:
             return True
         return site is not None and site.last_seen is not None and window.begin < site.last_seen < window.end
 
-    def window(self, now: datetime) -> Window | None:
+    def window(self, now: datetime) -> ReachWindow | None:
         """The time window of the last contact of a reachable site; None where every site counts as reachable."""
         if self.site_silence_seconds is None:
             return None
@@ -113,7 +113,7 @@ class Reachability:
         # A time in the future was recorded before the clock was set back: it says nothing about now.
         if self.listening_since is not None and abs(now - self.listening_since) < limit:
             return _ANY_TIME
-        return Window(now - limit, now + limit)
+        return ReachWindow(now - limit, now + limit)
 
 
 @dataclass(frozen=True, slots=True)

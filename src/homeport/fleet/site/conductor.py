@@ -52,7 +52,7 @@ from homeport.fleet.site.orders.moves import given_after, transition_of
 from homeport.fleet.site.orders.retries import waiting
 from homeport.fleet.site.orders.sender import OrderSender, Reveal, SendOrder, no_secrets
 from homeport.fleet.site.planner import InThread, SitePlanner, copy_of
-from homeport.fleet.site.recorder import Recorder, drop_deployments
+from homeport.fleet.site.recorder import TransitionRecorder, drop_deployments
 from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.reports.resync import OUTBOX_BYTES_MAX, Encode
 from homeport.fleet.site.state import (
@@ -142,7 +142,7 @@ class Conductor:
         self._problems = NodeProblems(memory, clock, self.queue, self._roster)
         self._overdue_seconds = overdue_seconds
         self.traces = traces or SiteTraces(memory.site, None, clock)
-        self._recorder = Recorder(memory, clock, self.queue, self.traces)
+        self._recorder = TransitionRecorder(memory, clock, self.queue, self.traces)
         self._orders = OrderSender(memory, send, reveal, self.traces)
         self.seek: Seek | None = None
         """Set where there is a central: a secret set just before a deploy must not count as missing."""

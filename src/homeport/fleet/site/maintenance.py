@@ -108,7 +108,7 @@ def roll_back_to(target: Revision, *, reason: str, author: str) -> Decide:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RollbackRequest:
     """Central asks for a rollback, and what was found at the site to judge that."""
 
     call: RollBack
@@ -118,15 +118,15 @@ class Asked:
     """Whether `applied` contains all that central had read."""
 
 
-async def asked(call: RollBack, memory: SiteState, store: Store, git: GitSource) -> Asked:
+async def asked(call: RollBack, memory: SiteState, store: Store, git: GitSource) -> RollbackRequest:
     async with store.read() as reader:
         kept = await reader.revisions(call.deployment_id)
     applied = memory.applied
     has_read = call.commit is None or applied is None or await git.is_ancestor(call.commit, applied)
-    return Asked(call, kept, applied, has_read)
+    return RollbackRequest(call, kept, applied, has_read)
 
 
-def roll_back_as(asked: Asked) -> Decide:
+def roll_back_as(asked: RollbackRequest) -> Decide:
     """The same at central's request: it waits until holds end. Central has its own record, which a later request may
     have replaced by now, so nothing is reported."""
 

@@ -1,6 +1,6 @@
 """What a site offers to every capability: storage, time, its nodes and their streams, central."""
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from homeport.ports import (
     Ids,
     InferencePorts,
     InThread,
+    LogLine,
     LogsStored,
     Store,
 )
@@ -56,6 +57,8 @@ class SitePlatform:
     logs: LogSettings = field(default_factory=LogSettings)
     logs_stored: Callable[[NodeId, LogsStored], None] = lambda node_id, message: None
     """Acknowledges log lines to a node, if it is connected; never blocks."""
+    put_lines: Callable[[Sequence[LogLine]], None] = lambda lines: None
+    """Puts lines of work that the site does by itself into its log; never blocks."""
     reserved: Callable[[], Iterable[tuple[NodeId, Resources]]] = tuple
     """What deployments have reserved of the nodes."""
     room_freed: Callable[[], None] = lambda: None

@@ -12,10 +12,10 @@ from homeport.core.model.report import Progressed
 from homeport.core.reconcile.instances import Key
 from homeport.fleet.shared.progress import key_of, observed_health, progress_event, step_text
 from homeport.fleet.shared.record import record_transitions
-from homeport.fleet.site.orders.timers import SPENT, dump_spent
+from homeport.fleet.site.instance_values import SECONDS_SPENT, SECRETS_GIVEN, dump_seconds, keep_changed
 from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.reports.resync import PROGRESS_QUEUED_MAX
-from homeport.fleet.site.state import GIVEN, SiteState, dump_given
+from homeport.fleet.site.state import SiteState
 from homeport.fleet.site.traces import SiteTraces
 from homeport.log import get_log
 from homeport.ports import Clock, Transaction
@@ -24,7 +24,7 @@ from homeport.vocabulary import DeploymentId, State
 log = get_log(__name__)
 
 
-class Recorder:
+class TransitionRecorder:
     def __init__(self, memory: SiteState, clock: Clock, queue: ReportQueue, traces: SiteTraces) -> None:
         self._memory = memory
         self._clock = clock
@@ -45,7 +45,7 @@ class Recorder:
         contexts = self._traces.contexts(transitions)
         self._traces.end(transitions, memory.files)
 
-        async def work(tx: Transaction) -> tuple[Recorded, dict[Key, float]]:
+        async def work(tx: Transaction) -> tuple[Recorded, dict[Key, dict[str, int]], dict[Key, float]]:
             recorded = await record_transitions(tx, transitions, now)
             refused = {id(transition) for transition, _ in recorded.refused}
             await tx.drop_instances([item.key for item in recorded.instances if item.state is State.DELETED])
@@ -68,22 +68,21 @@ class Recorder:
             await self._traces.save(tx)
             await tx.set_value("generation", str(memory.generation))
             await tx.set_value("incarnation", str(memory.incarnation))
-            if given is not None and given != memory.given:
-                await tx.set_value(GIVEN, dump_given(given))
+            gone = {item.key for item in recorded.instances if item.state is State.DELETED}
+            left = memory.given if given is None else given
+            left = {key: versions for key, versions in left.items() if key not in gone}
+            await keep_changed(tx, SECRETS_GIVEN, memory.given, left)
             spent = memory.order_timers.after(memory.instances, recorded.instances, moment)
-            if spent != memory.order_timers.spent:
-                await tx.set_value(SPENT, dump_spent(spent))
-            return recorded, spent
+            await keep_changed(tx, SECONDS_SPENT, memory.order_timers.spent, spent, dump_seconds)
+            return recorded, left, spent
 
-        recorded, memory.order_timers.spent = await self._queue.commit(work)
+        recorded, memory.given, memory.order_timers.spent = await self._queue.commit(work)
         self._traces.saved()
-        memory.given = memory.given if given is None else given
         for transition, why in recorded.refused:
             log.error("transition rejected", deployment=transition.deployment_id, node=transition.node_id, why=why)
         for instance in recorded.instances:
             if instance.state is State.DELETED:
                 memory.instances.pop(instance.key, None)
-                memory.given.pop(instance.key, None)
             else:
                 memory.instances[instance.key] = instance
         memory.order_timers.look(recorded.instances, moment)

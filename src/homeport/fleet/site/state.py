@@ -11,14 +11,15 @@ from typing import Final
 from homeport.catalog.deployment import deployment_path, parse_deployment
 from homeport.core.model.demand import Resources
 from homeport.core.model.deployment import Desired, Hold, Pin
-from homeport.core.model.instance import Instance, RolledBack
+from homeport.core.model.instance import Instance, RecordedRollback
 from homeport.core.model.node import Node
 from homeport.core.reconcile.instances import Instances, Key
 from homeport.core.reconcile.plan import View
 from homeport.core.values.stored import commit_of, strings_of
 from homeport.errors import PermanentError
 from homeport.fleet.shared.snapshot import Snapshot
-from homeport.fleet.site.orders.timers import SPENT, OrderTimers, load_spent
+from homeport.fleet.site.instance_values import SECONDS_SPENT, SECRETS_GIVEN, load_secrets
+from homeport.fleet.site.orders.timers import OrderTimers
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import DeploymentFilter, Reader
@@ -27,7 +28,6 @@ from homeport.wire.reports import decode_rolled_back, encode_rolled_back
 
 log = get_log(__name__)
 
-GIVEN: Final = "secrets_given"
 BY_HAND: Final = "went_back_by_hand"
 UNREADABLE: Final = "unreadable_files"
 ROLLED_BACK: Final = "rolled_back"
@@ -92,7 +92,7 @@ class SiteState:
     awaits_central: bool = False
     """Whether the database is new and central has not been asked yet what was rolled back. Nothing is ordered until
     it has answered, or is unreachable."""
-    rolled_back: dict[Key, RolledBack] = field(default_factory=dict)
+    rolled_back: dict[Key, RecordedRollback] = field(default_factory=dict)
     """Rollbacks reported by central, for nodes that have not connected since."""
     order_timers: OrderTimers = field(default_factory=OrderTimers)
 
@@ -244,9 +244,9 @@ async def load_state(reader: Reader, site: SiteName, now: datetime, monotonic: f
     memory.instances = Instances({instance.key: instance for instance in await reader.instances()})
     memory.secrets = {secret.name: secret.version for secret in await reader.secrets(site)}
     memory.holds = tuple(await reader.holds(site))
-    memory.given = await reader.value_as(GIVEN, load_given) or {}
+    memory.given = dict(await reader.instance_values(SECRETS_GIVEN, load_secrets))
     memory.pins = {pin.deployment_id: pin for pin in await reader.pins()}
-    memory.order_timers.spent = await reader.value_as(SPENT, load_spent) or {}
+    memory.order_timers.spent = dict(await reader.instance_values(SECONDS_SPENT, float))
     memory.order_timers.look(memory.instances.values(), monotonic)
     memory.by_hand = await reader.value_as(BY_HAND, _ids) or frozenset()
     memory.past = await _load_past(reader, memory)
@@ -302,20 +302,9 @@ def _parsed(content: bytes, path: str, site: SiteName) -> Desired | None:
         return None
 
 
-def dump_rolled_back(items: Iterable[RolledBack]) -> str:
+def dump_rolled_back(items: Iterable[RecordedRollback]) -> str:
     return json.dumps([encode_rolled_back(item) for item in items])
 
 
-def load_rolled_back(text: str) -> dict[Key, RolledBack]:
+def load_rolled_back(text: str) -> dict[Key, RecordedRollback]:
     return {item.key: item for item in decode_rolled_back(json.loads(text))}
-
-
-def dump_given(given: Mapping[Key, Mapping[str, int]]) -> str:
-    return json.dumps([[*key, dict(versions)] for key, versions in sorted(given.items())])
-
-
-def load_given(text: str) -> dict[Key, dict[str, int]]:
-    return {
-        (DeploymentId(deployment_id), NodeId(node_id)): {str(name): int(version) for name, version in given.items()}
-        for deployment_id, node_id, given in json.loads(text)
-    }

@@ -17,12 +17,14 @@ from homeport.core.model.order import Order
 from homeport.core.reconcile.instances import Key
 from homeport.core.reconcile.plan import Move
 from homeport.core.tracing import Span, SpanKind, TraceContext, parse_context
+from homeport.fleet.site.instance_values import TRACES
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import Clock, Tracer, Transaction
 from homeport.vocabulary import Commit, DeploymentId, Generation, NodeId, OrderKind, SiteName, State, Trigger
 
 ROLE: Final = "site"
-VALUE: Final = "traces"
+NO_NODE: Final = NodeId("")
+"""In the key of a deployment's own span."""
 TRACES_MAX: Final = 2000
 """Maximum number of traced deployments, and of traced orders; further ones are not traced."""
 _ENDS: Final = frozenset({Trigger.HEALTHY, Trigger.GAVE_UP, Trigger.REMOVED})
@@ -43,26 +45,42 @@ class OpenOrder:
 
 
 class SiteTraces:
-    def __init__(self, site: SiteName, tracer: Tracer | None, clock: Clock, stored: str | None = None) -> None:
+    def __init__(
+        self,
+        site: SiteName,
+        tracer: Tracer | None,
+        clock: Clock,
+        stored: Mapping[Key, "TraceContext | OpenOrder"] | None = None,
+    ) -> None:
         self._site = site
         self._tracer = tracer
         self._clock = clock
-        self._is_stored = True
-        self._deployments, self._orders = _load(stored)
+        self._changed: set[Key] = set()
+        """What is not stored yet as it is now."""
+        self._deployments: dict[DeploymentId, TraceContext] = {}
+        self._orders: dict[Key, OpenOrder] = {}
+        for key, value in (stored or {}).items():
+            if isinstance(value, OpenOrder):
+                self._orders[key] = value
+            else:
+                self._deployments[key[0]] = value
 
     @property
     def is_tracing(self) -> bool:
         return self._tracer is not None
 
     async def save(self, tx: Transaction) -> None:
-        """Writes the open spans, in the same transaction as the change that they belong to."""
-        if not self._is_stored:
-            is_empty = not self._deployments and not self._orders
-            await tx.set_value(VALUE, "" if is_empty else _dump(self._deployments, self._orders))
+        """Writes the open spans that changed, in the same transaction as the change that they belong to."""
+        current = {key: dump_trace(value) for key in self._changed if (value := self._open_span(key)) is not None}
+        await tx.put_instance_values(TRACES, current)
+        await tx.drop_instance_values(TRACES, sorted(self._changed - current.keys()))
 
     def saved(self) -> None:
         """That transaction is durable."""
-        self._is_stored = True
+        self._changed.clear()
+
+    def _open_span(self, key: Key) -> "TraceContext | OpenOrder | None":
+        return self._deployments.get(key[0]) if key[1] == NO_NODE else self._orders.get(key)
 
     # --- from Git to the orders -----------------------------------------------------------------------------
 
@@ -72,7 +90,7 @@ class SiteTraces:
         for deployment_id, context in origins.items():
             if deployment_id in self._deployments or len(self._deployments) < TRACES_MAX:
                 self._deployments[deployment_id] = syncs[context]
-                self._is_stored = False
+                self._changed.add((deployment_id, NO_NODE))
         return syncs
 
     def synced(self, syncs: Mapping[TraceContext, TraceContext], commit: Commit, began: datetime) -> None:
@@ -100,7 +118,7 @@ class SiteTraces:
         if len(self._orders) < TRACES_MAX:
             context, at = self._below(parent), transition.at
             name = f"order {'rollback' if move.trigger is Trigger.ROLLED_BACK else move.order.value}"
-            self._is_stored = False
+            self._changed.add(key)
             self._orders[key] = OpenOrder(transition.generation, move.order, name, context, parent, at, move.why)
 
     def marked(self, node_id: NodeId, order: Order) -> Order:
@@ -137,7 +155,7 @@ class SiteTraces:
             states = {item.state for (each, _), item in instances.items() if each == deployment_id}
             if states <= {State.INSTALLED, State.DELETED} and not self._is_open(deployment_id):
                 del self._deployments[deployment_id]
-                self._is_stored = False
+                self._changed.add((deployment_id, NO_NODE))
 
     def _is_open(self, deployment_id: DeploymentId) -> bool:
         return any(each == deployment_id for each, _ in self._orders)
@@ -148,7 +166,7 @@ class SiteTraces:
         known = self._orders.pop(key, None)
         if known is None:
             return
-        self._is_stored = False
+        self._changed.add(key)
         about: dict[str, str | int] = {
             "homeport.deployment.id": key[0],
             **({} if desired is None else {"homeport.deployment.name": desired.name}),
@@ -186,38 +204,34 @@ class SiteTraces:
             self._tracer.export(Span(name, ROLE, context, parent, began, self._clock.now(), about, failure, kind))
 
 
-def _dump(deployments: Mapping[DeploymentId, TraceContext], orders: Mapping[Key, OpenOrder]) -> str:
+def dump_trace(value: TraceContext | OpenOrder) -> str:
+    if not isinstance(value, OpenOrder):
+        return json.dumps(str(value))
+    contexts = str(value.context), str(value.parent)
     return json.dumps(
-        {
-            "deployments": {key: str(context) for key, context in deployments.items()},
-            "orders": [[*key, *_order_line(each)] for key, each in orders.items()],
-        }
+        [value.generation, value.kind.value, value.name, *contexts, value.began.isoformat(), value.reason]
     )
 
 
-def _order_line(order: OpenOrder) -> tuple[int | str, ...]:
-    contexts = str(order.context), str(order.parent)
-    return order.generation, order.kind.value, order.name, *contexts, order.began.isoformat(), order.reason
-
-
-def readable_traces(text: str) -> str:
+def load_trace(text: str) -> TraceContext | OpenOrder:
     """Raises anything for a text that `SiteTraces` cannot continue."""
-    _load(text)
-    return text
+    body = json.loads(text)
+    if isinstance(body, str):
+        return _context(body)
+    generation, kind, name, context, parent, began, reason = body
+    return OpenOrder(
+        Generation(int(generation)),
+        OrderKind(kind),
+        str(name),
+        _context(context),
+        _context(parent),
+        datetime.fromisoformat(began),
+        str(reason),
+    )
 
 
-def _load(text: str | None) -> tuple[dict[DeploymentId, TraceContext], dict[Key, OpenOrder]]:
-    body = json.loads(text) if text else {"deployments": {}, "orders": []}
-    deployments = {
-        DeploymentId(key): context
-        for key, line in body["deployments"].items()
-        if (context := parse_context(line)) is not None
-    }
-    orders: dict[Key, OpenOrder] = {}
-    for deployment_id, node_id, generation, kind, name, line, above, began, reason in body["orders"]:
-        context, parent = parse_context(line), parse_context(above)
-        if context is not None and parent is not None:
-            at = datetime.fromisoformat(began)
-            known = OpenOrder(Generation(generation), OrderKind(kind), name, context, parent, at, reason)
-            orders[DeploymentId(deployment_id), NodeId(node_id)] = known
-    return deployments, orders
+def _context(text: str) -> TraceContext:
+    found = parse_context(text)
+    if found is None:
+        raise ValueError("it is not the context of a trace")
+    return found

@@ -232,7 +232,11 @@ OPERATIONS: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
     ),
     ("GET", "/v2/meta/capabilities"): _operation("inference_capabilities", "Engines", {200: CAPABILITIES}),
     ("GET", "/v2/meta/version"): _operation("inference_version", "Version of this contract", {200: VERSION}),
-    ("GET", "/v2/usage"): _operation("inference_usage", "Tokens and requests by key, day and model", {200: USAGE}),
+    ("GET", "/v2/usage"): _operation(
+        "inference_usage",
+        "Tokens and requests by key, day and model; `site` where a site answered by itself",
+        {200: USAGE},
+    ),
     ("POST", "/v2/artifacts"): _operation("post_artifact", "Keep a document", {201: ARTIFACT}, body=ArtifactBody),
     ("GET", "/v2/artifacts"): _operation("list_artifacts", "Documents, the newest first", {200: ARTIFACTS}),
     ("GET", "/v2/artifacts/{id}"): _operation("get_artifact", "A document", {200: ARTIFACT}, params=_ONE),

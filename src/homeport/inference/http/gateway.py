@@ -19,7 +19,7 @@ import anyio
 from starlette.types import Receive, Scope, Send
 
 from homeport.core.inference.engines.answers import code_of_status, sentence_of
-from homeport.core.inference.task import MAX_TOKENS_CAP, Priority, Refusal, Task, TaskCode, TaskRefused, Workload
+from homeport.core.inference.task import MAX_TOKENS_CAP, Priority, Refusal, Task, TaskCode, TaskRefused, WorkloadKind
 from homeport.inference.http.errors import openai_error, openai_from_engine, refuse_openai
 from homeport.inference.http.exchange import Exchange
 from homeport.inference.http.usage import StreamMeter, estimate_of, usage_of
@@ -48,7 +48,7 @@ _WITH_USAGE: Final = b',"stream_options":{"include_usage":true}}'
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class GatewayRequest:
     """A request of `/v1`, as far as it matters here."""
 
     path: str
@@ -74,13 +74,13 @@ class Gateway:
             if not exchange.is_started:
                 await refuse_openai(exchange, refused.refusal)
 
-    async def _serve(self, exchange: Exchange, asked: Asked) -> None:
+    async def _serve(self, exchange: Exchange, asked: GatewayRequest) -> None:
         plane, submitter = self._plane, exchange.submitter
         task = _task(asked, exchange.headers.get("x-priority", ""), plane.settings.wall_seconds)
         ticket = self._admit(task, submitter)
         ticket.correlation_id, exchange.task_id = exchange.correlation_id, task.task_id
         plane.narrator.admitted(ticket, asked.path)
-        outcome = Outcome(plane, ticket, lambda: estimate_of(asked.data))
+        outcome = RequestAccount(plane, ticket, lambda: estimate_of(asked.data))
         try:
             with exchange.while_connected(outcome.gone) as request:
                 watch = _SlowClient(request, plane.settings.slow_client_seconds, outcome)
@@ -115,7 +115,12 @@ class Gateway:
         return any(not submitter.sites or each.site in submitter.sites for each in replicas)
 
     async def _attempts(
-        self, exchange: Exchange, asked: Asked, ticket: Ticket, outcome: "Outcome", watch: "_SlowClient"
+        self,
+        exchange: Exchange,
+        asked: GatewayRequest,
+        ticket: Ticket,
+        outcome: "RequestAccount",
+        watch: "_SlowClient",
     ) -> None:
         failed: tuple[Replica, EngineFailed] | None = None
         for attempt in (1, 2):
@@ -144,7 +149,12 @@ class Gateway:
     # --- engines that speak OpenAI's language -------------------------------------------------------------------
 
     async def _pass_through(
-        self, exchange: Exchange, asked: Asked, replica: Replica, outcome: "Outcome", watch: "_SlowClient"
+        self,
+        exchange: Exchange,
+        asked: GatewayRequest,
+        replica: Replica,
+        outcome: "RequestAccount",
+        watch: "_SlowClient",
     ) -> None:
         answer = await replica.engine.open("POST", asked.path, _for_engine(asked, replica), asked.headers)
         try:
@@ -162,7 +172,7 @@ class Gateway:
         finally:
             answer.close()
 
-    async def _refuse(self, exchange: Exchange, status: int, content: bytes, outcome: "Outcome") -> None:
+    async def _refuse(self, exchange: Exchange, status: int, content: bytes, outcome: "RequestAccount") -> None:
         """The engine refused the request itself, or failed: that is raised."""
         code, text = code_of_status(status), sentence_of(status, content)
         if code is not TaskCode.INVALID_PARAMS:
@@ -172,7 +182,12 @@ class Gateway:
         await exchange.json(status if status in _SHOWN else 400, {"error": openai_from_engine(status, content)})
 
     async def _stream(
-        self, exchange: Exchange, asked: Asked, answer: OpenExchange, outcome: "Outcome", watch: "_SlowClient"
+        self,
+        exchange: Exchange,
+        asked: GatewayRequest,
+        answer: OpenExchange,
+        outcome: "RequestAccount",
+        watch: "_SlowClient",
     ) -> None:
         meter = StreamMeter(shows_usage=asked.shows_usage)
         outcome.so_far = lambda: (meter.tokens_in, meter.tokens_out)
@@ -198,7 +213,12 @@ class Gateway:
     # --- those that do not --------------------------------------------------------------------------------------
 
     async def _translate(
-        self, exchange: Exchange, asked: Asked, replica: Replica, outcome: "Outcome", watch: "_SlowClient"
+        self,
+        exchange: Exchange,
+        asked: GatewayRequest,
+        replica: Replica,
+        outcome: "RequestAccount",
+        watch: "_SlowClient",
     ) -> None:
         if asked.data is None or asked.path not in {"/v1/chat/completions", "/v1/completions"}:
             raise EngineFailed(f"This engine has no {asked.path}.", TaskCode.INVALID_PARAMS)
@@ -242,7 +262,7 @@ class Gateway:
         await exchange.finish()
 
 
-class Outcome:
+class RequestAccount:
     """Counts what one request has used, and gives its slot back exactly once."""
 
     def __init__(self, plane: TaskPlane, ticket: Ticket, estimate: Callable[[], int]) -> None:
@@ -343,7 +363,7 @@ class Outcome:
 class _SlowClient:
     """Ends a request whose client has not read for too long, with one timer for the whole request."""
 
-    def __init__(self, request: RequestUnderWay, seconds: float, outcome: Outcome) -> None:
+    def __init__(self, request: RequestUnderWay, seconds: float, outcome: RequestAccount) -> None:
         self.sending = False
         self._outcome = outcome
         self._request = request
@@ -383,15 +403,28 @@ async def get_model(plane: TaskPlane, exchange: Exchange) -> None:
 
 
 def _models(plane: TaskPlane, submitter: Submitter) -> dict[str, dict[str, Any]]:
-    now = plane.clock.monotonic()
-    return {
-        name: {"id": name, "object": "model", "created": 0, "owned_by": replicas[0].handoff.engine.value}
-        for name, replicas in sorted(plane.registry.models().items())
-        if any(each.takes_tasks(now) and (not submitter.sites or each.site in submitter.sites) for each in replicas)
+    """Those that answer now, and those that a request for them loads or starts."""
+    now, sites = plane.clock.monotonic(), submitter.sites
+    found = {
+        name: replicas[0].handoff.engine.value
+        for name, replicas in plane.registry.models().items()
+        if any(_is_usable(each, now) and (not sites or each.site in sites) for each in replicas)
     }
+    offered = {} if plane.ports.on_request is None else plane.ports.on_request.models()
+    found |= {
+        name: engine
+        for name, (site, engine) in offered.items()
+        if (not sites or site in sites) and name not in plane.registry.models()
+    }
+    return {name: {"id": name, "object": "model", "created": 0, "owned_by": found[name]} for name in sorted(found)}
 
 
-def _read(exchange: Exchange, body: bytes) -> Asked:
+def _is_usable(replica: Replica, now: float) -> bool:
+    """It takes requests now, or they wait until it is loaded."""
+    return replica.takes_tasks(now) or replica.is_coming(now)
+
+
+def _read(exchange: Exchange, body: bytes) -> GatewayRequest:
     given = exchange.headers
     headers = {name: given[name] for name in _FORWARDED if name in given}
     path = str(exchange.scope["path"])
@@ -402,7 +435,7 @@ def _read(exchange: Exchange, body: bytes) -> Asked:
         if found is None:
             raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, f"The form must have a field model. {_SEE_MODELS}"))
         model = found.group(1).decode("utf-8", "replace")
-        return Asked(path, body, None, model, is_stream=False, shows_usage=True, headers=headers)
+        return GatewayRequest(path, body, None, model, is_stream=False, shows_usage=True, headers=headers)
     # Whatever it is called: curl calls every body a form unless a header says otherwise.
     headers["content-type"] = "application/json"
     try:
@@ -414,14 +447,14 @@ def _read(exchange: Exchange, body: bytes) -> Asked:
         raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, text))
     options = data.get("stream_options")
     shows_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-    return Asked(path, body, data, data["model"], data.get("stream") is True, shows_usage, headers)
+    return GatewayRequest(path, body, data, data["model"], data.get("stream") is True, shows_usage, headers)
 
 
-def _task(asked: Asked, priority: str, wall_seconds: float) -> Task:
+def _task(asked: GatewayRequest, priority: str, wall_seconds: float) -> Task:
     data = asked.data or {}
-    workload = Workload.EMBEDDING if asked.path.endswith("/embeddings") else Workload.COMPLETION
+    workload = WorkloadKind.EMBEDDING if asked.path.endswith("/embeddings") else WorkloadKind.COMPLETION
     if asked.path.endswith("/rerank"):
-        workload = Workload.RERANK
+        workload = WorkloadKind.RERANK
     return Task(
         task_id=new_uuid(),
         session_id="",
@@ -449,7 +482,7 @@ def _prefix(body: bytes) -> int | None:
     return hash(part) if len(part) == PREFIX_CHARACTERS else None
 
 
-def _for_engine(asked: Asked, replica: Replica) -> bytes:
+def _for_engine(asked: GatewayRequest, replica: Replica) -> bytes:
     """The body as the engine should have it: with its own name of the model, and asked for usage."""
     if asked.data is None:
         return asked.body

@@ -9,7 +9,7 @@ from anyio.to_thread import run_sync
 from pydantic import TypeAdapter
 
 from homeport.adapters.git.build import current_build
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.core.inference.task import CTX_CAP, MAX_TOKENS_CAP, Refusal, TaskCode, TaskRefused
 from homeport.errors import InvalidInput
 from homeport.inference.http.exchange import Exchange
@@ -115,7 +115,7 @@ async def register_worker(plane: TaskPlane, exchange: Exchange) -> None:
         text = "Workers register with a handoff file on their node; the fake engine is not enabled here."
         raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, text))
     fake = Handoff(
-        engine=Engine.FAKE,
+        engine=EngineName.FAKE,
         url="http://fake.invalid",
         model=HandoffModel("fake"),
         pool_id=body.pool_id,
@@ -189,12 +189,13 @@ async def usage(plane: TaskPlane, exchange: Exchange) -> None:
     since = (plane.clock.now() - timedelta(days=int(days) - 1)).date().isoformat()
     await plane.journal.settle()
     async with plane.store.read() as reader:
-        found = await reader.usage(since)
+        found = [("", each) for each in await reader.usage(since)] + [*await reader.site_usage(since)]
         names = {token.id: token.name for token in await reader.tokens()}
     submitter = exchange.submitter
     rows = [
         {
             "key": each.caller,
+            "site": site or None,
             "name": names.get(each.caller, each.caller),
             "day": each.day,
             "model": each.model,
@@ -202,7 +203,7 @@ async def usage(plane: TaskPlane, exchange: Exchange) -> None:
             "tokens_in": each.tokens_in,
             "tokens_out": each.tokens_out,
         }
-        for each in found
+        for site, each in found
         if submitter.sees_all or each.caller == submitter.key
     ]
     await exchange.json(200, {"since": since, "usage": rows})

@@ -18,7 +18,7 @@ from homeport.inference.http.errors import refuse_task, task_headers
 from homeport.inference.http.exchange import Exchange, submitter_of
 from homeport.inference.plane import UNLIMITED, Submitter, TaskPlane
 from homeport.inference.tasks.bodies import is_uuid, read_task
-from homeport.inference.tasks.running import Run
+from homeport.inference.tasks.running import TaskRun
 from homeport.inference.tasks.stream import KEEPALIVE, KEEPALIVE_SECONDS
 from homeport.serving.middleware.shortcuts import Finish, ShortRequest
 
@@ -144,7 +144,7 @@ async def events(plane: TaskPlane, exchange: Exchange) -> None:
     await _follow(plane, exchange, run, {**SSE_HEADERS, **headers}, verbose=verbose)
 
 
-async def _recovered(plane: TaskPlane, exchange: Exchange, task_id: str) -> Run | None:
+async def _recovered(plane: TaskPlane, exchange: Exchange, task_id: str) -> TaskRun | None:
     """A task from before a restart, which waits until its pool is back. That may take longer than a client waits for
     the first byte, so that it gets a comment meanwhile."""
 
@@ -164,7 +164,7 @@ async def _recovered(plane: TaskPlane, exchange: Exchange, task_id: str) -> Run 
 
 
 async def _follow(
-    plane: TaskPlane, exchange: Exchange, run: Run, headers: Mapping[str, str], *, verbose: bool
+    plane: TaskPlane, exchange: Exchange, run: TaskRun, headers: Mapping[str, str], *, verbose: bool
 ) -> None:
     is_complete, is_reader = False, run.ticket.caller == exchange.submitter.key
     run.readers += is_reader

@@ -1,38 +1,38 @@
 """What has to be done before a task of a pool can start, in the contract's words. Numbers that were not measured
 are left out.
 
-A pool exists from the moment that its node has an engine and the model's file, so that provisioning the engine and
-fetching the model are over by then: what is left is to load the model.
+While an engine is brought to its node for the first time, its node says what is left. From then on its program and
+the model's file are there, and what is left is to load the model.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from homeport.core.inference.engines.handoff import Loading
+from homeport.core.inference.engines.preparing import left, warmup_of
 from homeport.inference.pools.replica import Replica
 
 
 def preparation(pool_id: str, replicas: Sequence[Replica]) -> tuple[Mapping[str, Any], ...]:
-    if any(each.ready for each in replicas):
+    if not replicas or any(each.ready for each in replicas):
         return ()
-    # Those that are on their way first: they decide when it can start.
-    coming = sorted(replicas, key=lambda each: each.handoff.loading is Loading.UNLOADED)
-    if not coming:
-        return ()
-    first = coming[0]
-    is_begun = first.handoff.loading is not Loading.UNLOADED
-    step: dict[str, Any] = {
-        "id": f"pool:{pool_id}",
-        "kind": "pool_warmup",
-        "group": "pool",
-        "description": f"The model of pool {pool_id} is loaded.",
-        "status": "running" if is_begun else "pending",
-    }
-    if first.load_ms is not None:
-        step["estimated_ms"] = int(first.load_ms)
-    if first.handoff.model.size_bytes:
-        step["bytes_total"] = first.handoff.model.size_bytes
-    return (step,)
+    # The one that is nearest to its end: it decides when the task can start.
+    first = min(replicas, key=_order)
+    if first.handoff.preparation:
+        return tuple(step.to_data() for step in left(first.handoff.preparation))
+    step = warmup_of(
+        pool_id,
+        model_bytes=first.handoff.model.size_bytes,
+        estimated_ms=int(first.load_ms or 0),
+        is_begun=first.handoff.loading is not Loading.UNLOADED,
+    )
+    return (step.to_data(),)
+
+
+def _order(replica: Replica) -> int:
+    if replica.handoff.preparation:
+        return 2
+    return 1 if replica.handoff.loading is Loading.UNLOADED else 0
 
 
 def completed(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
 
-from homeport.core.inference.engines.handoff import Handoff
+from homeport.core.inference.engines.handoff import Handoff, Loading
 from homeport.core.inference.placement import Others
 from homeport.core.inference.sessions import Session
-from homeport.inference.pools.replica import Replica
+from homeport.inference.pools.replica import Replica, unloaded
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import OpenStream
@@ -82,13 +82,14 @@ class PoolRegistry:
         if bound is None and len(self._replicas) >= REPLICAS_MAX:
             log.warning("replica not bound, too many are", pool_id=handoff.pool_id, replica_id=handoff.replica_id)
             return
-        engine = handoff.engine.value
+        was_prepared = bound is not None and bool(bound.handoff.preparation) and not handoff.preparation
         if bound is not None:
-            _narrate("replica rebound", handoff.key, "rebind", "A replica has moved.", logging.WARNING, engine=engine)
             self._leave(bound)
-        else:
-            _narrate("replica bound", handoff.key, "bind", "A replica joins its pool.", engine=engine)
+        _narrate_bound(handoff, is_moved=bound is not None and not was_prepared)
         replica = Replica(handoff, self._connect(handoff, opens), self._site_of(handoff), opens)
+        replica.was_prepared = was_prepared
+        if handoff.loading is not Loading.LOADED:
+            replica.last_error = unloaded(handoff)
         replica.draining = self.is_draining(handoff.pool_id)
         self._replicas[handoff.key] = replica
         self._regroup()
@@ -112,6 +113,15 @@ class PoolRegistry:
             if not any(key[0] == pool_id for key in self._replicas):
                 self._ending.discard(pool_id)
             self._regroup()
+            if replica.handoff.preparation:
+                self._say_failed(pool_id)
+
+    def _say_failed(self, pool_id: str) -> None:
+        """What waited for the replica that was expected hears why the others do not come."""
+        failed = [each for each in self.replicas(pool_id) if each.handoff.problem][:1]
+        for replica in failed:
+            for listener in self._on_load_failed:
+                listener(replica)
 
     def on_load_failed(self, listener: Callable[[Replica], None]) -> None:
         self._on_load_failed.append(listener)
@@ -164,6 +174,7 @@ class PoolRegistry:
     def health(self, pool_id: str, *, queue_depth: int, now: float) -> dict[str, Any]:
         replicas = self._by_pool.get(pool_id, ())
         errors = [each.last_error for each in replicas if each.last_error]
+        steps = next((each.handoff.preparation for each in replicas if each.handoff.preparation), ())
         return {
             "live": any(each.live for each in replicas),
             "ready": any(each.takes_tasks(now) for each in replicas),
@@ -174,6 +185,7 @@ class PoolRegistry:
                 "slots_free": sum(each.slots_free for each in replicas if each.takes_tasks(now)),
                 "active_leases": sum(each.leases for each in replicas),
                 "replicas": len(replicas),
+                **({"preparation": [each.to_data() for each in steps]} if steps else {}),
             },
             "last_error": errors[0] if errors else None,
         }
@@ -295,6 +307,16 @@ def _narrate(
         replica_id=replica_id,
         **fields,
     )
+
+
+def _narrate_bound(handoff: Handoff, *, is_moved: bool) -> None:
+    engine = handoff.engine.value
+    if is_moved:
+        _narrate("replica rebound", handoff.key, "rebind", "A replica has moved.", logging.WARNING, engine=engine)
+    elif handoff.preparation:
+        _narrate("replica expected", handoff.key, "bind", "A replica is prepared for its pool.", engine=engine)
+    else:
+        _narrate("replica bound", handoff.key, "bind", "A replica joins its pool.", engine=engine)
 
 
 def _serving(replicas: Sequence[Replica], everything: Counter[tuple[str, str]]) -> "ServingReplicas":

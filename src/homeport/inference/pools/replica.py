@@ -7,7 +7,7 @@ from typing import Final
 from homeport.core.inference.breaker import CLOSED, Breaker
 from homeport.core.inference.engines.gpus import needed_bytes
 from homeport.core.inference.engines.handoff import Handoff, Loading
-from homeport.core.inference.placement import Candidate
+from homeport.core.inference.placement import ReplicaCandidate
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import OpenStream
 from homeport.ports.engine import InferenceEngine, Props
@@ -54,6 +54,8 @@ class Replica:
     """Under which names it is asked for."""
     labels: Labels = ("", "", "", "")
     is_bound: bool = True
+    was_prepared: bool = False
+    """It was bound in place of one that was being prepared: tasks wait for its first health check."""
     is_checked: bool = False
     """Since it was bound or loaded."""
     is_doubted: bool = False
@@ -90,8 +92,11 @@ class Replica:
 
     def is_coming(self, now: float) -> bool:
         """It is loaded on request, or is on its way: tasks may wait for it."""
-        if not self.handoff.idle_seconds or self.draining:
+        is_on_the_way = bool(self.handoff.idle_seconds or self.handoff.preparation or self.was_prepared)
+        if not is_on_the_way or self.draining:
             return False
+        if self.handoff.preparation:
+            return not self.handoff.problem
         if self.handoff.loading is Loading.LOADED:
             return not self.is_checked
         return self.failed_at is None or now - self.failed_at >= LOAD_RETRY_SECONDS
@@ -107,7 +112,7 @@ class Replica:
                 self.loading_since = now
             elif handoff.loading is Loading.UNLOADED:
                 self.loading_since = None
-            self.last_error = "" if handoff.loading is Loading.LOADED else f"the model is {handoff.loading.value}"
+            self.last_error = unloaded(handoff)
         if not handoff.problem:
             self.failed_at = None
         elif handoff.problem_at_ms != before.problem_at_ms:
@@ -125,9 +130,11 @@ class Replica:
     def _may_take(self, now: float) -> bool:
         return self.live and self.ready and not self.draining and self.breaker.lets_through(now)
 
-    def candidate(self, now: float, *, queued: int, prefix: int | None, affine: tuple[str, str] | None) -> Candidate:
+    def candidate(
+        self, now: float, *, queued: int, prefix: int | None, affine: tuple[str, str] | None
+    ) -> ReplicaCandidate:
         handoff = self.handoff
-        return Candidate(
+        return ReplicaCandidate(
             pool_id=handoff.pool_id,
             replica_id=handoff.replica_id,
             engine=handoff.engine.value,
@@ -187,6 +194,13 @@ class Replica:
         rate = _tokens_per_second(tokens, seconds=seconds, decoding=seconds - first_token_ms / 1000)
         if rate is not None:
             self.tokens_per_second = _average(self.tokens_per_second, rate)
+
+
+def unloaded(handoff: Handoff) -> str:
+    """Why it takes no tasks, as far as its record says it."""
+    if handoff.preparation:
+        return handoff.problem or "it is being prepared"
+    return "" if handoff.loading is Loading.LOADED else f"the model is {handoff.loading.value}"
 
 
 def _tokens_per_second(tokens: int, *, seconds: float, decoding: float) -> float | None:

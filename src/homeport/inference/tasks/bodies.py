@@ -3,18 +3,18 @@
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints, TypeAdapter, ValidationError
 
 from homeport.core.inference.engines.handoff import DEVICE_MASK_PATTERN, POOL_ID_PATTERN
 from homeport.core.inference.task import (
-    PlacementMode,
     PlacementWish,
+    PoolPlacementMode,
     Priority,
     Refusal,
     Task,
     TaskCode,
     TaskRefused,
-    Workload,
+    WorkloadKind,
     estimate_tokens,
 )
 from homeport.inference.tasks.wrong_fields import sentences
@@ -42,19 +42,19 @@ class _Body(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class PlacementBody(_Body):
-    mode: PlacementMode = PlacementMode.AUTO
+class PoolPlacementBody(_Body):
+    mode: PoolPlacementMode = PoolPlacementMode.AUTO
     pin_pool_id: PoolId | None = None
     prefer_pools: Annotated[tuple[PoolId, ...], Field(max_length=64)] = ()
     avoid_pools: Annotated[tuple[PoolId, ...], Field(max_length=64)] = ()
     require_device_mask: DeviceMask | None = None
-    allow_fallback: bool = True
+    allow_fallback: StrictBool = True
 
 
 class TaskBody(_Body):
     task_id: Uuid
     session_id: Uuid
-    workload: Workload
+    workload: WorkloadKind
     model_ref: Name
     engine: Literal["llamacpp", "vllm", "tgi", "triton", "ollama", "openai", "fake", "any"]
     ctx: Int32
@@ -68,14 +68,14 @@ class TaskBody(_Body):
     inputs: Annotated[
         tuple[Annotated[str, StringConstraints(max_length=PROMPT_CHARACTERS_MAX)], ...], Field(max_length=2048)
     ] = ()
-    expected_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    expected_tokens: Annotated[int, Field(ge=0, lt=2**31, strict=True)] | None = None
     kv_hint: Literal["reuse", "cold"] = "reuse"
     output_mode: str | None = None
-    placement: PlacementBody = PlacementBody()
+    placement: PoolPlacementBody = PoolPlacementBody()
 
 
 class DrainBody(_Body):
-    deadline_ms: Annotated[int, Field(ge=0, le=86_400_000)]
+    deadline_ms: Annotated[int, Field(ge=0, le=86_400_000, strict=True)]
 
 
 class ReloadBody(_Body):
@@ -83,11 +83,11 @@ class ReloadBody(_Body):
 
 
 class PurgeBody(_Body):
-    purge_engine: bool = False
+    purge_engine: StrictBool = False
     purge_models: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
-    drain_first: bool = True
-    delete_cache_dirs: bool = False
-    force: bool = False
+    drain_first: StrictBool = True
+    delete_cache_dirs: StrictBool = False
+    force: StrictBool = False
 
 
 class RegisterBody(_Body):
@@ -119,7 +119,7 @@ def is_artifact_id(text: str) -> bool:
 def read_task(body: bytes) -> Task:
     found = read(_TASK, body)
     wish = found.placement
-    prompt = found.prompt or (found.inputs[0] if found.inputs and found.workload is Workload.COMPLETION else "")
+    prompt = found.prompt or (found.inputs[0] if found.inputs and found.workload is WorkloadKind.COMPLETION else "")
     texts = (found.prompt, *found.inputs)
     return Task(
         task_id=found.task_id.lower(),

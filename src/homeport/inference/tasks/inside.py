@@ -1,5 +1,6 @@
 """Tasks of other capabilities in this process: submitted, followed to the end, and found again after a restart."""
 
+import codecs
 import json
 import uuid
 from collections.abc import Callable, Mapping
@@ -15,11 +16,14 @@ from homeport.core.model.caller import Caller
 from homeport.errors import Conflict, HomeportError, InvalidInput, NotFound, PeerUnavailable
 from homeport.inference.plane import Submitter, TaskPlane
 from homeport.inference.tasks.bodies import read_task
-from homeport.inference.tasks.running import Run
+from homeport.inference.tasks.running import TaskRun
+from homeport.inference.tasks.stream import TaskStream
 from homeport.ports import TaskAnswer, TaskSeen
 
 RESTARTS_MAX: Final = 5
 """How often a task that a restart has interrupted is asked again."""
+
+OnText = Callable[[str], None]
 
 
 class InsideTasks:
@@ -36,18 +40,22 @@ class InsideTasks:
         task_id: str,
         timeout_seconds: float,
         on_submitted: Callable[[], None],
+        on_text: OnText | None = None,
+        restarts_max: int = RESTARTS_MAX,
     ) -> TaskAnswer:
         submitter = Submitter(caller.key or caller.name, caller.sites)
         restart = 0
         while True:
             each = _id_after(task_id, restart)
             body = _body(request, each, timeout_seconds=timeout_seconds)
-            answer = await self._asked(body, submitter, on_submitted)
-            if answer.error_code != TaskCode.WORKER_RESET or restart == RESTARTS_MAX:
-                return replace(answer, text=_whole(answer.text), task_id=each, restarts=restart)
+            answer = await self._asked(body, submitter, on_submitted, on_text)
+            if answer.error_code != TaskCode.WORKER_RESET or restart == restarts_max:
+                return replace(answer, text=whole_text(answer.text), task_id=each, restarts=restart)
             restart += 1
 
-    async def _asked(self, body: bytes, submitter: Submitter, on_submitted: Callable[[], None]) -> TaskAnswer:
+    async def _asked(
+        self, body: bytes, submitter: Submitter, on_submitted: Callable[[], None], on_text: OnText | None
+    ) -> TaskAnswer:
         try:
             task = read_task(body)
             await self._plane.submit(task, body, submitter)
@@ -56,13 +64,13 @@ class InsideTasks:
                 raise PeerUnavailable(refused.refusal.message) from refused
             return _refused(refused.refusal)
         on_submitted()
-        run: Run | None
+        run: TaskRun | None
         try:
             run = self._plane.find(task.task_id, submitter)
         except TaskRefused:
             stored, _ = await self._plane.find_ended(task.task_id, submitter)
             run = None if stored.state is TaskState.ENDED else await self._plane.wait_recovered(task.task_id)
-        return await (self._kept(task.task_id, submitter) if run is None else _followed(run))
+        return await (self._kept(task.task_id, submitter) if run is None else _followed(run, on_text))
 
     async def submit(self, body: bytes, caller: Caller) -> None:
         submitter = Submitter(caller.key or caller.name, caller.sites)
@@ -73,7 +81,7 @@ class InsideTasks:
             raise _error(refused.refusal) from refused
         with suppress(TaskRefused):
             # A task without a reader is stopped after a while; its answer is kept.
-            self._plane.start(partial(_read_on, self._plane.find(task.task_id, submitter)))
+            self._plane.start(partial(read_on, self._plane.find(task.task_id, submitter).stream))
 
     async def look(self, task_id: str, caller: Caller) -> TaskSeen | None:
         submitter = Submitter(caller.key or caller.name, caller.sites)
@@ -145,23 +153,33 @@ def _id_after(task_id: str, restart: int) -> str:
     return task_id if restart == 0 else str(uuid.uuid5(uuid.UUID(task_id), str(restart)))
 
 
-def _whole(text: str) -> str:
+def whole_text(text: str) -> str:
     """An engine may end in the middle of a character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-async def _followed(run: Run) -> TaskAnswer:
-    await _read_on(run)
+async def _followed(run: TaskRun, on_text: OnText | None) -> TaskAnswer:
+    await read_on(run.stream, on_text)
     return _answer(run)
 
 
-async def _read_on(run: Run) -> None:
-    async with aclosing(run.stream.frames()) as frames:  # type: ignore[type-var]
+async def read_on(stream: TaskStream, on_text: OnText | None = None) -> None:
+    """To its end. The pieces that `on_text` gets are the text that is kept, in whole characters."""
+    seen, pairs = 0, codecs.getincrementaldecoder("utf-16-le")(errors="replace")
+    async with aclosing(stream.frames()) as frames:  # type: ignore[type-var]
         async for _ in frames:
-            pass
+            if on_text is None:
+                continue
+            new, seen = stream.transcript[seen:], len(stream.transcript)
+            text = "".join(text for kind, data in new if kind == "token" for text in data[1])
+            # An engine may cut between the halves of a character.
+            if whole := pairs.decode(text.encode("utf-16-le", "surrogatepass")):
+                on_text(whole)
+    if on_text is not None and (rest := pairs.decode(b"", final=True)):
+        on_text(rest)
 
 
-def _answer(run: Run) -> TaskAnswer:
+def _answer(run: TaskRun) -> TaskAnswer:
     texts = [text for kind, data in run.stream.transcript if kind == "token" for text in data[1]]
     if run.error is not None:
         return _refused(run.error)

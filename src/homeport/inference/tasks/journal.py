@@ -91,6 +91,8 @@ class TaskJournal:
         """Written since the last look at what is too much."""
         self._day = ""
         self._day_until = 0.0
+        self.on_used: Callable[[], None] = lambda: None
+        """Called whenever something was used. Must not block."""
 
     async def add(self, task: StoredTask) -> StoredTask | None:
         """Returns when it is durable: None, or the task that has had this id before, and then nothing was written.
@@ -131,6 +133,7 @@ class TaskJournal:
         old = self._batch.usage.get(key) or Usage(*key)
         self._batch.usage[key] = old.plus(Usage(*key, 1, tokens_in, tokens_out))
         self._want(USAGE_SECONDS)
+        self.on_used()
 
     async def settle(self) -> None:
         """Returns when everything that was noted so far is durable. Raises TransientError where it is not."""

@@ -12,7 +12,7 @@ import anyio
 
 from homeport.core.inference.deadlines import decode_ms_left, on_time_probability
 from homeport.core.inference.settings import InferenceSettings
-from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused, Workload
+from homeport.core.inference.task import Refusal, Task, TaskCode, TaskRefused, WorkloadKind
 from homeport.errors import TransientError
 from homeport.inference.metrics import InferenceMetrics
 from homeport.inference.pools.preparation import completed
@@ -24,7 +24,7 @@ from homeport.inference.tasks.sessions import Sessions
 from homeport.inference.tasks.stream import TaskStream
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
-from homeport.ports.engine import EngineFailed, Finished, Generation, Tokens
+from homeport.ports.engine import EngineFailed, Finished, Generation, TokenTexts
 
 log = get_log("homeport.inference")
 
@@ -33,7 +33,7 @@ METRICS_SECONDS: Final = 1.0
 
 
 @dataclass(eq=False, slots=True)
-class Run:
+class TaskRun:
     """A task from its admission to its end."""
 
     ticket: Ticket
@@ -107,7 +107,7 @@ class Runner:
     monotonic: Callable[[], float]
     narrator: Narrator
 
-    async def run(self, run: Run) -> None:
+    async def run(self, run: TaskRun) -> None:
         """Ends the stream with exactly one `end` or `error`, whatever happens. Raises nothing but cancellation.
 
         When Homeport stops, a task that still waits is not ended: it is queued again after the start.
@@ -139,7 +139,7 @@ class Runner:
             if not is_stopping or run.replica_key is not None:
                 self._say_end(run)
 
-    async def _attempts(self, run: Run) -> None:
+    async def _attempts(self, run: TaskRun) -> None:
         failed: tuple[Replica, EngineFailed] | None = None
         while True:
             replica = await run.ticket.wait()
@@ -169,7 +169,7 @@ class Runner:
                     self.scheduler.registry.blame(*failed)
                 return
 
-    async def _attempt(self, run: Run, replica: Replica) -> None:
+    async def _attempt(self, run: TaskRun, replica: Replica) -> None:
         task, began = run.task, self.monotonic()
         if not run.retried:
             run.stream.preparation = completed(run.ticket.preparation)
@@ -178,7 +178,7 @@ class Runner:
         durable = self.journal.start(task.task_id)
         # Until the engine has counted it; what is cancelled or breaks off has used it, too.
         run.tokens_in = task.prompt_tokens_estimate
-        if task.workload is Workload.COMPLETION:
+        if task.workload is WorkloadKind.COMPLETION:
             await self._complete(run, replica, began, durable)
         else:
             vectors = await self._compute(task, replica)
@@ -187,7 +187,7 @@ class Runner:
             await run.stream.put_tokens(vectors)
         self._measure(run, replica, began)
 
-    async def _complete(self, run: Run, replica: Replica, began: float, durable: Awaitable[None]) -> None:
+    async def _complete(self, run: TaskRun, replica: Replica, began: float, durable: Awaitable[None]) -> None:
         task = run.task
         request = Generation(
             model=_model_of(replica, task),
@@ -219,7 +219,7 @@ class Runner:
                     await self._hand_over(run, event)
             raise _silent()
 
-    async def _hand_over(self, run: Run, event: Tokens) -> None:
+    async def _hand_over(self, run: TaskRun, event: TokenTexts) -> None:
         """Waits for the reader while it is behind, not for ever: the slot is needed."""
         if run.stream.add_tokens(list(event.texts)):
             return
@@ -231,7 +231,7 @@ class Runner:
 
     async def _compute(self, task: Task, replica: Replica) -> list[str]:
         with anyio.move_on_after(self.settings.idle_seconds):
-            if task.workload is Workload.RERANK:
+            if task.workload is WorkloadKind.RERANK:
                 scores = await replica.engine.rerank(_model_of(replica, task), task.prompt, task.inputs)
                 return [str(score) for score in scores]
             texts = task.inputs or (task.prompt,)
@@ -240,13 +240,13 @@ class Runner:
 
     # --- what is noted ------------------------------------------------------------------------------------------
 
-    def _first_token(self, run: Run, replica: Replica, began: float) -> None:
+    def _first_token(self, run: TaskRun, replica: Replica, began: float) -> None:
         run.first_token_at = now = self.monotonic()
         self.metrics.first_token(replica, run.task.priority, 1000 * (now - run.ticket.since))
         self.narrator.started(run.ticket)
         self._of_session(run, lambda session: session.first_token(replica.key))
 
-    def _measure(self, run: Run, replica: Replica, began: float) -> None:
+    def _measure(self, run: TaskRun, replica: Replica, began: float) -> None:
         now = self.monotonic()
         first = run.first_token_at or now
         if run.first_token_at is not None:
@@ -255,10 +255,10 @@ class Runner:
             )
         self.metrics.finished(replica, run.task.priority, decode_ms=1000 * (now - first))
 
-    def _of_session(self, run: Run, change: Callable[[Any], Any]) -> None:
+    def _of_session(self, run: TaskRun, change: Callable[[Any], Any]) -> None:
         self.sessions.change(run.ticket.caller, run.task.session_id, change)
 
-    def _say_end(self, run: Run) -> None:
+    def _say_end(self, run: TaskRun) -> None:
         now = self.monotonic()
         run.ended_at = now
         decode_ms = 0 if run.first_token_at is None else int(1000 * (now - run.first_token_at))
@@ -274,7 +274,7 @@ class Runner:
         end: dict[str, Any] = {"tokens_out": tokens, "decode_time_ms": decode_ms, "decode_ms": decode_ms}
         run.stream.end({**end, "canceled": True} if run.cancel_reason else end)
 
-    def _report(self, run: Run, on_time: float) -> None:
+    def _report(self, run: TaskRun, on_time: float) -> None:
         """A frame of metrics, which is dropped where the reader is behind. None follows a cancel."""
         if run.cancel_reason:
             return
@@ -288,7 +288,7 @@ class Runner:
         if not run.stream.metrics(data):
             self.metrics.dropped.inc()
 
-    def _on_time(self, run: Run, replica: Replica, began: float) -> float:
+    def _on_time(self, run: TaskRun, replica: Replica, began: float) -> float:
         now, first = self.monotonic(), run.first_token_at or began
         needed_ms = decode_ms_left(
             run.task,
@@ -299,12 +299,12 @@ class Runner:
         )
         return on_time_probability(left_ms=1000 * self.seconds_left(run), needed_ms=needed_ms)
 
-    def _timeout(self, run: Run) -> Refusal:
+    def _timeout(self, run: TaskRun) -> Refusal:
         if run.ticket.replica is None:
             return _LATE
         return Refusal(TaskCode.DECODE_TIMEOUT, "The task did not end before its deadline.")
 
-    def seconds_left(self, run: Run) -> float:
+    def seconds_left(self, run: TaskRun) -> float:
         seconds = min(run.task.deadline_ms / 1000, self.settings.wall_seconds)
         return max(0.0, run.ticket.since + seconds - self.monotonic())
 
@@ -316,7 +316,7 @@ def _silent() -> EngineFailed:
     return EngineFailed("The engine did not answer in time.", TaskCode.DECODE_TIMEOUT)
 
 
-def _started(run: Run, replica: Replica) -> dict[str, Any]:
+def _started(run: TaskRun, replica: Replica) -> dict[str, Any]:
     ticket, task = run.ticket, run.task
     found = {
         "queue_position": ticket.position,

@@ -12,13 +12,13 @@ from typing import Any
 
 from homeport.core.inference import admission
 from homeport.core.inference.admission import Situation
-from homeport.core.inference.key_limits import Rate
-from homeport.core.inference.placement import Candidate, Decision, Misfit, code_of, place
-from homeport.core.inference.queue import Entry, PoolQueue, predicted_start_ms
+from homeport.core.inference.key_limits import KeyRate
+from homeport.core.inference.placement import Misfit, PoolDecision, ReplicaCandidate, code_of, place
+from homeport.core.inference.queue import PoolQueue, QueueEntry, predicted_start_ms
 from homeport.core.inference.scaling import PoolUse
 from homeport.core.inference.sessions import Session
 from homeport.core.inference.settings import InferenceSettings
-from homeport.core.inference.task import PlacementMode, Priority, Refusal, Task, TaskCode, TaskRefused
+from homeport.core.inference.task import PoolPlacementMode, Priority, Refusal, Task, TaskCode, TaskRefused
 from homeport.inference.metrics import InferenceMetrics
 from homeport.inference.pools.preparation import preparation
 from homeport.inference.pools.registry import PoolRegistry
@@ -45,7 +45,7 @@ class PlacedTask:
     replica_id: str
     waited_ms: int
     at: float
-    decision: Decision | None
+    decision: PoolDecision | None
 
     @property
     def sentence(self) -> str:
@@ -65,7 +65,7 @@ class Ticket:
     replica: Replica | None = None
     where: Labels | None = None
     """Of the replica that it got last; stays when it gives the lease back."""
-    decision: Decision | None = None
+    decision: PoolDecision | None = None
     correlation_id: str = ""
     excluded: set[tuple[str, str]] = field(default_factory=set)
     """Replicas that failed it already."""
@@ -133,7 +133,7 @@ class Scheduler:
         """The newest last."""
         self.reloading: set[str] = set()
         """Pools that will be back: tasks wait for them instead of being refused."""
-        self._rate = Rate(settings.key_requests_per_minute)
+        self._rate = KeyRate(settings.key_requests_per_minute)
         self._paid_until: OrderedDict[str, float] = OrderedDict()
         """By key, least recently used first."""
         self._running: Counter[str] = Counter()
@@ -191,7 +191,13 @@ class Scheduler:
         if found is not None:
             raise TaskRefused(found)
         if chosen is None:
-            raise TaskRefused(self._unplaceable(task, decision))
+            started = self._on_request(task, sites, now)
+            decision = started or decision
+            chosen = decision.chosen
+            if chosen is None:
+                is_known = started is None and situation.model is not None
+                raise TaskRefused(self._unplaceable(task, decision, is_known=is_known))
+        pool_id = chosen.pool_id
         if self._rate.per_minute:
             self._pay(caller, now)
         ticket = Ticket(task, caller, sites, pool_id, now, affine=affine, decision=decision)
@@ -217,7 +223,7 @@ class Scheduler:
 
     def _enqueue(self, ticket: Ticket, now: float) -> None:
         queue = self.queue(ticket.pool_id)
-        offered = queue.offer(Entry(ticket.task.task_id, ticket.caller, ticket.task.priority, now, ticket))
+        offered = queue.offer(QueueEntry(ticket.task.task_id, ticket.caller, ticket.task.priority, now, ticket))
         policy = queue.policy.value
         code = TaskCode.ADMISSION_REJECT if policy == "reject" else TaskCode.QUEUE_FULL_DROP_LRU
         if not offered.accepted or offered.evicted is not None:
@@ -439,7 +445,8 @@ class Scheduler:
         if len(replicas) != 1 or ticket.excluded:
             return None
         replica, decision = replicas[0], ticket.decision
-        is_it = decision is not None and decision.chosen is not None and decision.chosen.pool_id == ticket.pool_id
+        chosen = None if decision is None else decision.chosen
+        is_it = chosen is not None and (chosen.pool_id, chosen.replica_id) == replica.key
         return replica if is_it and replica.slots_free and replica.takes_tasks(now) else None
 
     # --- placement --------------------------------------------------------------------------------------------
@@ -453,9 +460,9 @@ class Scheduler:
         *,
         needs_slot: bool,
         excluded: set[tuple[str, str]] | None = None,
-    ) -> Decision:
+    ) -> PoolDecision:
         # The explanation of a wish for one pool, or after a failure, is about each replica.
-        is_about_all = bool(excluded) or task.wish.mode is PlacementMode.PIN
+        is_about_all = bool(excluded) or task.wish.mode is PoolPlacementMode.PIN
         serving = self.registry.serving(task.model_ref)
         candidates = [
             self._candidate(each, task, now, affine, needs_slot=needs_slot)
@@ -469,7 +476,7 @@ class Scheduler:
 
     def _candidate(
         self, replica: Replica, task: Task, now: float, affine: tuple[str, str] | None, *, needs_slot: bool
-    ) -> Candidate:
+    ) -> ReplicaCandidate:
         pool_id = replica.handoff.pool_id
         candidate = replica.candidate(now, queued=self.depth(pool_id), prefix=task.prefix, affine=affine)
         if not needs_slot and (pool_id in self.reloading or replica.is_awaited(now)):
@@ -478,11 +485,35 @@ class Scheduler:
             return replace(candidate, ready=True, load_ms=replica.load_ms or LOAD_MS_GUESS)
         return candidate
 
-    def _unplaceable(self, task: Task, decision: Decision) -> Refusal:
+    def _on_request(self, task: Task, sites: tuple[str, ...], now: float) -> PoolDecision | None:
+        """Where the policy lets the model's engine be started for this task: it is expected from now on."""
+        starter = self._ports.on_request
+        expected = None if starter is None else starter.offer(task.model_ref)
+        if starter is None or expected is None:
+            return None
+        present = [each.handoff for each in self.registry.replicas(expected.pool_id)]
+        if not all(each.preparation and each.problem for each in present):
+            return None
+        self.registry.bind(expected)
+        decision = self._place(task, sites, now, None, needs_slot=False)
+        if decision.chosen is None:
+            self.registry.unbind(*expected.key)
+        else:
+            starter.start(expected)
+        return decision
+
+    def _unplaceable(self, task: Task, decision: PoolDecision, *, is_known: bool = False) -> Refusal:
+        """`is_known`: the catalog has the model, and nothing starts an engine for it."""
         code = code_of(decision)
         text = f'Nothing can run the model "{task.model_ref[:100]}" now: {decision.sentence}.'
         serving = self.registry.serving(task.model_ref).replicas
         problems = [each.handoff.problem for each in serving if task.model_ref in each.models]
+        if is_known and code is TaskCode.POOL_UNAVAILABLE and not serving:
+            code, name = TaskCode.POOL_UNREADY, task.model_ref[:100]
+            text = f'The model "{name}" is in the catalog, and no pool serves it.'
+            text += f" Serve it:  homeport models serve {name}"
+        elif code is TaskCode.POOL_UNAVAILABLE and not serving:
+            text += " GET /v1/models lists what can be asked for."
         if any(problems):
             text += f" It could not be loaded: {next(filter(None, problems))}"
         if any(kind is Misfit.VRAM for kind, _ in decision.misfits):
@@ -503,4 +534,14 @@ class Scheduler:
                     measured += 1
                     seconds += each.task_seconds
         mean = seconds / measured if measured else None
-        return predicted_start_ms(position, slots_total=total, slots_free=free, seconds_per_task=mean)
+        loading = 0 if total else self._loading_ms(pool_id, now)
+        return loading + predicted_start_ms(position, slots_total=total, slots_free=free, seconds_per_task=mean)
+
+    def _loading_ms(self, pool_id: str, now: float) -> int:
+        """Until the first replica is loaded, as far as that was measured."""
+        left = [
+            each.load_ms - (0.0 if each.loading_since is None else 1000 * (now - each.loading_since))
+            for each in self.registry.replicas(pool_id)
+            if each.load_ms is not None and each.is_coming(now)
+        ]
+        return max(0, int(min(left, default=0.0)))

@@ -31,6 +31,11 @@ class Sessions:
         found = self.find(caller, session_id) or Session(session_id, self._monotonic())
         return found if budgets == _UNLIMITED else replace(found, budgets=found.budgets.at_most(budgets))
 
+    def judged(self, caller: str, session: Session) -> Session:
+        """As admission has to see it: also what tasks at other centrals may still spend is not free."""
+        elsewhere = 0 if self.shared is None else self.shared.reserved_elsewhere(caller, session.id)
+        return replace(session, reserved_tokens=session.reserved_tokens + elsewhere) if elsewhere else session
+
     def put(self, caller: str, session: Session) -> None:
         key = (caller, session.id)
         self._sessions[key] = session
@@ -41,10 +46,12 @@ class Sessions:
     def begin(self, caller: str, session: Session, max_tokens: int) -> None:
         """One more turn, at once: another task of the session may come before this one is durable."""
         self.put(caller, session.admitted(self._monotonic(), max_tokens))
+        self._tell_reserved(caller, session.id)
 
     def withdraw(self, caller: str, session_id: str, max_tokens: int) -> None:
         """What was begun is not admitted after all. A session without any turn is gone."""
         self.change(caller, session_id, lambda session: session.withdrawn(max_tokens))
+        self._tell_reserved(caller, session_id)
         if (found := self._sessions.get((caller, session_id))) is not None and not found.turns:
             del self._sessions[caller, session_id]
 
@@ -60,10 +67,26 @@ class Sessions:
             self.shared.spent(caller, session_id, tokens, time_ms)
         self.change(caller, session_id, lambda session: session.released(task.max_tokens))
         self.spent(caller, session_id, tokens, time_ms)
+        self._tell_reserved(caller, session_id)
 
     def admitted(self, caller: str, session_id: str, budgets: Budgets) -> None:
         """At another central."""
         self.put(caller, self.current(caller, session_id, budgets).admitted(self._monotonic()))
+
+    def known(self, caller: str, session_id: str, turns: int, budgets: Budgets) -> None:
+        """At another central, when this one has just started: what is left is the least that anybody knows."""
+        found = self.current(caller, session_id, budgets)
+        self.put(caller, replace(found, turns=max(found.turns, turns)))
+
+    def everything(self) -> list[tuple[str, Session]]:
+        return self.newest(None, SESSIONS_MAX)
+
+    def _tell_reserved(self, caller: str, session_id: str) -> None:
+        if self.shared is None:
+            return
+        found = self._sessions.get((caller, session_id))
+        is_limited = found is not None and (found.budgets.tokens is not None or found.budgets.cost is not None)
+        self.shared.reserves(caller, session_id, found.reserved_tokens if found is not None and is_limited else 0)
 
     def spent(self, caller: str, session_id: str, tokens: int, time_ms: int) -> None:
         """Here, or at another central."""
@@ -90,6 +113,7 @@ class Sessions:
         if self.shared is not None:
             self.shared.deleted(caller, session_id)
         self.deleted(caller, session_id)
+        self._tell_reserved(caller, session_id)
 
     def deleted(self, caller: str, session_id: str) -> None:
         """Here, or at another central."""

@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Final
 
-from homeport.capability.central import CentralCapability, CentralPart, Loop, Replicas
+from homeport.capability.central import CentralCapability, CentralPart, Loop, ReplicaChoice
 from homeport.capability.late import late_service
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.shared.periodic import every
@@ -30,7 +30,7 @@ def _part(central: CentralPlatform) -> CentralPart:
                 "homeport.jobs.orchion", "orchion_jobs", jobs, central.store, central.inference, central.clock
             ),
         ),
-        loops=(Loop("jobs wake", jobs.wake_sites), Loop("jobs trim", trim_jobs, Replicas.ONE)),
+        loops=(Loop("jobs wake", jobs.wake_sites), Loop("jobs trim", trim_jobs, ReplicaChoice.ONE)),
         from_sites={SYNC: jobs.take},
         forget_site=jobs.forget_site,
         metrics=(jobs.metrics,),

@@ -7,7 +7,8 @@ request to cancel it.
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -17,8 +18,9 @@ import anyio
 from homeport.core.jobs import steps
 from homeport.core.jobs.job import ENDED, OPEN, Job, JobFile
 from homeport.core.jobs.rules import check_job_id, check_spec
-from homeport.core.jobs.schedule import SERVE_HINT, unplaceable, unserved, unsupported
+from homeport.core.jobs.schedule import NO_NODE, SERVE_HINT, unplaceable, unserved, unsupported
 from homeport.core.model.caller import Caller
+from homeport.core.model.event import Site
 from homeport.core.model.node import Node
 from homeport.errors import (
     Conflict,
@@ -39,7 +41,20 @@ from homeport.jobs.metrics import JobMetrics
 from homeport.jobs.ports import OUTPUT, WAIT_SECONDS_MAX, WAKE, JobRequest, OutputPart
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
-from homeport.ports import JOBS, Cut, JobFilter, SeenReader, Transaction
+from homeport.ports import (
+    JOBS,
+    NODES,
+    SECRETS,
+    SITES,
+    WHOLE,
+    Cut,
+    JobFilter,
+    NodeFilter,
+    SecretFilter,
+    SeenReader,
+    SiteFilter,
+    Transaction,
+)
 from homeport.vocabulary import Actor, JobId, JobState, Liveness, SiteName
 from homeport.wire.jobs import files_from_json, job_of_peer, job_to_json, output_from_json
 from homeport.wire.values import document, printed, text, whole
@@ -48,6 +63,9 @@ log = get_log(__name__)
 
 QUEUE_MAX: Final = 20_000
 """Jobs of one site that have not ended; more are refused."""
+SITES_READ: Final = 100
+"""So many sites are judged at a time, until one can run the job."""
+REASONS_SHOWN: Final = 10
 SENT_MAX: Final = 100
 """Jobs handed to a site in one answer."""
 WOKEN_MAX: Final = 1_000
@@ -207,32 +225,32 @@ class CentralJobs:
 
     async def _site_for(self, request: JobRequest, caller: Caller) -> SiteName:
         """The one that was named, or the least busy of those that can run it."""
+        reasons: list[tuple[SiteName, str]] = []
         async with seen_by(caller, self._central.store).read() as reader:
-            nodes = _by_site(await reader.nodes(request.site))
-            named = None if request.site is None else await reader.site(request.site)
-            if request.site is not None and named is None:
-                raise NotFound(f'There is no site "{request.site}".', hint="List them:  homeport sites list")
-            sites = {site.name: site for site in (await reader.sites() if named is None else [named])}
-            candidates = sorted(sites.keys() & nodes.keys()) or list(sites)
-            missing = await _missing_secrets(reader, request, candidates)
-            counts = await reader.counts(JOBS, JobFilter(states=OPEN), by=("site",))
-        reasons: list[str] = []
-        able: list[SiteName] = []
-        for site in candidates:
-            why = unsupported(request.spec, sites[site].protocol) or self._unable(request, site, nodes.get(site, []))
-            if why is None and site in missing:
-                why = f'It has no secret "{missing[site]}".'
-            if why is None:
-                able.append(site)
-            else:
-                reasons.append(why if len(candidates) == 1 else f"{site}: {why}")
-        if not able:
-            hint = "Ask for less, choose other nodes, or change what the nodes allow."
-            raise NoNodeFits(
-                " ".join(reasons[:10]) or "There is no site.",
-                hint=hint if request.spec.inference is None else SERVE_HINT,
-            )
-        return min(able, key=lambda site: (counts.get((site,), 0), site))
+            having = await _sites_having(reader, request)
+            async with aclosing(_candidates(reader, request.site)) as candidates:
+                async for sites in candidates:
+                    there = NodeFilter().within([site.name for site in sites])
+                    nodes = _by_site((await reader.page(NODES, there, WHOLE)).items)
+                    for site in sites:
+                        why = self._why_not(request, site, nodes.get(site.name, []), having)
+                        if why is None:
+                            return site.name
+                        reasons.append((site.name, why))
+        telling = [each for each in reasons if each[1] != NO_NODE] or reasons
+        shown = [why if len(telling) == 1 else f"{site}: {why}" for site, why in sorted(telling)[:REASONS_SHOWN]]
+        hint = "Ask for less, choose other nodes, or change what the nodes allow."
+        raise NoNodeFits(
+            " ".join(shown) or "There is no site.",
+            hint=hint if request.spec.inference is None else SERVE_HINT,
+        )
+
+    def _why_not(
+        self, request: JobRequest, site: Site, nodes: Sequence[Node], having: Mapping[str, Collection[SiteName]]
+    ) -> str | None:
+        why = unsupported(request.spec, site.protocol) or self._unable(request, site.name, nodes)
+        lacking = (name for name in request.spec.secrets.values() if site.name not in having[name])
+        return why or next((f'It has no secret "{name}".' for name in lacking), None)
 
     def _unable(self, request: JobRequest, site: SiteName, nodes: Sequence[Node]) -> str | None:
         """Central knows the engines of the sites that it reaches; a named one that is away judges by itself."""
@@ -410,6 +428,31 @@ def _mark(body: Any) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
 
 
+async def _candidates(reader: SeenReader, named: SiteName | None) -> AsyncGenerator[Sequence[Site], None]:
+    """The least busy first, a page at a time: the first that can run a job gets it, and no more of the fleet is read
+    than that takes."""
+    if named is not None:
+        site = await reader.site(named)
+        if site is None:
+            raise NotFound(f'There is no site "{named}".', hint="List them:  homeport sites list")
+        yield [site]
+        return
+    open_jobs = await reader.counts(JOBS, JobFilter(states=OPEN), by=("site",))
+    busy = {site: count for (site,), count in open_jobs.items()}
+    cut = Cut(SITES_READ)
+    while True:
+        page = await reader.page(SITES, SiteFilter(), cut)
+        yield [site for site in page.items if site.name not in busy]
+        if page.next is None:
+            break
+        cut = Cut(SITES_READ, page.next)
+    names = sorted(busy, key=lambda site: (busy[site], site))
+    for start in range(0, len(names), SITES_READ):
+        some = names[start : start + SITES_READ]
+        found = (await reader.page(SITES, SiteFilter().within(some), WHOLE)).items
+        yield sorted(found, key=lambda site: some.index(site.name))
+
+
 def _by_site(nodes: Sequence[Node]) -> dict[SiteName, list[Node]]:
     found: dict[SiteName, list[Node]] = {}
     for node in nodes:
@@ -417,19 +460,18 @@ def _by_site(nodes: Sequence[Node]) -> dict[SiteName, list[Node]]:
     return found
 
 
-async def _missing_secrets(
-    reader: SeenReader, request: JobRequest, candidates: Sequence[SiteName]
-) -> dict[SiteName, str]:
-    """The first secret that each site lacks. Raises InvalidInput for one that none of them has."""
-    if not request.spec.secrets:
-        return {}
-    known: dict[str, set[SiteName]] = {}
-    for secret in await reader.secrets(request.site):
-        known.setdefault(secret.name, set()).add(secret.site)
+async def _sites_having(reader: SeenReader, request: JobRequest) -> Mapping[str, Collection[SiteName]]:
+    """The sites that have each secret of the job. Raises InvalidInput for one that none has."""
+    having: dict[str, set[SiteName]] = {name: set() for name in request.spec.secrets.values()}
+    if not having:
+        return having
+    for site, name in await reader.counts(SECRETS, SecretFilter(site=request.site), by=("site", "name")):
+        if name in having:
+            having[name].add(site)
     for variable, name in request.spec.secrets.items():
-        if known.get(name, set()).isdisjoint(candidates):
+        if not having[name]:
             where = "no site has the" if request.site is None else f"site {request.site} has no"
             message = f'{where} secret "{name}".'
             hint = f"Set it first:  homeport secrets set {request.site or 'SITE'} {name}"
             raise InvalidInput(problems=[Problem(f"secrets.{variable}", message)], hint=hint)
-    return {site: name for site in candidates for name in request.spec.secrets.values() if site not in known[name]}
+    return having

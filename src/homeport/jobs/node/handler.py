@@ -13,18 +13,19 @@ from typing import Final
 import anyio
 
 from homeport.capability.node import Done, NodePlatform
+from homeport.core.jobs.exit_codes import exit_message
 from homeport.core.jobs.job import JOB, JobFile, JobOutcome, JobOutput, JobSpec, JobType
 from homeport.core.jobs.rules import ARTIFACT_BYTES_MAX
 from homeport.core.jobs.steps import PREPARE_SECONDS_MAX
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Order, Progress, Result
-from homeport.core.node.entry import Entry
+from homeport.core.node.entry import JournalEntry
 from homeport.core.secrets import masked, secret_environment, secret_values
 from homeport.errors import EngineUnavailable, HomeportError, InvalidInput, TransientError, WorkFailed
 from homeport.failpoints import Point, passing
-from homeport.jobs.node.output import Output, position_of
+from homeport.jobs.node.output import OutputReader, position_of
 from homeport.log import get_log
-from homeport.ports import JobRunner, RunRequest, RunStatus
+from homeport.ports import JobRunner, JobRunRequest, RunStatus
 from homeport.vocabulary import Code, OrderKind, Step
 from homeport.wire.jobs import outcome_to_bytes, spec_from_json
 from homeport.wire.values import document
@@ -50,7 +51,7 @@ class JobHandler:
     def accepted(self, order: Order) -> None:
         self._tell(order, Step.ACCEPTED, order.reason)
 
-    async def carry_out(self, entry: Entry) -> Done:
+    async def carry_out(self, entry: JournalEntry) -> Done:
         order = entry.order
         try:
             if order.kind is OrderKind.REMOVE:
@@ -68,11 +69,11 @@ class JobHandler:
             log.exception("job failed with an internal error", job=order.deployment_id)
             return self._failed(order, Failure(Code.INTERNAL, f"{type(error).__name__}: {error}"))
 
-    async def give_up(self, entry: Entry, failure: Failure) -> Done:
+    async def give_up(self, entry: JournalEntry, failure: Failure) -> Done:
         await self._discard(entry.order)
         return self._failed(entry.order, failure)
 
-    async def refused(self, order: Order, failure: Failure, entry: Entry | None) -> Result:
+    async def refused(self, order: Order, failure: Failure, entry: JournalEntry | None) -> Result:
         return self._failed(order, failure).result
 
     async def sweep(self) -> None:
@@ -121,7 +122,7 @@ class JobHandler:
         failure = _failure(spec, status, is_late=is_late)
         return Done(self._result(order, failure, outcome), clean_up=clean_up)
 
-    async def _output(self, order: Order) -> Output:
+    async def _output(self, order: Order) -> OutputReader:
         source, logs = f"{JOB}/{order.deployment_id}", self._platform.logs
         try:
             sent = int(await logs.position(position_of(source, order.generation)) or 0)
@@ -129,10 +130,10 @@ class JobHandler:
             log.warning("log read failed", error=str(error))
             sent = 0
         secrets = secret_values(order.release)
-        return Output(source, order.generation, secrets, self._platform.clock, logs, sent=sent)
+        return OutputReader(source, order.generation, secrets, self._platform.clock, logs.put_logs, sent=sent)
 
     async def _wait(
-        self, runner: JobRunner, request: RunRequest, spec: JobSpec, output: Output, started: datetime
+        self, runner: JobRunner, request: JobRunRequest, spec: JobSpec, output: OutputReader, started: datetime
     ) -> tuple[RunStatus | None, bool]:
         """Until it ends, or its time is over: then it is killed. Returns how it ended, and whether it was killed."""
         passed = (self._platform.clock.now() - started).total_seconds()
@@ -146,7 +147,7 @@ class JobHandler:
             return await self._follow(runner, request, output), True
         return await runner.look(request.id), True
 
-    async def _follow(self, runner: JobRunner, request: RunRequest, output: Output) -> RunStatus | None:
+    async def _follow(self, runner: JobRunner, request: JobRunRequest, output: OutputReader) -> RunStatus | None:
         """Follows its output until it ends. An engine that is restarted meanwhile is waited for."""
         deadline: float | None = None
         while True:
@@ -285,9 +286,9 @@ def _spec(order: Order) -> JobSpec:
     return spec_from_json(body if isinstance(body, Mapping) else {})
 
 
-def _request(order: Order, spec: JobSpec) -> RunRequest:
+def _request(order: Order, spec: JobSpec) -> JobRunRequest:
     parts = order.release.components if order.release else ()
-    return RunRequest(
+    return JobRunRequest(
         id=run_id_of(order.deployment_id, order.generation),
         command=spec.command,
         image=spec.image,
@@ -307,7 +308,7 @@ def _failure(spec: JobSpec, status: RunStatus | None, *, is_late: bool) -> Failu
         message = "The job ended without an exit code: the machine was restarted, or it was removed by hand."
         return Failure(Code.NODE_CRASHED, message)
     if status.exit_code != 0:
-        return Failure(Code.EXITED, f"The job ended with exit code {status.exit_code}.")
+        return Failure(Code.EXITED, exit_message(status.exit_code, spec.memory_bytes))
     return None
 
 

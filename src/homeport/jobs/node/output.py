@@ -5,14 +5,14 @@ the log is durable with them, so that none goes there again.
 """
 
 import codecs
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 from homeport.core.jobs.job import JobOutput
 from homeport.core.jobs.rules import OUTPUT_BYTES_MAX
 from homeport.core.secrets import masked
-from homeport.ports import Clock, LogBuffer, LogLine, Logs
+from homeport.ports import Clock, LogLine, Logs
 
 LINE_CHARACTERS_MAX: Final = 8 * 1024
 """A longer line is cut into several: a program may print a megabyte without a line break."""
@@ -26,15 +26,18 @@ FIELD_CUT: Final = "cut"
 BOOKKEEPING: Final = frozenset({FIELD_OFFSET, FIELD_ATTEMPT, FIELD_CUT})
 """Fields of the lines of jobs that say nothing to a person."""
 
+PutLogs = Callable[[Logs, Mapping[str, str]], None]
+"""`LogBuffer.put_logs`, and where the output goes on after them."""
 
-class Output:
+
+class OutputReader:
     def __init__(
         self,
         source: str,
         generation: int,
         secrets: Iterable[str],
         clock: Clock,
-        logs: LogBuffer,
+        put_logs: PutLogs,
         *,
         sent: int = 0,
     ) -> None:
@@ -43,7 +46,7 @@ class Output:
         self._generation = generation
         self._secrets = tuple(secrets)
         self._clock = clock
-        self._logs = logs
+        self._put_logs = put_logs
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._line = ""
         self._tail: list[str] = []
@@ -80,7 +83,7 @@ class Output:
         self._line = text[start:]
         for start in range(0, len(lines), LINES_MAX):
             some = lines[start : start + LINES_MAX]
-            self._logs.put_logs(Logs(tuple(some)), {position_of(self._source, self._generation): str(self._sent)})
+            self._put_logs(Logs(tuple(some)), {position_of(self._source, self._generation): str(self._sent)})
 
     def _logged(self, line: str, now: datetime) -> LogLine | None:
         """None for a line that went to the log before. Secrets are masked by line, as one line is printed at once."""

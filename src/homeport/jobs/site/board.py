@@ -36,9 +36,10 @@ from homeport.fleet.site.platform import SitePlatform
 from homeport.jobs.finding import same_job
 from homeport.jobs.metrics import JobMetrics
 from homeport.jobs.node.output import end_of
+from homeport.jobs.site.answers import Answers
 from homeport.jobs.site.inference import InferenceEnd, InferenceRuns
 from homeport.jobs.site.live import LiveOutput
-from homeport.jobs.site.record import WAITING_MAX, Changes, Recorder
+from homeport.jobs.site.record import WAITING_MAX, Changes, JobRecorder
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import JOBS, WHOLE, JobFilter
@@ -99,11 +100,12 @@ class JobBoard:
         self._strategy = strategy
         self.live = live
         self.metrics = JobMetrics()
-        self._recorder = Recorder(platform)
+        self._recorder = JobRecorder(platform)
         self._open: dict[JobId, Job] = {}
         """In the order of submission."""
         live.owner_of = self._owner_of
-        self._inference = InferenceRuns(platform, self._begun, self._answered)
+        self._answers = Answers(live, platform.clock, platform.put_lines)
+        self._inference = InferenceRuns(platform, self._begun, self._answered, self._answers)
         self._arrivals: list[_Arrival] = []
         self._waiting: Mapping[JobId, str] = {}
         self._unstopped: dict[JobId, float] = {}
@@ -298,7 +300,7 @@ class JobBoard:
                 continue
             known = steps.recognise if item.kind is OrderKind.APPLY else steps.stopped_by_lost_order
             made = known(job, node_id, item.generation, now)
-            if isinstance(made, steps.Step):
+            if isinstance(made, steps.JobStep):
                 changes.steps.append(made)
             else:
                 changes.quiet.append(made)
@@ -321,7 +323,7 @@ class JobBoard:
             if changes:
                 await self._commit(changes)
 
-    def _step(self, job: Job, item: Progress | Result, changes: Changes) -> steps.Step | None:
+    def _step(self, job: Job, item: Progress | Result, changes: Changes) -> steps.JobStep | None:
         now = self._platform.clock.now()
         if job.state not in (JobState.ASSIGNED, JobState.RUNNING):
             return None
@@ -340,7 +342,7 @@ class JobBoard:
         changes.outcomes[job.id] = outcome
         return steps.finish(job, outcome, failure, Actor.NODE, now)
 
-    def _stopped(self, job: Job, item: Result, changes: Changes) -> steps.Step | None:
+    def _stopped(self, job: Job, item: Result, changes: Changes) -> steps.JobStep | None:
         # A higher number is that of an order to stop it that an older copy of the database has lost.
         if job.cancelled_by is None or item.generation < job.cancel_generation:
             return None
@@ -359,7 +361,9 @@ class JobBoard:
 
     async def run(self) -> None:
         """While the role runs. Without open jobs there is nothing to look after until the bell rings."""
-        async with anyio.create_task_group() as self._inference.tasks:
+        async with anyio.create_task_group() as tasks:
+            self._inference.tasks = tasks
+            tasks.start_soon(self._answers.run)
             await self._rounds()
 
     async def _rounds(self) -> None:
@@ -486,11 +490,18 @@ class JobBoard:
             found, now = self._attempt(job), self._platform.clock.now()
             if found is None:
                 return
-            if end.outcome is None:
-                await self._commit(Changes(steps=[steps.cancel(found, Actor.SITE, now)]))
+            again = steps.ask_again(found, now) if end.is_interrupted else None
+            if again is not None:
+                await self._commit(Changes(quiet=[again]))
                 return
-            step = steps.finish(found, end.outcome, end.failure, Actor.SITE, now, is_final=end.is_final)
-            await self._commit(Changes(steps=[step], outcomes={job.id: end.outcome}))
+            outcome = end.outcome or JobOutcome()
+            if not outcome.output.text:  # Of an answer that broke off, what there is of it is kept.
+                outcome = replace(outcome, output=self._seen(found).output)
+            if end.outcome is None:
+                step = steps.cancel(found, Actor.SITE, now, outcome.output.bytes_total)
+            else:
+                step = steps.finish(found, outcome, end.failure, Actor.SITE, now, is_final=end.is_final)
+            await self._commit(Changes(steps=[step], outcomes={job.id: outcome}))
 
     def _attempt(self, job: Job) -> Job | None:
         """As it is now; None where this attempt is no longer under way."""

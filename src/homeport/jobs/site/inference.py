@@ -1,7 +1,8 @@
 """Inference jobs at a site: the site itself asks its task plane, as `/v2/tasks` would, and follows each to its end.
 
 What a job is, is durable at the board; the task is durable at the plane. The id of the task follows from the job and
-its attempt, so after a restart the same question finds the same task.
+its generation, so after a restart the same question finds the same task. One that was interrupted is asked again
+under the next generation, so that whoever follows the answer notices that it begins again.
 """
 
 import uuid
@@ -23,6 +24,7 @@ from homeport.failpoints import Point, passing
 from homeport.fleet.shared.backoff import Backoff
 from homeport.fleet.site.platform import SitePlatform
 from homeport.jobs.node.output import end_of
+from homeport.jobs.site.answers import Answers
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import TaskAnswer, TaskAsker
@@ -45,6 +47,8 @@ class InferenceEnd:
     outcome: JobOutcome | None = None
     failure: Failure | None = None
     is_final: bool = False
+    is_interrupted: bool = False
+    """By a restart, of the site or of the engine: it may be asked again within the same attempt."""
 
 
 class InferenceRuns:
@@ -55,8 +59,10 @@ class InferenceRuns:
         platform: SitePlatform,
         on_begun: Callable[[Job], Awaitable[None]],
         on_ended: Callable[[Job, InferenceEnd], Awaitable[None]],
+        answers: Answers,
     ) -> None:
         self._platform = platform
+        self._answers = answers
         self._on_begun = on_begun
         self._on_ended = on_ended
         self._scopes: dict[JobId, anyio.CancelScope] = {}
@@ -86,12 +92,14 @@ class InferenceRuns:
                     end = await self._asked(job)
             if end.outcome is None:
                 await self._stop(job)
+            self._answers.end(job.id)
             await self._on_ended(job, end)
         except TransientError as error:
             # The board finds it open at its next round, and the plane has its answer.
             log.warning("end of an inference job not recorded, will retry", job=job.id, why=str(error))
             await anyio.sleep(AGAIN_SECONDS)
         finally:
+            self._answers.end(job.id)
             self._scopes.pop(job.id, None)
             self.waiting.pop(job.id, None)
 
@@ -116,6 +124,8 @@ class InferenceRuns:
                     task_id=_task_id(job),
                     timeout_seconds=job.spec.timeout_seconds,
                     on_submitted=partial(self._submitted, job),
+                    on_text=self._answers.begin(job),
+                    restarts_max=0,
                 )
             except PeerUnavailable as error:
                 self.waiting[job.id] = str(error)
@@ -152,7 +162,12 @@ class InferenceRuns:
         if not answer.error_code:
             return InferenceEnd(outcome)
         code = Code.TIMEOUT if answer.error_code == TaskCode.DECODE_TIMEOUT else answer.error_code
-        return InferenceEnd(outcome, Failure(code, answer.error), is_final=not answer.is_retriable)
+        return InferenceEnd(
+            outcome,
+            Failure(code, answer.error),
+            is_final=not answer.is_retriable,
+            is_interrupted=answer.error_code == TaskCode.WORKER_RESET,
+        )
 
 
 def _seconds_left(job: Job, now: datetime) -> float:

@@ -1,9 +1,10 @@
-"""The newest output of jobs that run, for those who watch: lines as nodes send them, bounded in memory. The end of
-the output is kept with the job; the log has all of it."""
+"""The newest output of jobs that run, for those who watch: lines as nodes send them, and answers as models write
+them, bounded in memory. The end of the output is kept with the job; the log has all of it."""
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import field
+from itertools import takewhile
 from typing import Final
 
 import anyio
@@ -22,7 +23,8 @@ DIGITS_MAX: Final = 16
 @dataclass(slots=True)
 class _Buffer:
     generation: int
-    lines: deque[tuple[int, str]] = field(default_factory=deque)
+    parts: deque[tuple[int, str]] = field(default_factory=deque)
+    """Each with its place in the output, in bytes."""
     size: int = 0
 
 
@@ -75,10 +77,11 @@ class LiveOutput:
         buffer = self._buffers.get(job_id)
         if buffer is None or buffer.generation != generation:
             return None
-        lines = [(offset, text) for offset, text in buffer.lines if offset >= after]
-        if not lines:
+        # From the newest: most readers have seen all but the last parts.
+        new = list(takewhile(lambda part: part[0] >= after, reversed(buffer.parts)))
+        if not new:
             return None
-        return Shown("".join(text for _, text in lines), lines[0][0], generation)
+        return Shown("".join(text for _, text in reversed(new)), new[-1][0], generation)
 
     def forget(self, job_id: JobId) -> None:
         self._buffers.pop(job_id, None)
@@ -87,19 +90,22 @@ class LiveOutput:
         offset, generation = line.fields.get(FIELD_OFFSET, ""), line.fields.get(FIELD_ATTEMPT, "")
         if not (_is_number(offset) and _is_number(generation)):
             return
+        self.put(job_id, int(generation), int(offset), line.text if FIELD_CUT in line.fields else line.text + "\n")
+
+    def put(self, job_id: JobId, generation: int, offset: int, text: str) -> None:
+        """A part of the output of an attempt, and its place. Call `wake` after it."""
         buffer = self._buffers.get(job_id)
-        if buffer is None or buffer.generation < int(generation):
+        if buffer is None or buffer.generation < generation:
             self._buffers.pop(job_id, None)
-            buffer = self._buffers[job_id] = _Buffer(int(generation))
+            buffer = self._buffers[job_id] = _Buffer(generation)
             while len(self._buffers) > JOBS_MAX:
                 del self._buffers[next(iter(self._buffers))]
-        if buffer.generation != int(generation) or (buffer.lines and buffer.lines[-1][0] >= int(offset)):
+        if buffer.generation != generation or (buffer.parts and buffer.parts[-1][0] >= offset):
             return  # Of an attempt that was given up, or sent again.
-        text = line.text if FIELD_CUT in line.fields else line.text + "\n"
-        buffer.lines.append((int(offset), text))
+        buffer.parts.append((offset, text))
         buffer.size += len(text)
-        while buffer.size > BYTES_MAX and len(buffer.lines) > 1:
-            buffer.size -= len(buffer.lines.popleft()[1])
+        while buffer.size > BYTES_MAX and len(buffer.parts) > 1:
+            buffer.size -= len(buffer.parts.popleft()[1])
 
 
 def _is_number(text: str) -> bool:

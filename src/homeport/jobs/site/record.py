@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Final
 
 from homeport.core.jobs.job import ENDED, Job, JobFile, JobOutcome
-from homeport.core.jobs.steps import Step
+from homeport.core.jobs.steps import JobStep
 from homeport.fleet.site.platform import SitePlatform
 from homeport.jobs.events import job_event
 from homeport.lazy_dataclass import dataclass
@@ -25,7 +25,7 @@ POSITION: Final = "jobs.position"
 class Changes:
     """What one transaction changes. A job may have several steps in it."""
 
-    steps: list[Step] = field(default_factory=list)
+    steps: list[JobStep] = field(default_factory=list)
     new: list[Job] = field(default_factory=list)
     """Jobs that were just submitted."""
     again: list[Job] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Changes:
         return bool(self.steps or self.new or self.quiet or self.again)
 
 
-class Recorder:
+class JobRecorder:
     """Used in the board's turn only, so that positions grow in the order of commits."""
 
     def __init__(self, platform: SitePlatform) -> None:
@@ -104,7 +104,9 @@ def kept_files(outcome: JobOutcome) -> Sequence[JobFile]:
     return (*outcome.files, JobFile("", outcome.output.text.encode()))
 
 
-def _body(job: Job, step: Step | None, outcome: JobOutcome | None, *, is_quiet: bool = False) -> Mapping[str, object]:
+def _body(
+    job: Job, step: JobStep | None, outcome: JobOutcome | None, *, is_quiet: bool = False
+) -> Mapping[str, object]:
     body: dict[str, object] = {"job": job_to_json(job), "before": None if step is None else step.before.value}
     if is_quiet:
         body["quiet"] = True

@@ -7,9 +7,9 @@ from typing import Final
 import anyio
 
 from homeport.adapters.logs.sqlite import LogFile, SqliteLogs
-from homeport.capability.central import CentralCapability, CentralPart, Loop, Replicas
+from homeport.capability.central import CentralCapability, CentralPart, Loop, ReplicaChoice
 from homeport.capability.late import late_service, load_late
-from homeport.core.logs.intake import Arrival
+from homeport.core.logs.intake import LogArrival
 from homeport.core.logs.line import Origin, SourceKind
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.logs.outputs.running import run_outputs
@@ -33,7 +33,7 @@ class CentralLogs:
     async def take(self, central: CentralPlatform, site: SiteName, body: bytes) -> bytes:
         """A site's lines are believed to be its own, and no other site's."""
         batch = await central.in_thread(decode_batch, body)
-        return encode_stored(await self.storing.store(Arrival(f"site/{site}", site, [batch])))
+        return encode_stored(await self.storing.store(LogArrival(f"site/{site}", site, [batch])))
 
     async def run(self, central: CentralPlatform) -> None:
         try:
@@ -69,7 +69,7 @@ def _part(central: CentralPlatform) -> CentralPart:
     return CentralPart(
         routes=(log_routes(reading), alias_log_routes(reading)),
         services=(late_service("homeport.logs.serving.grpc", "log_service", reading),),
-        loops=(Loop("logs", logs.run), Loop("log outputs", logs.run_outputs, Replicas.ONE)),
+        loops=(Loop("logs", logs.run), Loop("log outputs", logs.run_outputs, ReplicaChoice.ONE)),
         from_sites={TOPIC: partial(logs.take, central)},
     )
 

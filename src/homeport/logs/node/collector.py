@@ -19,7 +19,7 @@ from homeport.errors import HomeportError
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.logs.node.spool import LogSpool
-from homeport.ports import Clock, Container, FollowsOutput, Observation, Output, Runtime, Workload
+from homeport.ports import Clock, Container, FollowsOutput, Observation, OutputLine, Runtime, Workload
 
 log = get_log("homeport.logs")
 
@@ -36,7 +36,7 @@ class _Followed:
     seen_at: float
 
 
-class Collector:
+class LogCollector:
     def __init__(self, runtime: Runtime, spool: LogSpool, clock: Clock) -> None:
         self._runtime = runtime
         self._spool = spool
@@ -159,7 +159,7 @@ class _Reading:
             spool.put(lines, {self.container.id: self.resume})
         return is_any
 
-    def _lines(self, outputs: Sequence[Output], now: Callable[[], datetime]) -> list[LogLine]:
+    def _lines(self, outputs: Sequence[OutputLine], now: Callable[[], datetime]) -> list[LogLine]:
         source = deployment_source(self.workload.deployment_id, self.workload.spec.name, self.container.service)
         secrets = tuple(self.workload.spec.secret_values.values())
         name = {"container": self.container.name} if self.several else {}

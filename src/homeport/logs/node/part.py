@@ -8,7 +8,7 @@ from homeport.adapters.logs.sqlite import LogFile
 from homeport.core.logs.line import SourceKind
 from homeport.core.logs.rates import RateRules
 from homeport.core.logs.settings import NodeLogSettings
-from homeport.logs.node.collector import Collector
+from homeport.logs.node.collector import LogCollector
 from homeport.logs.node.spool import LogSpool
 from homeport.logs.role_lines import keep_own_lines
 from homeport.ports import Clock, InThread, Logs, Runtime
@@ -31,7 +31,7 @@ class NodeLogs:
         self._file = LogFile(data / FILE)
         rules = RateRules(settings.lines_per_second, settings.bytes_per_second)
         self.spool = LogSpool(self._file, clock, send, in_thread=in_thread, rules=rules, bytes_max=settings.bytes_max)
-        self.collector = Collector(runtime, self.spool, clock)
+        self.collector = LogCollector(runtime, self.spool, clock)
 
     @property
     def loops(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:

@@ -15,7 +15,7 @@ import anyio
 from homeport.adapters.logs.sqlite import LogFile
 from homeport.core.logs.gaps import gap
 from homeport.core.logs.line import LogLine, Origin
-from homeport.core.logs.rates import Rate, RateRules, admit, begin, tell
+from homeport.core.logs.rates import LogRate, RateRules, admit, begin, tell
 from homeport.core.logs.text import clean
 from homeport.errors import TransientError
 from homeport.lazy_dataclass import dataclass
@@ -75,7 +75,7 @@ class LogSpool:
         self._positions: dict[str, str] = {}
         self._lost: dict[str, int] = {}
         """Lines dropped for lack of memory, by source."""
-        self._rates: dict[str, Rate] = {}
+        self._rates: dict[str, LogRate] = {}
         self._acknowledged = file.cursor(SITE)
         self._newest = file.bounds()[1]
         self._sending: _Sending | None = None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from homeport.adapters.lost_connection import LOST
+from homeport.adapters.network.lost_connection import LOST
 from homeport.core.logs.line import StoredLine
 from homeport.core.logs.settings import LogSettings
 from homeport.core.redaction import redact

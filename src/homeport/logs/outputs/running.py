@@ -25,7 +25,7 @@ REFUSALS_MAX: Final = 50
 """Of one batch. A receiver that refuses everything must not be sent every line alone."""
 
 
-class Output(Protocol):
+class LogOutput(Protocol):
     name: str
     """Of this receiver: a changed address starts again."""
 
@@ -43,7 +43,7 @@ async def run_outputs(store: LogStore, settings: LogSettings) -> None:
             tasks.start_soon(run_output, store, output)
 
 
-async def run_output(store: LogStore, output: Output) -> None:
+async def run_output(store: LogStore, output: LogOutput) -> None:
     backoff = Backoff()
     consumer, cursor = f"output/{output.name}", None
     is_told = False
@@ -78,7 +78,7 @@ async def _begin(store: LogStore, consumer: str) -> int:
     return cursor
 
 
-async def _send(output: Output, lines: Sequence[StoredLine]) -> None:
+async def _send(output: LogOutput, lines: Sequence[StoredLine]) -> None:
     """One bad line harms itself alone: what is refused for good is sent in halves until that line is found."""
     parts, refusals = [lines], 0
     while parts:

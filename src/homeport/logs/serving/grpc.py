@@ -18,7 +18,7 @@ from homeport.wire.v1 import logs_pb2 as pb
 
 if TYPE_CHECKING:
     from homeport.adapters.link.grpc_calls import GrpcCalls, SendMessage
-    from homeport.adapters.link.grpc_site import Service
+    from homeport.adapters.link.grpc_services import Service
 
 TAIL_MAX: Final = 1_000
 OURS: Final = "/homeport.v1.LogStreamer/StreamLogs"

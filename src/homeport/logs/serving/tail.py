@@ -24,7 +24,7 @@ PAUSE_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class TailedLines:
     lines: Sequence[StoredLine]
     cursor: int
     missed: int = 0
@@ -40,13 +40,13 @@ class _Chunk:
     after: int
     last: int
     lines: Sequence[StoredLine]
-    wanted: dict[tuple[LogFilter, int], News] = field(default_factory=dict)
+    wanted: dict[tuple[LogFilter, int], TailedLines] = field(default_factory=dict)
 
-    def news(self, query: LogFilter, cursor: int) -> News:
+    def news(self, query: LogFilter, cursor: int) -> TailedLines:
         known = self.wanted.get((query, cursor))
         if known is None:
-            lines = [line for line in self.lines if line.id > cursor and query.shows(line)]
-            known = self.wanted[query, cursor] = News(lines, self.last)
+            lines = query.shown(line for line in self.lines if line.id > cursor)
+            known = self.wanted[query, cursor] = TailedLines(lines, self.last)
         return known
 
 
@@ -59,7 +59,7 @@ class LogTail:
     async def newest(self) -> int:
         return (await self._store.bounds())[1]
 
-    async def after(self, cursor: int, query: LogFilter) -> News:
+    async def after(self, cursor: int, query: LogFilter) -> TailedLines:
         """The next lines after `cursor` that match; waits until there are lines at all."""
         await self._store.wait(cursor)
         async with self._turn:
@@ -79,19 +79,21 @@ class LogTail:
         if lines:
             self._chunks.append(_Chunk(after, lines[-1].id, lines))
 
-    async def _from_store(self, cursor: int, query: LogFilter) -> News:
+    async def _from_store(self, cursor: int, query: LogFilter) -> TailedLines:
         oldest, newest = await self._store.bounds()
         missed = max(0, oldest - cursor - 1) if cursor else 0
         begin = max(cursor, oldest - 1)
         found = await self._store.find(query, is_newest_first=False, after=begin, limit=PAGE_MAX)
         if found.next is not None:
-            return News(found.lines, found.next, missed)
+            return TailedLines(found.lines, found.next, missed)
         # Everything up to the newest id of before the query was looked at, or up to what was found.
         last = found.lines[-1].id if found.lines else 0
-        return News(found.lines, max(newest, begin, last), missed)
+        return TailedLines(found.lines, max(newest, begin, last), missed)
 
 
-async def follow(tail: LogTail, query: LogFilter, cursor: int, *, until: int | None = None) -> AsyncIterator[News]:
+async def follow(
+    tail: LogTail, query: LogFilter, cursor: int, *, until: int | None = None
+) -> AsyncIterator[TailedLines]:
     """News for one follower, forever, or up to the line with the id `until`."""
     while until is None or cursor < until:
         news = await tail.after(cursor, query)

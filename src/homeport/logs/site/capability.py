@@ -1,6 +1,7 @@
 """The logs capability of a site: it stores what its nodes send and what it says itself, answers questions from that,
 also with central gone, and sends everything on to central."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -9,14 +10,14 @@ import anyio
 from homeport.adapters.logs.sqlite import LogFile, SqliteLogs
 from homeport.capability.late import late_service
 from homeport.capability.site import SiteCapability, SitePart
-from homeport.core.logs.intake import Arrival
-from homeport.core.logs.line import Batch, LogLine, Origin, SourceKind
+from homeport.core.logs.intake import LogArrival
+from homeport.core.logs.line import LogBatch, LogLine, Origin, SourceKind
 from homeport.core.logs.text import clean
 from homeport.fleet.site.platform import SitePlatform
 from homeport.logs.outputs.running import run_outputs
 from homeport.logs.role_lines import keep_own_lines
 from homeport.logs.serving.reading import LogReading
-from homeport.logs.serving.routes import log_routes
+from homeport.logs.serving.routes import alias_log_routes, log_routes
 from homeport.logs.site.forwarding import Forwarder
 from homeport.logs.storing import Storing
 from homeport.ports import Logs, LogsStored, Telemetry
@@ -36,13 +37,17 @@ class SiteLogs:
     def on_stream(self, node_id: NodeId, message: Logs | Telemetry) -> None:
         if not isinstance(message, Logs) or not message.buffer:
             return
-        batch = Batch(message.buffer, message.previous, [(str(node_id), _of_node(line)) for line in message.lines])
+        batch = LogBatch(message.buffer, message.previous, [(str(node_id), _of_node(line)) for line in message.lines])
 
         def done(last: int | None) -> None:
             if last is not None:
                 self._site.logs_stored(node_id, LogsStored(message.buffer, last))
 
-        self.storing.put(Arrival(f"node/{node_id}", self._site.site, [batch]), done)
+        self.storing.put(LogArrival(f"node/{node_id}", self._site.site, [batch]), done)
+
+    def put_lines(self, lines: Sequence[LogLine]) -> None:
+        for line in lines:
+            self.storing.put_own(Origin(self._site.site, "", line.source), line)
 
     async def run(self) -> None:
         site, settings = self._site, self._site.logs
@@ -67,9 +72,10 @@ def _part(site: SitePlatform) -> SitePart:
     logs = SiteLogs(site, LogFile(site.data / FILE))
     reading = LogReading(logs.store, site.store, here=site.site)
     return SitePart(
-        routes=(log_routes(reading),),
+        routes=(log_routes(reading), alias_log_routes(reading)),
         services=(late_service("homeport.logs.serving.grpc", "log_service", reading),),
         on_stream=logs.on_stream,
+        put_lines=logs.put_lines,
         loops=(partial(logs.run),),
     )
 

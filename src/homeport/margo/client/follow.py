@@ -14,13 +14,22 @@ from datetime import datetime
 from typing import Any, Final
 
 import anyio
+import anyio.to_thread
 
 from homeport import __version__
 from homeport.catalog.deployment import deployment_path, marker_path
 from homeport.catalog.documents import load
 from homeport.catalog.marker import render_marker
 from homeport.core.margo.bundle import unpack
-from homeport.core.margo.client import Adopted, UpdateRejected, is_adopted, judge, missing, verified
+from homeport.core.margo.client import (
+    Adopted,
+    UpdateRejected,
+    adopted_of,
+    is_adopted,
+    judge,
+    missing,
+    verified,
+)
 from homeport.core.margo.device import Share, capabilities_of
 from homeport.core.margo.manifest import (
     MANIFEST_TYPE,
@@ -28,10 +37,9 @@ from homeport.core.margo.manifest import (
     bundle_url,
     canonical,
     digest_of,
-    etag_of,
     is_uuid,
 )
-from homeport.core.margo.polling import Schedule
+from homeport.core.margo.polling import PollSchedule
 from homeport.core.margo.status import GatewayCode, MargoError
 from homeport.errors import HomeportError, InvalidInput, PermanentError, TransientError
 from homeport.fleet.shared.backoff import Backoff
@@ -71,7 +79,7 @@ async def open_margo_client(
     clock: Clock,
     git: GitSource,
     conductor: Conductor,
-    schedule: Schedule,
+    schedule: PollSchedule,
     share: Share,
     on_contact: Callable[[str | None], None],
 ) -> AsyncIterator["MargoClient"]:
@@ -88,7 +96,7 @@ class MargoClient:
     git: GitSource
     conductor: Conductor
     transport: WfmTransport
-    schedule: Schedule
+    schedule: PollSchedule
     share: Share
     on_contact: Callable[[str | None], None]
     local_time: Callable[[datetime], datetime] = lambda now: now.astimezone()
@@ -159,14 +167,19 @@ class MargoClient:
 
     async def round(self) -> None:
         """Reports capabilities where they have changed, then asks for the manifest. Raises HomeportError."""
-        await self._report_capabilities()
         adopted = self.memory.kept.adopted
         headers = {"Accept": MANIFEST_TYPE, **({"If-None-Match": adopted.etag} if adopted.etag else {})}
-        reply = await self.transport.get("/api/v1/deployments", headers)
+        try:
+            await self._report_capabilities()
+            reply = await self.transport.get("/api/v1/deployments", headers)
+        except WfmRefused:
+            self.reporter.polled(is_accepted=False)
+            raise
+        self.reporter.polled(is_accepted=True)
         if reply.status != 304 and not is_adopted(reply.body, adopted):
             try:
                 manifest = judge(reply.body, reply.etag, adopted, media_type=reply.media_type)
-                await self._adopt(manifest, reply.etag or etag_of(digest_of(reply.body)))
+                await self._adopt(adopted_of(manifest, reply.body, reply.etag), manifest)
             except UpdateRejected as error:
                 await self.conductor.source_failed(f"An update of the fleet manager was rejected: {error}")
                 raise
@@ -197,7 +210,7 @@ class MargoClient:
             if digest != known:
                 await self.memory.save(capabilities=digest)
 
-    async def _adopt(self, manifest: Manifest, etag: str) -> None:
+    async def _adopt(self, adopted: Adopted, manifest: Manifest) -> None:
         have = await self._files()
         contents = await self._fetched(manifest, have)
         announced = {each.deployment_id: each.announced_as for each in manifest.deployments if each.announced_as}
@@ -216,7 +229,7 @@ class MargoClient:
                 if (found := self._refusal(key, content, elsewhere.get(key))) is not None
             }
             await self.memory.save(
-                adopted=Adopted(manifest.version, etag),
+                adopted=adopted,
                 commit=commit,
                 refusals=refusals,
                 announced={**self._still_reported(), **announced},
@@ -239,10 +252,10 @@ class MargoClient:
         """The contents of all deployments of the manifest. One that is missing or wrong drops the whole update."""
         wanted = missing(manifest, {key: digest_of(content) for key, content in have.items()})
         if wanted.bundle is not None:
-            reply = await self.transport.get(bundle_url(wanted.bundle), size_max=BUNDLE_BYTES_MAX)
+            reply = await self.transport.get_large(bundle_url(wanted.bundle), size_max=BUNDLE_BYTES_MAX)
             content = verified(reply.body, wanted.bundle, "The bundle")
             try:
-                return unpack(content, manifest)
+                return await anyio.to_thread.run_sync(unpack, content, manifest)
             except InvalidInput as error:
                 raise UpdateRejected(str(error)) from error
         found = {each.deployment_id: have.get(each.deployment_id, b"") for each in manifest.deployments}

@@ -19,7 +19,7 @@ NOTHING_YET: Final = Adopted()
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class MargoClientState:
     adopted: Adopted = NOTHING_YET
     commit: str = ""
     """The commit in the site's own repository that has the files of the adopted manifest."""
@@ -38,7 +38,7 @@ class Kept:
 @dataclass(slots=True)
 class ClientMemory:
     store: Store
-    kept: Kept = field(default_factory=Kept)
+    kept: MargoClientState = field(default_factory=MargoClientState)
     adopting: anyio.Lock = field(default_factory=anyio.Lock)
     """Held while the site takes over a manifest: what happens meanwhile is reported with its version."""
     _saving: anyio.Lock = field(default_factory=anyio.Lock)
@@ -60,6 +60,7 @@ class ClientMemory:
                 {
                     "version": kept.adopted.version,
                     "etag": kept.adopted.etag,
+                    "digest": kept.adopted.digest,
                     "commit": kept.commit,
                     "capabilities": kept.capabilities,
                     "cursor": kept.cursor,
@@ -72,10 +73,10 @@ class ClientMemory:
             self.kept = kept
 
 
-def _read(text: str) -> Kept:
+def _read(text: str) -> MargoClientState:
     data = json.loads(text)
-    return Kept(
-        Adopted(int(data["version"]), str(data["etag"])),
+    return MargoClientState(
+        Adopted(int(data["version"]), str(data["etag"]), str(data.get("digest", ""))),
         str(data["commit"]),
         str(data["capabilities"]),
         None if data["cursor"] is None else int(data["cursor"]),

@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from homeport.adapters.link.central_http import VerifyingConnector
-from homeport.adapters.lost_connection import LOST
+from homeport.adapters.network.lost_connection import LOST
 from homeport.core.margo.manifest import MANIFEST_BYTES_MAX
 from homeport.errors import InvalidInput, PeerUnavailable, PermanentError, Problem, TransientError
 from homeport.lazy_dataclass import dataclass
 
 CALL_SECONDS_MAX: Final = 60.0
+LARGE_SECONDS_MAX: Final = 20 * 60.0
+"""Of a bundle: the largest one over a line of half a megabit a second."""
 RETRY_AFTER_SECONDS_MAX: Final = 7 * 86_400.0
 """A server that asks for more has made a mistake, and would never see this client again."""
 PROBLEM_BYTES_MAX: Final = 64 * 1024
@@ -63,7 +65,10 @@ async def open_transport(
     if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
         raise InvalidInput(problems=[Problem("wfm", f'"{url[:200]}" is not an https:// address')])
     timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
-    async with aiohttp.ClientSession(timeout=timeout, connector=VerifyingConnector(tls, verify)) as session:
+    # The contract knows no cookies, so none are kept.
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=VerifyingConnector(tls, verify), cookie_jar=aiohttp.DummyCookieJar()
+    ) as session:
         yield WfmTransport(url.rstrip("/"), session)
 
 
@@ -79,25 +84,45 @@ class WfmTransport:
         WfmRefused."""
         return await self._call("GET", path, headers or {}, None, size_max)
 
+    async def get_large(self, path: str, *, size_max: int) -> Reply:
+        """Like `get`, for what may take long: it goes on while something arrives."""
+        return await self._call("GET", path, {}, None, size_max, seconds_max=LARGE_SECONDS_MAX)
+
     async def send(self, method: str, path: str, body: Mapping[str, Any]) -> Reply:
         return await self._call(method, path, {}, body, PROBLEM_BYTES_MAX)
 
     async def _call(
-        self, method: str, path: str, headers: Mapping[str, str], body: Mapping[str, Any] | None, size_max: int
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: Mapping[str, Any] | None,
+        size_max: int,
+        *,
+        seconds_max: float | None = None,
     ) -> Reply:
+        timeout = aiohttp.ClientTimeout(total=seconds_max or CALL_SECONDS_MAX, sock_read=CALL_SECONDS_MAX)
         try:
             async with self._session.request(
-                method, self._url + path, headers=headers, json=body, allow_redirects=False
+                method, self._url + path, headers=headers, json=body, allow_redirects=False, timeout=timeout
             ) as answer:
                 content = await _bounded(answer, size_max)
                 if answer.status in ({200, 304} if body is None else SUCCESSES):
                     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
                     return Reply(answer.status, answer.headers.get("etag", ""), content, kind)
-                asked_to_wait, location = (answer.headers.get(name, "") for name in ("retry-after", "location"))
-                raise failure_of(answer.status, asked_to_wait, content, location=location)
+                wait, location, date = (answer.headers.get(key, "") for key in ("retry-after", "location", "date"))
+                raise failure_of(answer.status, wait, content, location=location, date=date)
         except LOST as error:
-            why = str(error) or "no answer in time"
-            raise WfmUnavailable(f"The fleet manager at {self._url} cannot be reached: {why}.") from error
+            raise WfmUnavailable(f"The fleet manager at {self._url} {_why(error)}.") from error
+
+
+def _why(error: Exception) -> str:
+    """One line: what is not HTTP may be anything."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        first = (error.message.strip().splitlines() or [""])[0].partition(": b'")[0]
+        return f"gave an answer that cannot be read: {first[:200].rstrip(':. ')}"
+    first = (str(error).strip().splitlines() or [""])[0]
+    return f"cannot be reached: {first[:500].rstrip('. ') or 'no answer in time'}"
 
 
 async def _bounded(answer: aiohttp.ClientResponse, size_max: int) -> bytes:
@@ -109,8 +134,11 @@ async def _bounded(answer: aiohttp.ClientResponse, size_max: int) -> bytes:
     return content
 
 
-def failure_of(status: int, retry_after: str, content: bytes, *, location: str = "") -> WfmUnavailable | WfmRefused:
-    """The type of a problem decides; it is never fetched. An unknown one is shown as it is."""
+def failure_of(
+    status: int, retry_after: str, content: bytes, *, location: str = "", date: str = ""
+) -> WfmUnavailable | WfmRefused:
+    """The type of a problem decides; it is never fetched. An unknown one is shown as it is. `date` is when the fleet
+    manager answered, by its own clock, by which it also says until when to wait."""
     try:
         given = json.loads(content[:PROBLEM_BYTES_MAX])
     except (ValueError, RecursionError):
@@ -123,7 +151,8 @@ def failure_of(status: int, retry_after: str, content: bytes, *, location: str =
     retryable = problem.get("retryable")
     # A client that asks too often or too early may always come again, and so may who gets no hint.
     if status in {429, 503} or retryable is True or (status >= 500 and retryable is not False):
-        seconds = _seconds(retry_after) or _seconds(problem.get("retryAfterSeconds"))
+        now = _time(date) or datetime.now(UTC)
+        seconds = _seconds(retry_after, now) or _seconds(problem.get("retryAfterSeconds"), now)
         is_fixed = problem.get("backoffStrategy") == "fixed"
         return WfmUnavailable(message, retry_after_seconds=min(seconds, RETRY_AFTER_SECONDS_MAX), is_fixed=is_fixed)
     return WfmRefused(message, status=status, problem_type=str(problem.get("type") or "")[:200])
@@ -138,13 +167,18 @@ def wait_seconds(error: TransientError, usual: float, *, chance: float) -> float
     return max(usual, asked)
 
 
-def _seconds(value: Any, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> float:
+def _seconds(value: Any, now: datetime) -> float:
     """A number of seconds, or a date as HTTP writes it. What is neither asks for nothing."""
     text = str(value or "").strip()
     if text.isascii() and text.isdecimal() and len(text) < 9:
         return float(text)
+    until = _time(text)
+    return 0.0 if until is None else max(0.0, (until - now).total_seconds())
+
+
+def _time(text: str) -> datetime | None:
     try:
-        until = parsedate_to_datetime(text)
+        found = parsedate_to_datetime(text)
     except (TypeError, ValueError, OverflowError):
-        return 0.0
-    return max(0.0, (until - now()).total_seconds()) if until.tzinfo is not None else 0.0
+        return None
+    return found if found.tzinfo is not None else None

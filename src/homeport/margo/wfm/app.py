@@ -92,7 +92,7 @@ class Declined(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MargoRequest:
     """One request of an accepted client."""
 
     site: SiteName
@@ -143,7 +143,7 @@ class Wfm:
         self._on_answer = on_answer
         self._on_unknown_peer = on_unknown_peer
         self._table = ActionTable([ACTIONS])
-        self._handlers: Mapping[tuple[str, str], Callable[[Asked], Awaitable[Answer]]] = {
+        self._handlers: Mapping[tuple[str, str], Callable[[MargoRequest], Awaitable[Answer]]] = {
             ("GET", MANIFEST): self._manifest,
             ("GET", DEPLOYMENT): self._deployment,
             ("GET", BUNDLE): self._bundle,
@@ -205,7 +205,7 @@ class Wfm:
                 return MANIFEST, _manifest_answer(await self._current(site), scope["headers"])
             template, params = self._found(scope)
             method = "GET" if scope["method"] == "HEAD" else scope["method"]
-            asked = Asked(site, peer.name, _joined(scope["headers"]), params, receive)
+            asked = MargoRequest(site, peer.name, _joined(scope["headers"]), params, receive)
             answer = await self._handled(asked, method, template)
             if answer.ignored_as:
                 await self._record(peer.name, scope, template, AuditResult.REFUSED, {"code": answer.ignored_as})
@@ -224,7 +224,7 @@ class Wfm:
             answer = _problem(Declined(500, "The fleet manager has failed to answer; its log says why."), scope)
         return template, answer
 
-    async def _handled(self, asked: Asked, method: str, template: str) -> Answer:
+    async def _handled(self, asked: MargoRequest, method: str, template: str) -> Answer:
         handler = self._handlers[method, template]
         if method == "GET":
             return await handler(asked)
@@ -276,17 +276,17 @@ class Wfm:
     async def _current(self, site: SiteName) -> Prepared:
         return self._manifests.ready(site) or await self._manifests.current(site)
 
-    async def _manifest(self, asked: Asked) -> Answer:
+    async def _manifest(self, asked: MargoRequest) -> Answer:
         raise AssertionError("answered before the table is asked")
 
-    async def _deployment(self, asked: Asked) -> Answer:
+    async def _deployment(self, asked: MargoRequest) -> Answer:
         deployment_id, digest = asked.params["deploymentId"], asked.params["digest"]
         found = await self._artifact(asked.site, digest)
         if found is None or found.deployment_id != deployment_id:
             raise Declined("deployment-not-found", "This client has no such deployment with this digest.")
         return _immutable(asked, found, YAML_TYPE)
 
-    async def _bundle(self, asked: Asked) -> Answer:
+    async def _bundle(self, asked: MargoRequest) -> Answer:
         found = await self._artifact(asked.site, asked.params["digest"])
         if found is None or found.deployment_id is not None:
             raise Declined("invalid-bundle", "This client has no bundle with this digest.")
@@ -295,7 +295,7 @@ class Wfm:
     async def _artifact(self, site: SiteName, digest: str) -> ManifestArtifact | None:
         return await self._manifests.artifact(site, Digest(digest)) if is_digest(digest) else None
 
-    async def _status(self, asked: Asked) -> Answer:
+    async def _status(self, asked: MargoRequest) -> Answer:
         body = await _json(asked)
         published = (await self._current(asked.site)).version
         try:
@@ -307,7 +307,7 @@ class Wfm:
         answer = _empty(201 if taken.is_first else 200)
         return replace(answer, ignored_as="stale-report") if taken.is_stale else answer
 
-    async def _put_device(self, asked: Asked) -> Answer:
+    async def _put_device(self, asked: MargoRequest) -> Answer:
         body = await _json(asked)
         try:
             is_new = await put_device(
@@ -324,7 +324,7 @@ class Wfm:
             raise Declined("gateway-not-found", str(error)) from error
         return _empty(201 if is_new else 200)
 
-    async def _delete_device(self, asked: Asked) -> Answer:
+    async def _delete_device(self, asked: MargoRequest) -> Answer:
         if not await remove_device(self._store, self._clock, asked.site, asked.params["deviceId"]):
             raise Declined("device-not-found", "This client has no such device.")
         return Answer(204)
@@ -372,7 +372,7 @@ def _manifest_answer(prepared: Prepared, headers: Sequence[tuple[bytes, bytes]])
             ranges = ranges + b"," + value if ranges else value
     # A condition is looked at only where the answer would be a manifest.
     if ranges != MANIFEST_BYTES and not accepts(ranges.decode("latin-1"), MANIFEST_TYPE):
-        raise Declined("server-cannot-generate-response", f"A manifest is only to be had as {MANIFEST_TYPE}.")
+        raise Declined("server-cannot-generate-response", f"A manifest is only available as {MANIFEST_TYPE}.")
     return Answer(304, prepared.headers_unchanged) if unchanged else Answer(200, prepared.headers, prepared.body)
 
 
@@ -402,7 +402,7 @@ def _joined(headers: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     return found
 
 
-def _immutable(asked: Asked, found: ManifestArtifact, media_type: str) -> Answer:
+def _immutable(asked: MargoRequest, found: ManifestArtifact, media_type: str) -> Answer:
     etag = etag_of(found.digest)
     caching = ((b"etag", etag.encode()), (b"cache-control", IMMUTABLE), (b"vary", b"Accept-Encoding"))
     if is_not_modified(asked.headers.get(b"if-none-match", b"").decode("latin-1"), etag):
@@ -411,7 +411,7 @@ def _immutable(asked: Asked, found: ManifestArtifact, media_type: str) -> Answer
     return Answer(200, ((b"content-type", media_type.encode()), (b"content-length", length), *caching), found.content)
 
 
-async def _json(asked: Asked) -> Mapping[str, Any]:
+async def _json(asked: MargoRequest) -> Mapping[str, Any]:
     """The body of a request, bounded. Raises Declined."""
     if _codings(asked, b"content-encoding") - {b"identity"}:
         detail = "The body is compressed. Send it as it is, without Content-Encoding."
@@ -439,7 +439,7 @@ async def _json(asked: Asked) -> Mapping[str, Any]:
         raise _semantic(error) from error
 
 
-def _codings(asked: Asked, field: bytes) -> set[bytes]:
+def _codings(asked: MargoRequest, field: bytes) -> set[bytes]:
     return {each.strip().lower() for each in asked.headers.get(field, b"").split(b",")} - {b""}
 
 

@@ -12,8 +12,8 @@ from typing import Final
 from homeport.core.margo.bundle import pack
 from homeport.core.margo.manifest import (
     MANIFEST_TYPE,
-    Listed,
     Manifest,
+    ManifestDeployment,
     digest_of,
     etag_of,
     next_version,
@@ -123,7 +123,9 @@ class Renderer:
         new: list[ManifestRecord] = []
         artifacts: list[ManifestArtifact] = []
         for site, made in files.items():
-            listed = tuple(Listed(key, digest_of(content), len(content)) for key, content in made.contents.items())
+            listed = tuple(
+                ManifestDeployment(key, digest_of(content), len(content)) for key, content in made.contents.items()
+            )
             if _revisions(wanted[site]) != {(each.deployment_id, each.digest) for each in listed}:
                 continue  # changed since it was read
             last = before.get(site)
@@ -222,7 +224,11 @@ def _pack(files: Mapping[SiteName, Mapping[DeploymentId, bytes]]) -> Mapping[Sit
 
 
 def _record(
-    site: SiteName, before: ManifestRecord | None, listed: tuple[Listed, ...], bundle: bytes | None, now: datetime
+    site: SiteName,
+    before: ManifestRecord | None,
+    listed: tuple[ManifestDeployment, ...],
+    bundle: bytes | None,
+    now: datetime,
 ) -> ManifestRecord:
     version = next_version(None if before is None else before.version, now_ms=int(now.timestamp() * 1000))
     digest, size = (None, None) if bundle is None else (digest_of(bundle), len(bundle))
@@ -230,7 +236,7 @@ def _record(
     return ManifestRecord(site, version, render(Manifest(version, listed, digest, size)), recent, now)
 
 
-def _artifacts(record: ManifestRecord, listed: Sequence[Listed], files: _Files) -> list[ManifestArtifact]:
+def _artifacts(record: ManifestRecord, listed: Sequence[ManifestDeployment], files: _Files) -> list[ManifestArtifact]:
     found = [
         ManifestArtifact(
             record.site, each.digest, each.deployment_id, files.contents[each.deployment_id], record.version

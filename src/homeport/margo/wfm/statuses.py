@@ -14,7 +14,7 @@ from homeport.core.model.event import Deployment, Site
 from homeport.core.model.instance import Failure, Instance
 from homeport.core.model.report import InstanceSnapshot
 from homeport.errors import InvalidInput, Problem
-from homeport.fleet.central.reports.batch import Batch
+from homeport.fleet.central.reports.batch import ReportBatch
 from homeport.lazy_dataclass import dataclass
 from homeport.margo.validation import STATUS, violations
 from homeport.ports import Clock, Store, Transaction
@@ -27,7 +27,7 @@ DEVICES_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenStatus:
     is_first: bool
     is_stale: bool = False
     """It names an older manifest than the last report about the same: repeated, or late. Nothing was changed."""
@@ -35,14 +35,14 @@ class Taken:
 
 async def take_status(
     store: Store, clock: Clock, site: SiteName, deployment_id: str, body: Mapping[str, Any], *, published: int
-) -> Taken:
+) -> TakenStatus:
     """`published` is the version of the client's newest manifest. Raises InvalidInput."""
     status = read_status(site, deployment_id, body, clock.now())
     if status.adopted_version > published:
         message = f"is {status.adopted_version}, and {published} is the newest manifest of this client"
         raise InvalidInput(problems=[Problem("adoptedManifestVersion", message)])
 
-    async def work(tx: Transaction) -> Taken:
+    async def work(tx: Transaction) -> TakenStatus:
         deployment = await tx.deployment(status.deployment_id)
         if deployment is None or deployment.site != site:
             message = "is not a deployment of this client"
@@ -52,11 +52,11 @@ async def take_status(
         if before is None and len(known) >= DEVICES_MAX:
             raise InvalidInput(problems=[Problem("deviceId", f"is one of more than {DEVICES_MAX} devices")])
         if before is not None and status.adopted_version < before.adopted_version:
-            return Taken(is_first=False, is_stale=True)
+            return TakenStatus(is_first=False, is_stale=True)
         await tx.put_margo_status(status)
         if not (await tx.value(f"reports:{site}") or "").strip():
             await _move(tx, deployment, status, is_newest=status.adopted_version == published)
-        return Taken(is_first=before is None)
+        return TakenStatus(is_first=before is None)
 
     return await store.write(work)
 
@@ -108,7 +108,7 @@ async def _move(tx: Transaction, deployment: Deployment, status: StatusRecord, *
     stored = {item.node_id: item for item in await tx.instances([deployment.id])}
     node = NodeId(status.device_id or status.site)
     instance = _instance(deployment, status, stored.get(node), node, is_newest=is_newest)
-    batch = Batch(site=row, now=status.at)
+    batch = ReportBatch(site=row, now=status.at)
     reports = [(0, InstanceSnapshot(instance, reason=_reason(status)))]
     await batch.load(tx, reports, {})
     batch.take(reports)

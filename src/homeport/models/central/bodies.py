@@ -39,6 +39,21 @@ class TrustPolicyBody(Body):
     ca_roots: Annotated[Sequence[Text], Field(max_length=16)] = ()
 
 
+class OnRequestBody(Body):
+    """The deployment that the first task for the model writes."""
+
+    site: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+    app: Short
+    """The app of its engine, which the catalog of apps must have."""
+    version: Short
+    engine: Short = "llamacpp"
+    name: Annotated[str, StringConstraints(min_length=1, max_length=63)]
+    """Of the deployment and its pool."""
+    parameters: Annotated[Mapping[Short, Text], Field(max_length=32)]
+    nodes: Annotated[Sequence[Short], Field(max_length=64)] = ()
+    count: Annotated[int, Field(ge=1, le=1000)] = 1
+
+
 class NewModel(Body):
     id: Short = ""
     digest: Short = ""
@@ -49,6 +64,8 @@ class NewModel(Body):
     signatures: Annotated[Sequence[SignatureBody], Field(max_length=64)] = ()
     sbom: SbomBody | None = None
     trust_policy: TrustPolicyBody | None = None
+    on_request: OnRequestBody | None = None
+    """Serve it when the first task asks for it; else only what is deployed is served."""
 
 
 class PullBody(Body):
@@ -74,6 +91,7 @@ class ModelBody(Body):
     verification: str
     """passed, failed, unchecked, or empty before the first check."""
     last_verified_ms: int
+    on_request: OnRequestBody | None = None
     warning: str | None = None
     pull: PullBody | None = None
     """To central's disk, since it was started."""

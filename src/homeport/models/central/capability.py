@@ -6,12 +6,13 @@ from typing import Final
 
 from homeport.adapters.registry.credentials import default_auth_files
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.registry.web_files import SourceOptions
+from homeport.adapters.registry.web_files import ModelSourceOptions
 from homeport.capability.central import CentralCapability, CentralPart, Loop
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.models.central.catalog import Catalog
 from homeport.models.central.demand import FleetDemand
 from homeport.models.central.engine_control import DeployedEngines
+from homeport.models.central.on_request import CatalogEngines
 from homeport.models.central.pulls import Pulls
 from homeport.models.central.replicas import FleetReplicas
 from homeport.models.central.routes import catalog_routes
@@ -45,17 +46,21 @@ def _part(central: CentralPlatform) -> CentralPart:
     catalog = Catalog(central.store, central.bus, central.clock, trust, index)
     catalog.on_change(demand.look)
     central.inference.models = catalog
-    central.inference.engines = DeployedEngines(central, catalog, trust)
-    options = SourceOptions.from_environment(central.environment)
+    engines = central.inference.engines = DeployedEngines(central, catalog, trust)
+    on_request = central.inference.on_request = CatalogEngines(central, catalog, engines, replicas.bound)
+    options = ModelSourceOptions.from_environment(central.environment)
     pulls = Pulls(ModelFetcher(index, registry, options, now_ms=lambda: int(time.time() * 1000)), catalog)
 
     async def read(central: CentralPlatform) -> None:
         await catalog.run()
 
+    async def serve(central: CentralPlatform) -> None:
+        await on_request.run()
+
     return CentralPart(
         routes=(catalog_routes(catalog, pulls, trust, central.inference.verified),),
         before_serving=(catalog.load,),
-        loops=(*loops, Loop("model catalog", read), Loop("model-pulls", pulls.run)),
+        loops=(*loops, Loop("model catalog", read), Loop("model-pulls", pulls.run), Loop("models on request", serve)),
         from_sites={TOPIC: replicas.take},
     )
 

@@ -26,6 +26,7 @@ MODELS_MAX: Final = 10_000
 RETRY_SECONDS: Final = 2.0
 IMPORTED: Final = f"{INDEX}.imported"
 """Says that what an earlier release kept as its catalog in the index are rows now."""
+_ACTIVE: Final = ModelLifecycle.ACTIVE
 _CHECKED: Final = {Verification.PASSED.value: True, Verification.FAILED.value: False}
 
 
@@ -41,6 +42,8 @@ class Catalog:
         self._states: Mapping[str, ModelLifecycle] = {}
         self._known: Mapping[str, CatalogModel] | None = None
         """By id, and by reference where no id is like it; None before the first read."""
+        self._on_request: Mapping[str, ModelEntry] = {}
+        """By id, and by reference, those that are served on request."""
         self._being_removed: set[str] = set()
         """Models that are being removed here: a read that began before does not see that yet."""
         self._removed_elsewhere: set[str] = set()
@@ -66,6 +69,19 @@ class Catalog:
             return found
         # Where models need a signature, one that was never added has none.
         return CatalogModel(reference, is_trusted=False)
+
+    def served_on_request(self, reference: str) -> ModelEntry | None:
+        """None where the first task for it starts nothing."""
+        return self._on_request.get(reference)
+
+    def offered(self) -> Mapping[str, tuple[str, str]]:
+        """The site and engine of each model that is served on request, and may be."""
+        found = {each.id: each for each in self._on_request.values() if self._states.get(each.id) is _ACTIVE}
+        return {
+            each.id: (each.on_request.site, each.on_request.engine)
+            for each in found.values()
+            if each.on_request is not None
+        }
 
     # --- what people and programs ask ---------------------------------------------------------------------------
 
@@ -210,6 +226,8 @@ class Catalog:
             judged = {entry.id: self._judged(entry) for entry in in_order}
             by_source = {entry.source: judged[entry.id] for entry in in_order if entry.source}
             self._known = {**by_source, **judged}
+            offered = [each for each in entries if each.on_request is not None and not each.is_removed]
+            self._on_request = {each.source: each for each in offered} | {each.id: each for each in offered}
             self._states = {entry.id: entry.state for entry in entries if not entry.is_removed}
             removed_rows = {entry.id for entry in entries if entry.is_removed}
             gone = self._being_removed | removed_elsewhere | removed_rows

@@ -138,4 +138,4 @@ class FleetDemand:
 
 
 def _is_unloaded(handoff: Handoff) -> bool:
-    return handoff.loading is not Loading.LOADED
+    return handoff.loading is not Loading.LOADED and not handoff.preparation

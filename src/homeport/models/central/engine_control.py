@@ -19,7 +19,7 @@ from homeport.errors import Conflict, HomeportError, NotFound
 from homeport.fleet.central.apps import AppQuery
 from homeport.fleet.central.deploy import delete, deploy
 from homeport.fleet.central.platform import CentralPlatform
-from homeport.fleet.central.resolve import DeployRequest, Target
+from homeport.fleet.central.resolve import DeployRequest, DeployTarget
 from homeport.fleet.shared.overview import find_deployment
 from homeport.log import get_log
 from homeport.models.central.catalog import Catalog
@@ -60,7 +60,7 @@ class DeployedEngines:
         problem: Conflict | None = None
         for row in rows:
             try:
-                await self._settled(row)
+                await self.settled(row)
             except Conflict as error:
                 problem = problem or error
             else:
@@ -75,7 +75,7 @@ class DeployedEngines:
             await self._deploy(row, {key: str(row.parameters.get(key) or "") for key in MODEL_PARAMETERS})
         for row in taken:
             try:
-                await self._settled(row)
+                await self.settled(row)
             except Conflict as error:
                 log.warning("old model not served again", site=row.site, deployment=row.name, why=str(error))
 
@@ -115,14 +115,14 @@ class DeployedEngines:
 
     async def _deploy(self, row: Deployment, parameters: dict[str, str]) -> None:
         request = DeployRequest(
-            (Target(row.site),),
+            (DeployTarget(row.site),),
             app=AppQuery(row.app_category, row.app_name, row.app_version),
             name=row.name,
             requested=RequestedValues(parameters=parameters),
         )
         await deploy(request, INTERNAL, self._central.git_writer)
 
-    async def _settled(self, row: Deployment) -> None:
+    async def settled(self, row: Deployment) -> None:
         """Raises Conflict where the site went back, gave up, or took too long."""
         with anyio.move_on_after(SETTLE_SECONDS_MAX):
             while True:

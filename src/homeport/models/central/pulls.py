@@ -11,7 +11,7 @@ from typing import Final
 
 import anyio
 
-from homeport.adapters.reach import public_addresses_only
+from homeport.adapters.network.reach import public_addresses_only
 from homeport.core.access.reach import may_reach_private
 from homeport.core.inference.models.entries import ModelEntry
 from homeport.core.inference.models.references import Scheme, parse_reference

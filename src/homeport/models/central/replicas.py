@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import anyio
 
-from homeport.adapters.http_client import parse_json
+from homeport.adapters.network.http_client import parse_json
 from homeport.core.inference.engines.handoff import Handoff, parse
 from homeport.core.inference.replicas import Reached, assigned, of_site
 from homeport.core.tunnel.targets import Endpoint

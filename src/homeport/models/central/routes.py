@@ -4,6 +4,7 @@ Errors have the envelope of `/v2` (code, message), not that of `/api/v1`.
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from functools import wraps
 from typing import Annotated, Any, Final, ParamSpec
 
@@ -20,6 +21,7 @@ from homeport.core.inference.models.entries import (
     new_entry,
 )
 from homeport.core.inference.models.lifecycle import ModelLifecycle
+from homeport.core.inference.models.on_request import OnRequest
 from homeport.errors import (
     HomeportError,
     InvalidInput,
@@ -30,7 +32,15 @@ from homeport.errors import (
     StorageFull,
     TransientError,
 )
-from homeport.models.central.bodies import ModelBody, ModelsBody, NewModel, PullBody, StateBody, TrustPolicyBody
+from homeport.models.central.bodies import (
+    ModelBody,
+    ModelsBody,
+    NewModel,
+    OnRequestBody,
+    PullBody,
+    StateBody,
+    TrustPolicyBody,
+)
 from homeport.models.central.catalog import Catalog
 from homeport.models.central.pulls import Pulls, check_reach
 from homeport.models.central.trust import ModelTrust
@@ -209,6 +219,7 @@ def model_body(entry: ModelEntry, warning: str | None = None) -> ModelBody:
         ),
         verification=entry.verification,
         last_verified_ms=entry.last_verified_ms,
+        on_request=None if entry.on_request is None else OnRequestBody(**asdict(entry.on_request)),
         warning=warning,
     )
 
@@ -216,7 +227,7 @@ def model_body(entry: ModelEntry, warning: str | None = None) -> ModelBody:
 def _entry(body: NewModel, x_trust_policy: str | None) -> ModelEntry:
     if not body.id:
         raise InvalidInput(problems=[Problem("id", "id required")])
-    if not body.digest and not body.source_url:
+    if not body.digest and not body.source_url and body.on_request is None:
         raise InvalidInput(problems=[Problem("digest", "digest or source_url required")])
     return new_entry(
         model_id=body.id,
@@ -228,7 +239,22 @@ def _entry(body: NewModel, x_trust_policy: str | None) -> ModelEntry:
         signatures=tuple(each.model_dump() for each in body.signatures),
         policy=_policy(body, x_trust_policy),
         sbom=None if body.sbom is None else body.sbom.model_dump(),
+        on_request=_on_request(body),
     )
+
+
+def _on_request(body: NewModel) -> OnRequest | None:
+    given = body.on_request
+    if given is None:
+        return None
+    known = {"model": body.source_url, "digest": body.digest, "model_id": body.id}
+    parameters = {name: value for name, value in {**given.parameters, **known}.items() if value}
+    found = OnRequest(**{**given.model_dump(), "nodes": tuple(given.nodes), "parameters": parameters})
+    try:
+        found.spec()
+    except InvalidInput as error:
+        raise InvalidInput(problems=error.problems or [Problem("on_request.parameters", str(error))]) from error
+    return found
 
 
 def _policy(body: NewModel, header: str | None) -> TrustPolicy:

@@ -10,7 +10,7 @@ from homeport.core.tunnel.targets import Endpoint
 from homeport.errors import InvalidInput
 from homeport.models.network import network_id
 from homeport.models.node.handoffs import FOLDER, HandoffFiles, watch_handoffs
-from homeport.ports import Replicas
+from homeport.ports import EngineHandoffs
 
 
 def _part(node: NodePlatform) -> NodePart:
@@ -19,7 +19,7 @@ def _part(node: NodePlatform) -> NodePart:
 
     def announce(found: Mapping[tuple[str, str], Handoff]) -> None:
         node.endpoints.offer(FOLDER, _endpoints(found.values()))
-        node.replicas(Replicas(tuple(found[key] for key in sorted(found)), network))
+        node.replicas(EngineHandoffs(tuple(found[key] for key in sorted(found)), network))
 
     async def watch() -> None:
         await watch_handoffs(files, announce, in_thread=node.in_thread)
@@ -30,6 +30,8 @@ def _part(node: NodePlatform) -> NodePart:
 def _endpoints(handoffs: Iterable[Handoff]) -> Iterator[Endpoint]:
     """Where the site may connect to through the tunnel: what the files name."""
     for handoff in handoffs:
+        if handoff.preparation:
+            continue  # it has no address yet
         with suppress(InvalidInput):
             yield Endpoint.of(handoff.url)
 

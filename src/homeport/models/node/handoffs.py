@@ -11,7 +11,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any, Final
 
-from homeport.adapters.folder_watch import FolderWatch
+from homeport.adapters.files.folder_watch import FolderWatch
 from homeport.core.inference.engines.handoff import Handoff, parse, to_data
 from homeport.core.inference.engines.handoff_changes import by_replica, changes
 from homeport.errors import InvalidInput
@@ -111,13 +111,22 @@ async def watch_handoffs(
             found = await in_thread(files.look)
             changed = changes(known, found)
             for handoff in (*changed.bound, *changed.rebound):
-                _narrate("engine handed over", handoff.key, "An engine is handed over to its pool.", url=handoff.url)
+                _narrate_found(handoff, is_new=handoff in changed.bound)
             for key in changed.unbound:
                 _narrate("engine withdrawn", key, "An engine is withdrawn from its pool.")
             if changed or is_first:
                 announce(found)
             known, is_first = found, False
             await watch.wait()
+
+
+def _narrate_found(handoff: Handoff, *, is_new: bool) -> None:
+    if not handoff.preparation:
+        _narrate("engine handed over", handoff.key, "An engine is handed over to its pool.", url=handoff.url)
+    elif handoff.problem:
+        _narrate("engine not prepared", handoff.key, "An engine could not be prepared.", why=handoff.problem)
+    elif is_new:
+        _narrate("engine expected", handoff.key, "An engine is prepared for its pool.")
 
 
 def _narrate(message: str, key: tuple[str, str], human: str, **fields: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from homeport.adapters.hardware.gpu.machine import installed_gpus
-from homeport.core.inference.engines.machine import NVIDIA, GpuFact, Machine
+from homeport.core.inference.engines.machine import NVIDIA, GpuFact, MachineFacts
 from homeport.core.inference.engines.preflight import BINARIES, PACKAGE, SOURCE_TOOLS, source_tools
 from homeport.core.inference.engines.spec import EngineSpec, Mode
 from homeport.core.model.node import Gpu
@@ -24,7 +24,7 @@ SERVER: Final = (sys.executable, str(llamacpp_server.__file__))
 _QUERY: Final = ("--query-gpu=index,name,memory.total", "--format=csv,noheader,nounits")
 
 
-def probe_machine(spec: EngineSpec, environment: Mapping[str, str], container_engine: str) -> Machine:
+def probe_machine(spec: EngineSpec, environment: Mapping[str, str], container_engine: str) -> MachineFacts:
     """Synchronous, some tens of milliseconds; seconds where a GPU's driver is slow."""
     path = environment.get("PATH")
     wanted = {*SOURCE_TOOLS, *BINARIES.values(), "nvcc", "nvidia-ctk", "nvidia-smi"}
@@ -37,7 +37,7 @@ def probe_machine(spec: EngineSpec, environment: Mapping[str, str], container_en
     if not gpus and spec.mode is Mode.CONTAINER:  # Other makers' are passed to containers.
         gpus = other_gpus(installed_gpus())
     packages = {name: version for name in (PACKAGE,) if (version := _version(name))}
-    return Machine(
+    return MachineFacts(
         gpus=gpus,
         gpu_problem=problem,
         programs=programs,

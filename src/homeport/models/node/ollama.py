@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from homeport.adapters.http_client import ExchangeFailed, TcpAddress, ask, stream
+from homeport.adapters.network.http_client import ExchangeFailed, TcpAddress, ask, stream
 from homeport.errors import WorkFailed
 from homeport.ports import OnProgress
 from homeport.vocabulary import Code, Step

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from homeport.adapters.registry.oci import OciRegistry
-from homeport.adapters.registry.web_files import SourceOptions
+from homeport.adapters.registry.web_files import ModelSourceOptions
 from homeport.adapters.runtime.process.runtime import ProcessRuntime
 from homeport.core.model.engines import main_engine
 from homeport.models.node.provisioner import Provisioner
@@ -33,7 +33,7 @@ async def with_engines(
     fetcher = ModelFetcher(
         ModelIndex(data / MODELS_FOLDER),
         registry,
-        SourceOptions.from_environment(environment),
+        ModelSourceOptions.from_environment(environment),
         now_ms=lambda: int(time.time() * 1000),
         content=content,
     )

@@ -6,7 +6,7 @@ It ends in a command or container for a runtime to start; it starts nothing itse
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +14,9 @@ from anyio.to_thread import run_sync
 
 from homeport.adapters.runtime.programs import child_process
 from homeport.adapters.runtime.programs.environment import engine_environment
-from homeport.core.inference.engines.machine import Machine
+from homeport.core.inference.engines.machine import MachineFacts
 from homeport.core.inference.engines.preflight import BINARIES, preflight
+from homeport.core.inference.engines.preparing import PreparingStep
 from homeport.core.inference.engines.provisioning import engine_version, plan_engine, source_steps
 from homeport.core.inference.engines.spec import BY_NAME, EngineSpec, Mode
 from homeport.errors import HomeportError, InvalidInput, NotFound, TransientError, WorkFailed
@@ -52,22 +53,31 @@ class Provisioner:
         self._container_engine = container_engine
 
     async def prepare(
-        self, name: str, spec: EngineSpec, on_progress: OnProgress, *, plan: str, user: str = ""
+        self,
+        name: str,
+        spec: EngineSpec,
+        on_progress: OnProgress,
+        *,
+        plan: str,
+        user: str = "",
+        on_step: Callable[[PreparingStep], None] = lambda kind: None,
     ) -> PreparedEngine:
         """Raises WorkFailed. `name` is the component's, for messages; `plan` names the plan's file; the site's cache
-        knows the model by its `user`."""
+        knows the model by its `user`. `on_step` is called when a step begins."""
         machine = await run_sync(probe_machine, spec, self._environment, self._container_engine)
         content = json.dumps(plan_engine(spec, machine), indent=2, sort_keys=True).encode()
         await run_sync(write_atomically, self._data / "plans" / f"{plan}.json", content)
         if missing := preflight(spec, machine):
             message = " ".join(str(each) for each in missing)
             raise WorkFailed(Code.PREFLIGHT_FAILED, message, source=name)
+        on_step(PreparingStep.ENGINE)
         server = await self._server(name, spec, machine, on_progress)
+        on_step(PreparingStep.MODEL)
         model = await self._model(name, spec, user, on_progress)
         return PreparedEngine(spec, server, engine_version(spec, machine), model)
 
     async def _server(
-        self, name: str, spec: EngineSpec, machine: Machine, on_progress: OnProgress
+        self, name: str, spec: EngineSpec, machine: MachineFacts, on_progress: OnProgress
     ) -> tuple[str, ...]:
         if spec.mode is Mode.PACKAGE:
             return SERVER

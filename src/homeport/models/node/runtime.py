@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
@@ -18,21 +19,23 @@ from urllib.parse import quote, unquote, urlsplit
 import anyio
 from anyio.to_thread import run_sync
 
-from homeport.adapters.http_client import ExchangeFailed, TcpAddress, ask, parse_json
+from homeport.adapters.network.http_client import ExchangeFailed, TcpAddress, ask, parse_json
 from homeport.adapters.runtime.process.runtime import ProcessRuntime
 from homeport.core.custom import OURS, kind_of
 from homeport.core.inference.engines.crashes import crash_of
-from homeport.core.inference.engines.handoff import TEXT_LENGTH_MAX, Engine, Handoff, HandoffModel, Loading
+from homeport.core.inference.engines.handoff import TEXT_LENGTH_MAX, EngineName, Handoff, HandoffModel, Loading
+from homeport.core.inference.engines.preparing import PreparingStep
 from homeport.core.inference.engines.provisioning import LOOPBACK, launch_of, port_candidates, section_of
 from homeport.core.inference.engines.spec import EngineSpec, Mode, own_environment, read_engine
-from homeport.core.model.custom import Kind
+from homeport.core.model.custom import CustomKind
 from homeport.core.model.deployment import ComponentSpec
-from homeport.core.model.health import HealthSample, Run, RunState
+from homeport.core.model.health import ContainerRun, ContainerState, HealthSample
 from homeport.errors import HomeportError, InvalidInput, NotFound, WorkFailed
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.models.node.handoffs import write_handoff
 from homeport.models.node.ollama import pull_model
+from homeport.models.node.preparing import PreparingEngine
 from homeport.models.node.provisioner import PreparedEngine, Provisioner
 from homeport.models.store.gguf import cache_bytes_per_token
 from homeport.models.store.index import write_atomically
@@ -46,7 +49,7 @@ from homeport.ports import (
     Observation,
     OnProgress,
     OpensContainers,
-    Output,
+    OutputLine,
     Owned,
     RunsJobs,
     Runtime,
@@ -118,6 +121,8 @@ class EngineRuntime:
         self._node_id = node_id
         self._starting = anyio.Lock()
         self._last_handed: dict[str, str] = {}
+        self._preparing: dict[tuple[DeploymentId, str], PreparingEngine] = {}
+        """Engines that are brought here, until they are handed over for the first time."""
         self._workloads: dict[tuple[DeploymentId, str], Workload] = {}
         """As last seen, to start them again. A node that was restarted sees all of them within seconds."""
         self._locks: dict[tuple[DeploymentId, str], anyio.Lock] = {}
@@ -158,7 +163,15 @@ class EngineRuntime:
         prepared = await self._prepared(workload, on_progress)
         if prepared.spec.mode is Mode.CONTAINER:
             state = self._made(workload, prepared, prepared.spec.preferred_port)
-            await self._inner.prepare(_as_plain(workload, state), on_progress)
+            await self._pull_image(workload, _as_plain(workload, state), on_progress)
+
+    async def _pull_image(self, workload: Workload, plain: Workload, on_progress: OnProgress) -> None:
+        preparing = self._preparing.get((workload.deployment_id, workload.spec.name))
+        if preparing is None:
+            await self._inner.prepare(plain, on_progress)
+            return
+        preparing.begin(PreparingStep.ENGINE)
+        await preparing.while_written(partial(self._inner.prepare, plain, preparing.heard(on_progress)))
 
     async def apply(self, workload: Workload, on_progress: OnProgress) -> None:
         if not _is_engine(workload.spec):
@@ -174,9 +187,13 @@ class EngineRuntime:
             state = await self._renew(workload, state, on_progress)
         if state.loading == Loading.UNLOADED.value:
             return
+        preparing = self._preparing.get((workload.deployment_id, workload.spec.name))
+        if preparing is not None:
+            preparing.begin(PreparingStep.POOL)
+            await preparing.write()
         if state.section:
             await self._runtime_of(state).apply(_as_plain(workload, state), on_progress)
-        if state.engine == Engine.OLLAMA.value and state.mode != Mode.EXTERNAL.value:
+        if state.engine == EngineName.OLLAMA.value and state.mode != Mode.EXTERNAL.value:
             await pull_model(state.url, state.model_id, on_progress, source=workload.spec.name)
 
     async def observe(self, deployment_id: DeploymentId) -> Sequence[Observation]:
@@ -198,7 +215,9 @@ class EngineRuntime:
             return ()
         self._workloads[workload.deployment_id, workload.spec.name] = workload
         if not state.section or state.loading == Loading.UNLOADED.value:
-            samples: Sequence[HealthSample] = (HealthSample(workload.spec.name, Run(state.url), RunState.READY),)
+            samples: Sequence[HealthSample] = (
+                HealthSample(workload.spec.name, ContainerRun(state.url), ContainerState.READY),
+            )
         else:
             samples = await self._runtime_of(state).sample_health(_as_plain(workload, state), is_due)
         samples = [await self._explained(workload, state, sample) for sample in samples]
@@ -214,7 +233,7 @@ class EngineRuntime:
 
     async def follow(
         self, workload: Workload, container: Container, resume: str
-    ) -> AsyncGenerator[Sequence[Output], None]:
+    ) -> AsyncGenerator[Sequence[OutputLine], None]:
         state = self._state(workload.deployment_id, workload.spec.name) if _is_engine(workload.spec) else None
         plain = workload if state is None else _as_plain(workload, state)
         runtime = self._inner if state is None else self._runtime_of(state)
@@ -226,6 +245,9 @@ class EngineRuntime:
         state = self._state(deployment_id, component)
         if state is not None:
             await self._drain(deployment_id, component, state)
+        else:
+            await run_sync(self._withdraw, self._handoff_name(deployment_id, component))
+        self._preparing.pop((deployment_id, component), None)
         await self._native.remove(deployment_id, component, remove_images=remove_images)
         await self._inner.remove(deployment_id, component, remove_images=remove_images)
         self._workloads.pop((deployment_id, component), None)
@@ -267,12 +289,19 @@ class EngineRuntime:
     async def _prepared(self, workload: Workload, on_progress: OnProgress) -> PreparedEngine:
         name = workload.spec.name
         try:
-            spec = read_engine(workload.spec.extensions[OURS][Kind.ENGINE.value], workload.spec.environment)
+            spec = read_engine(workload.spec.extensions[OURS][CustomKind.ENGINE.value], workload.spec.environment)
         except InvalidInput as error:
             raise WorkFailed(Code.CREATE_FAILED, f"{name}: {error}", source=name) from error
         plan = f"{workload.deployment_id}-{quote(name, safe='')}"
-        user = workload.spec.content_user
-        return await self._provisioner.prepare(name, spec, on_progress, plan=plan, user=user)
+        user, key = workload.spec.content_user, (workload.deployment_id, name)
+        if spec.mode is Mode.EXTERNAL or (self._state(*key) is not None and key not in self._preparing):
+            return await self._provisioner.prepare(name, spec, on_progress, plan=plan, user=user)
+        file_name, pool_id = self._handoff_name(*key), _pool_of(spec, workload)
+        preparing = PreparingEngine(self._handoffs, file_name, spec, pool_id=pool_id, node_id=self._node_id)
+        self._preparing[key] = preparing
+        hear = preparing.heard(on_progress)
+        work = partial(self._provisioner.prepare, name, spec, hear, plan=plan, user=user, on_step=preparing.begin)
+        return await preparing.while_written(work)
 
     async def _renew(self, workload: Workload, old: EngineState | None, on_progress: OnProgress) -> EngineState:
         """Another description: all that it needs is here before the old engine is drained and its port looked at."""
@@ -298,7 +327,7 @@ class EngineRuntime:
             section = section_of(launch_of(spec, model_path=path, port=port, server=prepared.server), port=port)
         return EngineState(
             digest=workload.spec.digest,
-            pool_id=spec.pool or workload.name or workload.deployment_id,
+            pool_id=_pool_of(spec, workload),
             engine=spec.engine.value,
             engine_version=prepared.engine_version,
             mode=spec.mode.value,
@@ -336,7 +365,13 @@ class EngineRuntime:
         """While it is healthy there is a file. An unhealthy one that runs keeps it: the task plane judges that faster
         than a node, and a pause must not look like a removal."""
         name = self._handoff_name(workload.deployment_id, workload.spec.name)
-        if any(sample.state is RunState.STOPPED for sample in samples):
+        key = (workload.deployment_id, workload.spec.name)
+        if key in self._preparing:
+            ended = [sample.message for sample in samples if sample.state is ContainerState.STOPPED]
+            if ended:
+                await self._preparing[key].fail(ended[0] or f"{workload.spec.name} ended.")
+                return
+        if any(sample.state is ContainerState.STOPPED for sample in samples):
             if self._last_handed.pop(name, None) is not None or await run_sync((self._handoffs / name).exists):
                 await run_sync(self._withdraw, name)
             return
@@ -347,9 +382,10 @@ class EngineRuntime:
         if samples and passed and self._last_handed.get(name) != stamp:
             await run_sync(self._write, name, state)
             self._last_handed[name] = stamp
+            self._preparing.pop(key, None)
 
     async def _explained(self, workload: Workload, state: EngineState, sample: HealthSample) -> HealthSample:
-        if sample.state is not RunState.STOPPED:
+        if sample.state is not ContainerState.STOPPED:
             return sample
         output = b""
         async for chunk in self._runtime_of(state).logs(_as_plain(workload, state), tail=OUTPUT_LINES):
@@ -425,13 +461,13 @@ class EngineRuntime:
     async def _start(self, workload: Workload, state: EngineState) -> None:
         runtime, plain, name = self._runtime_of(state), _as_plain(workload, state), workload.spec.name
         await runtime.apply(plain, lambda *progress: None)
-        if state.engine == Engine.OLLAMA.value:
+        if state.engine == EngineName.OLLAMA.value:
             await pull_model(state.url, state.model_id, lambda *progress: None, source=name)
         with anyio.move_on_after(LOAD_SECONDS_MAX):
             while True:
                 samples = await runtime.sample_health(plain, lambda run, rules: True)
                 samples = [await self._explained(workload, state, sample) for sample in samples]
-                ended = [sample for sample in samples if sample.state is RunState.STOPPED]
+                ended = [sample for sample in samples if sample.state is ContainerState.STOPPED]
                 if ended:
                     raise WorkFailed(Code.CREATE_FAILED, ended[0].message or f"{name} ended.", source=name)
                 if samples and all(_has_passed(sample) for sample in samples):
@@ -475,15 +511,19 @@ class EngineRuntime:
 
 
 def _has_passed(sample: HealthSample) -> bool:
-    return sample.state is RunState.READY or (sample.result is not None and sample.result.passed)
+    return sample.state is ContainerState.READY or (sample.result is not None and sample.result.passed)
 
 
 def _one_line(text: str) -> str:
     return "".join(each if each.isprintable() else " " for each in text)[:TEXT_LENGTH_MAX]
 
 
+def _pool_of(spec: EngineSpec, workload: Workload) -> str:
+    return spec.pool or workload.name or workload.deployment_id
+
+
 def _is_engine(spec: ComponentSpec) -> bool:
-    return spec.type is ProfileType.CUSTOM and kind_of(spec.extensions) is Kind.ENGINE
+    return spec.type is ProfileType.CUSTOM and kind_of(spec.extensions) is CustomKind.ENGINE
 
 
 def _as_plain(workload: Workload, state: EngineState) -> Workload:
@@ -507,7 +547,7 @@ def _handoff(state: EngineState, node_id: NodeId) -> Handoff:
     has_default_cache = not any(flag.split("=")[0] in _CACHE_TYPES for flag in state.flags)
     kv_token_bytes = cache_bytes_per_token(path) if has_default_cache else 0
     return Handoff(
-        engine=Engine(state.engine),
+        engine=EngineName(state.engine),
         url=state.url,
         model=HandoffModel(state.model_id, state.model_path, _size_bytes(path), kv_token_bytes),
         engine_version=state.engine_version,
@@ -552,7 +592,7 @@ def _is_free(port: int) -> bool:
 
 async def _is_busy(state: EngineState) -> bool:
     """Only llama.cpp says which of its slots work; the others get the time of an announcement."""
-    if state.engine != Engine.LLAMACPP.value:
+    if state.engine != EngineName.LLAMACPP.value:
         return False
     parts = urlsplit(state.url)
     try:

@@ -22,7 +22,7 @@ from homeport.fleet.site.platform import SitePlatform
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.models.network import network_id
-from homeport.ports import OpenStream, Replicas, TunnelStream
+from homeport.ports import EngineHandoffs, OpenStream, TunnelStream
 from homeport.vocabulary import Liveness, NodeId
 from homeport.wire.tunnel import encode_target
 
@@ -53,12 +53,12 @@ class SiteReplicas:
         self._site = site
         self._on_settled = on_settled
         self._network = network_id()
-        self._announced: dict[NodeId, Replicas] = {}
+        self._announced: dict[NodeId, EngineHandoffs] = {}
         self._bound: dict[tuple[str, str], Reached] = {}
         self._problems: tuple[str, ...] = ()
         self._changed = anyio.Event()
 
-    def announce(self, node_id: NodeId, message: Replicas) -> None:
+    def announce(self, node_id: NodeId, message: EngineHandoffs) -> None:
         self._announced[node_id] = message
         self._settle()
 
@@ -106,7 +106,8 @@ class SiteReplicas:
                 pools.bind(each.handoff, self._opens(each))
         self._bound = fresh
         # Central may be elsewhere, and then reaches engines only through the tunnel.
-        self._site.endpoints.offer(TOPIC, [_seen_from_central(each) for each in fresh.values()])
+        reachable = (each for each in fresh.values() if not each.handoff.preparation)
+        self._site.endpoints.offer(TOPIC, [_seen_from_central(each) for each in reachable])
         self._on_settled(list(fresh.values()))
         self._changed.set()
 

@@ -20,11 +20,11 @@ from homeport.core.inference.engines.handoff import Handoff, Loading
 from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
 from homeport.core.inference.replicas import Reached
 from homeport.core.inference.scaling import (
-    Action,
     PoolUse,
     ReplicaState,
     ScalePolicy,
     Scaling,
+    ScalingAction,
     quiet,
     scale,
 )
@@ -54,9 +54,9 @@ Served = tuple[str, str]
 """A pool and the model that it serves: a pool of the same name with another model is another matter."""
 COUNT_MAX: Final = 1_000_000
 _SENTENCES: Final = {
-    Action.LOAD: "A replica is loaded: {why}.",
-    Action.UNLOAD: "A replica is unloaded: {why}.",
-    Action.KEEP: "A pool stays as it is: {why}.",
+    ScalingAction.LOAD: "A replica is loaded: {why}.",
+    ScalingAction.UNLOAD: "A replica is unloaded: {why}.",
+    ScalingAction.KEEP: "A pool stays as it is: {why}.",
 }
 
 
@@ -145,7 +145,10 @@ class SiteScaling:
 
     def _is_scaled(self, handoff: Handoff) -> bool:
         """Without an idle time an engine is always loaded, but for the time its model is retired: one that is not is
-        left alone until central has said whether it is."""
+        left alone until central has said whether it is. One that is brought to its node for the first time is that
+        node's matter."""
+        if handoff.preparation:
+            return False
         said = self._retired.get(_served(handoff))
         is_off = said is not None and (said.is_retired or handoff.loading is not Loading.LOADED)
         return bool(handoff.idle_seconds) or (is_off and not handoff.is_external)
@@ -232,7 +235,7 @@ class SiteScaling:
         if decided.why != pool.said:
             pool.said = decided.why
             log.narrate(
-                "pool scaled" if decided.action is not Action.KEEP else "pool kept as it is",
+                "pool scaled" if decided.action is not ScalingAction.KEEP else "pool kept as it is",
                 actor="scaling",
                 action=decided.action.value,
                 target=f"{pool_id}/{decided.replica}" if decided.replica else pool_id,
@@ -240,8 +243,8 @@ class SiteScaling:
                 pool_id=pool_id,
                 replica_id=decided.replica,
             )
-        if decided.action is not Action.KEEP and self._tasks is not None:
-            will_be = Loading.LOADING if decided.action is Action.LOAD else Loading.UNLOADED
+        if decided.action is not ScalingAction.KEEP and self._tasks is not None:
+            will_be = Loading.LOADING if decided.action is ScalingAction.LOAD else Loading.UNLOADED
             pool.expected[decided.replica] = _Expected(will_be, now + LOAD_SECONDS_MAX)
             self._tasks.start_soon(self._change, pool_id, decided)
             return now
@@ -300,14 +303,14 @@ class SiteScaling:
             owner = next(
                 each.owner for each in self._replicas.get(pool_id, ()) if each.handoff.replica_id == decided.replica
             )
-            target = EngineTarget(NodeId(owner), pool_id, decided.action is Action.LOAD)
+            target = EngineTarget(NodeId(owner), pool_id, decided.action is ScalingAction.LOAD)
             with anyio.fail_after(LOAD_SECONDS_MAX):
                 async with self._site.node_tunnels.open(NodeId(owner), encode_target(target)) as stream:
                     await stream.end()
                     while await stream.read():
                         pass
             pool.failed_until.pop(decided.replica, None)
-            is_now = Loading.LOADED if decided.action is Action.LOAD else Loading.UNLOADED
+            is_now = Loading.LOADED if decided.action is ScalingAction.LOAD else Loading.UNLOADED
             announced = self._site.clock.monotonic() + ANNOUNCE_SECONDS_MAX
             pool.expected[decided.replica] = _Expected(is_now, announced)
         except (HomeportError, TimeoutError, StopIteration) as error:

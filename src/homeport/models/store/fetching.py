@@ -16,7 +16,7 @@ from typing import Final
 import anyio
 from anyio.to_thread import run_sync
 
-from homeport.adapters.disk import disk_problem
+from homeport.adapters.files.disk import disk_problem
 from homeport.adapters.registry.large_files import (
     OnBytes,
     RemoteFile,
@@ -27,7 +27,7 @@ from homeport.adapters.registry.large_files import (
 )
 from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.registry.reference import parse_reference as parse_repository
-from homeport.adapters.registry.web_files import ArrivingFile, SourceOptions, open_file
+from homeport.adapters.registry.web_files import ArrivingFile, ModelSourceOptions, open_file
 from homeport.core.inference.models.entries import ModelEntry, Verification
 from homeport.core.inference.models.references import (
     DIGEST,
@@ -66,7 +66,7 @@ class ModelFetcher:
         self,
         index: ModelIndex,
         registry: OciRegistry,
-        options: SourceOptions,
+        options: ModelSourceOptions,
         *,
         now_ms: NowMs,
         content: FileSource | None = None,

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from homeport.adapters.disk import disk_problems
+from homeport.adapters.files.disk import disk_problems
 from homeport.core.inference.models.entries import ModelEntry, index_data, read_index
 from homeport.errors import InvalidInput, NotFound
 from homeport.log import get_log

@@ -17,7 +17,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from homeport.core.model.order import DEPLOYMENT, Assignment, Order, Progress, Result, WorkKey
-from homeport.core.node.entry import Entry, accepted, ended, told_health
+from homeport.core.node.entry import JournalEntry, accepted, ended, told_health
 from homeport.errors import WorkFailed
 from homeport.failpoints import Point, passing
 from homeport.lazy_dataclass import dataclass
@@ -36,14 +36,14 @@ FORGOTTEN_KEPT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class JournalContent:
     """The content of the journal. A write works on a copy that becomes visible once it is durable."""
 
-    entries: dict[WorkKey, Entry]
+    entries: dict[WorkKey, JournalEntry]
     outbox: dict[int, Result | Progress]
 
 
-Write = Callable[[sqlite3.Connection, Pages], None]
+Write = Callable[[sqlite3.Connection, JournalContent], None]
 
 
 class Journal:
@@ -57,7 +57,7 @@ class Journal:
         """Messages about rows that could not be read at this start."""
         with self._connection:
             entries = rows.load_entries(self._connection, vault, self._set_aside)
-            self._pages = Pages(entries, rows.load_outbox(self._connection, self._set_aside))
+            self._pages = JournalContent(entries, rows.load_outbox(self._connection, self._set_aside))
         self._waiting: list[_Waiting] = []
         self._is_writing = False
         self.one_off: frozenset[str] = frozenset()
@@ -74,12 +74,12 @@ class Journal:
         log.error("journal row set aside", table=table, key=key, why=why)
 
     @property
-    def entries(self) -> Mapping[WorkKey, Entry]:
+    def entries(self) -> Mapping[WorkKey, JournalEntry]:
         """Of every kind of work."""
         return self._pages.entries
 
     @property
-    def deployments(self) -> Mapping[DeploymentId, Entry]:
+    def deployments(self) -> Mapping[DeploymentId, JournalEntry]:
         return {DeploymentId(key.id): entry for key, entry in self.entries.items() if key.kind == DEPLOYMENT}
 
     def unfinished(self, kind: str) -> list[Assignment]:
@@ -101,7 +101,7 @@ class Journal:
     async def accept(self, orders: Sequence[Order]) -> None:
         """Records orders that were found to be newer than the known ones."""
 
-        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+        def write(connection: sqlite3.Connection, pages: JournalContent) -> None:
             for order in orders:
                 entry = accepted(order, pages.entries.get(order.key))
                 rows.write_entry(connection, entry, self._vault)
@@ -109,12 +109,12 @@ class Journal:
 
         await self._write(write)
 
-    async def begin(self, assignment: Assignment) -> Entry | None:
+    async def begin(self, assignment: Assignment) -> JournalEntry | None:
         """Counts one more start of an interrupted order, before anything is done for it; returns the entry, or None
         when a newer order has superseded it."""
         key = assignment.key
 
-        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+        def write(connection: sqlite3.Connection, pages: JournalContent) -> None:
             entry = pages.entries.get(key)
             if entry is not None and entry.order.generation == assignment.generation:
                 pages.entries[key] = replace(entry, starts=entry.starts + 1)
@@ -127,7 +127,7 @@ class Journal:
     async def stop(self, keys: Collection[WorkKey]) -> None:
         """Uncounts the start of orders that are interrupted because the node is stopped: that is not a crash."""
 
-        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+        def write(connection: sqlite3.Connection, pages: JournalContent) -> None:
             for key in keys:
                 entry = pages.entries[key]
                 pages.entries[key] = replace(entry, starts=max(entry.starts - 1, 0))
@@ -140,7 +140,7 @@ class Journal:
         """Ends an order and queues its result, unless a newer order has superseded it. An earlier queued result of
         the same work is of an older order, and no longer needed."""
 
-        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+        def write(connection: sqlite3.Connection, pages: JournalContent) -> None:
             entry = pages.entries[result.key]
             if entry.order.generation != result.generation:
                 return
@@ -155,7 +155,7 @@ class Journal:
     async def note(self, progress: Progress) -> None:
         """Queues a report of something that happened without an order."""
 
-        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+        def write(connection: sqlite3.Connection, pages: JournalContent) -> None:
             pages.outbox[rows.insert_news(connection, progress)] = progress
             entry = pages.entries.get(progress.key)
             if progress.healthy is not None and entry is not None and entry.order.generation == progress.generation:
@@ -170,7 +170,7 @@ class Journal:
     async def repeat(self, key: WorkKey) -> None:
         """Queues the newest result again, under a new sequence, so that this stream sends it too."""
 
-        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+        def write(connection: sqlite3.Connection, pages: JournalContent) -> None:
             result = pages.entries[key].result
             if result is None:
                 return
@@ -182,7 +182,7 @@ class Journal:
     async def acknowledge(self, sequence: int) -> None:
         """Deletes what the site has made durable."""
 
-        def write(connection: sqlite3.Connection, pages: Pages) -> None:
+        def write(connection: sqlite3.Connection, pages: JournalContent) -> None:
             rows.delete_news_until(connection, sequence)
             for done in [each for each in pages.outbox if each <= sequence]:
                 news = pages.outbox.pop(done)
@@ -196,7 +196,7 @@ class Journal:
         """Whether the site already has the result of this order, or of a newer one of the same work."""
         return order.generation <= self._forgotten.get(order.key, 0)
 
-    def _forget_entry(self, connection: sqlite3.Connection, pages: Pages, result: Result) -> None:
+    def _forget_entry(self, connection: sqlite3.Connection, pages: JournalContent, result: Result) -> None:
         entry = pages.entries.get(result.key)
         if entry is None or entry.result is None or entry.order.generation != result.generation:
             return  # A newer order has come.
@@ -233,7 +233,7 @@ class Journal:
     def _commit(self, batch: Sequence["_Waiting"]) -> None:
         """Runs in a thread. A write that raises fails alone: those it shared the commit with are repeated, one by
         one."""
-        draft = Pages(dict(self._pages.entries), dict(self._pages.outbox))
+        draft = JournalContent(dict(self._pages.entries), dict(self._pages.outbox))
         try:
             with self._connection:
                 for each in batch:
@@ -250,11 +250,11 @@ class Journal:
             self._pages = draft
 
 
-def _results_of(key: WorkKey, pages: Pages) -> list[int]:
+def _results_of(key: WorkKey, pages: JournalContent) -> list[int]:
     return [sequence for sequence, news in pages.outbox.items() if isinstance(news, Result) and news.key == key]
 
 
-def _forget(connection: sqlite3.Connection, pages: Pages, sequences: Sequence[int]) -> None:
+def _forget(connection: sqlite3.Connection, pages: JournalContent, sequences: Sequence[int]) -> None:
     for sequence in sequences:
         rows.delete_news(connection, sequence)
         del pages.outbox[sequence]

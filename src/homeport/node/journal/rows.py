@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from homeport.core.model.order import DEPLOYMENT, Progress, Result, WorkKey
-from homeport.core.node.entry import Entry
+from homeport.core.node.entry import JournalEntry
 from homeport.errors import Conflict, InvalidInput, PermanentError, Refused, WorkFailed
 from homeport.log import get_log
 from homeport.node.journal.records import (
@@ -136,7 +136,9 @@ def _adopt_deployments(connection: sqlite3.Connection) -> None:
     connection.execute("DROP TABLE deployment")
 
 
-def load_entries(connection: sqlite3.Connection, vault: Vault | None, set_aside: SetAside) -> dict[WorkKey, Entry]:
+def load_entries(
+    connection: sqlite3.Connection, vault: Vault | None, set_aside: SetAside
+) -> dict[WorkKey, JournalEntry]:
     """An unreadable entry, or one whose secrets cannot be decrypted, is skipped: the site then sends its order again,
     and a container that runs correctly stays."""
     rows = connection.execute(
@@ -149,7 +151,7 @@ def load_entries(connection: sqlite3.Connection, vault: Vault | None, set_aside:
     for row in rows:
         key = WorkKey(row[9], row[0])
         try:
-            entry = Entry(
+            entry = JournalEntry(
                 order=load_order(row[1]),
                 result=None if row[2] is None else load_result(row[2]),
                 good=None if row[3] is None else load_release(json.loads(row[3])),
@@ -202,7 +204,7 @@ def delete_news_until(connection: sqlite3.Connection, sequence: int) -> None:
     connection.execute("DELETE FROM outbox WHERE sequence <= ?", (sequence,))
 
 
-def write_entry(connection: sqlite3.Connection, entry: Entry, vault: Vault | None) -> None:
+def write_entry(connection: sqlite3.Connection, entry: JournalEntry, vault: Vault | None) -> None:
     sealed = sealed_values(entry, vault)
     if sealed is None:
         connection.execute("DELETE FROM secret WHERE deployment = ?", (str(entry.order.key),))
@@ -234,7 +236,7 @@ def delete_entry(connection: sqlite3.Connection, key: WorkKey) -> None:
     connection.execute("DELETE FROM assignment WHERE work = ? AND id = ?", key)
 
 
-def write_starts(connection: sqlite3.Connection, entry: Entry) -> None:
+def write_starts(connection: sqlite3.Connection, entry: JournalEntry) -> None:
     connection.execute("UPDATE assignment SET starts = ? WHERE work = ? AND id = ?", (entry.starts, *entry.order.key))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from homeport.core.model.deployment import Release
-from homeport.core.node.entry import Entry
+from homeport.core.node.entry import JournalEntry
 from homeport.errors import InvalidInput, WorkFailed
 from homeport.ports import Vault
 from homeport.vocabulary import Code
@@ -16,7 +16,7 @@ Values = Mapping[str, Mapping[str, str]]
 """By component, then by the secret's name."""
 
 
-def sealed_values(entry: Entry, vault: Vault | None) -> bytes | None:
+def sealed_values(entry: JournalEntry, vault: Vault | None) -> bytes | None:
     """None for an entry without secrets."""
     content = {"order": _values(entry.order.release), "good": _values(entry.good)}
     if not any(content.values()):
@@ -26,7 +26,7 @@ def sealed_values(entry: Entry, vault: Vault | None) -> bytes | None:
     return vault.seal(json.dumps(content).encode(), context=_context(entry))
 
 
-def with_values(entry: Entry, sealed: bytes | None, vault: Vault | None) -> Entry:
+def with_values(entry: JournalEntry, sealed: bytes | None, vault: Vault | None) -> JournalEntry:
     """The entry with its secrets. Raises InvalidInput when they cannot be decrypted."""
     if not _uses(entry.order.release) and not _uses(entry.good):
         return entry
@@ -40,7 +40,7 @@ def with_values(entry: Entry, sealed: bytes | None, vault: Vault | None) -> Entr
     )
 
 
-def _context(entry: Entry) -> str:
+def _context(entry: JournalEntry) -> str:
     return f"journal/{entry.order.key}"
 
 

@@ -15,14 +15,14 @@ from homeport.core.model.instance import Failure
 from homeport.core.model.node import NodeInfo, Tunable
 from homeport.core.model.order import Order
 from homeport.core.model.protocol import PeerProtocol, skew
-from homeport.core.node.lanes import Lane, Lanes, Next
+from homeport.core.node.lanes import Lane, Lanes, NextMessage
 from homeport.errors import InvalidInput, PeerUnavailable, UnknownKind, WorkFailed
 from homeport.log import get_log
 from homeport.node.journal.journal import Journal
 from homeport.node.link.news import Outlet
 from homeport.node.orders.executor import Executor
 from homeport.node.pages.metrics import NodeMetrics
-from homeport.node.pages.status import Status
+from homeport.node.pages.status import NodeStatus
 from homeport.node.settings import NodeSettings
 from homeport.ports import (
     Acknowledged,
@@ -33,10 +33,10 @@ from homeport.ports import (
     Hello,
     Logs,
     LogsStored,
+    MessageRefusal,
     News,
     Notice,
     Orphans,
-    Refusal,
     SiteLink,
     Stream,
     Telemetry,
@@ -64,7 +64,7 @@ class LogSender(Protocol):
     def stored(self, message: LogsStored) -> None: ...
 
 
-class Connection:
+class SiteConnection:
     def __init__(
         self,
         *,
@@ -73,7 +73,7 @@ class Connection:
         journal: Journal,
         executor: Executor,
         outlet: Outlet,
-        status: Status,
+        status: NodeStatus,
         metrics: NodeMetrics,
         clock: Clock,
         describe: Callable[[], NodeInfo],
@@ -224,7 +224,7 @@ class Connection:
                 case LogsStored():
                     if self._log_lines is not None:
                         self._log_lines.stored(message)
-                case Refusal():
+                case MessageRefusal():
                     self._metrics.refused_by_site.inc()
                     log.warning("message refused by the site", what=message.what, why=message.why)
                 case Unreadable():
@@ -295,7 +295,7 @@ class Connection:
             sent = sequence
         return sent
 
-    async def _say(self, stream: Stream, following: Next[FromNode]) -> bool:
+    async def _say(self, stream: Stream, following: NextMessage[FromNode]) -> bool:
         """Skips what the site has no feature for; the number of dropped messages is sent with the next one."""
         message = following.message
         if isinstance(message, Logs | Telemetry):

@@ -16,7 +16,7 @@ import anyio.to_thread
 
 from homeport import failpoints
 from homeport.adapters.identity.external_svid import follow_files, open_outside, outside_id
-from homeport.adapters.identity.membership import Membership, Ticket
+from homeport.adapters.identity.membership import JoinCommand, Membership
 from homeport.adapters.identity.renewal import Nudge, follow_bundle, join, keep, nothing_more
 from homeport.adapters.identity.tls import Credentials
 from homeport.core.identity import spiffe
@@ -106,7 +106,7 @@ def _own_name(folder: Path) -> tuple[str, SiteName, NodeId]:
     )
 
 
-def _ticket(settings: NodeSettings) -> Ticket | None:
+def _ticket(settings: NodeSettings) -> JoinCommand | None:
     given = (settings.join_url, settings.pin)
     if settings.join_token is None and not any(given):
         return None
@@ -115,4 +115,4 @@ def _ticket(settings: NodeSettings) -> Ticket | None:
             "Joining needs the address of the site's API and its pin.",
             hint="Copy the whole line of  homeport nodes join-command , with --join-url and --pin.",
         )
-    return Ticket(url=settings.join_url, pin=settings.pin, token=settings.join_token)
+    return JoinCommand(url=settings.join_url, pin=settings.pin, token=settings.join_token)

@@ -9,7 +9,7 @@ import anyio
 from homeport.core.model.order import Progress, Result, WorkKey
 from homeport.core.node.lanes import Lane, Lanes
 from homeport.node.pages.metrics import NodeMetrics
-from homeport.ports import Clock, Found, FromNode, Logs, Notice, Replicas, Telemetry
+from homeport.ports import Clock, EngineHandoffs, FoundWorkloads, FromNode, Logs, Notice, Telemetry
 from homeport.vocabulary import Step
 
 PROGRESS_SECONDS = 0.2
@@ -26,8 +26,8 @@ class Outlet:
         self._told: dict[WorkKey, tuple[Step, str, float]] = {}
         self._unrecorded: deque[Result] = deque(maxlen=PROGRESS_KEPT)
         self._notices: deque[Notice] = deque(maxlen=NOTICES_KEPT)
-        self._found: Found | None = None
-        self._replicas: Replicas | None = None
+        self._found: FoundWorkloads | None = None
+        self._replicas: EngineHandoffs | None = None
         self._is_replicas_sent = False
         self.lanes = Lanes[FromNode]()
         """The send queues. Logs and telemetry are queued here while disconnected, too."""
@@ -56,12 +56,12 @@ class Outlet:
         self._metrics.lane_dropped.labels(lane.value).inc(self.lanes.dropped[lane] - dropped)
         self.wake()
 
-    def found(self, found: Found) -> None:
+    def found(self, found: FoundWorkloads) -> None:
         """Only the newest is sent: it is the complete list."""
         self._found = found
         self.wake()
 
-    def replicas(self, replicas: Replicas) -> None:
+    def replicas(self, replicas: EngineHandoffs) -> None:
         """The complete list, so only the newest counts; it is sent again on every new stream."""
         self._replicas, self._is_replicas_sent = replicas, False
         self.wake()
@@ -70,12 +70,12 @@ class Outlet:
         """A new stream: the site may have been restarted."""
         self._is_replicas_sent = False
 
-    def take_replicas(self) -> Replicas | None:
+    def take_replicas(self) -> EngineHandoffs | None:
         taken = None if self._is_replicas_sent else self._replicas
         self._is_replicas_sent = True
         return taken
 
-    def take_found(self) -> Found | None:
+    def take_found(self) -> FoundWorkloads | None:
         taken, self._found = self._found, None
         return taken
 

@@ -1,4 +1,4 @@
-"""Carries out the orders for deployments: `Work` applies and removes releases, and the result is reported."""
+"""Carries out the orders for deployments: `OrderWork` applies and removes releases, and the result is reported."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,12 +7,12 @@ from functools import partial
 from homeport.capability.node import Done
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Order, Result
-from homeport.core.node.entry import Entry
+from homeport.core.node.entry import JournalEntry
 from homeport.core.secrets import masked, secret_values
 from homeport.errors import EngineUnavailable, HomeportError, WorkFailed
 from homeport.log import get_log
 from homeport.node.orders.tracing import OrderSpans
-from homeport.node.orders.work import Trail, Work
+from homeport.node.orders.work import OrderWork, Trail
 from homeport.node.watch.drift import runs
 from homeport.ports import Clock, Observation, Runtime
 from homeport.vocabulary import Code, DeploymentId, NodeId, OrderKind, Step
@@ -23,7 +23,7 @@ SpansOf = Callable[[Order], OrderSpans]
 
 
 class DeploymentHandler:
-    def __init__(self, *, runtime: Runtime, work: Work, clock: Clock, spans_of: SpansOf | None = None) -> None:
+    def __init__(self, *, runtime: Runtime, work: OrderWork, clock: Clock, spans_of: SpansOf | None = None) -> None:
         self._runtime = runtime
         self._work = work
         self._clock = clock
@@ -33,7 +33,7 @@ class DeploymentHandler:
         message = order.reason or f"{order.kind.value} accepted"
         self._work.tell(order.generation, order.deployment_id, Step.ACCEPTED, "", message)
 
-    async def carry_out(self, entry: Entry) -> Done:
+    async def carry_out(self, entry: JournalEntry) -> Done:
         order = entry.order
         trail = Trail(self._spans_of(order))
         failure: Failure | None = None
@@ -57,14 +57,14 @@ class DeploymentHandler:
         trail.spans.end(failure)
         return await self._done(entry, failure, has_changed=trail.has_changed)
 
-    async def give_up(self, entry: Entry, failure: Failure) -> Done:
+    async def give_up(self, entry: JournalEntry, failure: Failure) -> Done:
         return await self._done(entry, failure, has_changed=True)
 
-    async def refused(self, order: Order, failure: Failure, entry: Entry | None) -> Result:
+    async def refused(self, order: Order, failure: Failure, entry: JournalEntry | None) -> Result:
         # What runs was not touched, and the site must not try to restore it.
         return self._failed(order, failure, await self._observe(order.deployment_id) or (), entry)
 
-    async def _done(self, entry: Entry, failure: Failure | None, *, has_changed: bool) -> Done:
+    async def _done(self, entry: JournalEntry, failure: Failure | None, *, has_changed: bool) -> Done:
         order = entry.order
         if failure is None:
             result = Result(
@@ -81,7 +81,9 @@ class DeploymentHandler:
         result = self._failed(order, failure, observed or (), entry)
         return Done(result, keeps_good=result.release_runs or not has_changed)
 
-    def _failed(self, order: Order, failure: Failure, observed: Sequence[Observation], entry: Entry | None) -> Result:
+    def _failed(
+        self, order: Order, failure: Failure, observed: Sequence[Observation], entry: JournalEntry | None
+    ) -> Result:
         is_removal = order.kind is OrderKind.REMOVE
         if is_removal and failure.code != Code.ENGINE_UNREACHABLE:
             failure = replace(failure, code=Code.REMOVE_FAILED)

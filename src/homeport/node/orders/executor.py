@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from homeport.capability.node import Done, Handler
 from homeport.core.model.instance import Failure
 from homeport.core.model.order import Assignment, Order, Result, WorkKey
-from homeport.core.node.entry import Entry
+from homeport.core.node.entry import JournalEntry
 from homeport.core.node.orders import OrderVerdict, judge
 from homeport.errors import WorkFailed
 from homeport.log import get_log
@@ -99,7 +99,7 @@ class Executor:
         """An order from the site. Waits while too many are being accepted."""
         await self._into.send(order)
 
-    def resume(self, before: Callable[[Entry], Awaitable[None]]) -> None:
+    def resume(self, before: Callable[[JournalEntry], Awaitable[None]]) -> None:
         """Resumes interrupted orders; `before` runs first for each."""
         for key, entry in self._journal.entries.items():
             if entry.result is None and not self.is_busy(key) and key.kind in self._handlers:
@@ -129,7 +129,7 @@ class Executor:
                 continue
             entry = self._journal.entries.get(order.key)
             waiting = fresh.get(order.key)
-            verdict = judge(order, Entry(waiting) if waiting else entry)
+            verdict = judge(order, JournalEntry(waiting) if waiting else entry)
             self._metrics.orders.labels(verdict.value).inc()
             log.info(
                 "order received",
@@ -189,7 +189,7 @@ class Executor:
             del self._workers[key]
             self._outlet.forget(key)
 
-    async def _resumed(self, before: Callable[[Entry], Awaitable[None]], entry: Entry) -> None:
+    async def _resumed(self, before: Callable[[JournalEntry], Awaitable[None]], entry: JournalEntry) -> None:
         """Counted before anything is done: an order that kills the node must not do so forever."""
         if entry.starts >= STARTS_MAX:
             message = f"The node was killed {entry.starts} times while it carried out this order, and gives it up."
@@ -201,7 +201,7 @@ class Executor:
             await before(begun)
             await self._perform(begun)
 
-    async def _begin(self, entry: Entry) -> Entry | None:
+    async def _begin(self, entry: JournalEntry) -> JournalEntry | None:
         while True:
             try:
                 return await self._journal.begin(entry.order.assignment)
@@ -209,7 +209,7 @@ class Executor:
                 log.warning("order delayed, journal write failed", error=str(error))
                 await anyio.sleep(WRITE_AGAIN_SECONDS)
 
-    async def _perform(self, entry: Entry) -> None:
+    async def _perform(self, entry: JournalEntry) -> None:
         order, started = entry.order, self._clock.monotonic()
         await self._finish(order, await self._handlers[order.work].carry_out(entry))
         self._metrics.durations.labels(order.kind.value).observe(self._clock.monotonic() - started)

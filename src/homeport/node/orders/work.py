@@ -56,7 +56,7 @@ class Trail:
     """Whether anything that may have been running was touched."""
 
 
-class Work:
+class OrderWork:
     def __init__(
         self,
         settings: NodeSettings,

@@ -10,13 +10,13 @@ import anyio
 import h11
 from anyio.abc import SocketStream
 
-from homeport.adapters.disk import WriteProbe
-from homeport.adapters.prometheus_text import CONTENT_TYPE, Registry, page
+from homeport.adapters.files.disk import WriteProbe
+from homeport.adapters.prometheus_text import CONTENT_TYPE, MetricsRegistry, page
 from homeport.core.values.addresses import is_loopback
 from homeport.errors import Conflict, system_reason
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
-from homeport.node.pages.status import Status
+from homeport.node.pages.status import NodeStatus
 
 log = get_log("homeport.node")
 
@@ -28,22 +28,22 @@ CONNECTIONS_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PageResponse:
     status: int
     body: bytes
     content_type: str = "application/json"
     allow: str = ""
 
 
-class Pages:
+class NodePages:
     """The pages to serve."""
 
-    def __init__(self, status: Status, registry: Registry, disk: WriteProbe | None = None) -> None:
+    def __init__(self, status: NodeStatus, registry: MetricsRegistry, disk: WriteProbe | None = None) -> None:
         self._status = status
         self._disk = disk
         self._registry = registry
 
-    def answer(self, method: str, target: str, host: str) -> Answer:
+    def answer(self, method: str, target: str, host: str) -> PageResponse:
         # A web page can reach loopback through a DNS name of its own (DNS rebinding); the Host header reveals it.
         if not is_loopback(_host_name(host)):
             return problem(403, "Forbidden", f"This server does not go by the name {host!r}.")
@@ -56,7 +56,7 @@ class Pages:
             return problem(405, "Method Not Allowed", "Only GET and HEAD are understood.", allow="GET, HEAD")
         return found()
 
-    def _healthz(self) -> Answer:
+    def _healthz(self) -> PageResponse:
         return _json(
             200,
             {
@@ -69,19 +69,19 @@ class Pages:
             },
         )
 
-    def _readyz(self) -> Answer:
+    def _readyz(self) -> PageResponse:
         checks = {"engine": self._status.engine_problem or "ok", "site": self._status.site_problem or "ok"}
         if self._disk is not None:
             checks["disk"] = self._disk.check_now()
         ready = all(result == "ok" for result in checks.values())
         return _json(200 if ready else 503, {"status": "ready" if ready else "not ready", "checks": checks})
 
-    def _metrics(self) -> Answer:
-        return Answer(200, page(self._registry), CONTENT_TYPE)
+    def _metrics(self) -> PageResponse:
+        return PageResponse(200, page(self._registry), CONTENT_TYPE)
 
 
 @asynccontextmanager
-async def serve_http(host: str, port: int, pages: Pages) -> AsyncIterator[int]:
+async def serve_http(host: str, port: int, pages: NodePages) -> AsyncIterator[int]:
     """Listens while the context is open; yields the port."""
     try:
         listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
@@ -111,12 +111,12 @@ async def serve_http(host: str, port: int, pages: Pages) -> AsyncIterator[int]:
         tasks.cancel_scope.cancel()
 
 
-def problem(status: int, title: str, detail: str, *, allow: str = "") -> Answer:
+def problem(status: int, title: str, detail: str, *, allow: str = "") -> PageResponse:
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail}
-    return Answer(status, json.dumps(body).encode(), "application/problem+json", allow)
+    return PageResponse(status, json.dumps(body).encode(), "application/problem+json", allow)
 
 
-async def _converse(stream: SocketStream, pages: Pages) -> None:
+async def _converse(stream: SocketStream, pages: NodePages) -> None:
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
     while True:
         with anyio.fail_after(REQUEST_SECONDS):
@@ -129,7 +129,9 @@ async def _converse(stream: SocketStream, pages: Pages) -> None:
         connection.start_next_cycle()
 
 
-async def _next_answer(connection: h11.Connection, stream: SocketStream, pages: Pages) -> tuple[Answer | None, bool]:
+async def _next_answer(
+    connection: h11.Connection, stream: SocketStream, pages: NodePages
+) -> tuple[PageResponse | None, bool]:
     """None when the client has closed. A request that is not HTTP, or too large, still gets a response."""
     try:
         request = await _next_event(connection, stream)
@@ -163,7 +165,7 @@ async def _next_event(connection: h11.Connection, stream: SocketStream) -> objec
         return event
 
 
-async def _send(connection: h11.Connection, stream: SocketStream, answer: Answer, *, is_head: bool) -> None:
+async def _send(connection: h11.Connection, stream: SocketStream, answer: PageResponse, *, is_head: bool) -> None:
     if connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
         return
     headers = [
@@ -181,8 +183,8 @@ async def _send(connection: h11.Connection, stream: SocketStream, answer: Answer
     await stream.send(b"".join(part for part in parts if part))
 
 
-def _json(status: int, body: dict[str, object]) -> Answer:
-    return Answer(status, json.dumps(body).encode())
+def _json(status: int, body: dict[str, object]) -> PageResponse:
+    return PageResponse(status, json.dumps(body).encode())
 
 
 def _host_name(host: str) -> str:

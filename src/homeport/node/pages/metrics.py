@@ -3,17 +3,17 @@
 from collections import Counter as Tally
 from collections.abc import Iterator
 
-from homeport.adapters.prometheus_text import Counter, Family, Histogram, Registry, Value, gauge
-from homeport.core.node.entry import Outcome
+from homeport.adapters.prometheus_text import Counter, Family, Histogram, MetricsRegistry, Value, gauge
+from homeport.core.node.entry import OrderOutcome
 from homeport.node.journal.journal import Journal
-from homeport.node.pages.status import Status
+from homeport.node.pages.status import NodeStatus
 from homeport.vocabulary import OrderKind
 
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 
 
 class NodeMetrics:
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: MetricsRegistry) -> None:
         self.registry = registry
         self.orders = Counter("homeport_node_orders", "Orders received, by what became of them.", "verdict")
         self.failures = Counter("homeport_node_failures", "Orders that failed, by code.", "code")
@@ -49,28 +49,28 @@ class NodeMetrics:
                 yield from each.collect()
         yield gauge("homeport_node_connected", "1 while the node is connected to its site.", self.connected.value)
 
-    def watch(self, journal: Journal, status: Status) -> "Levels":
+    def watch(self, journal: Journal, status: NodeStatus) -> "Levels":
         levels = Levels(journal, status)
         self.registry.register(levels)
         return levels
 
 
 class Levels:
-    def __init__(self, journal: Journal, status: Status) -> None:
+    def __init__(self, journal: Journal, status: NodeStatus) -> None:
         self._journal = journal
         self._status = status
 
     def collect(self) -> Iterator[Family]:
         states = Tally(
             "removed"
-            if entry.order.kind is OrderKind.REMOVE and entry.outcome is Outcome.SUCCEEDED
+            if entry.order.kind is OrderKind.REMOVE and entry.outcome is OrderOutcome.SUCCEEDED
             else entry.outcome
             for entry in self._journal.entries.values()
         )
         yield gauge(
             "homeport_node_deployments",
             "Deployments in the journal, by state of their newest order.",
-            {str(state): states[state] for state in (*Outcome, "removed")},
+            {str(state): states[state] for state in (*OrderOutcome, "removed")},
             "state",
         )
         yield gauge("homeport_node_outbox", "News that the site has not acknowledged.", len(self._journal.outbox))

@@ -8,7 +8,7 @@ from homeport.vocabulary import NodeId
 
 
 @dataclass(slots=True)
-class Status:
+class NodeStatus:
     node_id: NodeId
     software_version: str
     runtime: str

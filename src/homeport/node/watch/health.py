@@ -14,13 +14,13 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from homeport.core.model.deployment import ComponentSpec, Release
-from homeport.core.model.health import CheckRules, HealthSample, RunState
+from homeport.core.model.health import CheckRules, ContainerState, HealthSample
 from homeport.core.node.health import ComponentHealth, Now, is_due, judge
 from homeport.core.node.watch import STARTS_KEPT, Seen, keeps_restarting
 from homeport.errors import HomeportError
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
-from homeport.node.orders.work import Work
+from homeport.node.orders.work import OrderWork
 from homeport.ports import Clock, Observation, Runtime
 from homeport.vocabulary import DeploymentId
 
@@ -50,7 +50,7 @@ class _Asked:
 
 
 class HealthWatch:
-    def __init__(self, runtime: Runtime, work: Work, clock: Clock) -> None:
+    def __init__(self, runtime: Runtime, work: OrderWork, clock: Clock) -> None:
         self._runtime = runtime
         self._work = work
         self._clock = clock
@@ -124,6 +124,6 @@ def _pause_seconds(samples: Sequence[HealthSample]) -> float:
     """Until another check can bring another result. For runs without a check that is never: a run that ends, or is
     replaced, is detected by observing what runs."""
     intervals = [each.rules.interval_seconds for each in samples if each.rules is not None]
-    if any(each.state is not RunState.RUNNING for each in samples):
+    if any(each.state is not ContainerState.RUNNING for each in samples):
         intervals.append(CheckRules().interval_seconds)
     return min(intervals, default=math.inf)

@@ -13,7 +13,7 @@ from homeport.log import get_log
 from homeport.node.journal.journal import Journal
 from homeport.node.link.news import Outlet
 from homeport.node.orders.executor import Executor
-from homeport.ports import Found, Notice, Orphans, Owned, Runtime, SharedEngine
+from homeport.ports import FoundWorkloads, Notice, Orphans, Owned, Runtime, SharedEngine
 from homeport.vocabulary import NodeId, NoticeCode
 
 log = get_log("homeport.node")
@@ -60,7 +60,7 @@ class OrphanWatch:
             self._outlet.notice(Notice(NoticeCode.ORPHANS_REMOVED, message))
         left = tuple(item for item in unknown if item not in removed)
         if left:
-            self._outlet.found(Found(left))
+            self._outlet.found(FoundWorkloads(left))
 
     def _is_unknown(self, item: Owned) -> bool:
         if item.node_id != self._node_id:

@@ -10,16 +10,16 @@ from functools import partial
 from typing import Final
 
 from homeport.core.model.deployment import ComponentSpec, Release
-from homeport.core.node.backoff import Backoff, BackoffRules, after_repair, may_repair
-from homeport.core.node.entry import Entry
-from homeport.core.node.watch import Seen, Watch, WatchRules, look
+from homeport.core.node.backoff import BackoffRules, RepairBackoff, after_repair, may_repair
+from homeport.core.node.entry import JournalEntry
+from homeport.core.node.watch import ObservedHealth, Seen, WatchRules, look
 from homeport.core.secrets import masked, secret_values
 from homeport.errors import HomeportError
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.node.journal.journal import Journal
 from homeport.node.orders.executor import Executor
-from homeport.node.orders.work import Work
+from homeport.node.orders.work import OrderWork
 from homeport.node.pages.metrics import NodeMetrics
 from homeport.node.watch.drift import Repair, drift
 from homeport.node.watch.health import HealthWatch
@@ -39,16 +39,16 @@ class _Report:
     """What was reported to the site, and for which order."""
 
     generation: Generation
-    watch: Watch
+    watch: ObservedHealth
 
 
-class Keeper:
+class RepairLoop:
     def __init__(
         self,
         *,
         runtime: Runtime,
         journal: Journal,
-        work: Work,
+        work: OrderWork,
         executor: Executor,
         metrics: NodeMetrics,
         clock: Clock,
@@ -64,7 +64,7 @@ class Keeper:
         self._rules = rules or WatchRules()
         self.on_observed: Callable[[Workload, Observation], None] = lambda workload, seen: None
         """Called for every component that exists, in each round."""
-        self._backoffs: dict[Key, Backoff] = {}
+        self._backoffs: dict[Key, RepairBackoff] = {}
         self._failures: dict[Key, str] = {}
         """Why a component could not be started again."""
         self._reports: dict[DeploymentId, _Report] = {}
@@ -84,7 +84,7 @@ class Keeper:
                 # Last resort for this deployment's round: the others are still to be checked.
                 log.exception("deployment check failed", deployment=deployment_id)
 
-    async def revive(self, entry: Entry) -> None:
+    async def revive(self, entry: JournalEntry) -> None:
         """Before an interrupted order is resumed: when nothing of the deployment runs, as after a power cut, the last
         good release is started first. The order may need an uplink that is not there."""
         if entry.good is None or entry.order.release is None:
@@ -93,7 +93,7 @@ class Keeper:
         if observed is not None and not any(seen.is_running for seen in observed):
             await self._repair(entry.order.generation, entry.good, drift(entry.good, observed))
 
-    async def _keep_one(self, entry: Entry, release: Release) -> None:
+    async def _keep_one(self, entry: JournalEntry, release: Release) -> None:
         observed = await self._observe(release.deployment_id)
         if observed is None:
             return
@@ -138,7 +138,7 @@ class Keeper:
             return Seen(False, f"{repair.why} and could not be started again: {failure}")
         return Seen(None) if is_due else Seen(False, f"{repair.why}; it keeps breaking")
 
-    def _must_restart(self, entry: Entry, spec: ComponentSpec, health: dict[str, Seen]) -> bool:
+    def _must_restart(self, entry: JournalEntry, spec: ComponentSpec, health: dict[str, Seen]) -> bool:
         seen = health.get(spec.name)
         if seen is None or seen.healthy is not False or seen.is_restarting:
             return False
@@ -152,13 +152,15 @@ class Keeper:
         )
         return not is_spent and may_repair(backoff, now)
 
-    async def _tell(self, entry: Entry, release: Release, seen: dict[str, Seen]) -> None:
+    async def _tell(self, entry: JournalEntry, release: Release, seen: dict[str, Seen]) -> None:
         deployment_id, generation = release.deployment_id, entry.order.generation
         report = self._reports.get(deployment_id)
         if report is None or report.generation != generation:
             report = _Report(
                 generation,
-                Watch(unhealthy=entry.unhealthy is not None, why=entry.unhealthy.why if entry.unhealthy else ""),
+                ObservedHealth(
+                    unhealthy=entry.unhealthy is not None, why=entry.unhealthy.why if entry.unhealthy else ""
+                ),
             )
             self._reports[deployment_id] = report
         hidden = {name: Seen(each.healthy, self._hidden(release, each.why)) for name, each in seen.items()}

@@ -8,7 +8,7 @@ from homeport.core.pipelines.lifecycle import RUN_ENDED
 from homeport.core.pipelines.model import ItemResult
 from homeport.failpoints import Point, passing
 from homeport.fleet.central.platform import CentralPlatform
-from homeport.pipelines.service import Pipelines, RunRequest
+from homeport.pipelines.service import PipelineRunRequest, Pipelines
 from homeport.pipelines.steps.work import Work
 from homeport.vocabulary import RunId, RunState
 
@@ -30,7 +30,7 @@ class PipelineSteps:
             # Only here: a run that has begun keeps the file it began with.
             saved = await self._pipelines.saved(str(work.action["name"]), work.run.owner.caller)
             inputs = work.action.get("inputs") or {}
-            request = RunRequest(saved.source, inputs, PIPELINE, RunId(work.uuid), work.run)
+            request = PipelineRunRequest(saved.source, inputs, PIPELINE, RunId(work.uuid), work.run)
             run = await self._pipelines.start(request, work.run.owner)
         passing(Point.PIPELINE_STEP_BEGUN)
         while run.state not in RUN_ENDED:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from homeport.adapters.http_calls import HttpAnswer, call
+from homeport.adapters.network.http_calls import HttpAnswer, call
 from homeport.core.model.instance import Failure
 from homeport.core.pipelines.advance import Outcome
 from homeport.core.pipelines.functions import as_text, json_in

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from homeport.core.pipelines.advance import Outcome
-from homeport.core.pipelines.model import ItemRun, Pipeline, Run, Step
+from homeport.core.pipelines.model import ItemRun, Pipeline, PipelineStep, Run
 from homeport.lazy_dataclass import dataclass
 from homeport.vocabulary import SiteName
 
@@ -18,7 +18,7 @@ class Work:
 
     run: Run
     pipeline: Pipeline
-    step: Step
+    step: PipelineStep
     number: int
     """Of the item."""
     item: ItemRun

@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol
 
 from homeport.core.model.deployment import Hold
 from homeport.core.model.identity import JoinToken
-from homeport.core.model.instance import RolledBack
+from homeport.core.model.instance import RecordedRollback
 from homeport.core.model.node import Tunable
 from homeport.core.model.protocol import UNSAID, PeerProtocol
 from homeport.core.secrets import SecretsThere
@@ -161,12 +161,12 @@ class Ahead:
 
     generation: Generation
     incarnation: Incarnation
-    rolled_back: tuple[RolledBack, ...] = ()
+    rolled_back: tuple[RecordedRollback, ...] = ()
     """What must not be applied again; at most ROLLED_BACK_MAX."""
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinAnswer:
     sequence: int
     """The last report of this epoch that central has made durable."""
     ahead: Ahead | None = None
@@ -182,7 +182,7 @@ class CentralLink(Protocol):
 
     async def join(
         self, site: SiteName, *, epoch: str, software_version: str, lineage: Lineage | None = None
-    ) -> Joined:
+    ) -> JoinAnswer:
         """Registers the site. Raises PeerIncompatible where the two are too many releases apart.
 
         An epoch is one life of the site's database: sequences start again with each. `lineage` describes the site's

@@ -67,7 +67,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundWorkloads:
     """Workloads on a node's engine that are not in its journal: of another node, or from before its journal was
     lost."""
 
@@ -107,7 +107,7 @@ class Farewell:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class MessageRefusal:
     """The site could not read a message of this node; sent only to a node that supports it."""
 
     what: str
@@ -169,7 +169,7 @@ class Telemetry:
 
 
 @dataclass(frozen=True, slots=True)
-class Replicas:
+class EngineHandoffs:
     """The inference engines that a node has handed over: all of them, each time."""
 
     handoffs: tuple[Handoff, ...]
@@ -179,13 +179,13 @@ class Replicas:
     """Why further ones are left out."""
 
 
-FromNode = Hello | Beat | News | Notice | Found | Logs | Telemetry | Replicas | Unreadable
-ToNode = Welcome | Order | Acknowledged | Farewell | Orphans | Refusal | Tunable | LogsStored | Unreadable
+FromNode = Hello | Beat | News | Notice | FoundWorkloads | Logs | Telemetry | EngineHandoffs | Unreadable
+ToNode = Welcome | Order | Acknowledged | Farewell | Orphans | MessageRefusal | Tunable | LogsStored | Unreadable
 
 
 def lane_of(message: FromNode | ToNode) -> Lane:
     match message:
-        case News() | Notice() | Found() | Replicas() | Order() | Acknowledged() | Orphans():
+        case News() | Notice() | FoundWorkloads() | EngineHandoffs() | Order() | Acknowledged() | Orphans():
             return Lane.ORDERS
         case Logs() | LogsStored():
             return Lane.LOGS

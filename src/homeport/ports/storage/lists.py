@@ -90,7 +90,7 @@ class AtSites:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ReachWindow:
     """A site that was last seen between these two times is reachable."""
 
     begin: datetime
@@ -123,7 +123,7 @@ class SiteFilter(AtSites):
     in_reach: bool | None = None
     attention: bool = False
     """Only those that are unreachable or have a problem."""
-    window: Window | None = None
+    window: ReachWindow | None = None
     """None where every site counts as reachable."""
 
 
@@ -136,7 +136,7 @@ class NodeFilter(AtSites):
     liveness: Liveness | None = None
     attention: bool = False
     """Only those that are stale or lost, or have a problem. UNKNOWN is a problem of their site."""
-    window: Window | None = None
+    window: ReachWindow | None = None
     """For central: nodes of an unreachable site are UNKNOWN. None at the site itself, which knows their
     liveness."""
 

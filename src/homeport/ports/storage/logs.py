@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from homeport.core.logs.intake import Arrival
+from homeport.core.logs.intake import LogArrival
 from homeport.core.logs.line import LogLine, Origin, StoredLine
 from homeport.core.logs.query import LogFilter
 from homeport.lazy_dataclass import dataclass
@@ -28,7 +28,7 @@ class LogStore(Protocol):
         """The role's own lines."""
         ...
 
-    async def take(self, arrivals: Sequence[Arrival]) -> Sequence[int]:
+    async def take(self, arrivals: Sequence[LogArrival]) -> Sequence[int]:
         """Stores what is new. Returns for each the last number of its buffer that is durable here: the sender may
         forget lines up to it, and has to send those after it."""
         ...

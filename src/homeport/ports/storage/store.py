@@ -104,6 +104,16 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
+class RevisionUser:
+    """A stored revision, and the deployment that it is of."""
+
+    deployment_id: DeploymentId
+    revision: Digest
+    site: SiteName
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeftOut:
     """A row of the database that could not be read. It is left out of answers, and nothing may be concluded from
     its absence."""
@@ -249,6 +259,14 @@ class Reader(SeenReader, TelemetryReader, Protocol):
         """Whether the log has an event with a subject of this kind and an id above `after`."""
         ...
 
+    async def heard_longest_ago(self, *, limit: int) -> Sequence[Site]:
+        """Sites whose silence is not recorded, those that were heard of longest ago first."""
+        ...
+
+    async def revision_users(self) -> Sequence[RevisionUser]:
+        """Every stored revision of every deployment that is not archived, without its content."""
+        ...
+
     async def peer_protocols(self) -> Sequence[tuple[str, int, int]]:
         """The number of sites and nodes with each protocol version: role, version, count."""
         ...
@@ -305,6 +323,14 @@ class Reader(SeenReader, TelemetryReader, Protocol):
         """Of every caller, by day and model."""
         ...
 
+    async def site_usage(self, since_day: str) -> Sequence[tuple[SiteName, Usage]]:
+        """At central: the same of the task planes of sites."""
+        ...
+
+    async def count_site_usage(self, site: SiteName) -> int:
+        """How many rows a site has."""
+        ...
+
     async def jobs(self, keys: Sequence[tuple[SiteName, JobId]]) -> Sequence[Job]:
         """Those that exist."""
         ...
@@ -333,6 +359,11 @@ class Reader(SeenReader, TelemetryReader, Protocol):
     async def value_as(self, key: str, parse: Callable[[str], T]) -> T | None:
         """What `parse` makes of one of the role's own values; None where it is not set, or `parse` raises anything:
         then it is a row that cannot be read."""
+        ...
+
+    async def instance_values(self, name: str, parse: Callable[[str], T]) -> Mapping[tuple[DeploymentId, NodeId], T]:
+        """What the role keeps about each instance beside its state, a row for each, under this name. Those that
+        `parse` raises anything for are rows that cannot be read."""
         ...
 
     async def values(self, keys: Sequence[str]) -> Mapping[str, str]:
@@ -553,6 +584,10 @@ class Transaction(Reader, TelemetryWriter, Protocol):
         """Adds the numbers to those stored."""
         ...
 
+    async def put_site_usage(self, site: SiteName, usage: Sequence[Usage]) -> None:
+        """Replaces what the site said before of each key, day and model, where the number of requests has grown."""
+        ...
+
     async def put_aside(self, reports: Sequence[SetAside]) -> None:
         """Keeps the newest `SET_ASIDE_MAX` of each named site."""
         ...
@@ -571,6 +606,8 @@ class Transaction(Reader, TelemetryWriter, Protocol):
         ...
 
     async def set_value(self, key: str, value: str) -> None: ...
+    async def put_instance_values(self, name: str, values: Mapping[tuple[DeploymentId, NodeId], str]) -> None: ...
+    async def drop_instance_values(self, name: str, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None: ...
 
 
 class Store(Protocol):

@@ -38,6 +38,11 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
+class FailureBody(Body):
+    code: str
+    message: str
+
+
 class PageBody(Body):
     """A part of a list."""
 

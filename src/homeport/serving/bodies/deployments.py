@@ -57,6 +57,8 @@ class Deploy(Body):
     version: str | None = Field(default=None, max_length=200)
     description: str | None = Field(default=None, min_length=1, max_length=DESCRIPTION_LENGTH_MAX)
     """With `plan=true`: the margo.yaml of an app that is not in the catalog yet."""
+    compose: str | None = Field(default=None, max_length=DESCRIPTION_LENGTH_MAX)
+    """With `description`: the compose file of its component where no registry has it yet, for the names of images."""
     profile: str | None = Field(default=None, max_length=200, validation_alias=AliasChoices("profile", "deploy_type"))
     """A profile's id or type; may be left out when the app has only one, and in an update."""
     name: str | None = Field(default=None, pattern=DEPLOYMENT_NAME_PATTERN)
@@ -118,7 +120,7 @@ class DeployedBody(Body):
     """The last event before this request: follow the events from here."""
 
 
-class FailureBody(Body):
+class InstanceFailureBody(Body):
     code: str
     message: str
     source: str
@@ -133,7 +135,7 @@ class InstanceBody(Body):
     running_revision: str | None
     generation: int
     attempt: int
-    failure: FailureBody | None
+    failure: InstanceFailureBody | None
     reachable: bool
     updated_at: datetime
     running_version: str | None = None

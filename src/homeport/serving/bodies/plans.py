@@ -7,10 +7,22 @@ from typing import Any, Literal
 from homeport.serving.bodies.body import Body
 
 
+class PlannedImage(Body):
+    service: str
+    """Of the compose file; the component's own name where it is a single image."""
+    before: str | None
+    after: str | None
+    """Equal to `before` where it stays."""
+
+
 class PlannedComponent(Body):
     component: str
     action: Literal["install", "replace", "keep", "remove"]
     why: str
+    images: Sequence[PlannedImage] | None = None
+    """What it runs now, and would run. None where that is not known, and for what stays or goes."""
+    pull_bytes: int | None = None
+    """How much the node would pull at most; it may have some of it already. None where that is not known."""
 
 
 class PlannedNode(Body):

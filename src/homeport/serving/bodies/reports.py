@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from homeport.serving.bodies.body import Body, Message
-from homeport.serving.bodies.deployments import FailureBody
+from homeport.serving.bodies.deployments import InstanceFailureBody
 
 
 class JoinSite(Message):
@@ -23,7 +23,7 @@ class RolledBackBody(Body):
     """What was rolled back there: it is not applied again until Git has another one."""
     good_revision: str
     """The revision that was rolled back to."""
-    failure: FailureBody | None
+    failure: InstanceFailureBody | None
 
 
 class AheadBody(Body):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from homeport.serving.bodies.body import Body, PageBody
-from homeport.serving.bodies.deployments import FailureBody
+from homeport.serving.bodies.deployments import InstanceFailureBody
 
 
 class HistoryEntryBody(Body):
@@ -20,7 +20,7 @@ class HistoryEntryBody(Body):
     actor: str
     reason: str
     revision: str | None
-    failure: FailureBody | None
+    failure: InstanceFailureBody | None
     verdict: str
 
 

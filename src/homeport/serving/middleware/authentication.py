@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from homeport.adapters.local_access import Kind, LocalKeys
+from homeport.adapters.local_access import KeyKind, LocalKeys
 from homeport.core.access.actions import ActionTable, Audit, Level
 from homeport.core.access.throttle import Throttle, address_key
 from homeport.core.identity.joining import API_PREFIX, JOIN_PREFIX
@@ -317,10 +317,10 @@ def anonymous(address: str) -> Caller:
 
 
 @lru_cache(maxsize=16)
-def local_caller(kind: Kind, address: str) -> Caller:
+def local_caller(kind: KeyKind, address: str) -> Caller:
     """A caller that can read the role's files: the user who started it, or a site without an identity of its own,
     which is trusted for any site it names."""
-    if kind is Kind.PERSON:
+    if kind is KeyKind.PERSON:
         return Caller("local", Role.ADMIN, address)
     return Caller("local", Role.VIEWER, address, kind=CallerKind.MACHINE)
 

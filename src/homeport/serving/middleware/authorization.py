@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from homeport.core.access.actions import ActionTable, Found
+from homeport.core.access.actions import ActionTable, MatchedAction
 from homeport.core.access.roles import refusal, site_refusal
 from homeport.core.model.caller import Caller, CallerKind
 from homeport.core.values.addresses import is_loopback
@@ -21,12 +21,12 @@ TOKEN_HINT: Final = (
 )
 
 
-def look_up(scope: Scope, table: ActionTable) -> Found | None:
+def look_up(scope: Scope, table: ActionTable) -> MatchedAction | None:
     """The request's row of the table; looked up once, on first use."""
     state = scope.setdefault("state", {})
     if FOUND not in state:
         state[FOUND] = table.find(scope["method"], scope["path"])
-    found: Found | None = state[FOUND]
+    found: MatchedAction | None = state[FOUND]
     return found
 
 
@@ -64,7 +64,7 @@ def unauthenticated(caller: Caller) -> Unauthenticated:
     return Unauthenticated("This needs an access token.", hint=hint)
 
 
-def check(caller: Caller, found: Found) -> None:
+def check(caller: Caller, found: MatchedAction) -> None:
     """Raises Unauthenticated or NotAuthorized unless the caller may do this, at the site in the path."""
     why = refusal(caller, found.action)
     if why is not None and caller.kind is CallerKind.ANONYMOUS:

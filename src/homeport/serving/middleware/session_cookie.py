@@ -31,17 +31,17 @@ _LENGTH_MAX: Final = 2_048
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BrowserSession:
     cookie: str
     key: str
     expires_at: datetime
 
 
-def begin(token: str, now: datetime) -> Session:
+def begin(token: str, now: datetime) -> BrowserSession:
     expires_at = now + LIFETIME
     key, nonce = os.urandom(_KEY_BYTES), os.urandom(_NONCE_BYTES)
     sealed = AESGCM(key).encrypt(nonce, f"{int(expires_at.timestamp())}:{token}".encode(), _CONTEXT)
-    return Session(_text(nonce + sealed), _text(key), expires_at)
+    return BrowserSession(_text(nonce + sealed), _text(key), expires_at)
 
 
 def token_of(headers: Mapping[str, str], now: datetime) -> str | None:
@@ -75,7 +75,7 @@ def _offered(headers: Mapping[str, str]) -> str | None:
     return next((each.removeprefix(KEY_PROTOCOL) for each in offered if each.startswith(KEY_PROTOCOL)), None)
 
 
-def set_cookie(session: Session, *, is_tls: bool) -> str:
+def set_cookie(session: BrowserSession, *, is_tls: bool) -> str:
     return _cookie(session.cookie, seconds=int(LIFETIME.total_seconds()), is_tls=is_tls)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from homeport.core.access.actions import ActionTable, Found
+from homeport.core.access.actions import ActionTable, MatchedAction
 from homeport.core.model.caller import Caller
 from homeport.errors import HomeportError
 from homeport.lazy_dataclass import dataclass
@@ -22,7 +22,7 @@ from homeport.serving.middleware.authorization import check
 from homeport.serving.middleware.error_shapes import Shape, correlation_of
 from homeport.serving.middleware.guards import GuardSettings, OnAnswer, OwnNames, request_id_of
 from homeport.serving.problems import problem_response, unexpected_problem
-from homeport.serving.server.connections import Answer, Arrival, TakeBody
+from homeport.serving.server.connections import Answer, RequestHead, TakeBody
 
 BODY_BYTES_MAX: Final = 64 * 1024
 """A larger body is read by the application, which does not have to hold all of it at once."""
@@ -69,7 +69,7 @@ class Shortcuts:
         self._is_own_name = OwnNames(guards.allowed_hosts)
         self._on_answer = on_answer
 
-    def __call__(self, arrival: Arrival) -> TakeBody | None:
+    def __call__(self, arrival: RequestHead) -> TakeBody | None:
         route = self._routes.get((arrival.method, arrival.target))
         if route is None:
             return None
@@ -135,7 +135,12 @@ class _Route:
     __slots__ = ("body_bytes_max", "found", "handler", "internal_error", "method")
 
     def __init__(
-        self, method: str, found: Found, handler: ShortHandler, body_bytes_max: int, shapes: Mapping[str, Shape]
+        self,
+        method: str,
+        found: MatchedAction,
+        handler: ShortHandler,
+        body_bytes_max: int,
+        shapes: Mapping[str, Shape],
     ) -> None:
         self.method = method
         self.found = found
@@ -146,14 +151,14 @@ class _Route:
         self.internal_error = json.dumps(shape(problem)).encode()
 
 
-def _found(table: ActionTable, method: str, path: str) -> Found:
+def _found(table: ActionTable, method: str, path: str) -> MatchedAction:
     found = table.find(method, path)
     if found is None:
         raise ValueError(f"{method} {path} has a shortcut and no action")
     return found
 
 
-def _may(caller: Caller, found: Found) -> bool:
+def _may(caller: Caller, found: MatchedAction) -> bool:
     try:
         check(caller, found)
     except HomeportError:

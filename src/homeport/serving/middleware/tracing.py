@@ -5,7 +5,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from homeport.core.access.actions import ActionTable, Audit, Found
+from homeport.core.access.actions import ActionTable, Audit, MatchedAction
 from homeport.core.model.instance import Failure
 from homeport.core.tracing import TRACEPARENT, Span, SpanKind, TraceContext, parse_context
 from homeport.fleet.central.tracing import ROLE, current_trace
@@ -56,7 +56,7 @@ class Tracing:
             if self._tracer is not None and context is not None:
                 self._tracer.export(self._span(found, scope, context, given, status, began=began))
 
-    def _traced(self, scope: Scope) -> Found | None:
+    def _traced(self, scope: Scope) -> MatchedAction | None:
         """Changes requested by users and programs; not the constant reports of machines."""
         if scope["type"] != "http" or scope["method"] not in CHANGING:
             return None
@@ -65,7 +65,7 @@ class Tracing:
 
     def _span(
         self,
-        found: Found,
+        found: MatchedAction,
         scope: Scope,
         context: TraceContext,
         parent: TraceContext | None,

@@ -15,7 +15,7 @@ from homeport.serving.bodies.audit import AuditBody, AuditEntryBody, AuditVerdic
 from homeport.serving.bodies.body import AnyMoment
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
-from homeport.serving.pages import Asked, asked
+from homeport.serving.pages import PageRequest, asked
 from homeport.serving.routing import Router
 
 PAGE: Final = 500
@@ -42,7 +42,7 @@ def audit_routes(store: Store) -> Routes:
     @router.get("/api/v1/audit", summary="Show who did what", response_model=AuditBody)
     async def list_audit(
         caller: CallerOf,
-        page: Annotated[Asked, Depends(asked(AUDIT, AuditEntryBody))],
+        page: Annotated[PageRequest, Depends(asked(AUDIT, AuditEntryBody))],
         *,
         after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
         actor: Name = None,

@@ -27,7 +27,7 @@ from homeport.ports import IDENTITIES, IdentityFilter
 from homeport.serving.bodies.body import Body, Message, NodeIdText, PageBody
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
-from homeport.serving.pages import Asked, asked
+from homeport.serving.pages import PageRequest, asked
 from homeport.serving.routing import Router
 
 Pem = Annotated[str, Field(min_length=1, max_length=16_384)]
@@ -92,12 +92,12 @@ class IdentitiesBody(PageBody):
     identities: list[IdentityBody]
 
 
-IdentitiesPage = Annotated[Asked, Depends(asked(IDENTITIES, IdentityBody))]
+IdentitiesPage = Annotated[PageRequest, Depends(asked(IDENTITIES, IdentityBody))]
 Standing = Annotated[IdentityStatus | None, Query(description="Only those of this standing.")]
 Kind = Annotated[IdentityKind | None, Query(description="Only clients, which sites are too, or only nodes.")]
 
 
-class Invitation(Body):
+class InvitationBody(Body):
     token: str = Field(description="Shown once.")
     expires_at: datetime
     pin: str = Field(description="The key to expect where it joins.")
@@ -289,7 +289,11 @@ def identities_routes(enrolment: EnrolmentService) -> Routes:
     async def approve_identity(caller: CallerOf, name: Name, body: Approve | None = None) -> IdentityBody:
         return shown(await enrolment.registrar.approve(name, caller, key=None if body is None else body.key))
 
-    @router.delete("/api/v1/identities/{name}", summary="Send a machine away, at once", responses={404: {}})
+    @router.delete(
+        "/api/v1/identities/{name}",
+        summary="Remove the identity of a machine and disconnect it",
+        responses={404: {}},
+    )
     async def remove_identity(caller: CallerOf, name: Name) -> IdentityBody:
         """Its workloads keep running; it is no longer trusted. A pending machine is denied."""
         removed = await enrolment.registrar.remove(name, caller)

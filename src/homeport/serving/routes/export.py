@@ -34,7 +34,7 @@ LINES: dict[int | str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExportFilter:
     """The filters of both exports."""
 
     deployment: Annotated[
@@ -81,7 +81,7 @@ def exporting_routes(reading: Reading) -> Routes:
         response_class=StreamingResponse,
         responses={**LINES, 404: {}, 409: {}},
     )
-    async def export_history(caller: CallerOf, asked: Annotated[Asked, Depends()]) -> StreamingResponse:
+    async def export_history(caller: CallerOf, asked: Annotated[ExportFilter, Depends()]) -> StreamingResponse:
         """In the order in which it was recorded here, including long deleted deployments."""
         store = reading.of(caller)
         wanted = await _wanted(store, asked)
@@ -94,7 +94,7 @@ def exporting_routes(reading: Reading) -> Routes:
         response_class=StreamingResponse,
         responses={**LINES, 404: {}, 409: {}},
     )
-    async def export_events(caller: CallerOf, asked: Annotated[Asked, Depends()]) -> StreamingResponse:
+    async def export_events(caller: CallerOf, asked: Annotated[ExportFilter, Depends()]) -> StreamingResponse:
         """The stored events, oldest first; ends with the newest."""
         store = reading.of(caller)
         wanted = await _wanted(store, asked)
@@ -103,7 +103,7 @@ def exporting_routes(reading: Reading) -> Routes:
     return Routes(router, ACTIONS)
 
 
-async def _wanted(store: ReadOnly, asked: Asked) -> Wanted:
+async def _wanted(store: ReadOnly, asked: ExportFilter) -> Wanted:
     found = None
     if asked.deployment is not None:
         async with store.read() as reader:

@@ -33,7 +33,7 @@ Checks = Callable[[], Awaitable[Mapping[str, str]]]
 
 
 @runtime_checkable
-class Looks(Protocol):
+class ReadyProbe(Protocol):
     async def look(self, reader: Reader) -> None: ...
 
 
@@ -73,7 +73,7 @@ class Metrics:
         self._dropped = Gauge(
             "homeport_outbox_dropped", "Reports dropped because the outbox was full.", registry=registry
         )
-        self._looking: list[Looks] = []
+        self._looking: list[ReadyProbe] = []
         self._peers = PeerMetrics(registry, {} if refused is None else refused)
         info = Gauge("homeport_info", "Which role this is, and its version.", ["role", "version"], registry=registry)
         info.labels(role, __version__).set(1)
@@ -81,7 +81,7 @@ class Metrics:
     def add(self, collector: Collector) -> None:
         """One that reads the database has `look`, which is called before each scrape."""
         self.registry.register(collector)
-        if isinstance(collector, Looks):
+        if isinstance(collector, ReadyProbe):
             self._looking.append(collector)
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:

@@ -19,7 +19,7 @@ from homeport.serving.bodies.body import Body, Moment
 from homeport.serving.bodies.fleet import HoldBody, HoldsBody, NodeBody
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf, note_detail
-from homeport.serving.pages import Asked, asked
+from homeport.serving.pages import PageRequest, asked
 from homeport.serving.routes.read import Reading
 from homeport.serving.routing import Router
 from homeport.serving.to_bodies import hold_body, node_body
@@ -36,7 +36,7 @@ class Drain(Body):
     reason: str = Field(default="", max_length=500)
 
 
-class NodeSettings(Body):
+class NodeSettingsChange(Body):
     heartbeat_seconds: float | None = Field(default=None, allow_inf_nan=False)
     log_level: str | None = Field(default=None, max_length=20)
     labels: dict[str, str | None] | None = Field(default=None, max_length=LABELS_MAX)
@@ -53,7 +53,7 @@ class HoldUpdates(Body):
     expires_at: Moment | None = None
 
 
-class Keeper(Protocol):
+class MaintenanceRequests(Protocol):
     """Carries out an operator's request."""
 
     async def drain(self, node: Node, reason: str) -> None: ...
@@ -75,14 +75,14 @@ ACTIONS: Final[Actions] = {
 # fmt: on
 
 
-def maintenance_routes(reading: Reading, keeper: Keeper) -> Routes:
+def maintenance_routes(reading: Reading, keeper: MaintenanceRequests) -> Routes:
     router = Router()
     _nodes(router, reading, keeper)
     _holds(router, reading, keeper)
     return Routes(router, ACTIONS)
 
 
-def _nodes(router: Router, reading: Reading, keeper: Keeper) -> None:
+def _nodes(router: Router, reading: Reading, keeper: MaintenanceRequests) -> None:
     async def shown(caller: Caller, node: Node) -> NodeBody:
         async with reading.of(caller).read() as reader:
             found = await find_node(reader, f"{node.id}@{node.site}")
@@ -119,7 +119,7 @@ def _nodes(router: Router, reading: Reading, keeper: Keeper) -> None:
         summary="Change settings of a node while it runs",
         responses={404: {}, 409: {}},
     )
-    async def set_node(caller: CallerOf, request: Request, node_id: NodeRef, body: NodeSettings) -> NodeBody:
+    async def set_node(caller: CallerOf, request: Request, node_id: NodeRef, body: NodeSettingsChange) -> NodeBody:
         """Omitted settings stay unchanged; 0, an empty text, or null for a label resets to the node's own value."""
         async with reading.of(caller).read() as reader:
             node = await find_node(reader, node_id)
@@ -129,7 +129,7 @@ def _nodes(router: Router, reading: Reading, keeper: Keeper) -> None:
         return await shown(caller, node)
 
 
-def _holds(router: Router, reading: Reading, keeper: Keeper) -> None:
+def _holds(router: Router, reading: Reading, keeper: MaintenanceRequests) -> None:
     @router.get(
         "/api/v1/sites/{site}/holds",
         tags=["sites"],
@@ -138,7 +138,7 @@ def _holds(router: Router, reading: Reading, keeper: Keeper) -> None:
         responses={404: {}},
     )
     async def list_holds(
-        caller: CallerOf, site: SiteRef, page: Annotated[Asked, Depends(asked(HOLDS, HoldBody))]
+        caller: CallerOf, site: SiteRef, page: Annotated[PageRequest, Depends(asked(HOLDS, HoldBody))]
     ) -> Response:
         async with reading.of(caller).read() as reader:
             found = await find_site(reader, site)

@@ -60,7 +60,7 @@ from homeport.serving.bodies.plans import WhyBody
 from homeport.serving.bodies.revisions import HistoryBody, HistoryEntryBody
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
-from homeport.serving.pages import LIMIT_MAX, Asked, asked
+from homeport.serving.pages import LIMIT_MAX, PageRequest, asked
 from homeport.serving.routing import Router
 from homeport.serving.server.run import Stopping
 from homeport.serving.server.sse import EVENT_STREAM, EventStream, cursor_from, deployment_events, fleet_events
@@ -126,8 +126,8 @@ SSE_RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-NodesPage = Annotated[Asked, Depends(asked(NODES, NodeBody))]
-OrchionPage = Annotated[Asked, Depends(asked(NODES, OrchionNodeBody))]
+NodesPage = Annotated[PageRequest, Depends(asked(NODES, NodeBody))]
+OrchionPage = Annotated[PageRequest, Depends(asked(NODES, OrchionNodeBody))]
 HISTORY: Final[Listing[HistoryLine, None]] = Listing("history", {"oldest": (int,)})
 LabelSelector = Annotated[
     str | None, Query(max_length=1000, description="Only those whose labels match: `region=eu,tier!=test`.")
@@ -201,7 +201,7 @@ def _deployments(router: Router, reading: Reading) -> None:
     )
     async def list_deployments(
         caller: CallerOf,
-        page: Annotated[Asked, Depends(asked(DEPLOYMENTS, DeploymentBody))],
+        page: Annotated[PageRequest, Depends(asked(DEPLOYMENTS, DeploymentBody))],
         where: Annotated[DeploymentFilter, Depends(_deployment_filter)],
     ) -> Response:
         async with reading.of(caller).read() as reader:
@@ -236,7 +236,7 @@ def _deployments(router: Router, reading: Reading) -> None:
     async def show_history(
         caller: CallerOf,
         deployment_id: DeploymentRef,
-        page: Annotated[Asked, Depends(asked(HISTORY, HistoryEntryBody))],
+        page: Annotated[PageRequest, Depends(asked(HISTORY, HistoryEntryBody))],
     ) -> Response:
         """Oldest first."""
         after = 0 if page.cut.after is None else int(str(page.cut.after[0]))
@@ -316,7 +316,7 @@ def _places(router: Router, reading: Reading) -> None:
     @router.get("/api/v1/sites", tags=["sites"], summary="List sites", response_model=SitesBody)
     async def list_sites(
         caller: CallerOf,
-        page: Annotated[Asked, Depends(asked(SITES, SiteBody))],
+        page: Annotated[PageRequest, Depends(asked(SITES, SiteBody))],
         *,
         selector: LabelSelector = None,
         reachable: Annotated[bool | None, Query(description="Only those in reach, or only the others.")] = None,
@@ -419,7 +419,7 @@ def _deployment_filter(
     state: Annotated[str | None, Query(json_schema_extra={"enum": [each.value for each in State]})] = None,
     rollout_id: Name = None,
     node: Annotated[str | None, Query(max_length=200, description="Only those that this node has.")] = None,
-    archived: Annotated[bool, Query(description="Show those that are gone for good instead.")] = False,
+    archived: Annotated[bool, Query(description="Show those that were removed permanently instead.")] = False,
     attention: Annotated[
         bool,
         Query(description="Only those that failed, are unhealthy, or run another release than Git asks for."),

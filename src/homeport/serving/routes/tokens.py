@@ -16,7 +16,7 @@ from homeport.serving.bodies.body import Body, Moment, PageBody
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.authentication import Authenticator
 from homeport.serving.middleware.callers import CallerOf
-from homeport.serving.pages import Asked, asked
+from homeport.serving.pages import PageRequest, asked
 from homeport.serving.routing import Router
 from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 
@@ -84,7 +84,9 @@ def tokens_routes(authenticator: Authenticator) -> Routes:
         return CreatedTokenBody(**token_body(created.token).model_dump(), token=created.text)
 
     @router.get("/api/v1/tokens", summary="List access tokens, never their secrets", response_model=TokensBody)
-    async def list_tokens(caller: CallerOf, page: Annotated[Asked, Depends(asked(TOKENS, TokenBody))]) -> Response:
+    async def list_tokens(
+        caller: CallerOf, page: Annotated[PageRequest, Depends(asked(TOKENS, TokenBody))]
+    ) -> Response:
         found = await authenticator.tokens.page(page.cut)
         return page.answer("tokens", [token_body(token) for token in found.items], found.next)
 

@@ -73,13 +73,13 @@ Answer = Callable[[int, bytes], None]
 """Sends a whole response, once: the status, and the bytes that follow the status line and the Date."""
 TakeBody = Callable[[bytes, Answer], None]
 """Gets the whole body of a request, and answers it now or later."""
-Shortcut = Callable[["Arrival"], TakeBody | None]
+Shortcut = Callable[["RequestHead"], TakeBody | None]
 """Takes a request with a body without a task; None leaves it to the application."""
 SendFile = Callable[[BinaryIO, int, int], Awaitable[None]]
 """Sends a part of a file: offset and count. Raises OSError where the client has disconnected or reads nothing."""
 
 
-class Arrival(NamedTuple):
+class RequestHead(NamedTuple):
     """A request whose head has arrived."""
 
     method: bytes
@@ -172,7 +172,7 @@ class JoinedWrites:
         return self._transport.is_closing()
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """What is named first is set by `connection_class`, because uvicorn creates the instances."""
 
     limits: Limits
@@ -345,7 +345,7 @@ class Connection(HttpToolsProtocol):
         if not self._can_be_prompt() or self.expect_100_continue or self.parser.should_upgrade():
             return False
         take = shortcut(
-            Arrival(self.parser.get_method(), self.url, self.headers, self._address(), self.server, self.scheme)
+            RequestHead(self.parser.get_method(), self.url, self.headers, self._address(), self.server, self.scheme)
         )
         if take is None:
             return False
@@ -517,11 +517,11 @@ def connection_class(
     prompt: Prompt | None = None,
     shortcut: Shortcut | None = None,
     problem: ProblemOf = own_problem,
-) -> type[Connection]:
+) -> type[HttpConnection]:
     """The protocol class for one server."""
     return type(
-        "Connection",
-        (Connection,),
+        "HttpConnection",
+        (HttpConnection,),
         {
             "limits": limits,
             "verify": staticmethod(verify) if verify else None,

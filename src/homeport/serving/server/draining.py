@@ -12,7 +12,7 @@ import anyio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from homeport.serving.problems import problem_response, unavailable
-from homeport.serving.server.connections import Answer, Arrival, Shortcut, TakeBody
+from homeport.serving.server.connections import Answer, RequestHead, Shortcut, TakeBody
 
 RETRY_SECONDS: Final = 5.0
 STOPPING: Final = "homeport.stopping"
@@ -105,7 +105,7 @@ class Draining:
     def counting(self, shortcut: Shortcut) -> Shortcut:
         """The shortcut, as one that takes nothing any more when the role stops; what it has taken is waited for."""
 
-        def begin(arrival: Arrival) -> TakeBody | None:
+        def begin(arrival: RequestHead) -> TakeBody | None:
             take = None if self._stopping.is_set() else shortcut(arrival)
             return None if take is None else partial(self._take, take)
 

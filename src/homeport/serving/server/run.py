@@ -16,13 +16,13 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from homeport.adapters.network.tls_buffers import use_small_tls_buffers
+from homeport.adapters.network.tls_records import TlsRecords
 from homeport.adapters.system import room_for_connections
-from homeport.adapters.tls_buffers import use_small_tls_buffers
-from homeport.adapters.tls_records import TlsRecords
 from homeport.errors import Refused, system_reason
 from homeport.serving.middleware.guards import refuse_open_bind
 from homeport.serving.server.connections import (
-    Connection,
+    HttpConnection,
     OnRefused,
     ProblemOf,
     Prompt,
@@ -136,7 +136,7 @@ async def http_server(
             tasks.cancel_scope.cancel()
 
 
-def _configured(app: ASGIApp, connections: type[Connection], tls: ssl.SSLContext | None) -> uvicorn.Config:
+def _configured(app: ASGIApp, connections: type[HttpConnection], tls: ssl.SSLContext | None) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
         loop="none",

@@ -9,13 +9,13 @@ from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
 from homeport.core.model.identity import IdentityRecord
 from homeport.errors import NotFound
 from homeport.fleet.site.conductor import Conductor
-from homeport.fleet.site.nodes.streams import Sessions
+from homeport.fleet.site.nodes.streams import NodeSessions
 from homeport.identity.enrolment import Registrar
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
 from homeport.serving.routes.enrolment import (
     EnrolmentService,
-    Invitation,
+    InvitationBody,
     Invite,
     bundle_routes,
     enrolment_routes,
@@ -28,7 +28,7 @@ from homeport.vocabulary import SiteName
 
 
 def joining_routes(
-    identity: SiteIdentity, registrar: Registrar, sessions: Sessions, conductor: Conductor
+    identity: SiteIdentity, registrar: Registrar, sessions: NodeSessions, conductor: Conductor
 ) -> list[Routes]:
     async def removed(record: IdentityRecord) -> None:
         await evict(record, sessions, conductor)
@@ -65,13 +65,13 @@ def invitations_routes(identity: SiteIdentity, enrolment: EnrolmentService) -> R
         caller: CallerOf,
         site: Annotated[str, Path(max_length=63)],
         body: Invite,
-    ) -> Invitation:
+    ) -> InvitationBody:
         if site != own:
             raise NotFound(f"This is site {own}, not {site}.", hint="Ask central, or that site.")
         enrolment.check_certifies()
         made = await enrolment.registrar.invite(SiteName(site), caller, lifetime_seconds=body.lifetime_seconds)
         reach = identity.reach
-        return Invitation(
+        return InvitationBody(
             token=made.text,
             expires_at=made.token.expires_at,
             pin=identity.server.pin,

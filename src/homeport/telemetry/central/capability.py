@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from homeport.capability.central import CentralCapability, CentralPart, Loop, Replicas
+from homeport.capability.central import CentralCapability, CentralPart, Loop, ReplicaChoice
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.shared.periodic import every
-from homeport.telemetry.central.intake import Intake, trim
+from homeport.telemetry.central.intake import TelemetryIntake, trim
 from homeport.telemetry.central.source import CentralSource
 from homeport.telemetry.shared.collector import TelemetryCollector
 from homeport.telemetry.shared.exchange import TOPIC
@@ -21,14 +21,14 @@ async def trim_telemetry(central: CentralPlatform) -> None:
 
 
 def _part(central: CentralPlatform) -> CentralPart:
-    intake = Intake(central)
+    intake = TelemetryIntake(central)
     source = CentralSource(central, intake)
     central.inference.gpus = lambda nodes: gpus_of(
         (each for site in {SiteName(site) for site, _ in nodes} for each in intake.latest_of(site)), nodes
     )
     return CentralPart(
         routes=(telemetry_routes(source, central.store, central.clock, central.reachability),),
-        loops=(Loop("telemetry", trim_telemetry, Replicas.ONE),),
+        loops=(Loop("telemetry", trim_telemetry, ReplicaChoice.ONE),),
         from_sites={TOPIC: intake.take},
         metrics=(TelemetryCollector(intake.latest),),
     )

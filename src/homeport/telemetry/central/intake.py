@@ -10,7 +10,7 @@ from homeport.core.telemetry.windows import MINUTE, TEN_MINUTES
 from homeport.fleet.central.platform import CentralPlatform
 from homeport.fleet.shared.retention import retention_now
 from homeport.ports import Transaction
-from homeport.telemetry.shared.exchange import Batch, decode_batch, encode_pace, pace_within_bounds
+from homeport.telemetry.shared.exchange import TelemetryBatch, decode_batch, encode_pace, pace_within_bounds
 from homeport.telemetry.shared.latest import Latest
 from homeport.vocabulary import SiteName
 
@@ -24,7 +24,7 @@ BYTES_MAX: Final = 10_000_000_000
 """Of each resolution, of all sites."""
 
 
-class Intake:
+class TelemetryIntake:
     def __init__(self, central: CentralPlatform) -> None:
         self._central = central
         self._latest: dict[SiteName, tuple[datetime, Sequence[Latest]]] = {}
@@ -65,7 +65,7 @@ def observed_key(site: SiteName) -> str:
     return f"heartbeats_observed_until/{site}"
 
 
-async def _put(site: SiteName, batch: Batch, tx: Transaction) -> None:
+async def _put(site: SiteName, batch: TelemetryBatch, tx: Transaction) -> None:
     await tx.put_telemetry(batch.rows)
     if batch.intervals:
         await tx.put_heartbeats(site, batch.intervals)

@@ -12,7 +12,7 @@ from homeport.core.telemetry.ranges import time_range
 from homeport.core.telemetry.windows import MINUTE
 from homeport.errors import InvalidInput, PeerIncompatible, PeerUnavailable, UnknownKind
 from homeport.fleet.central.platform import CentralPlatform
-from homeport.telemetry.central.intake import Intake, observed_key
+from homeport.telemetry.central.intake import TelemetryIntake, observed_key
 from homeport.telemetry.shared.exchange import (
     HEARTBEATS_TOPIC,
     LATEST_TOPIC,
@@ -29,7 +29,7 @@ AWAY: Final = (PeerUnavailable, PeerIncompatible, UnknownKind, TimeoutError)
 
 
 class CentralSource:
-    def __init__(self, central: CentralPlatform, intake: Intake) -> None:
+    def __init__(self, central: CentralPlatform, intake: TelemetryIntake) -> None:
         self._central = central
         self._intake = intake
 

@@ -3,11 +3,11 @@
 from typing import Final
 
 from homeport.capability.node import NodeCapability, NodePart, NodePlatform
-from homeport.telemetry.node.collector import Collector
+from homeport.telemetry.node.collector import MeasurementCollector
 
 
 def _part(node: NodePlatform) -> NodePart:
-    return NodePart(loops=(Collector(node).run,) if node.telemetry_seconds else ())
+    return NodePart(loops=(MeasurementCollector(node).run,) if node.telemetry_seconds else ())
 
 
 TELEMETRY_AT_NODE: Final = NodeCapability("telemetry", _part)

@@ -29,7 +29,7 @@ CONTAINERS_MAX = 200
 """Of one node; the rest is not measured."""
 
 
-class Collector:
+class MeasurementCollector:
     def __init__(self, node: NodePlatform) -> None:
         self._node = node
         self._machine = MachineReadings(node.data)

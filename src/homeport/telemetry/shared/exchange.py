@@ -30,14 +30,14 @@ SAMPLES_WITH_CONTAINERS_MAX: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class TelemetryBatch:
     latest: Sequence[Latest]
     rows: Sequence[TelemetryRow]
     intervals: Sequence[Interval]
     observed_until: datetime
 
 
-def encode_batch(batch: Batch) -> bytes:
+def encode_batch(batch: TelemetryBatch) -> bytes:
     samples = sum(len(each.values) for each in batch.latest)
     content = {
         "latest": encode_latest(batch.latest, with_containers=samples <= SAMPLES_WITH_CONTAINERS_MAX),
@@ -56,13 +56,15 @@ def encode_batch(batch: Batch) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def decode_batch(site: SiteName, body: bytes) -> Batch:
+def decode_batch(site: SiteName, body: bytes) -> TelemetryBatch:
     """Raises InvalidInput. A site is believed for itself alone: its name comes from its certificate."""
     try:
         content = document(body)
         rows = [_row(site, each) for each in content["rows"][:ROWS_MAX]]
         intervals = decode_intervals(content["heartbeats"][:INTERVALS_SENT_MAX])
-        return Batch(decode_latest(site, content["latest"]), rows, intervals, moment(content["observed_until"]))
+        return TelemetryBatch(
+            decode_latest(site, content["latest"]), rows, intervals, moment(content["observed_until"])
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"This is not a batch of measurements: {error!r}.") from error
 

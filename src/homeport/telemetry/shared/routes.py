@@ -25,7 +25,7 @@ from homeport.ports import NODES, Clock, NodeFilter, Store
 from homeport.serving.bodies.body import Moment
 from homeport.serving.capability import Routes
 from homeport.serving.middleware.callers import CallerOf
-from homeport.serving.pages import Asked, asked
+from homeport.serving.pages import PageRequest, asked
 from homeport.serving.routing import Router
 from homeport.telemetry.shared.bodies import (
     ContainerUseBody,
@@ -71,7 +71,7 @@ def _question(
 
 
 AskedSeries = Annotated[Question, Depends(_question)]
-NodesPage = Annotated[Asked, Depends(asked(NODES, NodeUseBody))]
+NodesPage = Annotated[PageRequest, Depends(asked(NODES, NodeUseBody))]
 
 
 def telemetry_routes(

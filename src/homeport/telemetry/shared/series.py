@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from homeport.core.telemetry.metrics import unit_of
 from homeport.core.telemetry.ranges import TimeRange, time_range
-from homeport.core.telemetry.windows import RESOLUTIONS, Series, Window, reduce, unpack
+from homeport.core.telemetry.windows import RESOLUTIONS, Series, TelemetryWindow, reduce, unpack
 from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
@@ -92,12 +92,14 @@ async def find_contents(reader: Reader, site: SiteName, node_id: NodeId, wanted:
     return contents
 
 
-def answer(windows: Mapping[NodeId, Iterable[Window]], question: Question, wanted: TimeRange) -> dict[str, Any]:
+def answer(
+    windows: Mapping[NodeId, Iterable[TelemetryWindow]], question: Question, wanted: TimeRange
+) -> dict[str, Any]:
     """Takes milliseconds for an hour and tens of them for a week: run it off the event loop."""
     found: list[dict[str, Any]] = []
     for node_id, each in windows.items():
         narrowed = (
-            Window(
+            TelemetryWindow(
                 window.start_ms,
                 window.offsets,
                 {series: columns for series, columns in window.columns.items() if question.wants(series)},
@@ -131,9 +133,9 @@ def answer(windows: Mapping[NodeId, Iterable[Window]], question: Question, wante
     }
 
 
-def readable(contents: Sequence[bytes]) -> list[Window]:
+def readable(contents: Sequence[bytes]) -> list[TelemetryWindow]:
     """A window that cannot be read is a gap, and harms no other."""
-    windows: list[Window] = []
+    windows: list[TelemetryWindow] = []
     for content in contents:
         try:
             windows.append(unpack(content))

@@ -25,7 +25,7 @@ from homeport.telemetry.shared.latest import encode_latest
 from homeport.telemetry.shared.routes import telemetry_routes
 from homeport.telemetry.shared.series import decode_question
 from homeport.telemetry.site.heartbeats import HeartbeatRecorder
-from homeport.telemetry.site.keeper import Keeper
+from homeport.telemetry.site.keeper import TelemetryKeeper
 from homeport.telemetry.site.sender import Sender
 from homeport.telemetry.site.source import SiteSource, asked_range
 from homeport.vocabulary import NodeId
@@ -40,7 +40,7 @@ STOP_SECONDS: Final = 3.0
 
 
 def _part(site: SitePlatform) -> SitePart:
-    keeper, heartbeats = Keeper(site), HeartbeatRecorder(site)
+    keeper, heartbeats = TelemetryKeeper(site), HeartbeatRecorder(site)
     sender = Sender(site, keeper, heartbeats)
     site.inference.gpus = lambda nodes: gpus_of(keeper.latest(), nodes)
 
@@ -85,7 +85,7 @@ def _part(site: SitePlatform) -> SitePart:
     )
 
 
-async def _flush_at_the_end(keeper: Keeper) -> None:
+async def _flush_at_the_end(keeper: TelemetryKeeper) -> None:
     with anyio.move_on_after(STOP_SECONDS, shield=True):
         try:
             await keeper.flush(everything=True)

@@ -19,7 +19,7 @@ from homeport.core.telemetry.windows import (
     TEN_MINUTES,
     OpenWindow,
     Resolution,
-    Window,
+    TelemetryWindow,
     pack,
     reduce,
 )
@@ -48,7 +48,7 @@ STALE_SECONDS: Final = 900.0
 """A node that has said nothing for so long has no newest measurement any more."""
 
 
-class Keeper:
+class TelemetryKeeper:
     def __init__(self, site: SitePlatform) -> None:
         self._site = site
         self._open: dict[tuple[NodeId, int], OpenWindow] = {}
@@ -173,7 +173,7 @@ async def _trim(seconds: int, before: datetime, tx: Transaction) -> None:
 
 def _answer(
     contents: Mapping[NodeId, list[bytes]],
-    open_windows: Mapping[NodeId, list[Window]],
+    open_windows: Mapping[NodeId, list[TelemetryWindow]],
     question: Question,
     wanted: TimeRange,
 ) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from homeport.telemetry.shared.exchange import (
     PACE_SECONDS_MIN,
     ROWS_MAX,
     TOPIC,
-    Batch,
+    TelemetryBatch,
     decode_pace,
     encode_batch,
 )
 from homeport.telemetry.site.heartbeats import HeartbeatRecorder
-from homeport.telemetry.site.keeper import Keeper
+from homeport.telemetry.site.keeper import TelemetryKeeper
 
 log = get_log("homeport.telemetry")
 
@@ -31,7 +31,7 @@ INSTANT: Final = timedelta(milliseconds=1)
 
 
 class Sender:
-    def __init__(self, site: SitePlatform, keeper: Keeper, heartbeats: HeartbeatRecorder) -> None:
+    def __init__(self, site: SitePlatform, keeper: TelemetryKeeper, heartbeats: HeartbeatRecorder) -> None:
         self._site = site
         self._keeper = keeper
         self._heartbeats = heartbeats
@@ -53,7 +53,7 @@ class Sender:
             return
         rows, taken = await self._rows()
         intervals = tuple(islice(self._heartbeats.unsent, INTERVALS_SENT_MAX))
-        batch = Batch(self._keeper.latest(), rows, intervals, self._site.clock.now())
+        batch = TelemetryBatch(self._keeper.latest(), rows, intervals, self._site.clock.now())
         try:
             answer = await central.call(self._site.site, TOPIC, encode_batch(batch))
         except PermanentError as error:

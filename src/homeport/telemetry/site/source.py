@@ -9,7 +9,7 @@ from homeport.telemetry.shared.latest import Latest
 from homeport.telemetry.shared.series import Question
 from homeport.telemetry.shared.source import Newest
 from homeport.telemetry.site.heartbeats import HeartbeatRecorder
-from homeport.telemetry.site.keeper import Keeper
+from homeport.telemetry.site.keeper import TelemetryKeeper
 from homeport.vocabulary import NodeId, SiteName
 from homeport.wire.values import moment
 
@@ -17,7 +17,7 @@ from homeport.wire.values import moment
 class SiteSource:
     """`TelemetrySource` of this site alone."""
 
-    def __init__(self, keeper: Keeper, heartbeats: HeartbeatRecorder) -> None:
+    def __init__(self, keeper: TelemetryKeeper, heartbeats: HeartbeatRecorder) -> None:
         self._keeper = keeper
         self._heartbeats = heartbeats
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.adapters.hardware.processes import Usage, meter
+from homeport.adapters.hardware.processes import ProcessUsage, meter
 
 PID = 4242
 
@@ -25,7 +25,7 @@ def test_version_1_has_a_folder_for_each_controller(tmp_path: Path) -> None:
     write(groups / "memory" / "pod" / "x" / "memory.stat", "cache 3\ntotal_inactive_file 1000\n")
     found = meter(PID, proc=proc, cgroups=groups)
     assert found is not None
-    assert found.read() == Usage(2.5, 4000)
+    assert found.read() == ProcessUsage(2.5, 4000)
 
 
 def test_version_2_has_one_folder(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_version_2_has_one_folder(tmp_path: Path) -> None:
     write(folder / "memory.stat", "anon 1\ninactive_file 1000\n")
     found = meter(PID, proc=proc, cgroups=groups)
     assert found is not None
-    assert found.read() == Usage(1.5, 0)
+    assert found.read() == ProcessUsage(1.5, 0)
     (folder / "cpu.stat").unlink()
     assert found.read() is None, "it has ended"
 

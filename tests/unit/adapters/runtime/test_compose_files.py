@@ -15,7 +15,7 @@ from homeport.adapters.runtime.compose.files import (
     volume_name,
     write_override,
 )
-from homeport.adapters.runtime.docker_api.client import Json, Listed
+from homeport.adapters.runtime.docker_api.client import Json, ListedContainer
 from homeport.adapters.runtime.health.observations import failed_or_all, shown_name
 from homeport.core.model.deployment import ComponentSpec
 from homeport.errors import InvalidInput
@@ -127,5 +127,5 @@ def test_only_repository_and_revision_decide_where_an_archive_stands(tmp_path: P
     ],
 )
 def test_a_container_is_shown_by_the_names_that_its_author_gave(labels: dict[str, str], name: str) -> None:
-    container = Listed("1", "hp-1234-clock-8413", "a:1", running=True, labels=labels)
+    container = ListedContainer("1", "hp-1234-clock-8413", "a:1", running=True, labels=labels)
     assert shown_name(container) == name

@@ -45,6 +45,14 @@ PROGRAM = (
         (PODMAN_PORT, "web could not be started: port 18999 is already in use on this machine"),
         (DOCKER_PORT, "web could not be started: port 8080 is already in use on this machine"),
         (PROGRAM, 'web could not be started: the image has no program "nosuch"'),
+        (
+            "Error: container create: no command or entrypoint provided, and no CMD or ENTRYPOINT from image",
+            "web could not be started: the image has no command of its own, so one has to be given",
+        ),
+        (
+            "Error response from daemon: No command specified",
+            "web could not be started: the image has no command of its own, so one has to be given",
+        ),
         ("", "web could not be started: it gave no reason"),
         ("something odd", "web could not be started: something odd"),
     ],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from homeport.adapters.http_client import TcpAddress
+from homeport.adapters.network.http_client import TcpAddress
 from homeport.adapters.runtime.helm.kube_checks import address_of, rules_of
 from homeport.adapters.runtime.helm.kube_kinds import explain_refused, read_manifests
 from homeport.adapters.runtime.helm.kube_pods import KubePod, make_pods

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeport.adapters.file_events import FileEvents
+from homeport.adapters.files.file_events import FileEvents
 from homeport.adapters.runtime.docker_api.output import OutputLines
 from homeport.adapters.runtime.programs.output_file import (
     REPLACED,
@@ -23,7 +23,7 @@ from homeport.adapters.runtime.programs.output_file import (
 )
 from homeport.adapters.runtime.programs.output_records import RecordLines, RecordParser, place_of
 from homeport.core.logs.text import LINE_BYTES_MAX
-from homeport.ports import Output
+from homeport.ports import OutputLine
 
 BEGIN = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
 
@@ -56,11 +56,11 @@ class Monitor:
         self._file.close()
 
 
-def read_from(path: Path, resume: str) -> list[Output]:
+def read_from(path: Path, resume: str) -> list[OutputLine]:
     """Everything after a place, as after a restart of the node."""
     place = place_of(resume)
     lines = RecordLines(place.skip if place else 0)
-    found: list[Output] = []
+    found: list[OutputLine] = []
     with closing(OutputFile(path, place)) as file:
         while records := file.read():
             is_next, lost = file.take_breaks(0)
@@ -72,7 +72,7 @@ def read_from(path: Path, resume: str) -> list[Output]:
     return found
 
 
-def texts(found: Sequence[Output]) -> list[str]:
+def texts(found: Sequence[OutputLine]) -> list[str]:
     return [each.text.decode() for each in found if each.text is not None]
 
 
@@ -152,7 +152,7 @@ def test_an_hour_is_found_in_a_long_file_without_reading_all_of_it(tmp_path: Pat
 @pytest.mark.anyio
 class TestFollowing:
     @staticmethod
-    def follow(path: Path, *, since_ns: int = 0, skip: int = 0) -> AsyncGenerator[Sequence[Output], None]:
+    def follow(path: Path, *, since_ns: int = 0, skip: int = 0) -> AsyncGenerator[Sequence[OutputLine], None]:
         return follow_output_file(path, FileEvents(), "", since_ns=since_ns, skip=skip, now=lambda: BEGIN)
 
     async def test_lines_are_read_as_they_are_written_and_to_the_last_after_removal(self, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ class TestFollowing:
         path = tmp_path / "ctr.log"
         monitor = Monitor(path)
         monitor.write(b"crash without an end")
-        found: list[Output] = []
+        found: list[OutputLine] = []
         with anyio.fail_after(20):
             async with aclosing(self.follow(path)) as pieces, anyio.create_task_group() as tasks:
                 tasks.start_soon(anyio.to_thread.run_sync, monitor.close)
@@ -192,7 +192,7 @@ class TestFollowing:
         path = tmp_path / "ctr.log"
         monitor = Monitor(path)
         monitor.write(b"one\n")
-        found: list[Output] = []
+        found: list[OutputLine] = []
         with anyio.fail_after(20):
             async with aclosing(self.follow(path)) as pieces:
                 async for lines in pieces:
@@ -212,7 +212,7 @@ class TestFollowing:
         path = tmp_path / "ctr.log"
         monitor = Monitor(path)
         monitor.write(b"one\n")
-        found: list[Output] = []
+        found: list[OutputLine] = []
         with anyio.fail_after(20):
             async with aclosing(self.follow(path)) as pieces:
                 async for lines in pieces:
@@ -232,7 +232,7 @@ class TestFollowing:
         path = tmp_path / "ctr.log"
         monitor = Monitor(path)
         monitor.write(b"one\n")
-        found: list[Output] = []
+        found: list[OutputLine] = []
         with anyio.fail_after(20):
             async with aclosing(self.follow(path)) as pieces:
                 async for lines in pieces:
@@ -324,8 +324,8 @@ async def test_without_inotify_the_file_is_looked_at_in_intervals(
     def none_left() -> int:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("homeport.adapters.inotify.open_instance", none_left)
-    monkeypatch.setattr("homeport.adapters.file_events.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("homeport.adapters.files.inotify.open_instance", none_left)
+    monkeypatch.setattr("homeport.adapters.files.file_events.POLL_SECONDS", 0.01)
     path = tmp_path / "ctr.log"
     with closing(Monitor(path)) as monitor, anyio.fail_after(20):
         monitor.write(b"one\n")

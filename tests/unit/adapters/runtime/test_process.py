@@ -13,7 +13,7 @@ import pytest
 from homeport.adapters.runtime.custom_spec import read_spec
 from homeport.adapters.runtime.process import runtime as process
 from homeport.adapters.runtime.process.runtime import ProcessRuntime
-from homeport.core.model.custom import HttpProbe, Kind, TcpProbe
+from homeport.core.model.custom import CustomKind, HttpProbe, TcpProbe
 from homeport.core.model.deployment import ComponentSpec
 from homeport.errors import WorkFailed
 from homeport.ports import Container, Workload
@@ -174,13 +174,13 @@ async def test_an_http_check_says_what_was_answered(runtime: ProcessRuntime, tmp
 )
 def test_a_wrong_extension_is_refused_by_its_field(extension: dict[str, Any], field: str) -> None:
     with pytest.raises(WorkFailed, match=field) as failure:
-        read_spec(spec(extension), Kind.PROCESS)
+        read_spec(spec(extension), CustomKind.PROCESS)
     assert failure.value.code is Code.CREATE_FAILED
 
 
 def test_probes_are_read_from_short_forms() -> None:
     read = [
-        read_spec(spec({"command": ["a"], "health": health}), Kind.PROCESS).probe
+        read_spec(spec({"command": ["a"], "health": health}), CustomKind.PROCESS).probe
         for health in ({"http": "http://h/a?b"}, {"tcp": ":9"})
     ]
     assert read == [HttpProbe("h", 80, "/a?b"), TcpProbe("127.0.0.1", 9)]

@@ -8,8 +8,8 @@ import anyio
 import anyio.abc
 import pytest
 
-from homeport.adapters.http_client import Address, ExchangeFailed, UnixAddress, ask, stream
-from homeport.adapters.runtime.docker_api.client import EngineApi, Refusal
+from homeport.adapters.network.http_client import Address, ExchangeFailed, UnixAddress, ask, stream
+from homeport.adapters.runtime.docker_api.client import EngineApi, EngineRefusal
 from homeport.errors import EngineUnavailable
 from tests.support.listening import outliving
 
@@ -87,7 +87,7 @@ async def test_a_refusal_carries_the_engines_own_words(tmp_path: Path) -> None:
     body = b'{"cause":"x","message":"no such container"}'
     head = b"HTTP/1.1 404 Not Found\r\nContent-Length: %d\r\n\r\n" % len(body)
     async with answering(tmp_path / "s", head + body) as address:
-        with pytest.raises(Refusal, match="no such container") as refusal:
+        with pytest.raises(EngineRefusal, match="no such container") as refusal:
             await api(address).inspect("x")
     assert refusal.value.status == 404
 

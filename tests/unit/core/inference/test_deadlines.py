@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from homeport.core.inference.deadlines import decode_ms_left, expected_tokens, on_time_probability
-from homeport.core.inference.task import Priority, Task, Workload
+from homeport.core.inference.task import Priority, Task, WorkloadKind
 
 TASK = Task(
     task_id="t",
     session_id="s",
-    workload=Workload.COMPLETION,
+    workload=WorkloadKind.COMPLETION,
     model_ref="m",
     priority=Priority.INTERACTIVE,
     max_tokens=101,

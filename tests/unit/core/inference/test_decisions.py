@@ -9,15 +9,23 @@ from homeport.core.inference import admission
 from homeport.core.inference.admission import Situation
 from homeport.core.inference.breaker import CLOSED, FAILURES_MAX, OPEN_SECONDS, Circuit
 from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
-from homeport.core.inference.placement import Candidate, Misfit, code_of, place
-from homeport.core.inference.queue import Entry, FullPolicy, PoolQueue, predicted_start_ms
+from homeport.core.inference.placement import Misfit, ReplicaCandidate, code_of, place
+from homeport.core.inference.queue import FullPolicy, PoolQueue, QueueEntry, predicted_start_ms
 from homeport.core.inference.sessions import Budgets, Session
-from homeport.core.inference.task import STATUS, PlacementMode, PlacementWish, Priority, Task, TaskCode, Workload
+from homeport.core.inference.task import (
+    STATUS,
+    PlacementWish,
+    PoolPlacementMode,
+    Priority,
+    Task,
+    TaskCode,
+    WorkloadKind,
+)
 
 TASK = Task(
     task_id="t",
     session_id="s",
-    workload=Workload.COMPLETION,
+    workload=WorkloadKind.COMPLETION,
     model_ref="m",
     priority=Priority.INTERACTIVE,
     max_tokens=10,
@@ -29,8 +37,8 @@ BUSY = Session("s", 0.0, budgets=Budgets(tokens=25)).admitted(0, 8).admitted(0, 
 """Two tasks under way may use sixteen of its tokens."""
 
 
-def candidate(pool_id: str = "p", replica_id: str = "r0", **changes: Any) -> Candidate:
-    return Candidate(
+def candidate(pool_id: str = "p", replica_id: str = "r0", **changes: Any) -> ReplicaCandidate:
+    return ReplicaCandidate(
         **{"pool_id": pool_id, "replica_id": replica_id, "engine": "llamacpp", "models": frozenset({"m"}), **changes}
     )
 
@@ -49,14 +57,14 @@ def wish(**changes: Any) -> Task:
         (replace(TASK, model_ref="other"), candidate(), Misfit.MODEL),
         (wish(avoid_pools=("p",)), candidate(), Misfit.AVOIDED),
         (wish(require_device_mask="0"), candidate(device_mask="1"), Misfit.DEVICE_MASK),
-        (replace(TASK, workload=Workload.RERANK), candidate(), Misfit.WORKLOAD),
+        (replace(TASK, workload=WorkloadKind.RERANK), candidate(), Misfit.WORKLOAD),
         (replace(TASK, ctx=4096), candidate(ctx_max=2048), Misfit.CTX),
         (TASK, candidate(vram_needed_bytes=10, vram_free_bytes=5), Misfit.VRAM),
         (TASK, candidate(ready=False), Misfit.UNREADY),
         (TASK, candidate(slots_free=0), Misfit.SLOTS),
     ],
 )
-def test_each_reason_not_to_fit(task: Task, where: Candidate, why: Misfit) -> None:
+def test_each_reason_not_to_fit(task: Task, where: ReplicaCandidate, why: Misfit) -> None:
     decision = place(task, [where])
     assert decision.chosen is None
     assert decision.misfits == ((why, 1),)
@@ -64,7 +72,7 @@ def test_each_reason_not_to_fit(task: Task, where: Candidate, why: Misfit) -> No
 
 
 def test_what_can_never_be_is_the_callers_mistake_and_what_may_come_is_not() -> None:
-    never = place(replace(TASK, workload=Workload.RERANK), [candidate()])
+    never = place(replace(TASK, workload=WorkloadKind.RERANK), [candidate()])
     assert code_of(never) is TaskCode.INVALID_PARAMS
     other = place(replace(TASK, model_ref="other"), [candidate()])
     assert code_of(other) is TaskCode.POOL_UNAVAILABLE
@@ -78,7 +86,7 @@ def test_a_limited_caller_gets_replicas_of_its_sites_only() -> None:
 
 
 def test_a_pin_never_falls_back() -> None:
-    pinned = wish(mode=PlacementMode.PIN, pin_pool_id="p")
+    pinned = wish(mode=PoolPlacementMode.PIN, pin_pool_id="p")
     decision = place(pinned, [candidate(ready=False), candidate("q")])
     assert (decision.chosen, decision.reason) == (None, "pinned_pool_infeasible")
     assert code_of(decision) is TaskCode.POOL_UNREADY
@@ -90,11 +98,11 @@ def test_replicas_without_a_free_slot_are_exhausted() -> None:
 
 
 def test_a_preference_falls_back_only_where_it_may() -> None:
-    preferring = wish(mode=PlacementMode.PREFER, prefer_pools=("q",))
+    preferring = wish(mode=PoolPlacementMode.PREFER, prefer_pools=("q",))
     decision = place(preferring, [candidate()])
     assert decision.chosen is not None
     assert decision.fallback
-    strict = wish(mode=PlacementMode.PREFER, prefer_pools=("q",), allow_fallback=False)
+    strict = wish(mode=PoolPlacementMode.PREFER, prefer_pools=("q",), allow_fallback=False)
     assert place(strict, [candidate()]).reason == "no_preferred_feasible"
 
 
@@ -122,8 +130,10 @@ def test_a_cached_prefix_is_preferred_until_its_queue_is_long() -> None:
 # --- queue --------------------------------------------------------------------------------------------------------
 
 
-def entry(name: str, key: str = "k", priority: Priority = Priority.INTERACTIVE, since: float = 0.0) -> Entry[str]:
-    return Entry(name, key, priority, since, name)
+def entry(
+    name: str, key: str = "k", priority: Priority = Priority.INTERACTIVE, since: float = 0.0
+) -> QueueEntry[str]:
+    return QueueEntry(name, key, priority, since, name)
 
 
 def drained(queue: PoolQueue[str], now: float = 0.0) -> list[str]:
@@ -203,7 +213,7 @@ def test_the_start_is_predicted_from_measured_rates() -> None:
         (TASK, Situation(waiting_of_key=9, key_waiting_max=9), TaskCode.ADMISSION_REJECT),
         (TASK, Situation(model=CatalogModel("m", ModelLifecycle.RETIRED)), TaskCode.MODEL_DEPRECATED),
         (TASK, Situation(model=CatalogModel("m", is_verified=False)), TaskCode.UNTRUSTED_ARTIFACT),
-        (wish(mode=PlacementMode.PIN, pin_pool_id="x"), Situation(pool_ids=("p",)), TaskCode.INVALID_PARAMS),
+        (wish(mode=PoolPlacementMode.PIN, pin_pool_id="x"), Situation(pool_ids=("p",)), TaskCode.INVALID_PARAMS),
     ],
 )
 def test_each_rule_of_admission(task: Task, situation: Situation, code: TaskCode) -> None:

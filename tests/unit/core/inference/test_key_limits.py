@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from homeport.core.inference.key_limits import BURST_SECONDS, Rate
+from homeport.core.inference.key_limits import BURST_SECONDS, KeyRate
 
 
 @given(per_minute=st.integers(1, 6000), gaps=st.lists(st.floats(0, 30), min_size=1, max_size=200))
 def test_in_any_time_no_more_than_the_rate_and_its_burst_pass(per_minute: int, gaps: list[float]) -> None:
-    rate, paid, now, passed = Rate(per_minute), 0.0, 100.0, []
+    rate, paid, now, passed = KeyRate(per_minute), 0.0, 100.0, []
     for gap in gaps:
         now += gap
         wait = rate.wait_seconds(paid, now)
@@ -24,4 +24,4 @@ def test_in_any_time_no_more_than_the_rate_and_its_burst_pass(per_minute: int, g
 
 
 def test_without_a_rate_everything_passes() -> None:
-    assert Rate(0).wait_seconds(10**9, 0.0) == 0.0
+    assert KeyRate(0).wait_seconds(10**9, 0.0) == 0.0

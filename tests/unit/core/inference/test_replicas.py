@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.core.inference.engines.handoff_changes import by_replica, changes
 from homeport.core.inference.replicas import assigned, of_site
 from homeport.core.tunnel.targets import Endpoint
 
 ONE = Handoff(
-    engine=Engine.LLAMACPP, url="http://127.0.0.1:8100", model=HandoffModel("m"), pool_id="p", replica_id="a"
+    engine=EngineName.LLAMACPP, url="http://127.0.0.1:8100", model=HandoffModel("m"), pool_id="p", replica_id="a"
 )
 TWO = replace(ONE, replica_id="b", url="http://127.0.0.1:8101")
 

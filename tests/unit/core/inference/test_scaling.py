@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from homeport.core.inference.engines.handoff import Loading
 from homeport.core.inference.scaling import (
     RULES,
-    Action,
     PoolUse,
     ReplicaState,
     ScalePolicy,
     Scaling,
+    ScalingAction,
     quiet,
     scale,
 )
@@ -42,31 +42,31 @@ def decided(
 
 # fmt: off
 CASES = [
-    (decided(U, U), Action.KEEP, "", ENOUGH),
-    (decided(U, U, minimum=1), Action.LOAD, "r0", MINIMUM),
-    (decided(G, U, minimum=2), Action.KEEP, "", LOADING),
-    (decided(U, U, use=PoolUse(waiting=1)), Action.LOAD, "r0", FIRST),
-    (decided(G, U, use=PoolUse(waiting=100)), Action.KEEP, "", LOADING),
-    (decided(L, U, use=PoolUse(waiting=2, busy=1, task_seconds=2.0)), Action.KEEP, "", ENOUGH),
-    (decided(L, U, use=PoolUse(waiting=3, busy=1, task_seconds=2.0)), Action.LOAD, "r1", QUEUE),
-    (decided(L, L, use=PoolUse(waiting=9, busy=2, task_seconds=2.0)), Action.KEEP, "", ENOUGH),
-    (decided(L, L, quiet_since=NOW - IDLE), Action.UNLOAD, "r1", UNUSED),
-    (decided(L, U, quiet_since=NOW - IDLE), Action.UNLOAD, "r0", UNUSED),
-    (decided(L, U, quiet_since=NOW - IDLE, minimum=1), Action.KEEP, "", ENOUGH),
-    (decided(L, L, quiet_since=NOW - IDLE, busy=1), Action.KEEP, "", ENOUGH),
-    (decided(L, L, is_retired=True, minimum=2), Action.UNLOAD, "r1", RETIRED),
-    (decided(L, G, is_retired=True), Action.KEEP, "", LOADING),
-    (decided(L, U, is_retired=True, busy=1, use=PoolUse(busy=1)), Action.KEEP, "", FINISHES),
-    (decided(L, U, is_retired=True, use=PoolUse(waiting=1)), Action.KEEP, "", FINISHES),
-    (decided(U, U, is_retired=True, minimum=2, use=PoolUse(waiting=9)), Action.KEEP, "", OFF),
-    (decided(L, U, is_retired=True, is_overdue=True, busy=1, use=PoolUse(2, 1)), Action.UNLOAD, "r0", OVERDUE),
-    (decided(L, U, is_overdue=True, busy=1, quiet_since=NOW - IDLE), Action.KEEP, "", ENOUGH),
+    (decided(U, U), ScalingAction.KEEP, "", ENOUGH),
+    (decided(U, U, minimum=1), ScalingAction.LOAD, "r0", MINIMUM),
+    (decided(G, U, minimum=2), ScalingAction.KEEP, "", LOADING),
+    (decided(U, U, use=PoolUse(waiting=1)), ScalingAction.LOAD, "r0", FIRST),
+    (decided(G, U, use=PoolUse(waiting=100)), ScalingAction.KEEP, "", LOADING),
+    (decided(L, U, use=PoolUse(waiting=2, busy=1, task_seconds=2.0)), ScalingAction.KEEP, "", ENOUGH),
+    (decided(L, U, use=PoolUse(waiting=3, busy=1, task_seconds=2.0)), ScalingAction.LOAD, "r1", QUEUE),
+    (decided(L, L, use=PoolUse(waiting=9, busy=2, task_seconds=2.0)), ScalingAction.KEEP, "", ENOUGH),
+    (decided(L, L, quiet_since=NOW - IDLE), ScalingAction.UNLOAD, "r1", UNUSED),
+    (decided(L, U, quiet_since=NOW - IDLE), ScalingAction.UNLOAD, "r0", UNUSED),
+    (decided(L, U, quiet_since=NOW - IDLE, minimum=1), ScalingAction.KEEP, "", ENOUGH),
+    (decided(L, L, quiet_since=NOW - IDLE, busy=1), ScalingAction.KEEP, "", ENOUGH),
+    (decided(L, L, is_retired=True, minimum=2), ScalingAction.UNLOAD, "r1", RETIRED),
+    (decided(L, G, is_retired=True), ScalingAction.KEEP, "", LOADING),
+    (decided(L, U, is_retired=True, busy=1, use=PoolUse(busy=1)), ScalingAction.KEEP, "", FINISHES),
+    (decided(L, U, is_retired=True, use=PoolUse(waiting=1)), ScalingAction.KEEP, "", FINISHES),
+    (decided(U, U, is_retired=True, minimum=2, use=PoolUse(waiting=9)), ScalingAction.KEEP, "", OFF),
+    (decided(L, U, is_retired=True, is_overdue=True, busy=1, use=PoolUse(2, 1)), ScalingAction.UNLOAD, "r0", OVERDUE),
+    (decided(L, U, is_overdue=True, busy=1, quiet_since=NOW - IDLE), ScalingAction.KEEP, "", ENOUGH),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize(("found", "action", "replica", "why"), CASES)
-def test_each_rule(found: Scaling, action: Action, replica: str, why: str) -> None:
+def test_each_rule(found: Scaling, action: ScalingAction, replica: str, why: str) -> None:
     assert (found.action, found.replica, found.why) == (action, replica, why)
 
 
@@ -83,7 +83,7 @@ def test_a_replica_that_failed_is_left_alone_for_a_while_and_another_is_taken() 
     policy = ScalePolicy(0, IDLE)
     assert scale(policy, failed, waits, quiet_since=None, now=NOW).replica == "r1"
     alone = scale(policy, failed[:1], waits, quiet_since=None, now=NOW)
-    assert (alone.action, alone.look_at) == (Action.KEEP, NOW + 5)
+    assert (alone.action, alone.look_at) == (ScalingAction.KEEP, NOW + 5)
     assert scale(policy, failed[:1], waits, quiet_since=None, now=NOW + 5).replica == "r0"
 
 
@@ -116,14 +116,14 @@ def test_a_pool_stays_between_its_bounds_and_settles(
         use = PoolUse(waiting, busy if loaded else 0, used_at, 2.0)
         since = quiet(seen, use, since=since, now=now)
         found = scale(policy, seen, use, quiet_since=since, now=now)
-        if found.action is Action.LOAD:
+        if found.action is ScalingAction.LOAD:
             assert states[found.replica] is U
             states[found.replica] = L
-        elif found.action is Action.UNLOAD:
+        elif found.action is ScalingAction.UNLOAD:
             assert states[found.replica] is L
             assert not waiting and not shares[found.replica], "nothing that works or is waited for is unloaded"
             states[found.replica] = U
-        if found.action is not Action.KEEP:
+        if found.action is not ScalingAction.KEEP:
             since = None
         return found
 
@@ -131,8 +131,8 @@ def test_a_pool_stays_between_its_bounds_and_settles(
         now += seconds
         used_at = now if waiting or busy else used_at
         changes = [look(waiting, busy).action for _ in range(count + 2)]
-        assert changes[-1] is Action.KEEP, "the same situation settles"
-        assert not {Action.LOAD, Action.UNLOAD} <= set(changes), "and never goes back and forth"
+        assert changes[-1] is ScalingAction.KEEP, "the same situation settles"
+        assert not {ScalingAction.LOAD, ScalingAction.UNLOAD} <= set(changes), "and never goes back and forth"
         if waiting:
             assert L in states.values(), "who waits is served"
     for _ in range(count + 2):

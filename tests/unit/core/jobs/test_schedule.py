@@ -8,7 +8,7 @@ import pytest
 
 from homeport.core.jobs.job import Job, JobSpec, JobType
 from homeport.core.jobs.schedule import Load, Round, schedule, slots_of, unplaceable, unsupported
-from homeport.core.jobs.strategies import STRATEGIES, Candidate
+from homeport.core.jobs.strategies import STRATEGIES, NodeCandidate
 from homeport.core.model.node import Gpu, Node
 from homeport.core.model.protocol import OWN, UNSAID
 from homeport.core.values.selectors import parse_selector
@@ -88,7 +88,7 @@ def test_gpu_aware_keeps_gpus_free_and_fills_the_smallest_machine_that_fits() ->
 
 def test_a_strategy_of_ones_own_decides() -> None:
     class LastByName:
-        def rank(self, job: JobSpec, node: Candidate) -> int:
+        def rank(self, job: JobSpec, node: NodeCandidate) -> int:
             return -ord(node.node.id)
 
     made = schedule(jobs(1), [machine("a"), machine("b")], (), Load(), LastByName(), limit=10)
@@ -104,7 +104,7 @@ def test_a_strategy_of_ones_own_that_fails_is_what_its_job_waits_for_and_no_othe
     """One that raises, one whose ranks have no order, and one whose ranks are of two types."""
 
     class OnSomeJobs:
-        def rank(self, job: JobSpec, node: Candidate) -> Any:
+        def rank(self, job: JobSpec, node: NodeCandidate) -> Any:
             return rank(node.node.id) if job.command else 0
 
     pending = [job(1, command=("odd",)), job(2)]

@@ -100,7 +100,7 @@ def test_only_a_number_above_all_that_were_given_is_of_a_lost_order() -> None:
 def test_a_newer_attempt_that_its_node_remembers_is_the_newest_one() -> None:
     for job in (a_job(), running()):
         found = steps.recognise(job, NODE, Generation(4), NOW)
-        known = found.job if isinstance(found, steps.Step) else found
+        known = found.job if isinstance(found, steps.JobStep) else found
         assert (known.generation, known.node_id, known.version) == (4, NODE, job.version + 1)
         assert known.state is not JobState.PENDING
 
@@ -108,7 +108,7 @@ def test_a_newer_attempt_that_its_node_remembers_is_the_newest_one() -> None:
 def test_a_job_that_a_lost_order_has_stopped_is_begun_again_only_where_its_author_allows_that() -> None:
     for retries, state in ((0, JobState.FAILED), (1, JobState.PENDING)):
         after = steps.stopped_by_lost_order(running(retries=retries), NODE, Generation(4), NOW)
-        assert isinstance(after, steps.Step)
+        assert isinstance(after, steps.JobStep)
         assert (after.job.state, steps.next_generation(after.job)) == (state, 5)
     pending = steps.stopped_by_lost_order(a_job(), NODE, Generation(4), NOW)
     assert isinstance(pending, Job)

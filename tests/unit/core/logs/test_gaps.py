@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from homeport.core.logs.gaps import SOURCES_MAX, collapse, count_of
 from homeport.core.logs.intake import take
-from homeport.core.logs.line import GAP, Batch, LogLine, Origin, deployment_source
+from homeport.core.logs.line import GAP, LogBatch, LogLine, Origin, deployment_source
 from homeport.core.logs.query import LogFilter
 from homeport.core.values.filters import LOG_WORDS, parse_filter
 
@@ -35,7 +35,7 @@ def test_gaps_add_up_and_many_sources_are_bounded() -> None:
 
 
 def test_a_repeated_batch_is_recognised_and_one_after_a_hole_is_refused() -> None:
-    batch = Batch("b", 2, [("n", line(3)), ("n", line(4))])
+    batch = LogBatch("b", 2, [("n", line(3)), ("n", line(4))])
     assert take(batch, 2).last == 4
     assert [each.sequence for _, each in take(batch, 3).lines] == [4]
     assert take(batch, 4) == replace(take(batch, 4), lines=(), last=4)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from homeport.core.logs.line import Level, LogLine
+from homeport.core.logs.line import LogLine, LogSeverity
 from homeport.core.logs.text import (
     FIELD_LENGTH_MAX,
     FIELDS_MAX,
@@ -24,7 +24,7 @@ def parsed(raw: bytes, **more: object) -> LogLine:
 
 def test_a_structured_line_keeps_its_fields_level_and_time() -> None:
     line = parsed(b'{"time":"2026-04-30T23:00:00.5+02:00","level":"WARN","msg":"slow","took":12,"user":{"id":1}}')
-    assert (line.level, line.text) == (Level.WARNING, "slow")
+    assert (line.level, line.text) == (LogSeverity.WARNING, "slow")
     assert line.at == datetime(2026, 4, 30, 21, 0, 0, 500_000, tzinfo=UTC)
     assert line.fields == {"took": "12", "user": '{"id":1}'}
 
@@ -32,19 +32,19 @@ def test_a_structured_line_keeps_its_fields_level_and_time() -> None:
 @pytest.mark.parametrize(
     ("raw", "level"),
     [
-        (b'{"level":50,"msg":"x"}', Level.ERROR),
-        (b'{"level":30,"msg":"x"}', Level.INFO),
-        (b'{"severity":"CRITICAL","message":"x"}', Level.ERROR),
-        (b'{"level":"strange","msg":"x"}', Level.INFO),
-        (b'{"level":true,"msg":"x"}', Level.INFO),
-        (b"2026-05-01 12:00:00 ERROR it broke", Level.ERROR),
-        (b'time=2026 level=warning msg="x"', Level.WARNING),
-        (b"[debug] starting", Level.DEBUG),
-        (b"no error here", Level.INFO),
-        (b"", Level.INFO),
+        (b'{"level":50,"msg":"x"}', LogSeverity.ERROR),
+        (b'{"level":30,"msg":"x"}', LogSeverity.INFO),
+        (b'{"severity":"CRITICAL","message":"x"}', LogSeverity.ERROR),
+        (b'{"level":"strange","msg":"x"}', LogSeverity.INFO),
+        (b'{"level":true,"msg":"x"}', LogSeverity.INFO),
+        (b"2026-05-01 12:00:00 ERROR it broke", LogSeverity.ERROR),
+        (b'time=2026 level=warning msg="x"', LogSeverity.WARNING),
+        (b"[debug] starting", LogSeverity.DEBUG),
+        (b"no error here", LogSeverity.INFO),
+        (b"", LogSeverity.INFO),
     ],
 )
-def test_levels_of_common_loggers_are_understood(raw: bytes, level: Level) -> None:
+def test_levels_of_common_loggers_are_understood(raw: bytes, level: LogSeverity) -> None:
     assert parsed(raw).level == level
 
 
@@ -94,7 +94,7 @@ def test_fields_are_bounded_in_number_and_size() -> None:
     assert all(len(value) <= FIELD_LENGTH_MAX for value in line.fields.values())
     line = clean(LogLine(NOW, "job/1", "LOUD", "x", {f"f{n}": "v" for n in range(500)}))
     assert len(line.fields) == FIELDS_MAX
-    assert line.level == Level.INFO
+    assert line.level == LogSeverity.INFO
 
 
 def test_cleaning_a_clean_line_changes_nothing() -> None:
@@ -117,4 +117,4 @@ def test_secrets_are_masked_also_inside_structured_lines() -> None:
 
 
 def test_a_word_far_into_the_text_is_no_level() -> None:
-    assert level_in_text("x" * 80 + " ERROR") == Level.INFO
+    assert level_in_text("x" * 80 + " ERROR") == LogSeverity.INFO

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from homeport.core.margo.client import Adopted, UpdateRejected, judge, missing, verified
+from homeport.core.margo.client import Adopted, UpdateRejected, adopted_of, judge, missing, verified
 from homeport.core.margo.device import Share, capabilities_of, share
-from homeport.core.margo.manifest import Listed, Manifest, digest_of, etag_of, render
+from homeport.core.margo.manifest import Manifest, ManifestDeployment, digest_of, etag_of, render
 from homeport.core.margo.polling import daily_window, schedule
 from homeport.core.margo.status import MargoState, overall
 from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo
@@ -84,18 +84,31 @@ def test_a_manifest_is_believed_with_its_etag_and_a_newer_version() -> None:
     assert judge(MANIFEST, etag, Adopted(6, "")).version == 7
     assert judge(MANIFEST, "", Adopted()).version == 7
     assert judge(MANIFEST, etag.strip('"'), Adopted()).version == 7  # as some send it
+    for odd in ('"v7"', f"W/{etag.strip(chr(34))}", etag.replace(":", ":-gzip"), '"', "é"):
+        assert judge(MANIFEST, odd, Adopted()).version == 7  # a manager's own way, or a proxy's
     for body, header, adopted, why in (
         (MANIFEST, etag, Adopted(7, ""), "not newer"),
         (MANIFEST, etag, Adopted(8, ""), "not newer"),
-        (MANIFEST, '"other"', Adopted(), "ETag"),
+        (MANIFEST, etag_of(digest_of(b"other")), Adopted(), "ETag"),
+        (MANIFEST, f"W/{etag_of(digest_of(b'other'))}", Adopted(), "ETag"),
         (b"{", "", Adopted(), "not JSON"),
     ):
         with pytest.raises(UpdateRejected, match=why):
             judge(body, header, adopted)
 
 
+def test_an_etag_is_kept_as_it_was_sent_unless_no_request_could_carry_it() -> None:
+    manifest, digest = Manifest(7, ()), digest_of(MANIFEST)
+    for etag in (etag_of(digest), digest, f"W/{etag_of(digest)}", '"v7"', '"sha256:0-gzip"'):
+        assert adopted_of(manifest, MANIFEST, etag) == Adopted(7, etag, digest)
+    for etag in ("", '"a\udce9"', '"a\x7f"', '"a b"', '"a\r\nX: y"', f'"{"a" * 6_000}"', '"é"'):
+        assert adopted_of(manifest, MANIFEST, etag) == Adopted(7, etag_of(digest), digest)
+
+
 def test_only_what_changed_is_fetched_and_much_of_it_as_a_bundle() -> None:
-    listed = tuple(Listed(DeploymentId(f"id-{number}"), Digest(f"digest-{number}")) for number in range(20))
+    listed = tuple(
+        ManifestDeployment(DeploymentId(f"id-{number}"), Digest(f"digest-{number}")) for number in range(20)
+    )
     manifest = Manifest(2, listed, Digest("bundle"))
     have = {each.deployment_id: each.digest for each in listed[:-2]}
     assert missing(manifest, have).singles == listed[-2:]
@@ -172,6 +185,11 @@ def test_an_unknown_problem_type_is_shown_as_it_is() -> None:
     assert isinstance(dated, WfmUnavailable) and dated.retry_after_seconds == 7 * 86_400  # a week at most
     past = failure_of(503, "Fri, 31 Dec 1999 23:59:59 GMT", b"")
     assert isinstance(past, WfmUnavailable) and past.retry_after_seconds == 0
+    # A date is by the clock of the fleet manager, whatever the time is here.
+    date, until = "Thu, 01 Jan 1970 00:00:10 GMT", "Thu, 01 Jan 1970 00:00:40 GMT"
+    for told, seconds in ((date, 30), ("", 0), ("yesterday", 0)):
+        by_its_clock = failure_of(503, until, b"", date=told)
+        assert isinstance(by_its_clock, WfmUnavailable) and by_its_clock.retry_after_seconds == seconds
     later = failure_of(503, "9", b"not json")
     assert isinstance(later, WfmUnavailable) and later.retry_after_seconds == 9
     said = failure_of(418, "", b'{"retryable":true,"retryAfterSeconds":4}')

@@ -14,8 +14,8 @@ from homeport.core.margo.manifest import (
     BUNDLE_TYPE,
     DEPLOYMENTS_MAX,
     MANIFEST_BYTES_MAX,
-    Listed,
     Manifest,
+    ManifestDeployment,
     digest_of,
     etag_of,
     is_digest,
@@ -52,7 +52,7 @@ def test_an_empty_manifest_has_exactly_these_bytes() -> None:
 def manifest(version: int = 7) -> tuple[Manifest, dict[DeploymentId, bytes], bytes]:
     files = {TWO: b"two", ONE: b"one"}
     bundle = pack(files)
-    listed = tuple(Listed(key, digest_of(content), len(content)) for key, content in files.items())
+    listed = tuple(ManifestDeployment(key, digest_of(content), len(content)) for key, content in files.items())
     return Manifest(version, listed, digest_of(bundle), len(bundle)), files, bundle
 
 

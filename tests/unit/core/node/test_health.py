@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from homeport.core.model.health import CheckResult, CheckRules, HealthSample, Run, RunState
+from homeport.core.model.health import CheckResult, CheckRules, ContainerRun, ContainerState, HealthSample
 from homeport.core.model.instance import Failure
 from homeport.core.node.health import ComponentHealth, HealthVerdict, Now, is_due, judge, poll_delay, progress_of
 from homeport.vocabulary import Code
 
 RULES = CheckRules(interval_seconds=10.0, retries=2)
 MORNING = datetime(2026, 1, 1, 8, tzinfo=UTC)
-RUN = Run("1")
+RUN = ContainerRun("1")
 REASON = "GET / answered 500"
 
 
@@ -19,7 +19,9 @@ def at(seconds: float) -> Now:
     return Now(seconds, MORNING + timedelta(seconds=seconds))
 
 
-def checked(passed: bool | None, rules: CheckRules = RULES, *, name: str = "web", run: Run = RUN) -> HealthSample:
+def checked(
+    passed: bool | None, rules: CheckRules = RULES, *, name: str = "web", run: ContainerRun = RUN
+) -> HealthSample:
     result = None if passed is None else CheckResult(passed, "" if passed else REASON)
     return HealthSample(name, run, rules=rules, result=result)
 
@@ -86,7 +88,7 @@ def test_an_unhealthy_run_recovers() -> None:
 
 
 def test_a_restarted_container_has_to_pass_again() -> None:
-    assert verdict_of((0, checked(True)), (1, checked(None, run=Run("1", "later")))).healthy is None
+    assert verdict_of((0, checked(True)), (1, checked(None, run=ContainerRun("1", "later")))).healthy is None
 
 
 def test_a_result_of_the_engine_is_counted_once_and_by_its_own_time() -> None:
@@ -128,7 +130,9 @@ def believed_at(*looks: tuple[float, str]) -> list[float]:
     """When a component without a check was believed, of looks that tell when it had started."""
     health, when = ComponentHealth(), []
     for now, started_at in looks:
-        health, verdict = judge(health, [HealthSample("web", Run("1", started_at))], at(now), component="web")
+        health, verdict = judge(
+            health, [HealthSample("web", ContainerRun("1", started_at))], at(now), component="web"
+        )
         if verdict.healthy:
             when.append(now)
     return when
@@ -158,7 +162,7 @@ def test_a_clock_that_was_set_back_delays_no_longer_than_a_new_start() -> None:
 
 
 def stopped(**details: object) -> HealthSample:
-    return HealthSample("web-1", RUN, RunState.STOPPED, **details)  # type: ignore[arg-type]  # fields by name
+    return HealthSample("web-1", RUN, ContainerState.STOPPED, **details)  # type: ignore[arg-type]  # fields by name
 
 
 def test_a_container_that_exited_has_failed_at_once() -> None:
@@ -192,15 +196,15 @@ def test_nothing_at_all_is_a_failure_in_the_end() -> None:
 
 
 def test_what_is_ready_needs_no_check_and_what_is_pending_is_waited_for() -> None:
-    assert verdict_of((0, HealthSample("web", RUN, RunState.READY))) == HealthVerdict(True)
-    waiting = HealthSample("web", RUN, RunState.PENDING, message="it has not completed yet")
+    assert verdict_of((0, HealthSample("web", RUN, ContainerState.READY))) == HealthVerdict(True)
+    waiting = HealthSample("web", RUN, ContainerState.PENDING, message="it has not completed yet")
     assert verdict_of((0, waiting), (9999, waiting)) == HealthVerdict(None, "it has not completed yet")
 
 
 def test_the_worst_container_decides_and_is_named() -> None:
-    good = HealthSample("web-1", Run("1"), RunState.READY)
-    slow = checked(False, name="web-2", run=Run("2"))
-    gone = HealthSample("web-3", Run("3"), RunState.STOPPED, exit_code=1)
+    good = HealthSample("web-1", ContainerRun("1"), ContainerState.READY)
+    slow = checked(False, name="web-2", run=ContainerRun("2"))
+    gone = HealthSample("web-3", ContainerRun("3"), ContainerState.STOPPED, exit_code=1)
     health = ComponentHealth()
     assert judge(health, [good, slow], at(0), component="web")[1] == HealthVerdict(None, f"web-2: {REASON}")
     assert judge(health, [good, slow, gone], at(0), component="web")[1].message == "web-3 exited with code 1"

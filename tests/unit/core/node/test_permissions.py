@@ -11,8 +11,8 @@ from homeport.core.node.demands import compose_demands, custom_demands, file_dem
 from homeport.core.node.permissions import (
     EVERYTHING,
     NOTHING,
-    Demand,
     Permission,
+    PermissionDemand,
     Permissions,
     parse_permissions,
     refusal,
@@ -62,12 +62,12 @@ def test_a_refusal_names_service_key_and_option() -> None:
 
 def test_a_path_is_allowed_with_everything_below_it_and_nothing_beside_it() -> None:
     data = parse_permissions(["host-paths=/data"])
-    assert data.covers(Demand(Permission.HOST_PATHS, "", "/data"))
-    assert data.covers(Demand(Permission.HOST_PATHS, "", "/data/a"))
-    assert not data.covers(Demand(Permission.HOST_PATHS, "", "/database"))
-    assert not data.covers(Demand(Permission.HOST_PATHS, "", "/"))
-    assert not data.covers(Demand(Permission.HOST_PATHS, "", None))
-    assert Permissions(frozenset({Permission.HOST_PATHS})).covers(Demand(Permission.HOST_PATHS, "", None))
+    assert data.covers(PermissionDemand(Permission.HOST_PATHS, "", "/data"))
+    assert data.covers(PermissionDemand(Permission.HOST_PATHS, "", "/data/a"))
+    assert not data.covers(PermissionDemand(Permission.HOST_PATHS, "", "/database"))
+    assert not data.covers(PermissionDemand(Permission.HOST_PATHS, "", "/"))
+    assert not data.covers(PermissionDemand(Permission.HOST_PATHS, "", None))
+    assert Permissions(frozenset({Permission.HOST_PATHS})).covers(PermissionDemand(Permission.HOST_PATHS, "", None))
 
 
 # --- compose ---

@@ -137,3 +137,16 @@ def test_expressions_in_a_value_are_found_with_their_place_and_steps() -> None:
         (("command", 1), ["build"], []),
         (("command", 1), [], ["name"]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sum(['a', 1])", r"\+ is not for a number and a text"),
+        ("max([1, 'a'])", "> is not for a text and a number"),
+        ("min([null, [1]])", "< is not for a list and null"),
+    ],
+)
+def test_a_failure_speaks_of_values_and_not_of_types_of_python(text: str, said: str) -> None:
+    with pytest.raises(ExpressionError, match=said):
+        evaluate(parse(text), {})

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from homeport.core.placement.eligibility import Device, bytes_of, refusal, resolve
+from homeport.core.placement.eligibility import DeviceProperties, bytes_of, refusal, resolve
 from tests.support.vectors import load_json
 
 VECTORS = load_json("eligibility")
-DEVICE = Device(VECTORS["device"]["properties"], VECTORS["device"]["labels"])
+DEVICE = DeviceProperties(VECTORS["device"]["properties"], VECTORS["device"]["labels"])
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: str(case["id"]))
@@ -37,11 +37,13 @@ def test_a_refusal_says_what_is_lacking(constraints: dict[str, Any], sentence: s
 
 
 def test_nothing_asked_for_is_nothing_refused() -> None:
-    assert refusal(None, Device({})) is None
+    assert refusal(None, DeviceProperties({})) is None
 
 
 def test_a_device_that_does_not_say_its_memory_has_none() -> None:
-    assert refusal({"capacityRequirements": {"memory": "1Ki"}}, Device({})) == "needs 1Ki of memory, has none"
+    assert (
+        refusal({"capacityRequirements": {"memory": "1Ki"}}, DeviceProperties({})) == "needs 1Ki of memory, has none"
+    )
 
 
 def test_pointers_follow_the_standard() -> None:
@@ -59,7 +61,7 @@ def test_amounts_are_read_with_and_without_a_space() -> None:
     assert bytes_of("many") == 0
 
 
-MIXED = Device(
+MIXED = DeviceProperties(
     {
         "cpus": [{"cores": 2, "architecture": "arm64"}, {"cores": 8, "architecture": "amd64"}],
         "memory": "4Gi",

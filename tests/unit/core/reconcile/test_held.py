@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from homeport.core.model.instance import Failure, Instance, RolledBack
+from homeport.core.model.instance import Failure, Instance, RecordedRollback
 from homeport.core.model.order import Held, Rejection
 from homeport.core.reconcile.held import recognise, restore_rollback, without_release
 from homeport.vocabulary import Code, DeploymentId, Digest, Generation, Incarnation, NodeId, OrderKind, State
@@ -98,7 +98,7 @@ def test_a_removal_of_what_the_site_does_not_know_means_nothing() -> None:
     assert seen(replace(RUNS, kind=OrderKind.REMOVE, revision=None), None, is_new_site=True) is None
 
 
-ROLLED_BACK = RolledBack(KEY, NODE, BAD, GOOD, FAILURE)
+ROLLED_BACK = RecordedRollback(KEY, NODE, BAD, GOOD, FAILURE)
 
 
 def again(instance: Instance | None, *, wanted: Digest | None = BAD) -> Instance | None:
@@ -128,7 +128,7 @@ def test_an_order_that_went_out_before_central_answered_is_taken_back(state: Sta
 
 def test_an_older_copy_that_runs_the_release_before_does_not_leave_it() -> None:
     runs = replace(known(9), state=State.INSTALLED, revision=GOOD, running_revision=GOOD)
-    assert again(runs) == replace(runs, rejected_revision=BAD, failure=FAILURE)
+    assert again(runs) == replace(runs, rejected_revision=BAD, failure=FAILURE, rejected_for=FAILURE)
 
 
 @pytest.mark.parametrize("wanted", [GOOD, None])

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 from homeport.core.lifecycle.replay import replay
 from homeport.core.model.demand import Resources
-from homeport.core.model.deployment import Desired
-from homeport.core.model.instance import Failure, Instance
+from homeport.core.model.deployment import Desired, Policy
+from homeport.core.model.instance import Failure, Instance, Transition
 from homeport.core.model.node import Node
 from homeport.core.model.order import Result
 from homeport.core.reconcile.orders import OrderContext, outcome
 from homeport.core.reconcile.plan import REMOVAL_RETRY_SECONDS, Move, View, plan
-from homeport.vocabulary import UNPLACED, Code, Liveness, NodeId, OrderKind, ProfileType, State
+from homeport.vocabulary import UNPLACED, Actor, Code, Generation, Liveness, NodeId, OrderKind, ProfileType, State
 from homeport.vocabulary import Trigger as H
 from tests.support.builders import NOW, a_desired, a_node, an_instance, deployment_id
 
@@ -44,6 +44,16 @@ def test_only_the_nodes_that_were_asked_for_get_it() -> None:
 
 def test_a_site_already_right_has_no_moves() -> None:
     assert plan(view([a_desired()], [a_node()], [an_instance()]), NOW) == ()
+
+
+def test_an_hour_of_looking_changes_nothing() -> None:
+    instances = [an_instance(number, node) for number in (1, 2) for node in ("a", "b")]
+    site = view([a_desired(), a_desired(2)], [a_node("a"), a_node("b")], instances)
+    for second in range(0, 3600, 5):
+        now = NOW + timedelta(seconds=second)
+        heard = {id_: replace(node, last_seen=now) for id_, node in site.nodes.items()}
+        assert plan(replace(site, nodes=heard), now) == (), second
+    assert plan(replace(site, desired={}), NOW + timedelta(hours=1)) != (), "and it would have said so"
 
 
 def test_a_new_revision_updates_what_is_installed() -> None:
@@ -203,6 +213,37 @@ def test_what_could_not_be_removed_and_is_in_the_way_or_wanted_again_is_tried_ag
     assert plan(view([a_desired()], [a_node(liveness=Liveness.LOST)], [failed]), later) == ()
     often = replace(failed, attempt=99)
     assert plan(view([a_desired()], [a_node()], [often]), later) == ()
+
+
+def test_a_removal_that_failed_is_no_attempt_at_what_is_wanted_again() -> None:
+    """Also where a file asks for one attempt: that of the release is still to come."""
+    desired = replace(a_desired(), policy=Policy(retries_max=0))
+    (move,) = plan(view([], [a_node()], [an_instance()]), NOW)
+    leaving, _ = replay(an_instance(), a_transition(move))
+    result = Result(leaving.deployment_id, leaving.generation, OrderKind.REMOVE, False, NOW, Failure("X", "busy"))
+    failed, _ = replay(leaving, *outcome(result, leaving, OrderContext(NOW)))
+    later = NOW + timedelta(seconds=REMOVAL_RETRY_SECONDS)
+    (again,) = plan(view([desired], [a_node()], [failed]), later)
+    assert (again.trigger, again.order) == (H.RETRIED_INSTALL, OrderKind.APPLY)
+    tried, _ = replay(failed, a_transition(again))
+    assert tried.attempt == 1
+    left_behind = replace(tried, state=State.FAILED, failure=Failure(Code.REMOVE_FAILED, "busy"))
+    assert plan(view([desired], [a_node()], [left_behind]), later + timedelta(hours=1)) == ()
+
+
+def a_transition(move: Move) -> Transition:
+    before = an_instance()
+    return Transition(
+        deployment_id=move.deployment_id,
+        node_id=move.node_id,
+        incarnation=before.incarnation,
+        trigger=move.trigger,
+        actor=Actor.SITE,
+        reason=move.why,
+        at=NOW,
+        generation=Generation(before.generation + 1),
+        revision=move.revision,
+    )
 
 
 def test_an_operator_who_asks_again_is_named_as_the_reason() -> None:

@@ -12,7 +12,14 @@ from homeport.core.model.order import Result
 from homeport.core.reconcile.deadline import spent_after
 from homeport.core.reconcile.orders import OrderContext, current_order, outcome
 from homeport.core.reconcile.plan import Move, View, can_roll_back, plan, wanted_of
-from homeport.core.reconcile.recovery import BACKOFF_SECONDS_MAX, Next, Recovery, after_failure, delay_seconds, is_due
+from homeport.core.reconcile.recovery import (
+    BACKOFF_SECONDS_MAX,
+    NextAttempt,
+    Recovery,
+    after_failure,
+    delay_seconds,
+    is_due,
+)
 from homeport.vocabulary import Actor, Code, OrderKind, State
 from homeport.vocabulary import Trigger as H
 from tests.support.builders import NOW, a_desired, a_node, an_instance
@@ -207,6 +214,23 @@ def test_a_rollback_that_fails_is_tried_again_and_then_said_plainly() -> None:
     assert site.instance.rejected_revision == BAD.revision
 
 
+@pytest.mark.parametrize("code", [Code.EXITED, Code.REMOVE_FAILED])
+def test_what_was_rolled_back_at_last_says_why_it_was_and_not_what_kept_it(code: Code) -> None:
+    site = Site(replace(BAD, policy=POLICY), updating(), replace(GOOD, policy=POLICY))
+    site.ends(Code.HEALTH_CHECK_FAILED)
+    site.move()
+    assert site.ends(code) is State.FAILED
+    assert site.instance.failure == Failure(code, "Going back failed too: it broke")
+    site.now += timedelta(minutes=1)
+    assert site.move() is H.ROLLED_BACK
+    assert site.instance.state is State.ROLLINGBACK
+    assert site.ends() is State.INSTALLED
+    assert site.instance.failure == Failure(Code.HEALTH_CHECK_FAILED, "it broke")
+    site.desired = a_desired(at="mended")
+    site.move()
+    assert site.instance.rejected_for is None
+
+
 def test_a_flaky_install_is_tried_again_when_it_is_time_and_not_before() -> None:
     first = replace(an_instance(state=State.INSTALLING, at="bad", runs=False), attempt=1)
     site = Site(replace(BAD, policy=POLICY), first)
@@ -229,7 +253,7 @@ def test_where_the_good_release_is_no_longer_known_what_is_rolled_back_stays_as_
 
 def test_the_reason_names_the_attempt_and_what_still_runs() -> None:
     following = after_failure(updating(), Failure(Code.IMAGE_PULL_FAILED, "no"), POLICY, can_roll_back=True)
-    assert following == Next(Recovery.RETRY, "attempt 2 of 3", following.delay_seconds if following else 0)
+    assert following == NextAttempt(Recovery.RETRY, "attempt 2 of 3", following.delay_seconds if following else 0)
     result = Result(
         BAD.id, updating().generation, OrderKind.APPLY, False, NOW, Failure(Code.EXITED, "x."), release_runs=True
     )

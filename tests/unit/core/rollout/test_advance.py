@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from homeport.core.model.rollout import Member, Rollout, Size
-from homeport.core.rollout.advance import Decision, RolloutMove, advance
+from homeport.core.rollout.advance import RolloutDecision, RolloutMove, advance
 from homeport.core.rollout.waves import check_sizes
 from homeport.vocabulary import RolloutSiteStatus, SiteName
 from tests.support.rollouts import ALL, HALF, ONE, QUARTER, a_rollout
@@ -36,7 +36,7 @@ def members(rollout: Rollout, *, silent: str = "", held: str = "", **standings: 
     ]
 
 
-def given(decision: Decision) -> list[tuple[int, str]]:
+def given(decision: RolloutDecision) -> list[tuple[int, str]]:
     return [(number, "".join(sites)) for number, sites in decision.waves]
 
 
@@ -49,7 +49,7 @@ def test_the_first_wave_comes_at_once_and_takes_those_who_can_answer() -> None:
 def test_a_wave_waits_for_its_share_and_says_what_is_missing() -> None:
     rollout = a_rollout((HALF, "ab"), (ALL, None))
     decision = advance(rollout, members(rollout, a=OK, b=P, c=W, d=W))
-    assert decision == Decision(RolloutMove.WAIT, "wave 1: 1 of 2 sites installed, 100% are needed")
+    assert decision == RolloutDecision(RolloutMove.WAIT, "wave 1: 1 of 2 sites installed, 100% are needed")
 
 
 def test_the_next_wave_comes_when_enough_are_installed() -> None:
@@ -159,22 +159,24 @@ def test_who_is_held_comes_last_and_stands_in_for_nobody() -> None:
     assert given(advance(rollout, members(rollout, held="a", a=W, b=W, c=W))) == [(0, "b")]
     begun = a_rollout((ONE, "a"), (ALL, None))
     nobody = advance(begun, members(begun, held="b", a=HELD, b=W))
-    assert nobody == Decision(RolloutMove.WAIT, "wave 1: a is held, and no other site can take its place")
+    assert nobody == RolloutDecision(RolloutMove.WAIT, "wave 1: a is held, and no other site can take its place")
 
 
 def test_it_is_done_without_those_that_are_held_but_not_with_nobody() -> None:
     rollout = a_rollout((ALL, "ab"))
-    assert advance(rollout, members(rollout, a=OK, b=HELD)) == Decision(
+    assert advance(rollout, members(rollout, a=OK, b=HELD)) == RolloutDecision(
         RolloutMove.FINISH, "installed at 1 site, held at b"
     )
     nobody = advance(rollout, members(rollout, a=HELD, b=HELD))
-    assert nobody == Decision(RolloutMove.WAIT, "no site can take it now: a, b are held; the files wait in Git")
+    assert nobody == RolloutDecision(
+        RolloutMove.WAIT, "no site can take it now: a, b are held; the files wait in Git"
+    )
 
 
 def test_it_is_done_when_everybody_has_it_and_tells_who_is_missing() -> None:
     rollout = a_rollout((ONE, "a"), (ALL, "bcde"), threshold_percent=60)
     decision = advance(rollout, members(rollout, a=OK, b=OK, c=OK, d=OFF, e=F, f=L))
-    assert decision == Decision(RolloutMove.FINISH, "installed at 3 sites, failed at e, waiting for d")
+    assert decision == RolloutDecision(RolloutMove.FINISH, "installed at 3 sites, failed at e, waiting for d")
     silence = a_rollout((ALL, "a"))
     assert advance(silence, members(silence, a=OFF)).move is RolloutMove.WAIT
 

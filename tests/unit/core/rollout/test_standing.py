@@ -8,7 +8,7 @@ import pytest
 
 from homeport.core.model.deployment import Hold, PolicyOverrides
 from homeport.core.model.instance import Failure, Unhealthy
-from homeport.core.rollout.standing import Place, member_of
+from homeport.core.rollout.standing import RolloutSiteFacts, member_of
 from homeport.vocabulary import UNPLACED, RolloutSiteStatus, SiteName, State
 from tests.support.builders import HOME, NOW, a_deployment, an_instance, revision
 from tests.support.rollouts import ALL, a_rollout
@@ -26,7 +26,7 @@ def standing(
     item = replace(an_instance(), **(instance or {}))
     row = a_deployment(state=item.state, revision=revision("first"))
     given: dict[str, Any] = {"is_reachable": True, "deployment": row, "instances": [item], **place}
-    member = member_of(rollout, Place(HOME, **given))
+    member = member_of(rollout, RolloutSiteFacts(HOME, **given))
     return member.standing, member.why
 
 
@@ -98,7 +98,7 @@ def test_a_retry_that_does_not_come_is_waited_for_so_long(
 
 def test_a_site_that_was_not_given_it_waits_unless_it_was_overtaken() -> None:
     rollout = a_rollout((ALL, None))
-    place = Place(SiteName("other"), is_reachable=False)
+    place = RolloutSiteFacts(SiteName("other"), is_reachable=False)
     assert member_of(rollout, place).standing is RolloutSiteStatus.WAITING
     assert member_of(rollout, replace(place, is_overtaken=True)).standing is RolloutSiteStatus.LEFT
 
@@ -129,7 +129,7 @@ def test_held_is_who_waits_for_the_end_of_a_hold(
 
 
 def test_a_held_site_whose_turn_has_not_come_says_so() -> None:
-    member = member_of(a_rollout((ALL, None)), Place(SiteName("other"), is_reachable=True, hold=HOLD))
+    member = member_of(a_rollout((ALL, None)), RolloutSiteFacts(SiteName("other"), is_reachable=True, hold=HOLD))
     assert (member.standing, member.can_answer, "night shift" in member.why) == (
         RolloutSiteStatus.WAITING,
         False,

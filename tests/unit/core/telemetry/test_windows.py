@@ -10,7 +10,7 @@ from homeport.core.telemetry.windows import (
     SERIES_MAX,
     UNPACKED_BYTES_MAX,
     OpenWindow,
-    Window,
+    TelemetryWindow,
     pack,
     reduce,
     series_of,
@@ -22,7 +22,7 @@ CPU = series_of("cpu_percent", {})
 WEB = series_of("container_cpu_percent", {"deployment": "d", "component": "web"})
 
 
-def measured(*points: tuple[int, float], start_ms: int = 0) -> Window:
+def measured(*points: tuple[int, float], start_ms: int = 0) -> TelemetryWindow:
     window = OpenWindow(start_ms)
     for at_ms, value in points:
         window.add(at_ms, {CPU: value})

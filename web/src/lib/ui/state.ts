@@ -8,6 +8,7 @@ export const LOOKS: Record<string, { tone: string; icon: string }> = {
 	ROLLINGBACK: { tone: 'warn', icon: 'back' },
 	DELETING: { tone: 'going', icon: 'minus' },
 	DELETED: { tone: 'still', icon: 'gone' },
+	accepted: { tone: 'ok', icon: 'tick' },
 	live: { tone: 'ok', icon: 'tick' },
 	stale: { tone: 'warn', icon: 'half' },
 	lost: { tone: 'bad', icon: 'broken' },

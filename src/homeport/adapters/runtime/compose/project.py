@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
-from homeport.adapters.bounded_yaml import load_documents
+from homeport.adapters.files.bounded_yaml import load_documents
 from homeport.adapters.runtime.compose.files import COMPOSE_FILE, Service, archive_folder, project_folder
 from homeport.adapters.runtime.compose.tool import ask_tool
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.programs.environment import compose_environment
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.node.demands import compose_demands, file_demands, referenced_files
-from homeport.core.node.permissions import Demand, Permissions, refusal
+from homeport.core.node.permissions import PermissionDemand, Permissions, refusal
 from homeport.core.secrets import masked, plain_environment, secret_environment
 from homeport.errors import InvalidInput, WorkFailed
 from homeport.lazy_dataclass import dataclass
@@ -36,10 +36,10 @@ COMPLETED: Final = "service_completed_successfully"
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class ComposeProject:
     folder: Path
     services: tuple[Service, ...]
-    demands: tuple[Demand, ...]
+    demands: tuple[PermissionDemand, ...]
     networks: tuple[str, ...] = ()
     """Networks that the tool creates or finds."""
     volumes: tuple[str, ...] = ()
@@ -54,9 +54,9 @@ class Projects:
     def __init__(self, engine: ContainerEngine, permissions: Permissions) -> None:
         self._engine = engine
         self._permissions = permissions
-        self._known: OrderedDict[str, Project] = OrderedDict()
+        self._known: OrderedDict[str, ComposeProject] = OrderedDict()
 
-    async def resolve(self, workload: Workload) -> Project:
+    async def resolve(self, workload: Workload) -> ComposeProject:
         """Raises WorkFailed: COMPONENT_FETCH_FAILED for an unusable file, NOT_ALLOWED for what is not permitted."""
         spec = workload.spec
         try:
@@ -75,20 +75,20 @@ class Projects:
         self._require(spec, project.demands)
         return project
 
-    def _require(self, spec: ComponentSpec, demands: list[Demand] | tuple[Demand, ...]) -> None:
+    def _require(self, spec: ComponentSpec, demands: list[PermissionDemand] | tuple[PermissionDemand, ...]) -> None:
         refused = refusal(demands, self._permissions)
         if refused is not None:
             shown = masked(refused, spec.secret_values.values())
             raise WorkFailed(Code.NOT_ALLOWED, f"{spec.name} cannot be started. {shown}", source=spec.name)
 
-    async def _ask_tool(self, spec: ComponentSpec, folder: Path, written: "list[_Written]") -> Project:
+    async def _ask_tool(self, spec: ComponentSpec, folder: Path, written: "list[_Written]") -> ComposeProject:
         command = self._engine.resolve_command(["--file", str(folder / COMPOSE_FILE)])
         environment = compose_environment(
             self._engine.environment, {**plain_environment(spec), **secret_environment(spec)}
         )
         resolved = await ask_tool(command, environment, folder, self._engine.prestarted)
         version = written[0].content.get("version")
-        return Project(
+        return ComposeProject(
             folder,
             services_of(resolved),
             tuple(compose_demands(resolved, str(folder), real=os.path.realpath)),
@@ -142,7 +142,7 @@ class _Written:
         volumes = {str(name): _mapping(how) for name, how in _mapping(self.content.get("volumes")).items()}
         return [name for name, how in volumes.items() if not how.get("name") and not how.get("external")]
 
-    def demands(self, folder: Path) -> list[Demand]:
+    def demands(self, folder: Path) -> list[PermissionDemand]:
         return file_demands(self.content, str(folder), base=str(self.base), real=os.path.realpath)
 
 

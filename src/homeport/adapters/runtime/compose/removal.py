@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Collection, Sequence
 from functools import partial
 from typing import Any
 
-from homeport.adapters.runtime.docker_api.client import EngineApi, Listed, Refusal
+from homeport.adapters.runtime.docker_api.client import EngineApi, EngineRefusal, ListedContainer
 from homeport.adapters.runtime.programs.concurrently import at_once
 from homeport.errors import WorkFailed
 from homeport.vocabulary import Code
@@ -14,14 +14,14 @@ LABEL_PROJECT = "com.docker.compose.project"
 """podman-compose sets Docker's label too."""
 
 
-async def remove_project(api: EngineApi, containers: Sequence[Listed], project: str, component: str) -> None:
+async def remove_project(api: EngineApi, containers: Sequence[ListedContainer], project: str, component: str) -> None:
     """Idempotent; raises WorkFailed with REMOVE_FAILED when something remains."""
     try:
         await at_once(partial(_stop, api), [container.id for container in containers if container.running])
         await _remove_containers(api, [container.id for container in containers])
         for network in await api.networks(f"{LABEL_PROJECT}={project}"):
             await _unless_gone(api.remove_network(network))
-    except Refusal as refusal:
+    except EngineRefusal as refusal:
         message = f"{component} could not be removed: {refusal.message}"
         raise WorkFailed(Code.REMOVE_FAILED, message, source=component) from refusal
 
@@ -31,7 +31,7 @@ async def remove_images_unused(api: EngineApi, images: Collection[str]) -> None:
     for image in sorted(images):
         try:
             await api.remove_image(image)
-        except Refusal:
+        except EngineRefusal:
             continue
 
 
@@ -41,7 +41,7 @@ async def remove_volumes(api: EngineApi, prefixes: tuple[str, ...], component: s
         for volume in await api.volumes():
             if volume.startswith(prefixes):
                 await _unless_gone(api.remove_volume(volume))
-    except Refusal as refusal:
+    except EngineRefusal as refusal:
         message = f"The data of {component} could not be removed: {refusal.message}"
         raise WorkFailed(Code.REMOVE_FAILED, message, source=component) from refusal
 
@@ -49,7 +49,7 @@ async def remove_volumes(api: EngineApi, prefixes: tuple[str, ...], component: s
 async def _stop(api: EngineApi, container: str) -> None:
     try:
         await api.stop(container)
-    except Refusal:
+    except EngineRefusal:
         # The removal, which is forced, reports any problem.
         return
 
@@ -59,11 +59,11 @@ async def _remove_containers(api: EngineApi, containers: Sequence[str]) -> None:
     left = list(containers)
     while left:
         refused: list[str] = []
-        last: Refusal | None = None
+        last: EngineRefusal | None = None
         for container in left:
             try:
                 await _unless_gone(api.remove_container(container))
-            except Refusal as refusal:
+            except EngineRefusal as refusal:
                 refused.append(container)
                 last = refusal
         if last is not None and len(refused) == len(left):
@@ -74,6 +74,6 @@ async def _remove_containers(api: EngineApi, containers: Sequence[str]) -> None:
 async def _unless_gone(removal: Awaitable[Any]) -> None:
     try:
         await removal
-    except Refusal as refusal:
+    except EngineRefusal as refusal:
         if refusal.status != 404:
             raise

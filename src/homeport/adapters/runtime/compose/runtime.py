@@ -24,9 +24,9 @@ from homeport.adapters.runtime.compose.files import (
     volume_name,
     write_override,
 )
-from homeport.adapters.runtime.compose.project import Project, Projects
+from homeport.adapters.runtime.compose.project import ComposeProject, Projects
 from homeport.adapters.runtime.compose.removal import remove_images_unused, remove_project, remove_volumes
-from homeport.adapters.runtime.docker_api.client import Json, Listed, Refusal
+from homeport.adapters.runtime.docker_api.client import EngineRefusal, Json, ListedContainer
 from homeport.adapters.runtime.docker_api.container_access import ContainerAccess
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.image_containers import ImageContainers
@@ -56,7 +56,7 @@ from homeport.adapters.runtime.programs.concurrently import at_once
 from homeport.adapters.runtime.programs.environment import compose_environment, steers_the_tool
 from homeport.core.data import DataVolume, parse_volume, volume_prefix
 from homeport.core.model.deployment import ComponentSpec
-from homeport.core.model.health import HealthSample, RunState
+from homeport.core.model.health import ContainerState, HealthSample
 from homeport.core.node.permissions import EVERYTHING, Permissions
 from homeport.core.secrets import masked, plain_environment, secret_environment
 from homeport.core.tunnel.choosing import RunningContainer
@@ -72,7 +72,7 @@ from homeport.ports import (
     Observation,
     OnProgress,
     OpensContainers,
-    Output,
+    OutputLine,
     Owned,
     Registry,
     Workload,
@@ -186,7 +186,7 @@ class ComposeRuntime:
 
     async def follow(
         self, workload: Workload, container: Container, resume: str
-    ) -> AsyncGenerator[Sequence[Output], None]:
+    ) -> AsyncGenerator[Sequence[OutputLine], None]:
         async for lines in follow_container(self._api, container.id, resume, component=workload.spec.name):
             yield lines
 
@@ -243,7 +243,7 @@ class ComposeRuntime:
         try:
             unused = {*await self._api.volumes(unused=True)}
             names = await self._api.volumes()
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             raise Refused(f"The volumes cannot be listed: {refusal.message}") from refusal
         return [DataVolume(name, name not in unused) for name in names if parse_volume(name) is not None]
 
@@ -261,27 +261,27 @@ class ComposeRuntime:
     def _project(self, deployment_id: DeploymentId, component: str) -> str:
         return project_name(deployment_id, component, self._node_id)
 
-    async def _containers(self, deployment_id: DeploymentId, component: str | None = None) -> list[Listed]:
+    async def _containers(self, deployment_id: DeploymentId, component: str | None = None) -> list[ListedContainer]:
         """Only this node's: another node may use the same engine for the same deployment."""
         labels = [f"{LABEL_DEPLOYMENT}={deployment_id}", f"{LABEL_NODE}={self._node_id}"]
         return await self._api.containers(labels + ([f"{LABEL_COMPONENT}={component}"] if component else []))
 
-    async def _inspect(self, container: Listed) -> Json | None:
+    async def _inspect(self, container: ListedContainer) -> Json | None:
         """None for a container that has just been removed."""
         try:
             return await self._api.inspect(container.id)
-        except Refusal:
+        except EngineRefusal:
             return None
 
-    async def _inspect_all(self, listed: Sequence[Listed]) -> list[Json | None]:
+    async def _inspect_all(self, listed: Sequence[ListedContainer]) -> list[Json | None]:
         return [await self._inspect(container) for container in listed]
 
     async def _sample(
-        self, samples: list[HealthSample], spec: ComponentSpec, is_due: IsDue, container: Listed
+        self, samples: list[HealthSample], spec: ComponentSpec, is_due: IsDue, container: ListedContainer
     ) -> None:
         inspected = await self._inspect(container)
         seen = sample(container, inspected)
-        if inspected is not None and seen.state is RunState.RUNNING:
+        if inspected is not None and seen.state is ContainerState.RUNNING:
             if spec.type is ProfileType.CUSTOM and self._images.has_probe(spec):
                 seen = await self._images.check(spec, seen, is_due)
             elif has_check(inspected):
@@ -290,7 +290,9 @@ class ComposeRuntime:
 
     # --- acting -----------------------------------------------------------------------------------------------
 
-    async def _start_stopped(self, workload: Workload, seen: Sequence[Listed], on_progress: OnProgress) -> bool:
+    async def _start_stopped(
+        self, workload: Workload, seen: Sequence[ListedContainer], on_progress: OnProgress
+    ) -> bool:
         """Oldest first, because compose creates dependencies first.
 
         False when one cannot be started: its creation was interrupted, and it has to be created again.
@@ -306,17 +308,17 @@ class ComposeRuntime:
         for container in stopped:
             try:
                 await self._api.start(container.id)
-            except Refusal as refusal:
+            except EngineRefusal as refusal:
                 log.warning("container start failed, recreating it", why=refusal.message)
                 return False
         await self._refuse_exited(workload)
         return True
 
-    async def _pull_images(self, spec: ComponentSpec, project: Project, on_progress: OnProgress) -> None:
+    async def _pull_images(self, spec: ComponentSpec, project: ComposeProject, on_progress: OnProgress) -> None:
         for image in sorted({service.image for service in project.services if service.image}):
             await pull_if_missing(self._engine, self._api, spec, image, on_progress)
 
-    async def _volumes(self, workload: Workload, project: Project) -> dict[str, str]:
+    async def _volumes(self, workload: Workload, project: ComposeProject) -> dict[str, str]:
         """The names of the project's own volumes here. A volume from before they belonged to the deployment's name is
         named after the project, and is used while there is none with the new name."""
         before = self._project(workload.deployment_id, workload.spec.name)
@@ -383,7 +385,7 @@ class ComposeRuntime:
             reason = meaningful_line(done.errors + "\n" + done.output)
             raise create_failed(spec.name, masked(reason, spec.secret_values.values()))
 
-    async def _refuse_exited(self, workload: Workload, *, only: Callable[[Listed], bool] = bool) -> None:
+    async def _refuse_exited(self, workload: Workload, *, only: Callable[[ListedContainer], bool] = bool) -> None:
         """A container that has already failed will not become healthy by waiting."""
         for container in filter(only, await self._containers(workload.deployment_id, workload.spec.name)):
             inspected = None if container.running else await self._inspect(container)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from anyio.to_thread import run_sync
 
-from homeport.adapters.bounded_yaml import load_documents
+from homeport.adapters.files.bounded_yaml import load_documents
 from homeport.adapters.runtime.failures import meaningful_line
 from homeport.adapters.runtime.programs import child_process
 from homeport.adapters.runtime.programs.prestarted import Prestarted
@@ -17,7 +17,7 @@ from homeport.core.archive import COMPOSE_FILE
 from homeport.errors import EngineUnavailable, InvalidInput
 
 SECONDS_MAX: Final = 30.0
-LIMITS: Final = child_process.Limits(cpu_seconds=20, data_bytes=512 * 1024 * 1024)
+LIMITS: Final = child_process.ProgramLimits(cpu_seconds=20, data_bytes=512 * 1024 * 1024)
 OUTPUT_MAX: Final = 1024 * 1024
 
 
@@ -43,7 +43,7 @@ async def ask_tool(
     return await run_sync(resolved_project, done)
 
 
-def resolved_project(done: child_process.Finished) -> Mapping[str, Any]:
+def resolved_project(done: child_process.FinishedProgram) -> Mapping[str, Any]:
     """What the tool has printed. Raises InvalidInput with its error."""
     if done.exit_code != 0:
         raise InvalidInput(f"the compose tool refuses it: {meaningful_line(done.errors + done.output)}")

@@ -38,7 +38,7 @@ class CtrRefusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class ContainerTask:
     """The process of a container. A container whose task was deleted has none."""
 
     pid: int
@@ -63,10 +63,10 @@ class Ctr:
         found = re.search(r"Version:\s*(\S+)", server)
         return found[1] if found else "unknown"
 
-    async def tasks(self) -> dict[str, Task]:
+    async def tasks(self) -> dict[str, ContainerTask]:
         """By container. `TASK PID STATUS`, a line each."""
         lines = (line.split() for line in (await self.call("tasks", "ls")).splitlines()[1:])
-        return {words[0]: Task(int(words[1]), words[2]) for words in lines if len(words) == 3}
+        return {words[0]: ContainerTask(int(words[1]), words[2]) for words in lines if len(words) == 3}
 
     async def containers(self, labels: Mapping[str, str]) -> list[str]:
         """The ids of containers with all the labels."""
@@ -85,7 +85,7 @@ class Ctr:
 
     async def run(
         self, *arguments: str, seconds: float = CALL_SECONDS, pass_fds: Sequence[int] = ()
-    ) -> child_process.Finished:
+    ) -> child_process.FinishedProgram:
         command = ["ctr", "--address", str(self.socket), "--connect-timeout", "5s", "--namespace", NAMESPACE]
         # Checked first, because ctr itself retries for seconds when nothing listens.
         if not is_listening(self.socket):

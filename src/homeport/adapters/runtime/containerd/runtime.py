@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from anyio.to_thread import run_sync
 
-from homeport.adapters.file_events import FileEvents
+from homeport.adapters.files.file_events import FileEvents
 from homeport.adapters.runtime.compose.files import (
     LABEL_COMPONENT,
     LABEL_DEPLOYMENT,
@@ -38,7 +38,7 @@ from homeport.adapters.runtime.containerd.arguments import (
     full_reference,
     refuse_impossible,
 )
-from homeport.adapters.runtime.containerd.ctr import Ctr, CtrRefusal, Task
+from homeport.adapters.runtime.containerd.ctr import ContainerTask, Ctr, CtrRefusal
 from homeport.adapters.runtime.containerd.images import entrypoint, pull_if_missing, remove_unused
 from homeport.adapters.runtime.containerd.tasks import LABEL_EXIT, Tasks
 from homeport.adapters.runtime.custom_spec import environment_of, read_spec, require_allowed
@@ -49,24 +49,24 @@ from homeport.adapters.runtime.process import program_keeper
 from homeport.adapters.runtime.programs.follow_file import follow_file
 from homeport.adapters.runtime.programs.tail import last_lines
 from homeport.core.data import volume_prefix
-from homeport.core.model.custom import CommandProbe, CustomSpec, Kind, Mount
-from homeport.core.model.health import HealthSample, Run, RunState
+from homeport.core.model.custom import CommandProbe, CustomKind, CustomSpec, Mount
+from homeport.core.model.health import ContainerRun, ContainerState, HealthSample
 from homeport.core.secrets import masked, secret_environment, secret_files
 from homeport.errors import WorkFailed
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import Container, IsDue, Observation, OnProgress, Output, Owned, Workload, WorkloadProcess
+from homeport.ports import Container, IsDue, Observation, OnProgress, OutputLine, Owned, Workload, WorkloadProcess
 from homeport.vocabulary import Code, DeploymentId, Digest, NodeId, ProfileType, Step
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ContainerdContainer:
     """One of our containers, and its task if it has one."""
 
     id: str
     image: str
     labels: Mapping[str, str]
     created_at: str
-    task: Task | None
+    task: ContainerTask | None
 
     @property
     def component(self) -> str:
@@ -151,11 +151,11 @@ class ContainerdRuntime:
         found = await self._find(workload.deployment_id, spec.name)
         if not found:
             return ()
-        seen = HealthSample(spec.name, Run(f"{found[0].id}/{found[0].task_id}"))
+        seen = HealthSample(spec.name, ContainerRun(f"{found[0].id}/{found[0].task_id}"))
         if not found[0].is_running:
             code = found[0].exit_code
             message = "" if code is not None else _why_not_running(found[0])
-            return (replace(seen, state=RunState.STOPPED, exit_code=code, message=message),)
+            return (replace(seen, state=ContainerState.STOPPED, exit_code=code, message=message),)
         if custom.probe is None:
             return (seen,)
         seconds = custom.rules.timeout_seconds
@@ -173,7 +173,7 @@ class ContainerdRuntime:
 
     async def follow(
         self, workload: Workload, container: Container, resume: str
-    ) -> AsyncGenerator[Sequence[Output], None]:
+    ) -> AsyncGenerator[Sequence[OutputLine], None]:
         async for lines in follow_file(self._log(container.id), resume, self._file_events):
             yield lines
 
@@ -234,11 +234,11 @@ class ContainerdRuntime:
                 "Use a node with Podman or Docker."
             )
             raise WorkFailed(Code.UNSUPPORTED_TYPE, message, source=spec.name)
-        return read_spec(spec, Kind.IMAGE)
+        return read_spec(spec, CustomKind.IMAGE)
 
     async def _find(
         self, deployment_id: DeploymentId, component: str | None = None, node_id: NodeId | None = None
-    ) -> list[Found]:
+    ) -> list[ContainerdContainer]:
         """Only this node's, unless another node is named. An ended task is deleted, and its exit code is recorded on
         its container."""
         labels = {LABEL_DEPLOYMENT: str(deployment_id), LABEL_NODE: str(node_id or self._node_id)}
@@ -253,14 +253,16 @@ class ContainerdRuntime:
         described = [await self._describe(container, tasks.get(container)) for container in ids]
         return sorted(filter(None, described), key=lambda found: found.id)
 
-    async def _describe(self, container: str, task: Task | None) -> Found | None:
+    async def _describe(self, container: str, task: ContainerTask | None) -> ContainerdContainer | None:
         """None for a container that has just been removed."""
         try:
             details = json.loads(await self._ctr.call("containers", "info", container))
         except CtrRefusal:
             return None
         labels = details.get("Labels") or {}
-        return Found(container, str(details.get("Image", "")), labels, str(details.get("CreatedAt", "")), task)
+        return ContainerdContainer(
+            container, str(details.get("Image", "")), labels, str(details.get("CreatedAt", "")), task
+        )
 
     def _log(self, container: str) -> Path:
         return self._folder / f"{container}.log"
@@ -308,7 +310,7 @@ class ContainerdRuntime:
             message = f"{workload.spec.name} ended with exit code {ended} right after its start."
             raise WorkFailed(Code.EXITED, message, source=workload.spec.name)
 
-    async def _start_again(self, workload: Workload, found: Found, on_progress: OnProgress) -> bool:
+    async def _start_again(self, workload: Workload, found: ContainerdContainer, on_progress: OnProgress) -> bool:
         """False when it cannot be started: its creation was interrupted, and it has to be created again."""
         on_progress(Step.STARTING, f"starting {workload.spec.name} again", 0, 0)
         try:
@@ -318,7 +320,7 @@ class ContainerdRuntime:
             return False
         return True
 
-    async def _remove_all(self, seen: Sequence[Found], component: str) -> None:
+    async def _remove_all(self, seen: Sequence[ContainerdContainer], component: str) -> None:
         try:
             for found in seen:
                 if found.is_running:
@@ -379,7 +381,7 @@ def _translated(workload: Workload) -> Iterator[None]:
         raise WorkFailed(Code.TIMEOUT, message, source=spec.name) from error
 
 
-def _observation(component: str, found: Sequence[Found]) -> Observation:
+def _observation(component: str, found: Sequence[ContainerdContainer]) -> Observation:
     digests = {each.labels.get(LABEL_DIGEST) for each in found}
     digest = digests.pop() if len(digests) == 1 else None
     return Observation(
@@ -392,7 +394,7 @@ def _observation(component: str, found: Sequence[Found]) -> Observation:
     )
 
 
-def _why_not_running(found: Found) -> str:
+def _why_not_running(found: ContainerdContainer) -> str:
     if found.task is not None:
         return f"it is {found.task.status.lower()}"
     return f"it ended with exit code {'unknown' if found.exit_code is None else found.exit_code}"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from homeport.adapters.http_client import Address, UnixAddress
+from homeport.adapters.network.http_client import Address, UnixAddress
 from homeport.adapters.runtime.docker_api.client import EngineApi, Json
 from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.adapters.runtime.docker_api.image_pull import login_for

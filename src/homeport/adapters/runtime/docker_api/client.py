@@ -1,6 +1,6 @@
 """A client of the Docker-compatible API of Docker and Podman: only the calls that the runtimes need.
 
-Errors are translated here: a socket that does not respond is EngineUnavailable, an error response is `Refusal` with
+Errors are translated here: a socket that does not respond is EngineUnavailable, an error response EngineRefusal with
 the engine's own message, because only the caller knows what the refusal means.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import anyio
 
-from homeport.adapters.file_events import FileEvents
-from homeport.adapters.http_client import Address, Answer, ExchangeFailed, ask, stream
-from homeport.adapters.registry.credentials import Credentials
+from homeport.adapters.files.file_events import FileEvents
+from homeport.adapters.network.http_client import Address, ExchangeFailed, HttpResponse, ask, stream
+from homeport.adapters.registry.credentials import RegistryCredentials
 from homeport.adapters.runtime.docker_api.pull_progress import PullProgress
 from homeport.errors import EngineUnavailable
 from homeport.lazy_dataclass import dataclass
@@ -39,7 +39,7 @@ FOLLOW_SILENCE_SECONDS = 3600.0
 Json = dict[str, Any]
 
 
-class Refusal(Exception):
+class EngineRefusal(Exception):
     """The engine answered, and said no."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -49,7 +49,7 @@ class Refusal(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedContainer:
     """One container in a listing."""
 
     id: str
@@ -71,12 +71,12 @@ class EngineApi:
     async def version(self) -> str:
         return str((await self.known(f"{API}/version"))["Version"])
 
-    async def containers(self, labels: Sequence[str]) -> list[Listed]:
+    async def containers(self, labels: Sequence[str]) -> list[ListedContainer]:
         """Running or not, newest first; `labels` are `key=value`."""
         filters = json.dumps({"label": list(labels)})
         found = await self.known(f"{API}/containers/json", query={"all": "true", "filters": filters})
         return [
-            Listed(
+            ListedContainer(
                 id=entry["Id"],
                 name=entry["Names"][0].lstrip("/"),
                 image=entry["Image"],
@@ -116,7 +116,7 @@ class EngineApi:
         for attempt in range(1, BUSY_TRIES + 1):
             try:
                 await self.call("DELETE", f"{API}/containers/{container}", query={"force": "true"})
-            except Refusal as refusal:
+            except EngineRefusal as refusal:
                 if attempt > 1 and refusal.status == NOT_FOUND:
                     return
                 if BUSY not in refusal.message or attempt == BUSY_TRIES:
@@ -133,7 +133,9 @@ class EngineApi:
         start = json.dumps({"Detach": False, "Tty": False}).encode()
         framed = (await self.exchange("POST", f"{API}/exec/{made}/start", body=start, seconds=seconds)).body
         ended = await self.call("GET", f"{API}/exec/{made}/json")
-        return int(ended.get("ExitCode") or 0), _unframed(framed).decode(errors="replace")
+        return int(ended.get("ExitCode") or 0), b"".join(piece for _, piece in _taken(bytearray(framed))).decode(
+            errors="replace"
+        )
 
     async def networks(self, label: str) -> list[str]:
         filters = json.dumps({"label": [label]})
@@ -146,7 +148,7 @@ class EngineApi:
     async def has_volume(self, name: str) -> bool:
         try:
             await self.call("GET", f"{API}/volumes/{name}")
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if refusal.status == NOT_FOUND:
                 return False
             raise
@@ -169,7 +171,7 @@ class EngineApi:
     async def has_image(self, image: str) -> bool:
         try:
             await self.call("GET", f"{API}/images/{image}/json")
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if refusal.status == NOT_FOUND:
                 return False
             raise
@@ -189,14 +191,14 @@ class EngineApi:
         *,
         query: Mapping[str, str],
         path: str = f"{API}/images/create",
-        login: Credentials | None = None,
+        login: RegistryCredentials | None = None,
     ) -> None:
         """Raises Refusal with the registry's reason. Without a `login` the engine uses its own."""
         progress = PullProgress()
         headers = {} if login is None else {"X-Registry-Auth": login.for_engine}
         async for chunk in self._stream("POST", path, query, PULL_SILENCE_SECONDS, headers):
             for error in progress.feed(chunk):
-                raise Refusal(500, error)
+                raise EngineRefusal(500, error)
             if progress.bytes_total:
                 on_bytes(progress.bytes_done, progress.bytes_total)
 
@@ -233,12 +235,8 @@ class EngineApi:
                 yield chunk
                 continue
             pending += chunk
-            while len(pending) >= LOG_FRAME_HEADER:
-                end = LOG_FRAME_HEADER + int.from_bytes(pending[4:LOG_FRAME_HEADER], "big")
-                if len(pending) < end:
-                    break
-                yield bytes(pending[LOG_FRAME_HEADER:end])
-                del pending[:end]
+            if pieces := _taken(pending):
+                yield b"".join(piece for _, piece in pieces)
 
     async def follow(
         self, container: str, *, since: int, framed: bool
@@ -252,15 +250,7 @@ class EngineApi:
                 yield [(False, chunk)]
                 continue
             pending += chunk
-            pieces, at = [], 0
-            while len(pending) - at >= LOG_FRAME_HEADER:
-                end = at + LOG_FRAME_HEADER + int.from_bytes(pending[at + 4 : at + LOG_FRAME_HEADER], "big")
-                if len(pending) < end:
-                    break
-                pieces.append((pending[at] == STDERR, bytes(pending[at + LOG_FRAME_HEADER : end])))
-                at = end
-            del pending[:at]
-            if pieces:
+            if pieces := _taken(pending):
                 yield pieces
 
     async def known(self, path: str, *, query: Mapping[str, str] | None = None) -> Any:
@@ -269,11 +259,11 @@ class EngineApi:
         for _ in range(LISTING_TRIES - 1):
             try:
                 return await self.call("GET", path, query=query)
-            except Refusal:
+            except EngineRefusal:
                 await anyio.sleep(LISTING_PAUSE_SECONDS)
         try:
             return await self.call("GET", path, query=query)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             raise _out_of_order(refusal) from refusal
 
     async def call(
@@ -297,7 +287,7 @@ class EngineApi:
         query: Mapping[str, str] | None = None,
         body: bytes = b"",
         seconds: float = CALL_SECONDS,
-    ) -> Answer:
+    ) -> HttpResponse:
         """One exchange. Raises Refusal."""
         try:
             answer = await self._ask(method, path, query, body, seconds)
@@ -307,12 +297,12 @@ class EngineApi:
             # The service may have died during the request. Reads are safe to retry, and `reach` restarts it.
             answer = await self._ask(method, path, query, body, seconds)
         if answer.status >= 400:
-            raise Refusal(answer.status, _reason(answer.body))
+            raise EngineRefusal(answer.status, _reason(answer.body))
         return answer
 
     async def _ask(
         self, method: str, path: str, query: Mapping[str, str] | None, body: bytes, seconds: float
-    ) -> Answer:
+    ) -> HttpResponse:
         address = await self._reach()
         try:
             return await ask(address, method, path, query=query, body=body, seconds=seconds)
@@ -333,21 +323,25 @@ class EngineApi:
                 address, method, path, query=query, headers=headers or {}, silence_seconds=silence_seconds
             ) as answer:
                 if answer.status >= 400:
-                    raise Refusal(answer.status, _reason(await answer.read()))
+                    raise EngineRefusal(answer.status, _reason(await answer.read()))
                 async for chunk in answer.chunks():
                     yield chunk
         except (OSError, ExchangeFailed) as error:
             raise _unreachable(address, error) from error
 
 
-def _unframed(content: bytes) -> bytes:
-    """Output comes in frames, each after a header that ends with its length."""
-    output = b""
-    while len(content) >= LOG_FRAME_HEADER:
-        end = LOG_FRAME_HEADER + int.from_bytes(content[4:LOG_FRAME_HEADER], "big")
-        output += content[LOG_FRAME_HEADER:end]
-        content = content[end:]
-    return output
+def _taken(pending: bytearray) -> list[tuple[bool, bytes]]:
+    """Takes the whole frames out: whether each is of stderr, and its content. The header ends with its length."""
+    pieces, at = [], 0
+    while len(pending) - at >= LOG_FRAME_HEADER:
+        begin = at + LOG_FRAME_HEADER
+        end = begin + int.from_bytes(pending[at + 4 : begin], "big")
+        if len(pending) < end:
+            break
+        pieces.append((pending[at] == STDERR, bytes(pending[begin:end])))
+        at = end
+    del pending[:at]
+    return pieces
 
 
 def _reason(body: bytes) -> str:
@@ -359,7 +353,7 @@ def _reason(body: bytes) -> str:
     return str(found.get("message") or found.get("cause") or found) if isinstance(found, dict) else str(found)
 
 
-def _out_of_order(refusal: Refusal) -> EngineUnavailable:
+def _out_of_order(refusal: EngineRefusal) -> EngineUnavailable:
     message = f"The container engine did not list its containers: {refusal.message.rstrip('.')}."
     return EngineUnavailable(message, hint="Run  homeport doctor  to find out why.")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-from homeport.adapters.runtime.docker_api.client import EngineApi, Json, Listed, Refusal
+from homeport.adapters.runtime.docker_api.client import EngineApi, EngineRefusal, Json, ListedContainer
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.exec_session import EngineExec, open_exec
 from homeport.core.tunnel.choosing import RunningContainer
@@ -22,7 +22,9 @@ class ContainerAccess:
         self._engine = engine
         self._api = api
 
-    async def describe(self, listed: Sequence[Listed], *, component: str, service: str) -> Sequence[RunningContainer]:
+    async def describe(
+        self, listed: Sequence[ListedContainer], *, component: str, service: str
+    ) -> Sequence[RunningContainer]:
         """The running ones; `component` and `service` are the labels that name those."""
         found = []
         for each in listed:
@@ -70,7 +72,7 @@ class ContainerAccess:
             inspected = await self._api.inspect(container_id)
             mode = str(inspected["HostConfig"].get("NetworkMode") or "")
             return await self._api.inspect(mode.removeprefix(SHARED)) if mode.startswith(SHARED) else inspected
-        except Refusal:
+        except EngineRefusal:
             return None
 
 

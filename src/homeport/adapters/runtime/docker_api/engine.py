@@ -5,7 +5,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Protocol
 
-from homeport.adapters.http_client import Address
+from homeport.adapters.network.http_client import Address
 from homeport.adapters.registry.image_mirror import ImageMirror
 from homeport.adapters.runtime.docker_api.client import EngineApi, Json
 from homeport.adapters.runtime.programs.prestarted import Prestarted

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from homeport.adapters.http_client import ExchangeFailed
-from homeport.adapters.runtime.docker_api.client import EngineApi, Refusal
+from homeport.adapters.network.http_client import ExchangeFailed
+from homeport.adapters.runtime.docker_api.client import EngineApi, EngineRefusal
 from homeport.core.model.health import CheckResult
 from homeport.errors import EngineUnavailable
 
@@ -12,7 +12,7 @@ async def run_inside(api: EngineApi, container: str, command: Sequence[str], sec
     """Returns its last line too. A timeout is a failure; without an engine it raises."""
     try:
         code, output = await api.execute(container, command, seconds=seconds)
-    except Refusal as refusal:
+    except EngineRefusal as refusal:
         return CheckResult(False, refusal.message)
     except EngineUnavailable as error:
         if isinstance(error.__cause__, ExchangeFailed):

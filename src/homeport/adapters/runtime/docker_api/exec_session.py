@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import anyio
 
-from homeport.adapters.http_client import Address, TcpAddress, UnixAddress
-from homeport.adapters.runtime.docker_api.client import API, EngineApi, Refusal
+from homeport.adapters.network.http_client import Address, TcpAddress, UnixAddress
+from homeport.adapters.runtime.docker_api.client import API, EngineApi, EngineRefusal
 from homeport.adapters.runtime.failures import program_missing
 from homeport.core.tunnel.exec_messages import MESSAGE_BYTES_MAX, Channel
 from homeport.core.tunnel.targets import ExecTarget, TerminalSize
@@ -50,7 +50,7 @@ async def open_exec(
     }
     try:
         made = (await api.call("POST", f"{API}/containers/{container_id}/exec", body=json.dumps(body).encode()))["Id"]
-    except Refusal as refusal:
+    except EngineRefusal as refusal:
         raise _translated(refusal) from refusal
     reader, writer = await _start(await reach(), str(made), target.terminal is not None)
     session = EngineExec(api, str(made), container_id, reader, writer, is_terminal=target.terminal is not None)
@@ -138,7 +138,7 @@ class EngineExec:
         if not self._is_terminal:
             return
         query = {"h": str(size.rows), "w": str(size.columns)}
-        with suppress(Refusal):  # It has ended meanwhile.
+        with suppress(EngineRefusal):  # It has ended meanwhile.
             await self._api.call("POST", f"{API}/exec/{self._exec_id}/resize", query=query)
 
     async def exit_code(self) -> int:
@@ -170,14 +170,14 @@ class EngineExec:
             inspected = await self._api.inspect(self._container_id)
             main = int(inspected["State"].get("Pid") or 0)
             spaces = [_pid_namespace(each) for each in (pid, main, os.getpid())]
-        except (Refusal, OSError, KeyError, ValueError):
+        except (EngineRefusal, OSError, KeyError, ValueError):
             return False
         return pid > 1 and spaces[0] == spaces[1] != spaces[2]
 
     async def _inspect(self) -> dict[str, Any]:
         try:
             found: dict[str, Any] = await self._api.call("GET", f"{API}/exec/{self._exec_id}/json")
-        except (Refusal, EngineUnavailable):
+        except (EngineRefusal, EngineUnavailable):
             return {}
         return found
 
@@ -213,7 +213,7 @@ async def _start(
             writer.close()
     except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
         raise EngineUnavailable(f"The container engine at {address} did not start the command.") from error
-    raise _translated(Refusal(status, _message(refused)))
+    raise _translated(EngineRefusal(status, _message(refused)))
 
 
 async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -232,7 +232,7 @@ def _message(body: bytes) -> str:
         return body.decode(errors="replace").strip()[:500]
 
 
-def _translated(refusal: Refusal) -> PermanentError:
+def _translated(refusal: EngineRefusal) -> PermanentError:
     said = refusal.message.rstrip(". ")
     if refusal.status == 404:
         return NotFound(f"The container is gone: {said}.", hint="Try again: it may have been replaced.")

@@ -14,14 +14,14 @@ from homeport.adapters.runtime.compose.files import (
     write_secret_files,
 )
 from homeport.adapters.runtime.custom_spec import environment_of, read_spec, require_allowed
-from homeport.adapters.runtime.docker_api.client import EngineApi, Json, Refusal
+from homeport.adapters.runtime.docker_api.client import EngineApi, EngineRefusal, Json
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.exec_check import run_inside
 from homeport.adapters.runtime.docker_api.gpus import gpu_access, with_gpus
 from homeport.adapters.runtime.docker_api.image_pull import pull_if_missing
 from homeport.adapters.runtime.failures import create_failed, is_transient_start_error
 from homeport.adapters.runtime.health.probes import checked, run_probe
-from homeport.core.model.custom import CommandProbe, CustomSpec, Kind, Port
+from homeport.core.model.custom import CommandProbe, CustomKind, CustomSpec, Port
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.health import HealthSample
 from homeport.core.node.permissions import Permissions
@@ -40,7 +40,7 @@ class ImageContainers:
         self._permissions = permissions
 
     async def prepare(self, spec: ComponentSpec, on_progress: OnProgress) -> None:
-        custom = read_spec(spec, Kind.IMAGE)
+        custom = read_spec(spec, CustomKind.IMAGE)
         require_allowed(spec, custom, self._permissions)
         await pull_if_missing(self._engine, self._api, spec, custom.image, on_progress)
 
@@ -53,22 +53,22 @@ class ImageContainers:
         try:
             try:
                 made = await self._api.create(name, content)
-            except Refusal as refusal:
+            except EngineRefusal as refusal:
                 if not _is_taken(refusal):
                     raise
                 await self._api.remove_container(name)
                 made = await self._api.create(name, content)
             await self._start(made)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             raise create_failed(spec.name, masked(refusal.message, spec.secret_values.values())) from refusal
 
     def has_probe(self, spec: ComponentSpec) -> bool:
-        return read_spec(spec, Kind.IMAGE).probe is not None
+        return read_spec(spec, CustomKind.IMAGE).probe is not None
 
     async def check(self, spec: ComponentSpec, seen: HealthSample, is_due: IsDue) -> HealthSample:
         """By the description's own probe. Not left to the engine: Podman's API cannot take a command with spaces in
         its arguments, and runs no checks by itself."""
-        custom = read_spec(spec, Kind.IMAGE)
+        custom = read_spec(spec, CustomKind.IMAGE)
         assert custom.probe is not None, "only asked where has_probe() is true"
         seconds = custom.rules.timeout_seconds
         if isinstance(custom.probe, CommandProbe):
@@ -81,14 +81,14 @@ class ImageContainers:
         """One that cannot be started is removed again: it has not run, so there is nothing to inspect."""
         try:
             await self._start_surely(container)
-        except Refusal:
+        except EngineRefusal:
             await self._api.remove_container(container)
             raise
 
     async def _start_surely(self, container: str) -> None:
         try:
             await self._api.start(container)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if not is_transient_start_error(refusal.message):
                 raise
             await self._api.start(container)
@@ -96,7 +96,7 @@ class ImageContainers:
     async def _mounts(self, workload: Workload, name: str) -> list[Json]:
         """Data volumes belong to the deployment's name; one from before that keeps the container's."""
         found = []
-        for mount in read_spec(workload.spec, Kind.IMAGE).mounts:
+        for mount in read_spec(workload.spec, CustomKind.IMAGE).mounts:
             source = mount.source
             if mount.is_volume:
                 before = f"{name}-{source}"
@@ -107,7 +107,7 @@ class ImageContainers:
         return found
 
     async def _content(self, workload: Workload, name: str) -> Json:
-        spec, custom = workload.spec, read_spec(workload.spec, Kind.IMAGE)
+        spec, custom = workload.spec, read_spec(workload.spec, CustomKind.IMAGE)
         try:
             files = write_secret_files(workload.folder / SECRETS_FOLDER, secret_files(spec))
         except OSError as error:
@@ -140,7 +140,7 @@ class ImageContainers:
 
 
 def _describe_network(spec: ComponentSpec) -> str:
-    custom = read_spec(spec, Kind.IMAGE)
+    custom = read_spec(spec, CustomKind.IMAGE)
     ports = ", ".join(f"{port.host} to {port.container}/{port.protocol}" for port in custom.ports)
     if custom.host_network:
         return f"networking {spec.name}: the machine's own network"
@@ -170,6 +170,6 @@ def _bindings(ports: tuple[Port, ...]) -> dict[str, list[dict[str, str]]]:
     return bindings
 
 
-def _is_taken(refusal: Refusal) -> bool:
+def _is_taken(refusal: EngineRefusal) -> bool:
     """Podman answers 500, with a message that says so."""
     return refusal.status == NAME_TAKEN or "is already in use" in refusal.message

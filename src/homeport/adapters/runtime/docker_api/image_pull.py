@@ -6,8 +6,8 @@ from pathlib import Path
 
 import anyio
 
-from homeport.adapters.registry.credentials import Credentials, local_login
-from homeport.adapters.runtime.docker_api.client import EngineApi, Refusal
+from homeport.adapters.registry.credentials import RegistryCredentials, local_login
+from homeport.adapters.runtime.docker_api.client import EngineApi, EngineRefusal
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.failures import pull_failed
 from homeport.core.model.deployment import ComponentSpec
@@ -53,7 +53,7 @@ async def pull_image(
                 await engine.pull(api, image, on_bytes)
     except (PeerUnavailable, NotFound, InvalidInput, Refused) as error:
         raise pull_failed(source, image, str(error)) from error
-    except Refusal as refusal:
+    except EngineRefusal as refusal:
         raise pull_failed(source, image, refusal.message) from refusal
     except TimeoutError as error:
         raise pull_failed(source, image, f"it took longer than {seconds:.0f} s") from error
@@ -70,10 +70,10 @@ async def _pull_from_site(
             return False
         try:
             await engine.pull(api, offer.reference, on_bytes)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if offer.may_pull_directly:
                 return False
-            raise Refusal(refusal.status, str(offer.problem or refusal.message)) from refusal
+            raise EngineRefusal(refusal.status, str(offer.problem or refusal.message)) from refusal
         # An engine finds an image of a digest by name and digest, so any tag of ours will do.
         own = offer.image
         tag = own.tag or own.digest.replace(":", "-")
@@ -83,7 +83,7 @@ async def _pull_from_site(
     return await api.has_image(image)
 
 
-def login_for(image: str, access_folder: Path | None) -> Credentials | None:
+def login_for(image: str, access_folder: Path | None) -> RegistryCredentials | None:
     """For an image in Homeport's own registry on this machine."""
     return local_login(access_folder, image.partition("/")[0]) if is_on_this_machine(image) else None
 

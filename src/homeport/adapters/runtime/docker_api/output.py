@@ -12,13 +12,13 @@ from dataclasses import field
 from datetime import UTC, datetime
 from typing import Final
 
-from homeport.adapters.runtime.docker_api.client import NOT_FOUND, EngineApi, Refusal
+from homeport.adapters.runtime.docker_api.client import NOT_FOUND, EngineApi, EngineRefusal
 from homeport.adapters.runtime.programs.output_file import HISTORY, follow_output_file
 from homeport.adapters.runtime.programs.output_records import NS, LineJoiner, place_of
 from homeport.core.logs.text import LINE_BYTES_MAX
 from homeport.errors import WorkFailed
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import Output
+from homeport.ports import OutputLine
 from homeport.vocabulary import Code
 
 _TIME: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ?")
@@ -47,7 +47,7 @@ class OutputLines:
             # It was read from a file before. What Podman, which gives whole seconds, has of that second is left out.
             self.since_ns, self.skip = place.last_ns + 1, 0
 
-    def feed(self, pieces: Iterable[tuple[bool, bytes]]) -> list[Output]:
+    def feed(self, pieces: Iterable[tuple[bool, bytes]]) -> list[OutputLine]:
         found = []
         for is_error, piece in pieces:
             match = _TIME.match(piece)
@@ -65,13 +65,13 @@ class OutputLines:
                 found.append(self._output(is_error, *joined))
         return found
 
-    def end(self) -> list[Output]:
+    def end(self) -> list[OutputLine]:
         """Lines without an end, when there is no more output."""
         return [self._output(*line) for line in self._joiner.rest()]
 
-    def _output(self, is_error: bool, text: bytes, size: int) -> Output:
+    def _output(self, is_error: bool, text: bytes, size: int) -> OutputLine:
         at = datetime.fromtimestamp(self._at_ns // 1_000_000 / 1000, UTC) if self._at_ns else None
-        return Output(
+        return OutputLine(
             text.rstrip(b"\r\n"),
             f"{self._at_ns}#{self._count}",
             at,
@@ -90,7 +90,7 @@ class OutputLines:
 
 async def follow_container(
     api: EngineApi, container: str, resume: str, *, component: str
-) -> AsyncGenerator[Sequence[Output], None]:
+) -> AsyncGenerator[Sequence[OutputLine], None]:
     """Ends when the container is gone."""
     try:
         inspected = await api.inspect(container)
@@ -109,7 +109,7 @@ async def follow_container(
         async with aclosing(follow) as pieces:
             async for lines in pieces:
                 yield lines
-    except Refusal as refusal:
+    except EngineRefusal as refusal:
         if refusal.status == NOT_FOUND:
             return
         message = f"The output of {component} cannot be read: {refusal.message}"
@@ -121,7 +121,7 @@ async def follow_container(
 
 async def _stream(
     api: EngineApi, container: str, resume: str, *, framed: bool
-) -> AsyncGenerator[Sequence[Output], None]:
+) -> AsyncGenerator[Sequence[OutputLine], None]:
     lines = OutputLines(resume)
     since = lines.since_ns // NS or int((datetime.now(UTC) - HISTORY).timestamp())
     pending = b""

@@ -38,29 +38,29 @@ class EngineVerdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class EngineFinding:
     verdict: EngineVerdict
     sentence: str
     what_to_do: str = ""
 
 
-async def diagnose(kind: str, options: EngineOptions | None = None) -> list[Finding]:
+async def diagnose(kind: str, options: EngineOptions | None = None) -> list[EngineFinding]:
     """The findings about the container engine that `kind` would use. Leaves nothing behind."""
     chosen = options or EngineOptions(environment=dict(os.environ))
     if kind == AUTO:
         return await _first_that_works(chosen)
     if kind not in DIAGNOSES:
-        return [Finding(EngineVerdict.OK, f"the runtime {kind} needs no container engine")]
+        return [EngineFinding(EngineVerdict.OK, f"the runtime {kind} needs no container engine")]
     return await DIAGNOSES[kind](chosen)
 
 
-async def _first_that_works(options: EngineOptions) -> list[Finding]:
+async def _first_that_works(options: EngineOptions) -> list[EngineFinding]:
     """In the order of `auto`. Problems of one engine matter less where another works."""
-    tried: list[Finding] = []
+    tried: list[EngineFinding] = []
     for look in (DIAGNOSES[name] for name, engine in ENGINES.items() if engine.is_found):
         found = await look(options)
         if all(finding.verdict is not EngineVerdict.PROBLEM for finding in found):
-            return [*found, *(Finding(EngineVerdict.NOTE, each.sentence, each.what_to_do) for each in tried)]
+            return [*found, *(EngineFinding(EngineVerdict.NOTE, each.sentence, each.what_to_do) for each in tried)]
         if not tried or (look is _docker and _is_docker_meant(options)):
             tried = found
     return tried
@@ -72,18 +72,18 @@ def _is_docker_meant(options: EngineOptions) -> bool:
     return missing and find_program("docker", options.environment) is not None
 
 
-async def _podman(options: EngineOptions) -> list[Finding]:
+async def _podman(options: EngineOptions) -> list[EngineFinding]:
     podman = find_program(options.podman, options.environment)
     if podman is None:
         todo = "Install it (Debian: apt-get install podman runc), or choose another engine with --runtime."
-        return [Finding(EngineVerdict.PROBLEM, f"{options.podman} was not found", todo)]
+        return [EngineFinding(EngineVerdict.PROBLEM, f"{options.podman} was not found", todo)]
     with tempfile.TemporaryDirectory(prefix="homeport-doctor-") as folder:
         engine = PodmanEngine(Path(folder), options)
         command = [str(podman), *options.podman_args]
         return await _engine(engine, command, engine.environment, Path(folder))
 
 
-async def _docker(options: EngineOptions) -> list[Finding]:
+async def _docker(options: EngineOptions) -> list[EngineFinding]:
     try:
         engine = DockerEngine(options)
     except EngineUnavailable as error:
@@ -94,7 +94,7 @@ async def _docker(options: EngineOptions) -> list[Finding]:
         return await _engine(engine, command, engine.environment, Path(folder))
 
 
-async def _containerd(options: EngineOptions) -> list[Finding]:
+async def _containerd(options: EngineOptions) -> list[EngineFinding]:
     """Does it respond, does a container start? And what it cannot do, for users who expect compose."""
     ctr = Ctr(options)
     try:
@@ -104,15 +104,15 @@ async def _containerd(options: EngineOptions) -> list[Finding]:
     except EngineUnavailable as error:
         return [_problem(error)]
     except CtrRefusal as error:
-        return [Finding(EngineVerdict.PROBLEM, f"containerd at {ctr.socket} does not answer: {error}")]
+        return [EngineFinding(EngineVerdict.PROBLEM, f"containerd at {ctr.socket} does not answer: {error}")]
     except TimeoutError:
-        return [Finding(EngineVerdict.PROBLEM, f"containerd at {ctr.socket} does not answer in time")]
+        return [EngineFinding(EngineVerdict.PROBLEM, f"containerd at {ctr.socket} does not answer in time")]
     if refusal is not None:
         return [explain_refusal("containerd", version, refusal)]
     todo = "For compose components use Podman or Docker."
     return [
-        Finding(EngineVerdict.OK, f"containerd {version}"),
-        Finding(EngineVerdict.NOTE, "containerd runs single images only, on the machine's own network.", todo),
+        EngineFinding(EngineVerdict.OK, f"containerd {version}"),
+        EngineFinding(EngineVerdict.NOTE, "containerd runs single images only, on the machine's own network.", todo),
     ]
 
 
@@ -134,7 +134,7 @@ async def _try_task(ctr: Ctr) -> str | None:
     return None
 
 
-DIAGNOSES: Mapping[str, Callable[[EngineOptions], Awaitable[list[Finding]]]] = {
+DIAGNOSES: Mapping[str, Callable[[EngineOptions], Awaitable[list[EngineFinding]]]] = {
     "podman": _podman,
     "docker": _docker,
     "containerd": _containerd,
@@ -144,7 +144,7 @@ DIAGNOSES: Mapping[str, Callable[[EngineOptions], Awaitable[list[Finding]]]] = {
 
 async def _engine(
     engine: PodmanEngine | DockerEngine, command: list[str], environment: Mapping[str, str], folder: Path
-) -> list[Finding]:
+) -> list[EngineFinding]:
     """Does it respond, is there a compose tool, does a container start?"""
     try:
         await engine.start()
@@ -161,11 +161,11 @@ async def _engine(
         findings.append(_problem(error))
     refusal = await _try_container(command, environment, folder) if command and can_make_probe() else None
     if refusal is None:
-        return [Finding(EngineVerdict.OK, f"{engine.name} {version}"), *findings]
+        return [EngineFinding(EngineVerdict.OK, f"{engine.name} {version}"), *findings]
     return [explain_refusal(engine.name, version, refusal), *findings]
 
 
-def explain_refusal(engine: str, version: str, reason: str) -> Finding:
+def explain_refusal(engine: str, version: str, reason: str) -> EngineFinding:
     """Why no container starts, for known causes; else the engine's own message."""
     lowered = reason.lower()
     begin = f"{engine} {version} cannot start a container:".replace("  ", " ")
@@ -182,11 +182,11 @@ def explain_refusal(engine: str, version: str, reason: str) -> Finding:
         todo = f'Set  [containers] default_ulimits = ["nofile=4096:4096", "nproc=10000:10000"]  in {CONFIGURATION}'
     elif "permission denied" in lowered or "operation not permitted" in lowered:
         todo = "Run as root, or as a user for whom the engine is set up (subordinate ids in /etc/subuid)."
-    return Finding(EngineVerdict.PROBLEM, sentence, todo)
+    return EngineFinding(EngineVerdict.PROBLEM, sentence, todo)
 
 
-def _problem(error: EngineUnavailable) -> Finding:
-    return Finding(EngineVerdict.PROBLEM, str(error), error.hint or "")
+def _problem(error: EngineUnavailable) -> EngineFinding:
+    return EngineFinding(EngineVerdict.PROBLEM, str(error), error.hint or "")
 
 
 async def _try_container(command: list[str], environment: Mapping[str, str], folder: Path) -> str | None:

@@ -5,15 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from homeport.adapters.runtime.compose.files import LABEL_COMPONENT, LABEL_DIGEST, LABEL_ENDS, LABEL_SERVICES
-from homeport.adapters.runtime.docker_api.client import Json, Listed
-from homeport.core.model.health import CheckRules, HealthSample, Run, RunState
+from homeport.adapters.runtime.docker_api.client import Json, ListedContainer
+from homeport.core.model.health import CheckRules, ContainerRun, ContainerState, HealthSample
 from homeport.ports import Container, Observation
 from homeport.vocabulary import Digest
 
 LABEL_SERVICE = "com.docker.compose.service"
 
 
-def shown_name(container: Listed) -> str:
+def shown_name(container: ListedContainer) -> str:
     """What its author called it: the component, and the service of its compose file where that has another name."""
     component, service = (container.labels.get(each, "") for each in (LABEL_COMPONENT, LABEL_SERVICE))
     if component and service and service != component:
@@ -21,7 +21,7 @@ def shown_name(container: Listed) -> str:
     return component or container.name
 
 
-def missing_services(containers: Sequence[Listed]) -> list[str]:
+def missing_services(containers: Sequence[ListedContainer]) -> list[str]:
     """Services with fewer containers than they should have, according to the labels of the remaining ones."""
     present = Counter(container.labels.get(LABEL_SERVICE, "") for container in containers)
     wanted = containers[0].labels.get(LABEL_SERVICES, "") if containers else ""
@@ -32,7 +32,7 @@ def missing_services(containers: Sequence[Listed]) -> list[str]:
     return missing
 
 
-def observed(component: str, listed: Sequence[Listed], inspected: Mapping[str, Json | None]) -> Observation:
+def observed(component: str, listed: Sequence[ListedContainer], inspected: Mapping[str, Json | None]) -> Observation:
     """One component. Mixed digests count as none: an update was interrupted, and neither version is complete.
 
     A one-shot container that has completed does not count as missing.
@@ -52,7 +52,7 @@ def observed(component: str, listed: Sequence[Listed], inspected: Mapping[str, J
     )
 
 
-def is_done(container: Listed, inspected: Json | None) -> bool:
+def is_done(container: ListedContainer, inspected: Json | None) -> bool:
     """Whether it is a one-shot container that has completed."""
     if not ends(container) or container.running or inspected is None:
         return False
@@ -60,7 +60,7 @@ def is_done(container: Listed, inspected: Json | None) -> bool:
     return (state.get("Status"), state.get("ExitCode")) == ("exited", 0)
 
 
-def ends(container: Listed) -> bool:
+def ends(container: ListedContainer) -> bool:
     return LABEL_ENDS in container.labels
 
 
@@ -80,25 +80,27 @@ def has_check(inspected: Json) -> bool:
     return bool(test) and test != ["NONE"]
 
 
-def sample(container: Listed, inspected: Json | None) -> HealthSample:
+def sample(container: ListedContainer, inspected: Json | None) -> HealthSample:
     """A container's sample without its health check. `inspected` is None for one that has just been removed."""
     if inspected is None:
-        return HealthSample(shown_name(container), Run(container.id), RunState.STOPPED, message="it is gone")
+        return HealthSample(
+            shown_name(container), ContainerRun(container.id), ContainerState.STOPPED, message="it is gone"
+        )
     state = inspected["State"]
-    seen = HealthSample(shown_name(container), Run(container.id, state.get("StartedAt", "")))
+    seen = HealthSample(shown_name(container), ContainerRun(container.id, state.get("StartedAt", "")))
     if state.get("Paused"):
-        return replace(seen, state=RunState.STOPPED, message="it is paused")
+        return replace(seen, state=ContainerState.STOPPED, message="it is paused")
     if is_done(container, inspected):
-        return replace(seen, state=RunState.READY)
+        return replace(seen, state=ContainerState.READY)
     if not container.running:
-        return replace(seen, state=RunState.STOPPED, exit_code=state.get("ExitCode"))
+        return replace(seen, state=ContainerState.STOPPED, exit_code=state.get("ExitCode"))
     if ends(container):
-        return replace(seen, state=RunState.PENDING, message="it has not completed yet")
+        return replace(seen, state=ContainerState.PENDING, message="it has not completed yet")
     return seen
 
 
 def missing(name: str) -> HealthSample:
-    return HealthSample(name, Run(name), RunState.STOPPED, message=f"{name} has no container")
+    return HealthSample(name, ContainerRun(name), ContainerState.STOPPED, message=f"{name} has no container")
 
 
 def check_rules(check: Json) -> CheckRules:
@@ -112,7 +114,7 @@ def check_rules(check: Json) -> CheckRules:
     )
 
 
-def _container(listed: Listed, inspected: Json | None) -> Container:
+def _container(listed: ListedContainer, inspected: Json | None) -> Container:
     service = listed.labels.get(LABEL_SERVICE, "")
     if inspected is None:
         return Container(id=listed.id, name=listed.name, running=False, service=service)

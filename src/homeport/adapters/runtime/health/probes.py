@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import anyio
 
-from homeport.adapters.http_client import ExchangeFailed, TcpAddress, ask
+from homeport.adapters.network.http_client import ExchangeFailed, TcpAddress, ask
 from homeport.adapters.runtime.programs import child_process
 from homeport.core.model.custom import CommandProbe, HttpProbe, Probe
 from homeport.core.model.health import CheckResult, CheckRules, HealthSample

@@ -24,7 +24,7 @@ from homeport.adapters.runtime.helm.program import (
 )
 from homeport.adapters.runtime.programs.environment import engine_environment
 from homeport.core.model.deployment import digest_of_bytes
-from homeport.core.model.health import HealthSample, Run, RunState
+from homeport.core.model.health import ContainerRun, ContainerState, HealthSample
 from homeport.core.secrets import masked
 from homeport.errors import EngineUnavailable, WorkFailed
 from homeport.log import get_log
@@ -124,9 +124,15 @@ class HelmInCluster:
         name = workload.spec.name
         seen = await self._look(workload.deployment_id, name)
         if seen is None:
-            return (HealthSample(name, Run(name), RunState.STOPPED, message=f"{name} is not in the cluster"),)
-        state, message = (RunState.READY, "") if seen.is_running else (RunState.STOPPED, f"{name} is not deployed")
-        return (HealthSample(name, Run(seen.containers[0].id), state, message=message),)
+            return (
+                HealthSample(
+                    name, ContainerRun(name), ContainerState.STOPPED, message=f"{name} is not in the cluster"
+                ),
+            )
+        state, message = (
+            (ContainerState.READY, "") if seen.is_running else (ContainerState.STOPPED, f"{name} is not deployed")
+        )
+        return (HealthSample(name, ContainerRun(seen.containers[0].id), state, message=message),)
 
     async def logs(self, workload: Workload, *, tail: int) -> AsyncIterator[bytes]:
         yield f"The logs of {workload.spec.name} are in its cluster: kubectl logs\n".encode()

@@ -6,7 +6,7 @@ kube play would turn them into health checks that need a shell, curl and nc in t
 from collections.abc import Mapping
 from functools import partial
 
-from homeport.adapters.http_client import TcpAddress
+from homeport.adapters.network.http_client import TcpAddress
 from homeport.adapters.runtime.docker_api.client import EngineApi, Json
 from homeport.adapters.runtime.docker_api.exec_check import run_inside
 from homeport.adapters.runtime.health.probes import checked, run_probe

@@ -8,7 +8,7 @@ permissions, its schedule or its network rules is not the requested app.
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from homeport.adapters.bounded_yaml import load_documents
+from homeport.adapters.files.bounded_yaml import load_documents
 from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 

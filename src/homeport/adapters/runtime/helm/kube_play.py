@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from homeport.adapters.runtime.docker_api.client import CALL_SECONDS, STOP_SECONDS, EngineApi, Refusal
+from homeport.adapters.runtime.docker_api.client import CALL_SECONDS, STOP_SECONDS, EngineApi, EngineRefusal
 from homeport.adapters.runtime.helm.kube_pods import KubePod
 from homeport.adapters.runtime.podman.api import LIBPOD
 from homeport.lazy_dataclass import dataclass
@@ -35,19 +35,19 @@ class KubePlay:
         answer = await self._api.call("POST", f"{LIBPOD}/play/kube", query=query, body=pod.manifest, seconds=seconds)
         errors = [error for each in answer.get("Pods") or [] for error in each.get("ContainerErrors") or []]
         if errors:
-            raise Refusal(500, str(errors[0]))
+            raise EngineRefusal(500, str(errors[0]))
 
     async def start(self, pod: str) -> None:
         """Running containers stay unchanged. Raises Refusal when one does not start."""
         answer = await self._api.call("POST", f"{LIBPOD}/pods/{pod}/start")
         errors = (answer or {}).get("Errs") or []
         if errors:
-            raise Refusal(500, str(errors[0]))
+            raise EngineRefusal(500, str(errors[0]))
 
     async def remove(self, pod: str) -> None:
         """With its containers, after a graceful stop."""
         seconds = STOP_SECONDS + CALL_SECONDS
-        with contextlib.suppress(Refusal):  # the removal, which is forced, reports any problem
+        with contextlib.suppress(EngineRefusal):  # the removal, which is forced, reports any problem
             query = {"t": str(STOP_SECONDS)}
             await self._api.call("POST", f"{LIBPOD}/pods/{pod}/stop", query=query, seconds=seconds)
         await self._unless_gone("DELETE", f"{LIBPOD}/pods/{pod}", {"force": "true"}, seconds=seconds)
@@ -56,7 +56,7 @@ class KubePlay:
         body = json.dumps({"name": name, "dns_enabled": True, "labels": dict(labels)}).encode()
         try:
             await self._api.call("POST", f"{LIBPOD}/networks/create", body=body)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if refusal.status != 409 and "already exists" not in refusal.message:
                 raise
 
@@ -64,7 +64,7 @@ class KubePlay:
         """Another component of the deployment may still use it; it is removed with the last one."""
         try:
             await self._api.call("DELETE", f"{LIBPOD}/networks/{name}")
-        except Refusal:
+        except EngineRefusal:
             return
 
     async def remove_volumes(self, begins: str) -> None:
@@ -78,7 +78,7 @@ class KubePlay:
     ) -> Any:
         try:
             return await self._api.call(method, path, query=query, seconds=seconds)
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             if refusal.status != 404:
                 raise
             return None

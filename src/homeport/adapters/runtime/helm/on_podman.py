@@ -23,7 +23,7 @@ from homeport.adapters.runtime.compose.files import (
     project_name,
 )
 from homeport.adapters.runtime.compose.removal import remove_images_unused, remove_project
-from homeport.adapters.runtime.docker_api.client import Json, Listed, Refusal
+from homeport.adapters.runtime.docker_api.client import EngineRefusal, Json, ListedContainer
 from homeport.adapters.runtime.docker_api.engine import ContainerEngine
 from homeport.adapters.runtime.docker_api.image_pull import pull_if_missing
 from homeport.adapters.runtime.docker_api.output import follow_container
@@ -39,14 +39,14 @@ from homeport.adapters.runtime.helm.program import INSTALL_HINT, MISSING, find_h
 from homeport.adapters.runtime.port_holders import naming_port_holder
 from homeport.adapters.runtime.programs.concurrently import at_once
 from homeport.core.model.deployment import ComponentSpec
-from homeport.core.model.health import HealthSample, RunState
+from homeport.core.model.health import ContainerState, HealthSample
 from homeport.core.node.demands import pod_demands
 from homeport.core.node.permissions import EVERYTHING, Permissions, refusal
 from homeport.core.secrets import masked
 from homeport.errors import InvalidInput, WorkFailed
 from homeport.failpoints import Point, passing
 from homeport.log import get_log
-from homeport.ports import Container, IsDue, Observation, OnProgress, Output, Registry, Workload
+from homeport.ports import Container, IsDue, Observation, OnProgress, OutputLine, Registry, Workload
 from homeport.vocabulary import Code, DeploymentId, NodeId, ProfileType, Step
 
 log = get_log("homeport.runtime")
@@ -120,7 +120,7 @@ class HelmOnPodman:
         except TimeoutError as error:
             message = f"{spec.name} was not started within {spec.timeout_seconds:.0f} s."
             raise WorkFailed(Code.TIMEOUT, message, source=spec.name) from error
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             failure = create_failed(spec.name, masked(refusal.message, spec.secret_values.values()))
             raise await naming_port_holder(failure, self._api) from refusal
         passing(Point.RUNTIME_AFTER_CREATE)
@@ -151,7 +151,7 @@ class HelmOnPodman:
 
     async def follow(
         self, workload: Workload, container: Container, resume: str
-    ) -> AsyncGenerator[Sequence[Output], None]:
+    ) -> AsyncGenerator[Sequence[OutputLine], None]:
         async for lines in follow_container(self._api, container.id, resume, component=workload.spec.name):
             yield lines
 
@@ -176,30 +176,30 @@ class HelmOnPodman:
     async def _pods(self, deployment_id: DeploymentId, component: str) -> list[PodSeen]:
         return await self._play.pods(self._labels(deployment_id, component))
 
-    async def _containers(self, deployment_id: DeploymentId, component: str | None = None) -> list[Listed]:
+    async def _containers(self, deployment_id: DeploymentId, component: str | None = None) -> list[ListedContainer]:
         """Without init containers, which are meant to end."""
         found = await self._api.containers(self._labels(deployment_id, component))
         return [each for each in found if each.name in _wanted(each)]
 
-    async def _inspect(self, container: Listed) -> Json | None:
+    async def _inspect(self, container: ListedContainer) -> Json | None:
         try:
             return await self._api.inspect(container.id)
-        except Refusal:
+        except EngineRefusal:
             return None
 
     def _observed(
-        self, component: str, listed: Sequence[Listed], inspected: Mapping[str, Json | None]
+        self, component: str, listed: Sequence[ListedContainer], inspected: Mapping[str, Json | None]
     ) -> Observation:
         seen = observed(component, listed, inspected)
         containers = [*seen.containers]
         containers += [Container(id="", name=name, running=False) for name in _missing(listed)]
         return replace(seen, containers=tuple(sorted(containers, key=lambda container: container.name)))
 
-    async def _sample(self, samples: list[HealthSample], is_due: IsDue, container: Listed) -> None:
+    async def _sample(self, samples: list[HealthSample], is_due: IsDue, container: ListedContainer) -> None:
         inspected = await self._inspect(container)
         probe = _checks_of(container).get(container.name)
         seen = sample(container, inspected)
-        if inspected is not None and probe is not None and seen.state is RunState.RUNNING:
+        if inspected is not None and probe is not None and seen.state is ContainerState.RUNNING:
             seen = await check_pod_container(self._api, seen, inspected, probe, is_due)
         samples.append(seen)
 
@@ -261,7 +261,7 @@ class HelmOnPodman:
                 on_progress(Step.STARTING, f"starting {pod} again", 0, 0)
                 try:
                     await self._play.start(pod)
-                except Refusal as refusal:
+                except EngineRefusal as refusal:
                     log.warning("pod start failed, recreating it", why=refusal.message)
                     continue
             whole.add(pod)
@@ -272,7 +272,7 @@ class HelmOnPodman:
             for pod in pods:
                 await self._play.remove(pod.id)
                 await self._play.remove_volumes(f"{pod.name}.")
-        except Refusal as refusal:
+        except EngineRefusal as refusal:
             message = f"{component} could not be removed: {refusal.message}"
             raise WorkFailed(Code.REMOVE_FAILED, message, source=component) from refusal
 
@@ -296,19 +296,19 @@ class HelmOnPodman:
                 raise WorkFailed(Code.EXITED, message, source=workload.spec.name)
 
 
-def _missing(listed: Sequence[Listed]) -> list[str]:
+def _missing(listed: Sequence[ListedContainer]) -> list[str]:
     """Missing containers of the component, according to the labels of the remaining ones."""
     present = {container.name for container in listed}
     return [name for name in (_wanted(listed[0]) if listed else {}) if name not in present]
 
 
-def _wanted(container: Listed) -> dict[str, str]:
+def _wanted(container: ListedContainer) -> dict[str, str]:
     """Every container of the component, with its pod; empty for a container without a pod."""
     pairs = [entry.split("/") for entry in container.labels.get(LABEL_CONTAINERS, "").split(",") if "/" in entry]
     return {f"{pod}-{name}": pod for pod, name in pairs}
 
 
-def _checks_of(container: Listed) -> Json:
+def _checks_of(container: ListedContainer) -> Json:
     try:
         found = json.loads(container.labels.get(LABEL_CHECKS) or "{}")
     except (RecursionError, ValueError):

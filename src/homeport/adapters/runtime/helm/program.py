@@ -119,7 +119,9 @@ async def render(helm: Path, workload: Workload, chart: Path, environment: Mappi
     return done.output
 
 
-async def run_helm(command: Sequence[str], environment: Mapping[str, str], seconds: float) -> child_process.Finished:
+async def run_helm(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float
+) -> child_process.FinishedProgram:
     """helm keeps a cache and a configuration; ours are temporary, so that a user's own are never touched."""
     with tempfile.TemporaryDirectory(prefix="homeport-helm-") as home:
         places = {f"HELM_{kind}_HOME": f"{home}/{kind.lower()}" for kind in ("CACHE", "CONFIG", "DATA")}

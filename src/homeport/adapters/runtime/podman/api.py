@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import anyio
 
-from homeport.adapters.http_client import Address
-from homeport.adapters.runtime.docker_api.client import EngineApi, Json, Listed, Refusal
+from homeport.adapters.network.http_client import Address
+from homeport.adapters.runtime.docker_api.client import EngineApi, EngineRefusal, Json, ListedContainer
 from homeport.adapters.runtime.podman.gpu_containers import libpod_container, names_of
 from homeport.log import get_log
 
@@ -37,7 +37,7 @@ class PodmanApi(EngineApi):
         of CPU in all; the answer to a ping has it too."""
         try:
             header = (await self.exchange("GET", "/_ping")).headers.get("libpod-api-version")
-        except Refusal:
+        except EngineRefusal:
             header = None
         return header or await super().version()
 
@@ -71,7 +71,7 @@ class PodmanApi(EngineApi):
             log.warning("output is read from Podman's stream, which may leave out lines", why=why)
         return None
 
-    async def containers(self, labels: Sequence[str]) -> list[Listed]:
+    async def containers(self, labels: Sequence[str]) -> list[ListedContainer]:
         query = {"all": "true", "filters": json.dumps({"label": list(labels)})}
         found = await self.known(f"{LIBPOD}/containers/json", query=query)
         return [_listed(entry) for entry in sorted(found or [], key=_created, reverse=True)]
@@ -81,8 +81,8 @@ class PodmanApi(EngineApi):
         return [str(network["name"]) for network in found or []]
 
 
-def _listed(entry: Json) -> Listed:
-    return Listed(
+def _listed(entry: Json) -> ListedContainer:
+    return ListedContainer(
         id=entry["Id"],
         name=entry["Names"][0],
         image=entry["Image"],

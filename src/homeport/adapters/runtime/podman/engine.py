@@ -14,8 +14,8 @@ from subprocess import DEVNULL
 import anyio
 import anyio.abc
 
-from homeport.adapters.http_client import Address, UnixAddress, ask
-from homeport.adapters.runtime.docker_api.client import EngineApi, Json, Refusal
+from homeport.adapters.network.http_client import Address, UnixAddress, ask
+from homeport.adapters.runtime.docker_api.client import EngineApi, EngineRefusal, Json
 from homeport.adapters.runtime.docker_api.engine import EngineOptions
 from homeport.adapters.runtime.docker_api.image_pull import is_on_this_machine, login_for
 from homeport.adapters.runtime.failures import meaningful_line
@@ -230,7 +230,7 @@ async def _run_check(api: EngineApi, container: str, rules: CheckRules) -> Check
     try:
         await api.call("GET", path, seconds=rules.timeout_seconds + 10.0)
         state = (await api.inspect(container))["State"]
-    except Refusal as refusal:
+    except EngineRefusal as refusal:
         return CheckResult(False, refusal.message)
     log = (state.get("Health") or {}).get("Log") or []
     if not log:

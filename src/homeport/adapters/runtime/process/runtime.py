@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote
 
 import anyio
 
-from homeport.adapters.file_events import FileEvents
+from homeport.adapters.files.file_events import FileEvents
 from homeport.adapters.runtime.custom_spec import environment_of, read_spec
 from homeport.adapters.runtime.failures import create_failed, disk_full
 from homeport.adapters.runtime.health.probes import checked, run_probe
@@ -27,12 +27,12 @@ from homeport.adapters.runtime.process.files import ProcessFolder, Program, boot
 from homeport.adapters.runtime.programs import child_process
 from homeport.adapters.runtime.programs.follow_file import follow_file
 from homeport.adapters.runtime.programs.tail import last_lines
-from homeport.core.model.custom import Kind
-from homeport.core.model.health import HealthSample, Run, RunState
+from homeport.core.model.custom import CustomKind
+from homeport.core.model.health import ContainerRun, ContainerState, HealthSample
 from homeport.core.secrets import masked, secret_environment, secret_files
 from homeport.errors import WorkFailed
 from homeport.failpoints import Point, passing
-from homeport.ports import Container, IsDue, Observation, OnProgress, Output, Workload, WorkloadProcess
+from homeport.ports import Container, IsDue, Observation, OnProgress, OutputLine, Workload, WorkloadProcess
 from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
 
 LOG_BYTES_MAX = 10 * 1024 * 1024
@@ -68,7 +68,7 @@ class ProcessRuntime:
         if spec.type not in self.profile_types:
             message = f"The process runtime runs custom components; {spec.name} is of type {spec.type}."
             raise WorkFailed(Code.UNSUPPORTED_TYPE, message, source=spec.name)
-        read_spec(spec, Kind.PROCESS)
+        read_spec(spec, CustomKind.PROCESS)
         if secret_files(spec):
             message = f"{spec.name} is a program of this machine: its secrets can be variables, not files."
             raise WorkFailed(Code.CREATE_FAILED, message, source=spec.name)
@@ -106,14 +106,14 @@ class ProcessRuntime:
         ]
 
     async def sample_health(self, workload: Workload, is_due: IsDue) -> Sequence[HealthSample]:
-        spec, process = workload.spec, read_spec(workload.spec, Kind.PROCESS)
+        spec, process = workload.spec, read_spec(workload.spec, CustomKind.PROCESS)
         program = read_program(self._of(workload.deployment_id, spec.name))
         if program is None:
             return ()
-        seen = HealthSample(spec.name, Run(program.id, program.started_at))
+        seen = HealthSample(spec.name, ContainerRun(program.id, program.started_at))
         if not program.is_running:
             message = "" if program.exit_code is not None else "it ended with an unknown exit code"
-            return (replace(seen, state=RunState.STOPPED, exit_code=program.exit_code, message=message),)
+            return (replace(seen, state=ContainerState.STOPPED, exit_code=program.exit_code, message=message),)
         if process.probe is None:
             return (seen,)
         run = partial(
@@ -131,7 +131,7 @@ class ProcessRuntime:
 
     async def follow(
         self, workload: Workload, container: Container, resume: str
-    ) -> AsyncGenerator[Sequence[Output], None]:
+    ) -> AsyncGenerator[Sequence[OutputLine], None]:
         path = self._of(workload.deployment_id, workload.spec.name).log
         async for lines in follow_file(path, resume, self._file_events):
             yield lines
@@ -150,7 +150,7 @@ class ProcessRuntime:
         return ProcessFolder(self._folder / deployment_id / quote(component, safe=""))
 
     async def _launch(self, workload: Workload, folder: ProcessFolder) -> None:
-        spec, process = workload.spec, read_spec(workload.spec, Kind.PROCESS)
+        spec, process = workload.spec, read_spec(workload.spec, CustomKind.PROCESS)
         workdir = Path(process.workdir) if process.workdir else workload.folder
         config = {
             "command": [*process.command, *process.args],

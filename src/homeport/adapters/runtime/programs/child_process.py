@@ -23,7 +23,7 @@ DRAIN_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedProgram:
     exit_code: int
     output: str
     errors: str
@@ -35,7 +35,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ProgramLimits:
     """Limits for a program that reads untrusted input."""
 
     cpu_seconds: int
@@ -51,9 +51,9 @@ async def run(
     folder: Path | None = None,
     output_max: int = OUTPUT_MAX,
     pass_fds: Sequence[int] = (),
-    limits: Limits | None = None,
+    limits: ProgramLimits | None = None,
     prestarted: Prestarted | None = None,
-) -> Finished:
+) -> FinishedProgram:
     """Raises OSError when the program cannot be started and TimeoutError when it did not end in time.
 
     Of its output on either stream the last `output_max` bytes are kept. `prestarted` may hold the program already.
@@ -75,8 +75,8 @@ async def run(
 
 
 async def _to_its_end(
-    process: anyio.abc.Process, *, seconds: float, output_max: int, limits: Limits | None
-) -> Finished:
+    process: anyio.abc.Process, *, seconds: float, output_max: int, limits: ProgramLimits | None
+) -> FinishedProgram:
     if limits is not None:
         limit(process.pid, limits)
     output, errors = bytearray(), bytearray()
@@ -91,10 +91,10 @@ async def _to_its_end(
     finally:
         await _end(process)
     assert process.returncode is not None
-    return Finished(process.returncode, output.decode(errors="replace"), errors.decode(errors="replace"))
+    return FinishedProgram(process.returncode, output.decode(errors="replace"), errors.decode(errors="replace"))
 
 
-def limit(pid: int, limits: Limits) -> None:
+def limit(pid: int, limits: ProgramLimits) -> None:
     """From outside, because nothing may run between fork and exec in a process with threads; a program takes longer
     to start than this."""
     try:

@@ -12,9 +12,9 @@ from typing import Final
 import anyio
 from anyio.to_thread import run_sync
 
-from homeport.adapters.file_events import FileEvents
+from homeport.adapters.files.file_events import FileEvents
 from homeport.core.logs.text import LINE_BYTES_MAX
-from homeport.ports import Output
+from homeport.ports import OutputLine
 
 TOGETHER_SECONDS: Final = 0.05
 """What is written within this time is read at once."""
@@ -34,7 +34,7 @@ class FollowedFile:
         self._size = 0
         """How much of it has been read."""
 
-    def read(self) -> list[Output]:
+    def read(self) -> list[OutputLine]:
         """What has been written since the last time; empty at the end."""
         files = [(status.st_ino, status.st_size, path) for path in self._paths if (status := _status(path))]
         known = next((index for index, each in enumerate(files) if each[0] == self._inode), None)
@@ -58,7 +58,7 @@ class FollowedFile:
         is_old = known + 1 < len(files) and self._inode == inode
         return self._lines(block, is_last=is_old and self._offset + len(block) >= size)
 
-    def _lines(self, block: bytes, *, is_last: bool) -> list[Output]:
+    def _lines(self, block: bytes, *, is_last: bool) -> list[OutputLine]:
         found = []
         start = 0
         while (end := block.find(b"\n", start)) >= 0:
@@ -75,14 +75,14 @@ class FollowedFile:
                 self._size += len(rest)
         return found
 
-    def _output(self, text: bytes) -> Output:
+    def _output(self, text: bytes) -> OutputLine:
         size, self._size = self._size + len(text), 0
         head, self._head = self._head, b""
         kept = (head + text).rstrip(b"\r")[:LINE_BYTES_MAX]
-        return Output(kept, f"{self._inode}:{self._offset}", size=size if size > LINE_BYTES_MAX else None)
+        return OutputLine(kept, f"{self._inode}:{self._offset}", size=size if size > LINE_BYTES_MAX else None)
 
 
-async def follow_file(path: Path, resume: str, events: FileEvents) -> AsyncGenerator[Sequence[Output], None]:
+async def follow_file(path: Path, resume: str, events: FileEvents) -> AsyncGenerator[Sequence[OutputLine], None]:
     file = FollowedFile(path, resume)
     with events.watch(path) as watched:
         while True:

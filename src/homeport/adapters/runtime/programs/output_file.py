@@ -14,17 +14,17 @@ from typing import Final
 import anyio
 from anyio.to_thread import run_sync
 
-from homeport.adapters.file_events import FileEvents
+from homeport.adapters.files.file_events import FileEvents
 from homeport.adapters.runtime.programs.output_records import (
     NS,
     TIME_LENGTH,
-    Place,
+    OutputPosition,
     Record,
     RecordLines,
     RecordParser,
     place_of,
 )
-from homeport.ports import Output
+from homeport.ports import OutputLine
 
 BLOCK: Final = 256 * 1024
 """Longer than any record: the monitor reads 8 KiB at a time."""
@@ -45,7 +45,7 @@ UNREADABLE: Final = "a part of the engine's log file is not readable"
 class OutputFile:
     """For one thread at a time."""
 
-    def __init__(self, path: Path, place: Place | None = None) -> None:
+    def __init__(self, path: Path, place: OutputPosition | None = None) -> None:
         """Raises OSError where it cannot be read."""
         self._path = path
         self._parser = RecordParser()
@@ -187,7 +187,7 @@ async def follow_output_file(
     skip: int = 0,
     is_ended: bool = False,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> AsyncGenerator[Sequence[Output], None]:
+) -> AsyncGenerator[Sequence[OutputLine], None]:
     """Lines after `resume`; without such a place, those from `since_ns` on but for the first `skip` records, or of
     the last hour. `is_ended` is whether the container has ended; it may be started again. Ends when the file was
     removed. Raises OSError where it cannot be read."""

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from homeport.core.logs.text import LINE_BYTES_MAX
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import Output
+from homeport.ports import OutputLine
 
 NS: Final = 1_000_000_000
 TIME_LENGTH: Final = 35
@@ -41,7 +41,7 @@ class Record(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OutputPosition:
     first_ns: int
     """The time of the first record of the file."""
     offset: int
@@ -54,9 +54,9 @@ class Place:
         return f"file:{self.first_ns}:{self.offset}:{self.skip}:{self.last_ns}"
 
 
-def place_of(resume: str) -> Place | None:
+def place_of(resume: str) -> OutputPosition | None:
     match = _PLACE.fullmatch(resume)
-    return None if match is None else Place(*(int(each) for each in match.groups()))
+    return None if match is None else OutputPosition(*(int(each) for each in match.groups()))
 
 
 class RecordParser:
@@ -147,8 +147,8 @@ class RecordLines:
     _begun: dict[bool, tuple[int, int]] = field(default_factory=dict)
     """By stream, of an incomplete line: where it begins, and how many lines of the other stream ended since."""
 
-    def feed(self, records: Iterable[Record], *, first_ns: int) -> list[Output]:
-        found: list[Output] = []
+    def feed(self, records: Iterable[Record], *, first_ns: int) -> list[OutputLine]:
+        found: list[OutputLine] = []
         for start, end, ns, is_error, is_whole, text in records:
             joined = self._joiner.join(is_error, text, is_whole=is_whole)
             if joined is None:
@@ -167,7 +167,7 @@ class RecordLines:
             found.append(self._output(is_error, *joined, f"file:{first_ns}:{offset}:{count}:{ns}"))
         return found
 
-    def end(self, *, first_ns: int, offset: int) -> list[Output]:
+    def end(self, *, first_ns: int, offset: int) -> list[OutputLine]:
         """Lines without an end, and a loss that no line came after: the container has ended, and the file goes on, if
         at all, with new lines."""
         self._begun.clear()
@@ -175,14 +175,14 @@ class RecordLines:
         resume = f"file:{first_ns}:{offset}:0:{self._last_ns}"
         found = [self._output(*line, resume) for line in rest[self.skip :]]
         if self.lost:
-            found.append(Output(None, resume, self._at(), lost=self.lost))
+            found.append(OutputLine(None, resume, self._at(), lost=self.lost))
             self.lost = ""
         return found
 
-    def _output(self, is_error: bool, line: bytes, size: int, resume: str) -> Output:
+    def _output(self, is_error: bool, line: bytes, size: int, resume: str) -> OutputLine:
         cut = size if size > LINE_BYTES_MAX else None
         lost, self.lost = self.lost, ""
-        return Output(line.rstrip(b"\r"), resume, self._at(), is_error, cut, lost)
+        return OutputLine(line.rstrip(b"\r"), resume, self._at(), is_error, cut, lost)
 
     def _at(self) -> datetime | None:
         ns = self._last_ns

@@ -16,7 +16,7 @@ from sqlalchemy import Integer, Table, func, select
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import POSITION_MAX
 from homeport.adapters.store.commit.statements import insert_or_nothing
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
@@ -39,7 +39,7 @@ _PLAIN = select(schema.counters).where(_COUNTERS.name.in_([table.name for table 
 _LOCKED = _PLAIN.with_for_update()
 
 
-async def create_counters(connection: Connection) -> None:
+async def create_counters(connection: SqlConnection) -> None:
     """A row that does not exist cannot be locked, so each is created up front. One that cannot be right, because rows
     are above it or no number could follow, is set to the last row: no commit would succeed."""
     for table, key in _KEYS.items():
@@ -53,7 +53,7 @@ async def create_counters(connection: Connection) -> None:
             await connection.command(*_set_counters({table: last}))
 
 
-async def load_counts(connection: Connection) -> Counts:
+async def load_counts(connection: SqlConnection) -> Counts:
     """On PostgreSQL also waits for running commits of other processes, and blocks them until this commit ends."""
     query = _LOCKED if connection.is_postgresql else _PLAIN
     values = {row.name: int(row.value) for row in await connection.rows(query)}
@@ -115,7 +115,7 @@ class Appends:
             del tail.rows[length:]
             tail.written = written
 
-    async def write(self, connection: Connection, table: Table) -> None:
+    async def write(self, connection: SqlConnection, table: Table) -> None:
         tail = self._tails[table]
         if tail.written == len(tail.rows):
             return
@@ -125,7 +125,7 @@ class Appends:
             # A work that empties the outbox in the same transaction must still find its last sequence.
             await connection.command(*_set_counters({table: tail.last}))
 
-    async def write_all(self, connection: Connection) -> None:
+    async def write_all(self, connection: SqlConnection) -> None:
         for table in _KEYS:
             await self.write(connection, table)
 

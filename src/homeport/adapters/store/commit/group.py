@@ -13,7 +13,7 @@ import anyio
 
 from homeport.adapters.bus.notifications import events_moved
 from homeport.adapters.store.commit.appends import Appends, Counts, load_counts
-from homeport.adapters.store.databases.errors import Connection, translated
+from homeport.adapters.store.databases.errors import SqlConnection, translated
 from homeport.adapters.store.schema import events
 from homeport.adapters.store.transaction import Savepoint, SqlTransaction
 from homeport.errors import HomeportError, Refused, StorageFull, StorageReadOnly, TransientError
@@ -44,7 +44,7 @@ class _Waiting:
 class GroupCommit:
     def __init__(
         self,
-        connect: Callable[[], Awaitable[Connection]],
+        connect: Callable[[], Awaitable[SqlConnection]],
         *,
         batch_max: int,
         queue_max: int,
@@ -54,7 +54,7 @@ class GroupCommit:
         self._batch_max = batch_max
         self._limit_seconds = limit_seconds
         self._send, self._receive = anyio.create_memory_object_stream[_Waiting](queue_max)
-        self._connection: Connection | None = None
+        self._connection: SqlConnection | None = None
         self._counts: Counts = {}
         self._last_event = 0
         self._moved = anyio.Event()
@@ -162,7 +162,7 @@ class GroupCommit:
         self._counts = counts
         self.heard_of(counts[events])
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> SqlConnection:
         """The writer's own connection. After a failure a new one is opened, and all counters are read again."""
         if self._connection is None:
             self._connection = await self._connect()
@@ -183,7 +183,7 @@ class GroupCommit:
                 log.warning("database connection close failed", error=str(error))
 
 
-def _announcement(connection: Connection, appends: Appends) -> tuple[str, ...]:
+def _announcement(connection: SqlConnection, appends: Appends) -> tuple[str, ...]:
     """Sent only if the commit succeeds, so that other processes wake at once."""
     has_events = connection.is_postgresql and appends.counts[events] != appends.before[events]
     return (events_moved(appends.counts[events]),) if has_events else ()

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, delete, select
 
 from homeport.adapters.store.commit.statements import insert_counted, update_guarded
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.rows import Build, keep
 from homeport.errors import Conflict
 from homeport.log import get_log
@@ -17,7 +17,7 @@ log = get_log("homeport.store")
 
 
 async def put_all(
-    connection: Connection,
+    connection: SqlConnection,
     table: Table,
     keyed_rows: Iterable[tuple[Hashable, dict[str, Any]]],
     build: Build[Any],
@@ -40,7 +40,7 @@ async def put_all(
 
 
 async def drop_unreadable(
-    connection: Connection, table: Table, is_it: Sequence[ColumnElement[bool]], build: Build[Any]
+    connection: SqlConnection, table: Table, is_it: Sequence[ColumnElement[bool]], build: Build[Any]
 ) -> bool:
     """Whether there was one."""
     rows = await connection.rows(select(table).where(*is_it))
@@ -62,6 +62,9 @@ def _expect_all(count: int, rows: Sequence[Mapping[str, Any]], table: Table) -> 
 
 def _without_repeats(keyed_rows: Iterable[tuple[Hashable, dict[str, Any]]]) -> list[list[dict[str, Any]]]:
     """Batches in which no key is repeated, so that two steps of one item in one call are two updates."""
+    keyed_rows = list(keyed_rows)
+    if len({key for key, _ in keyed_rows}) == len(keyed_rows):
+        return [[row for _, row in keyed_rows]] if keyed_rows else []
     batches: list[list[dict[str, Any]]] = []
     times_seen: Counter[Hashable] = Counter()
     for key, row in keyed_rows:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from sqlalchemy import ColumnElement, Table, Update, and_, bindparam, func, literal_column, update
 from sqlalchemy.dialects import sqlite
 
-from homeport.adapters.store.databases.errors import NEW, Connection
+from homeport.adapters.store.databases.errors import NEW, SqlConnection
 
 T = TypeVar("T")
 if TYPE_CHECKING:
@@ -24,22 +24,22 @@ def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
         yield items[start : start + LIST_MAX]
 
 
-def insert_or_nothing(connection: Connection, table: Table) -> Insert:
+def insert_or_nothing(connection: SqlConnection, table: Table) -> Insert:
     return _insert_or_nothing(table, is_postgresql=connection.is_postgresql)
 
 
-def insert_or_update(connection: Connection, table: Table, *, only_if: str | None = None) -> Insert:
+def insert_or_update(connection: SqlConnection, table: Table, *, only_if: str | None = None) -> Insert:
     """Inserts by primary key, or replaces the existing row; with `only_if`, only where that column grows."""
     return _insert_or_update(table, only_if, is_postgresql=connection.is_postgresql)
 
 
-def insert_or_add(connection: Connection, table: Table) -> Insert:
+def insert_or_add(connection: SqlConnection, table: Table) -> Insert:
     """Inserts by primary key, or adds to the numbers of the existing row."""
     return _insert_or_add(table, is_postgresql=connection.is_postgresql)
 
 
 async def insert_counted(
-    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], *, only_if: str | None = None
+    connection: SqlConnection, table: Table, rows: Sequence[Mapping[str, Any]], *, only_if: str | None = None
 ) -> int:
     """Inserts the rows whose key is not there yet, and with `only_if` replaces those where that column grows; returns
     how many that were. All of `rows` have the same columns."""
@@ -52,7 +52,7 @@ async def insert_counted(
     return len(await connection.rows(statement.returning(*table.primary_key), rows))
 
 
-async def update_guarded(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+async def update_guarded(connection: SqlConnection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
     """Updates each row whose stored version is one less than the given one; returns the number of updated rows.
 
     No two of `rows` may have the same key. SQLite runs the statement once per row, which is cheap; PostgreSQL gets
@@ -60,8 +60,7 @@ async def update_guarded(connection: Connection, table: Table, rows: Sequence[Ma
     """
     if not connection.is_postgresql:
         return await connection.run_each(_update_each(table), rows)
-    arrays = {f"{NEW}{column.name}": [row[column.name] for row in rows] for column in table.columns}
-    return await connection.run(_update_from_arrays(table), arrays)
+    return await connection.run_with_arrays(_update_from_arrays(table), rows)
 
 
 # Statements are cached: building one takes longer than running it.

@@ -27,6 +27,10 @@ CACHE_KIB: Final = 512
 """Per connection, five for a database. With SQLite's default of 2 MB the ten of `homeport up` grow to twenty with the
 database; the operating system caches the pages, too."""
 
+SPILL_PAGES: Final = 4_000
+"""16 MB: how far the cache may grow before changed pages of a transaction are written ahead of its commit. A group
+commit changes more than `CACHE_KIB`; with SQLite's default its pages are written, and read again, several times."""
+
 _PRAGMAS: Final = (
     "journal_mode = WAL",
     "synchronous = FULL",
@@ -34,6 +38,7 @@ _PRAGMAS: Final = (
     f"busy_timeout = {BUSY_SECONDS * 1000}",
     "journal_size_limit = 67108864",
     f"cache_size = -{CACHE_KIB}",
+    f"cache_spill = {SPILL_PAGES}",
 )
 
 

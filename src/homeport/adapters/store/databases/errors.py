@@ -1,21 +1,21 @@
 """Translates foreign errors: no exception of SQLAlchemy, sqlite3 or asyncpg leaves this package.
 
-`Connection` is the only interface to a database that the queries use.
+`SqlConnection` is the only interface to a database that the queries use.
 """
 
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
-from sqlalchemy import Executable, Row, Table, UpdateBase
+from sqlalchemy import ARRAY, Executable, Row, Table, UpdateBase
 from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import TypeEngine
 
-from homeport.adapters.disk import disk_problem
+from homeport.adapters.files.disk import disk_problem
 from homeport.adapters.store.columns import bound
 from homeport.adapters.store.databases.async_engine import AsyncConnection, Parameters, Result
 from homeport.errors import (
@@ -39,7 +39,7 @@ Kinds = Sequence[tuple[str, TypeEngine[Any]]]
 """The name of each value that the driver takes from a row, in its order, and the type of its column."""
 
 
-class Connection:
+class SqlConnection:
     def __init__(self, raw: AsyncConnection, on_left_out: Callable[[LeftOut], None] = lambda _: None) -> None:
         self.raw = raw
         self.left_out: dict[tuple[str, tuple[str, ...]], LeftOut] = {}
@@ -109,11 +109,28 @@ class Connection:
     async def run_each(self, statement: UpdateBase, rows: Sequence[Mapping[str, Any]]) -> int:
         """On SQLite, runs a statement for each row, in the driver itself as in `append`. A row has a value for each
         of its parameters. Returns how many rows of the table have changed."""
+        return await self._in_driver(*self._compile(statement), rows)
+
+    async def run_with_arrays(self, statement: UpdateBase, rows: Sequence[Mapping[str, Any]]) -> int:
+        """On PostgreSQL, runs a statement whose parameters are arrays, with a value of each row, in the driver itself
+        as in `append`. Returns how many rows of the table have changed."""
+        sql, kinds = self._compile(statement)
+        with translated():
+            if self._driver is None:
+                self._driver = await self.raw.driver()
+            arrays = self._columns([(name, cast(ARRAY[Any], kind).item_type) for name, kind in kinds], rows)
+            try:
+                done = await self._driver.execute(sql, *arrays)
+            except _postgresql_errors() as error:
+                raise _from_postgresql(error, lost=False) from error
+        return int(done.rpartition(" ")[2])
+
+    def _compile(self, statement: UpdateBase) -> tuple[str, Kinds]:
         if statement not in self._compiled:
             compiled: Any = statement.compile(dialect=self.raw.dialect)
             kinds = [(name.removeprefix(NEW), compiled.binds[name].type) for name in compiled.positiontup]
             self._compiled[statement] = str(compiled), kinds
-        return await self._in_driver(*self._compiled[statement], rows)
+        return self._compiled[statement]
 
     async def _in_driver(self, statement: str, kinds: Kinds, rows: Sequence[Mapping[str, Any]]) -> int:
         with translated():
@@ -125,8 +142,10 @@ class Connection:
                 raise _from_sqlite(error) from error
 
     def _converted(self, kinds: Kinds, rows: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-        columns = (bound(kind, [row[name] for row in rows], self.raw.dialect) for name, kind in kinds)
-        return list(zip(*columns, strict=True))
+        return list(zip(*self._columns(kinds, rows), strict=True))
+
+    def _columns(self, kinds: Kinds, rows: Sequence[Mapping[str, Any]]) -> list[Sequence[Any]]:
+        return [bound(kind, [row[name] for row in rows], self.raw.dialect) for name, kind in kinds]
 
     async def _execute(self, statement: Executable, parameters: Parameters | None) -> Result:
         with translated():
@@ -146,7 +165,7 @@ def _decode(content: bytes) -> str:
     return content.decode(errors="surrogateescape")
 
 
-class UntornConnection(Connection):
+class UntornConnection(SqlConnection):
     """For readers. A query interrupted by cancellation costs the pool its connection, so it is shielded."""
 
     async def _execute(self, statement: Executable, parameters: Parameters | None) -> Result:

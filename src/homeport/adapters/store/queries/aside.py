@@ -7,7 +7,7 @@ from sqlalchemy import Row, delete, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.statements import insert_or_update
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.rows import records, sound_rows
 from homeport.ports import SET_ASIDE_CHARACTERS_MAX, SET_ASIDE_MAX, SetAside
 from homeport.vocabulary import SiteName
@@ -15,7 +15,7 @@ from homeport.vocabulary import SiteName
 _ASIDE = schema.reports_aside.c
 
 
-async def find_aside(connection: Connection, site: SiteName | None) -> Sequence[SetAside]:
+async def find_aside(connection: SqlConnection, site: SiteName | None) -> Sequence[SetAside]:
     query = select(schema.reports_aside).order_by(_ASIDE.site, _ASIDE.at, _ASIDE.epoch, _ASIDE.sequence)
     if site is not None:
         query = query.where(_ASIDE.site == site)
@@ -26,7 +26,7 @@ def _aside(row: Row[Any]) -> SetAside:
     return SetAside(**row._mapping)
 
 
-async def put_aside(connection: Connection, reports: Sequence[SetAside]) -> None:
+async def put_aside(connection: SqlConnection, reports: Sequence[SetAside]) -> None:
     if not reports:
         return
     rows = [
@@ -46,18 +46,18 @@ async def put_aside(connection: Connection, reports: Sequence[SetAside]) -> None
         await _trim(connection, site)
 
 
-async def _trim(connection: Connection, site: SiteName) -> None:
+async def _trim(connection: SqlConnection, site: SiteName) -> None:
     newest = (_ASIDE.at.desc(), _ASIDE.epoch.desc(), _ASIDE.sequence.desc())
     keys = select(_ASIDE.epoch, _ASIDE.sequence).where(_ASIDE.site == site).order_by(*newest)
     for row in await sound_rows(connection, keys.offset(SET_ASIDE_MAX), schema.reports_aside):
         await _drop(connection, site, row.epoch, row.sequence)
 
 
-async def drop_aside(connection: Connection, reports: Sequence[SetAside]) -> None:
+async def drop_aside(connection: SqlConnection, reports: Sequence[SetAside]) -> None:
     for each in reports:
         await _drop(connection, each.site, each.epoch, each.sequence)
 
 
-async def _drop(connection: Connection, site: SiteName, epoch: str, sequence: int) -> None:
+async def _drop(connection: SqlConnection, site: SiteName, epoch: str, sequence: int) -> None:
     is_it = (_ASIDE.site == site, _ASIDE.epoch == epoch, _ASIDE.sequence == sequence)
     await connection.run(delete(schema.reports_aside).where(*is_it))

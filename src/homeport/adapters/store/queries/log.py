@@ -8,7 +8,7 @@ from sqlalchemy import Row, delete, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import POSITION_MAX, object_from_json, to_json, utc
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.queries.fleet.instances import failure_columns, to_failure
 from homeport.adapters.store.rows import records
 from homeport.core.model.event import NOT_SAID, Event, HistoryEntry, HistoryLine, NewEvent, Subject
@@ -20,7 +20,7 @@ _LARGEST = 2**63 - 1
 
 
 async def find_events(
-    connection: Connection, *, after: int, limit: int, deployment_id: DeploymentId | None, subject: Subject | None
+    connection: SqlConnection, *, after: int, limit: int, deployment_id: DeploymentId | None, subject: Subject | None
 ) -> Sequence[Event]:
     query = (
         select(schema.events).where(_EVENTS.id > min(after, _LARGEST), _EVENTS.id < POSITION_MAX).order_by(_EVENTS.id)
@@ -32,7 +32,7 @@ async def find_events(
     return await records(connection, query.limit(min(limit, _LARGEST)), _event, schema.events)
 
 
-async def has_event_about(connection: Connection, kind: SubjectKind, *, after: int) -> bool:
+async def has_event_about(connection: SqlConnection, kind: SubjectKind, *, after: int) -> bool:
     """The stream is named for its index: without it, all events of this kind would be searched."""
     stream = Subject(kind, "").stream.value
     query = select(_EVENTS.id).where(
@@ -41,19 +41,19 @@ async def has_event_about(connection: Connection, kind: SubjectKind, *, after: i
     return await connection.first(query.limit(1)) is not None
 
 
-async def last_event_id(connection: Connection) -> int:
+async def last_event_id(connection: SqlConnection) -> int:
     """From the sequencer, so that it is known even when the event itself was trimmed."""
     row = await connection.first(select(schema.counters.c.value).where(schema.counters.c.name == schema.events.name))
     return 0 if row is None else int(row.value)
 
 
-async def find_history(connection: Connection, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
+async def find_history(connection: SqlConnection, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
     query = select(schema.history).where(_HISTORY.deployment_id == deployment_id).order_by(_HISTORY.id)
     return await records(connection, query, _entry, schema.history)
 
 
 async def find_history_after(
-    connection: Connection, after: int, *, limit: int, deployment_id: DeploymentId | None
+    connection: SqlConnection, after: int, *, limit: int, deployment_id: DeploymentId | None
 ) -> Sequence[HistoryLine]:
     query = (
         select(schema.history)
@@ -65,7 +65,7 @@ async def find_history_after(
     return await records(connection, query.limit(limit), _line, schema.history)
 
 
-async def trim_events(connection: Connection, stream: LogStream, *, keep: int, before: datetime | None) -> None:
+async def trim_events(connection: SqlConnection, stream: LogStream, *, keep: int, before: datetime | None) -> None:
     """Both search the cut from an end of the stream, so that the cost depends only on what is removed."""
     of_stream = _EVENTS.stream == stream.value
     newest = select(_EVENTS.id).where(of_stream).order_by(_EVENTS.id.desc())
@@ -79,6 +79,7 @@ async def trim_events(connection: Connection, stream: LogStream, *, keep: int, b
 
 
 def event_row(event: NewEvent) -> dict[str, Any]:
+    subject = event.subject
     return {
         "kind": event.kind.value,
         "at": utc(event.at),
@@ -87,9 +88,9 @@ def event_row(event: NewEvent) -> dict[str, Any]:
         "deployment_id": event.deployment_id,
         "node_id": event.node_id,
         "data": to_json(event.data),
-        "subject_kind": event.subject.kind,
-        "subject_id": event.subject.id,
-        "stream": event.subject.stream.value,
+        "subject_kind": str(subject.kind),  # a word of an enumeration costs SQLite's driver a conversion
+        "subject_id": subject.id,
+        "stream": subject.stream.value,
     }
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Row, bindparam, delete, select
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import from_json, object_from_json, to_json
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.rows import record, records
 from homeport.core.margo.records import ManifestArtifact, ManifestRecord, MargoDevice, StatusRecord
 from homeport.vocabulary import DeploymentId, Digest, SiteName
@@ -23,7 +23,7 @@ _DROP_ARTIFACTS = delete(schema.margo_artifacts).where(
 
 
 async def find_manifests(
-    connection: Connection, sites: Sequence[SiteName], *, for_update: bool = False
+    connection: SqlConnection, sites: Sequence[SiteName], *, for_update: bool = False
 ) -> Sequence[ManifestRecord]:
     """Locked in one order, so that two replicas never wait for each other."""
     query = select(schema.margo_manifests).order_by(_MANIFESTS.site)
@@ -35,7 +35,7 @@ async def find_manifests(
     return found
 
 
-async def put_manifests(connection: Connection, records: Sequence[ManifestRecord]) -> None:
+async def put_manifests(connection: SqlConnection, records: Sequence[ManifestRecord]) -> None:
     rows = [
         {
             "site": record.site,
@@ -50,7 +50,7 @@ async def put_manifests(connection: Connection, records: Sequence[ManifestRecord
         await connection.run(insert_or_update(connection, schema.margo_manifests, only_if="manifest_version"), rows)
 
 
-async def find_artifact(connection: Connection, site: SiteName, digest: Digest) -> ManifestArtifact | None:
+async def find_artifact(connection: SqlConnection, site: SiteName, digest: Digest) -> ManifestArtifact | None:
     query = select(schema.margo_artifacts).where(_ARTIFACTS.site == site, _ARTIFACTS.digest == digest)
     return await record(connection, query, _artifact, schema.margo_artifacts)
 
@@ -59,7 +59,7 @@ def _artifact(row: Row[Any]) -> ManifestArtifact:
     return ManifestArtifact(row.site, row.digest, row.deployment_id, row.content, row.manifest_version)
 
 
-async def put_artifacts(connection: Connection, artifacts: Sequence[ManifestArtifact]) -> None:
+async def put_artifacts(connection: SqlConnection, artifacts: Sequence[ManifestArtifact]) -> None:
     rows = [
         {
             "site": each.site,
@@ -74,25 +74,25 @@ async def put_artifacts(connection: Connection, artifacts: Sequence[ManifestArti
         await connection.run(insert_or_update(connection, schema.margo_artifacts), rows)
 
 
-async def drop_artifacts(connection: Connection, before: Mapping[SiteName, int]) -> None:
+async def drop_artifacts(connection: SqlConnection, before: Mapping[SiteName, int]) -> None:
     rows = [{"of_site": site, "before_version": version} for site, version in before.items()]
     if rows:
         await connection.run(_DROP_ARTIFACTS, rows)
 
 
-async def find_devices(connection: Connection, site: SiteName) -> Sequence[MargoDevice]:
+async def find_devices(connection: SqlConnection, site: SiteName) -> Sequence[MargoDevice]:
     query = select(schema.margo_devices).where(_DEVICES.site == site).order_by(_DEVICES.id)
     return await records(connection, query, _device, schema.margo_devices)
 
 
-async def find_device_ids(connection: Connection, site: SiteName, among: Sequence[str] | None) -> Sequence[str]:
+async def find_device_ids(connection: SqlConnection, site: SiteName, among: Sequence[str] | None) -> Sequence[str]:
     query = select(_DEVICES.id).where(_DEVICES.site == site)
     if among is not None:
         query = query.where(_DEVICES.id.in_(among))
     return await records(connection, query, lambda row: str(row.id), schema.margo_devices)
 
 
-async def find_devices_of(connection: Connection, sites: Sequence[SiteName]) -> Sequence[MargoDevice]:
+async def find_devices_of(connection: SqlConnection, sites: Sequence[SiteName]) -> Sequence[MargoDevice]:
     query = select(schema.margo_devices)
     found: list[MargoDevice] = []
     for piece in pieces(sites):
@@ -100,7 +100,7 @@ async def find_devices_of(connection: Connection, sites: Sequence[SiteName]) -> 
     return found
 
 
-async def put_device(connection: Connection, device: MargoDevice) -> None:
+async def put_device(connection: SqlConnection, device: MargoDevice) -> None:
     row = {
         "site": device.site,
         "id": device.id,
@@ -112,13 +112,13 @@ async def put_device(connection: Connection, device: MargoDevice) -> None:
     await connection.run(insert_or_update(connection, schema.margo_devices), row)
 
 
-async def drop_devices(connection: Connection, site: SiteName, ids: Sequence[str]) -> None:
+async def drop_devices(connection: SqlConnection, site: SiteName, ids: Sequence[str]) -> None:
     if ids:
         await connection.run(delete(schema.margo_devices).where(_DEVICES.site == site, _DEVICES.id.in_(ids)))
 
 
 async def find_statuses(
-    connection: Connection, site: SiteName, deployment_id: DeploymentId | None
+    connection: SqlConnection, site: SiteName, deployment_id: DeploymentId | None
 ) -> Sequence[StatusRecord]:
     query = select(schema.margo_statuses).where(_STATUSES.site == site)
     if deployment_id is not None:
@@ -127,7 +127,7 @@ async def find_statuses(
     return await records(connection, query, _status, schema.margo_statuses)
 
 
-async def put_status(connection: Connection, status: StatusRecord) -> None:
+async def put_status(connection: SqlConnection, status: StatusRecord) -> None:
     row = {
         "site": status.site,
         "deployment_id": status.deployment_id,
@@ -141,7 +141,7 @@ async def put_status(connection: Connection, status: StatusRecord) -> None:
     await connection.run(insert_or_update(connection, schema.margo_statuses), row)
 
 
-async def drop_client(connection: Connection, site: SiteName) -> None:
+async def drop_client(connection: SqlConnection, site: SiteName) -> None:
     """Everything but the manifest, whose version must never be used again."""
     await connection.run(delete(schema.margo_devices).where(_DEVICES.site == site))
     await connection.run(delete(schema.margo_statuses).where(_STATUSES.site == site))

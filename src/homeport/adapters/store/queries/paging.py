@@ -1,4 +1,4 @@
-"""One query for every page of every list, and one for every count. Each list is described once (`Source`).
+"""One query for every page of every list, and one for every count. Each list is described once (`ListSource`).
 
 Pages are found by key: after the last item of the previous page, in the order of the list. Counts are computed by the
 database.
@@ -14,7 +14,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.rows import is_text, keep, records
 from homeport.core.values.filters import Parts
 from homeport.core.values.selectors import Operator, Requirement, Selector
@@ -25,7 +25,7 @@ Conditions = list[ColumnElement[bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SortOrder:
     columns: tuple[Column[Any], ...]
     """Together unique, and never NULL."""
     descending: frozenset[str] = frozenset()
@@ -33,13 +33,13 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Source(Generic[Item, Where]):
+class ListSource(Generic[Item, Where]):
     """How a list is stored."""
 
     table: Table
     record: Callable[[Row[Any]], Item]
     conditions: Callable[[Where], Conditions]
-    orders: Mapping[str, Order]
+    orders: Mapping[str, SortOrder]
     """By name, the default first."""
     derived: Callable[[Where], Mapping[str, ColumnElement[Any]]] = lambda _: {}
     """Computed columns that it can be counted by."""
@@ -47,7 +47,7 @@ class Source(Generic[Item, Where]):
     """The columns with words of ours. Rows that have others cannot be read, so they are not counted by them."""
 
 
-async def find_page(connection: Connection, source: Source[Item, Where], where: Where, cut: Cut) -> Page[Item]:
+async def find_page(connection: SqlConnection, source: ListSource[Item, Where], where: Where, cut: Cut) -> Page[Item]:
     order = source.orders[cut.order or next(iter(source.orders))]
     query = select(source.table).where(*source.conditions(where))
     if cut.after is not None:
@@ -64,7 +64,9 @@ async def find_page(connection: Connection, source: Source[Item, Where], where: 
     return Page(keep(connection, shown, source.record, source.table), key)
 
 
-async def find_counts(connection: Connection, source: Source[Any, Where], where: Where, by: Sequence[str]) -> Counts:
+async def find_counts(
+    connection: SqlConnection, source: ListSource[Any, Where], where: Where, by: Sequence[str]
+) -> Counts:
     derived = source.derived(where)
     columns = [derived[name] if name in derived else source.table.c[name] for name in by]
     query = select(*columns, func.count()).select_from(source.table).where(*source.conditions(where))
@@ -73,7 +75,7 @@ async def find_counts(connection: Connection, source: Source[Any, Where], where:
     return {tuple(row[:-1]): row[-1] for row in await connection.rows(query) if _is_readable(row, by, source)}
 
 
-def _is_readable(row: Row[Any], by: Sequence[str], source: Source[Any, Any]) -> bool:
+def _is_readable(row: Row[Any], by: Sequence[str], source: ListSource[Any, Any]) -> bool:
     """Whether the rows of a group have what their columns can have."""
     for name, value in zip(by, row, strict=False):
         words = source.words.get(name)
@@ -117,7 +119,7 @@ def labelled_as(value: str, labels: Column[Any], tuned: Column[Any] | None = Non
     return and_(found.is_not(None), like(wanted, found)) if equals else found.is_not(None)
 
 
-def _behind(order: Order, key: Key) -> ColumnElement[bool]:
+def _behind(order: SortOrder, key: Key) -> ColumnElement[bool]:
     values = [literal(value, type_=column.type) for value, column in zip(key, order.columns, strict=True)]
     if not order.descending:
         return tuple_(*order.columns) > tuple_(*values)
@@ -131,7 +133,7 @@ def _behind(order: Order, key: Key) -> ColumnElement[bool]:
 
 
 class LabelOf(FunctionElement[str]):
-    """The value of a label in a JSON column: NULL where it is absent, in SQLite also where that is not JSON."""
+    """The value of a label in a JSON column: NULL where it is absent, also where that is not JSON."""
 
     inherit_cache = True
     type = Text()
@@ -146,7 +148,7 @@ def _label_in_sqlite(element: LabelOf, compiler: SQLCompiler, **options: Any) ->
 @compiles(LabelOf, "postgresql")
 def _label_in_postgresql(element: LabelOf, compiler: SQLCompiler, **options: Any) -> str:
     column, key = (compiler.process(each, **options) for each in element.clauses)
-    return f"(CAST({column} AS json) ->> {key})"
+    return _value_in_postgresql(column, key)
 
 
 class TunedLabelOf(FunctionElement[str]):
@@ -165,7 +167,13 @@ def _tuned_in_sqlite(element: TunedLabelOf, compiler: SQLCompiler, **options: An
 @compiles(TunedLabelOf, "postgresql")
 def _tuned_in_postgresql(element: TunedLabelOf, compiler: SQLCompiler, **options: Any) -> str:
     column, key = (compiler.process(each, **options) for each in element.clauses)
-    return f"(CAST(nullif({column}, '') AS json) -> 'labels' ->> {key})"
+    return _value_in_postgresql(f"substring({column} from '\"labels\":\\s*{{([^}}]*)')", key)
+
+
+def _value_in_postgresql(text: str, key: str) -> str:
+    """By a pattern: a cast of one row that is not JSON would fail the whole query. Labels need no escapes in JSON."""
+    escaped = f"regexp_replace({key}, '([^[:alnum:]_])', '\\\\\\1', 'g')"
+    return f'substring({text} from \'"\' || {escaped} || \'":\\s*"([^"]*)"\')'
 
 
 def labelled(selector: Selector, labels: Column[Any]) -> Conditions:

@@ -8,7 +8,7 @@ from sqlalchemy import Row, delete, func, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.rows import records
 from homeport.core.telemetry.heartbeats import Interval
 from homeport.core.telemetry.records import TelemetryKey, TelemetryRow
@@ -18,7 +18,7 @@ _ROWS = schema.telemetry.c
 _BEATS = schema.heartbeats.c
 
 
-async def put_rows(connection: Connection, rows: Sequence[TelemetryRow]) -> None:
+async def put_rows(connection: SqlConnection, rows: Sequence[TelemetryRow]) -> None:
     if rows:
         values = [
             {
@@ -34,7 +34,7 @@ async def put_rows(connection: Connection, rows: Sequence[TelemetryRow]) -> None
 
 
 async def find_rows(
-    connection: Connection,
+    connection: SqlConnection,
     site: SiteName,
     node_id: NodeId,
     resolution_seconds: int,
@@ -52,7 +52,7 @@ async def find_rows(
 
 
 async def find_keys(
-    connection: Connection, site: SiteName, resolution_seconds: int, *, start: datetime
+    connection: SqlConnection, site: SiteName, resolution_seconds: int, *, start: datetime
 ) -> Sequence[TelemetryKey]:
     query = select(_ROWS.node_id, _ROWS.start).where(
         _ROWS.site == site, _ROWS.resolution_seconds == resolution_seconds, _ROWS.start >= start
@@ -61,7 +61,7 @@ async def find_keys(
 
 
 async def trim_rows(
-    connection: Connection, resolution_seconds: int, *, before: datetime, bytes_max: int
+    connection: SqlConnection, resolution_seconds: int, *, before: datetime, bytes_max: int
 ) -> tuple[int, int]:
     """Deletes what is too old, then the oldest while all take more than `bytes_max`; returns rows and bytes left."""
     own = _ROWS.resolution_seconds == resolution_seconds
@@ -74,7 +74,7 @@ async def trim_rows(
         await connection.run(delete(schema.telemetry).where(own, _ROWS.start <= oldest))
 
 
-async def put_intervals(connection: Connection, site: SiteName, intervals: Sequence[Interval]) -> None:
+async def put_intervals(connection: SqlConnection, site: SiteName, intervals: Sequence[Interval]) -> None:
     rows = [
         {
             "site": site,
@@ -90,7 +90,7 @@ async def put_intervals(connection: Connection, site: SiteName, intervals: Seque
 
 
 async def find_intervals(
-    connection: Connection, site: SiteName, node_id: NodeId, *, start: datetime, end: datetime, limit: int
+    connection: SqlConnection, site: SiteName, node_id: NodeId, *, start: datetime, end: datetime, limit: int
 ) -> Sequence[Interval]:
     """The newest `limit` that touch the range."""
     query = (
@@ -103,12 +103,12 @@ async def find_intervals(
     return await records(connection, query, _interval, schema.heartbeats)
 
 
-async def find_open_intervals(connection: Connection, site: SiteName) -> Sequence[Interval]:
+async def find_open_intervals(connection: SqlConnection, site: SiteName) -> Sequence[Interval]:
     query = select(schema.heartbeats).where(_BEATS.site == site, _BEATS.finish.is_(None))
     return await records(connection, query, _interval, schema.heartbeats)
 
 
-async def trim_intervals(connection: Connection, *, before: datetime) -> None:
+async def trim_intervals(connection: SqlConnection, *, before: datetime) -> None:
     await connection.run(delete(schema.heartbeats).where(_BEATS.finish < before))
 
 

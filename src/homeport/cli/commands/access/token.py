@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from homeport.adapters.local_access import BELOW_DATA, Kind, newest
+from homeport.adapters.local_access import BELOW_DATA, KeyKind, newest
 from homeport.cli.api.client import Client
 from homeport.cli.options import Settings, connected, pass_settings
 from homeport.errors import NotFound, Refused
@@ -37,6 +37,6 @@ def token(settings: Settings, data: Path | None) -> None:
 def _kept_in(data: Path) -> str:
     """`homeport up` stores central's data in a sub-folder."""
     for folder in (data / BELOW_DATA, data / "central" / BELOW_DATA):
-        if key := newest(folder, Kind.PERSON):
+        if key := newest(folder, KeyKind.PERSON):
             return key
     raise NotFound(f"No role runs with the data folder {data}.", hint="Name the folder that it was started with.")

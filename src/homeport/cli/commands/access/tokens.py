@@ -15,8 +15,8 @@ from homeport.cli.api.client import Client, Json
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age
-from homeport.cli.terminal.moments import Moment
-from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, show, show_list
+from homeport.cli.terminal.moments import MomentParameter
+from homeport.cli.terminal.output import Column, Item, TableListing, done, print_data, show, show_list
 from homeport.errors import Refused
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def tokens() -> None:
 @click.option("--name", required=True, help="Whose it is; it signs what they do.")
 @click.option("--role", type=click.Choice(["viewer", "operator", "admin"]), required=True, help="What they may do.")
 @click.option("--site", "sites", multiple=True, help="Limit it to this site; may be repeated.")
-@click.option("--expires", type=Moment("ahead"), help="When it ends: 90d, 12h or a date [never].")
+@click.option("--expires", type=MomentParameter("ahead"), help="When it ends: 90d, 12h or a date [never].")
 @offline
 @connected
 @formatted
@@ -89,7 +89,7 @@ def create_token(
 @pass_settings
 def list_tokens(settings: Settings, watch: bool, data: Path | None, store: str | None) -> None:
     """List the access tokens; their secrets are not stored anywhere."""
-    listing = Listing(
+    listing = TableListing(
         key="tokens",
         columns=(
             Column("NAME", lambda item: item["name"]),

@@ -15,7 +15,7 @@ from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.sources import SOURCE_FILES
 from homeport.cli.terminal.ages import age
-from homeport.cli.terminal.output import Column, Listing, done, print_data, print_facts, show_list
+from homeport.cli.terminal.output import Column, TableListing, done, print_data, print_facts, show_list
 from homeport.errors import InvalidInput, NotFound, PeerUnavailable, Refused
 
 REGISTRY: Final = "127.0.0.1:5000/local"
@@ -66,7 +66,7 @@ def add(settings: Settings, /, repository: str, **only: str | None) -> None:
 def list_apps(settings: Settings, /, watch: bool, **only: str | None) -> None:
     """List the apps in the catalog."""
     now = datetime.now(UTC)
-    listing = Listing(
+    listing = TableListing(
         key="apps",
         columns=(
             Column("APP", lambda app: app["app_name"]),

@@ -25,7 +25,7 @@ from homeport.errors import HomeportError, PermanentError
 from homeport.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
-    from homeport.cli.local.importing import Offer
+    from homeport.cli.local.importing import ImportableApp
     from homeport.cli.local.tool_ahead import AskTool
 
 
@@ -168,7 +168,7 @@ class _Wanted:
     title: str
     detail: Callable[[], Json]
     """The app's detail, as the server shows it."""
-    offer: "Offer | None" = None
+    offer: "ImportableApp | None" = None
     """What is imported now, and not stored so far."""
 
 
@@ -204,7 +204,7 @@ def _wanted(
     if not settings.is_data:
         for note in offer.imported.notes:
             click.echo(f"{click.style('!', fg='yellow')} {note}", err=True)
-    return _Wanted(offer.body, offer.imported.name, lambda: offer.detail, offer)
+    return _Wanted(offer.plan_body if plan else offer.body, offer.imported.name, lambda: offer.detail, offer)
 
 
 def _deploy(client: Client, wanted: _Wanted, body: Json) -> tuple[str, Json]:

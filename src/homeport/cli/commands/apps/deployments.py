@@ -19,7 +19,16 @@ from homeport.cli.options import FILTER, Settings, connected, formatted, listed,
 from homeport.cli.terminal.ages import age, clock
 from homeport.cli.terminal.holds import hold_text
 from homeport.cli.terminal.moments import SINCE, UNTIL
-from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, print_facts, print_table, show_list
+from homeport.cli.terminal.output import (
+    Column,
+    Item,
+    TableListing,
+    done,
+    print_data,
+    print_facts,
+    print_table,
+    show_list,
+)
 from homeport.cli.terminal.plans import show_plan
 from homeport.cli.terminal.progress import lines_for
 from homeport.cli.terminal.verdicts import exit_of, print_verdicts
@@ -57,7 +66,7 @@ def list_deployments(
     settings: Settings, /, *, watch: bool, archived: bool, attention: bool, **only: str | None
 ) -> None:
     """List the deployments."""
-    listing = Listing(
+    listing = TableListing(
         key="deployments",
         columns=(
             Column("DEPLOYMENT", lambda item: item["name"]),

@@ -10,7 +10,16 @@ from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.rollout_options import follow
 from homeport.cli.terminal.ages import age
-from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, print_facts, print_table, show_list
+from homeport.cli.terminal.output import (
+    Column,
+    Item,
+    TableListing,
+    done,
+    print_data,
+    print_facts,
+    print_table,
+    show_list,
+)
 
 STATES = ("running", "paused", "stopped", "done", "aborted", "superseded")
 
@@ -31,7 +40,7 @@ def rollouts() -> None:
 @pass_settings
 def list_rollouts(settings: Settings, /, *, watch: bool, state: str | None, name: str | None) -> None:
     """List the rollouts, the newest first."""
-    listing = Listing(
+    listing = TableListing(
         key="rollouts",
         columns=(
             Column("ROLLOUT", lambda item: item["id"][:8]),

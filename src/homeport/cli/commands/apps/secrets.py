@@ -13,7 +13,7 @@ from homeport.cli.api.finding import only_site
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age
-from homeport.cli.terminal.output import Column, Listing, done, print_data, show_list
+from homeport.cli.terminal.output import Column, TableListing, done, print_data, show_list
 from homeport.errors import InvalidInput, NotFound, TooLarge
 
 VALUE_BYTES_MAX: Final = 64 * 1024
@@ -64,12 +64,12 @@ def set_secret(settings: Settings, named: tuple[str, ...], from_file: Path | Non
 @pass_settings
 def list_secrets(settings: Settings, watch: bool, site: str | None) -> None:
     """List the names of secrets; values are never shown."""
-    listing = Listing(
+    listing = TableListing(
         key="secrets",
         columns=(
             Column("SECRET", lambda secret: secret["name"]),
             Column("SITE", lambda secret: secret["site"]),
-            Column("VERSION", lambda secret: str(secret["version"])),
+            Column("VERSION", lambda secret: str(secret["version"]), wide=True),
             Column("AGE", lambda secret: age(secret["updated_at"], datetime.now(UTC))),
             Column("SET BY", lambda secret: secret["updated_by"]),
         ),

@@ -13,7 +13,7 @@ from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.moments import SINCE
-from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, show
+from homeport.cli.terminal.output import Column, Item, TableListing, done, print_data, show
 from homeport.core.audit.chain import Check, Mark
 from homeport.core.model.access import AuditEntry, AuditResult, NewAudit
 from homeport.errors import InvalidInput, PermanentError
@@ -35,7 +35,7 @@ def audit() -> None:
 @pass_settings
 def list_audit(settings: Settings, /, watch: bool, after: int | None, **only: str | datetime | None) -> None:
     """List the newest entries, 50 unless --limit says otherwise, oldest first."""
-    listing = Listing(
+    listing = TableListing(
         key="entries",
         columns=(
             Column("ENTRY", lambda entry: str(entry["position"])),

@@ -14,7 +14,7 @@ from homeport.cli.options import FILTER, Settings, connected, formatted, pass_se
 from homeport.cli.terminal.ages import clock
 from homeport.cli.terminal.moments import SINCE, UNTIL
 from homeport.cli.terminal.output import print_data, printable
-from homeport.core.logs.line import GAP, LEVELS
+from homeport.core.logs.line import GAP, LEVELS, SourceKind
 from homeport.errors import InvalidInput, NotFound
 from homeport.jobs.node.output import BOOKKEEPING
 
@@ -32,6 +32,9 @@ HINT: Final = "Give a deployment (hello@home), node/NAME, job/ID, site/NAME or c
 @click.option("-f", "--follow", is_flag=True, help="Go on with new lines.")
 @click.option(
     "-n", "--tail", type=click.IntRange(0, 1_000_000), help="Only the last lines [100, or all with --since]."
+)
+@click.option(
+    "--kind", type=click.Choice([each.value for each in SourceKind]), help="Only what sources of this kind write."
 )
 @click.option("--component", help="Only of this component or compose service.")
 @click.option("--node", help="Only what was written on this node.")
@@ -61,6 +64,8 @@ def logs(
     """
     if follow and until is not None:
         raise InvalidInput("With --until there is nothing to follow.", hint="Leave out --until, or --follow.")
+    if narrowed.get("text") == "":
+        raise InvalidInput("--grep needs a text to look for.", hint="Leave it out for all lines.")
     client = Client(settings.url)
     query: dict[str, Any] = {**_target(client, target), "since": since, "until": until}
     for name, value in narrowed.items():

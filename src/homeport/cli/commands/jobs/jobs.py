@@ -17,7 +17,16 @@ from homeport.cli.exits import Exit
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age
-from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, print_facts, printable, show_list
+from homeport.cli.terminal.output import (
+    Column,
+    Item,
+    TableListing,
+    done,
+    print_data,
+    print_facts,
+    printable,
+    show_list,
+)
 from homeport.core.values.durations import duration_text, seconds_of
 from homeport.errors import PeerUnavailable
 
@@ -109,7 +118,7 @@ def run_job(ctx: click.Context, settings: Settings, /, *, detach: bool, **option
 @pass_settings
 def list_jobs(settings: Settings, /, *, watch: bool, site: str | None, node: str | None, state: str | None) -> None:
     """List the jobs, the newest first."""
-    listing = Listing(
+    listing = TableListing(
         key="jobs",
         columns=(
             Column("JOB", lambda item: _short(item["id"])),
@@ -265,7 +274,7 @@ def _show_submitted(settings: Settings, made: Json) -> None:
 
 def _follow(client: Client, job: Json) -> None:
     """Prints its output until it has ended. A server that is restarted meanwhile is waited for."""
-    after, generation, is_complete, said = 0, 0, False, ""
+    after, generation, attempt, is_complete, said, printed = 0, 0, 0, False, "", ""
     silent_since: float | None = None
     began = time.monotonic()
     while not is_complete:
@@ -286,16 +295,20 @@ def _follow(client: Client, job: Json) -> None:
         silent_since = None
         if part["generation"] != generation:
             if generation:
-                click.echo(f"— attempt {part['attempt']} —", err=True)
-            after, generation = 0, part["generation"]
+                is_same = part["attempt"] == attempt
+                _remark("interrupted, begins again" if is_same else f"attempt {part['attempt']}", printed)
+            after, generation, attempt, printed = 0, part["generation"], part["attempt"], ""
         if part["start"] > after:
-            click.echo(f"— {part['start'] - after} bytes are not here —", err=True)
+            _remark(f"{part['start'] - after} bytes are not here", printed)
         is_told = part.get("reason") not in (None, said) and time.monotonic() - began > WAITS_SECONDS
         if part["state"] == "PENDING" and is_told:
             said = part["reason"]
-            click.echo(f"— {printable(said)} —", err=True)
+            _remark(printable(said), printed)
         _say(part["text"])
+        printed = part["text"] or printed
         after, is_complete = part["next"], part["complete"]
+    if printed and not printed.endswith("\n") and sys.stdout.isatty():
+        click.echo()
 
 
 def _ended(client: Client, job: Json) -> Json:
@@ -306,6 +319,12 @@ def _ended(client: Client, job: Json) -> Json:
         if found["state"] in ENDED or time.monotonic() > deadline:
             return found
         time.sleep(RESULT_SECONDS)
+
+
+def _remark(text: str, printed: str) -> None:
+    """On a line of its own, also where the output so far has none at its end: an answer comes word by word."""
+    is_open = printed and not printed.endswith("\n") and sys.stdout.isatty()
+    click.echo(f"{chr(10) if is_open else ''}— {text} —", err=True)
 
 
 def _say(text: str) -> None:

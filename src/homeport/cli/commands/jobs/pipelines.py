@@ -20,7 +20,7 @@ from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.output import (
     Column,
     Item,
-    Listing,
+    TableListing,
     done,
     print_data,
     print_facts,
@@ -478,7 +478,7 @@ def _progress(step: Item) -> str:
     return f"{ended}/{len(step['items'])}" if step["items"] else "-"
 
 
-_RUNS: Final = Listing(
+_RUNS: Final = TableListing(
     key="runs",
     columns=(
         Column("RUN", lambda item: item["id"][:8]),
@@ -496,7 +496,7 @@ _RUNS: Final = Listing(
     identity=lambda item: item["id"],
     empty="There is no run. Start one:  homeport pipelines run FILE",
 )
-_SAVED: Final = Listing(
+_SAVED: Final = TableListing(
     key="pipelines",
     columns=(
         Column("PIPELINE", lambda item: item["name"]),

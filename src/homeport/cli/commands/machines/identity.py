@@ -11,7 +11,7 @@ from homeport.cli.api.completers import complete_sites
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age, duration
-from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, show
+from homeport.cli.terminal.output import Column, Item, TableListing, done, print_data, show
 from homeport.errors import HomeportError, NotFound
 
 
@@ -147,7 +147,7 @@ def show_identities(
     site: str | None = None,
 ) -> None:
     """The table of `sites pending`, `nodes pending` and `identity list`."""
-    listing = Listing(
+    listing = TableListing(
         key="identities",
         columns=(
             Column("NAME", lambda item: item["name"]),

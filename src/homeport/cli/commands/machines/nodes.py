@@ -15,7 +15,7 @@ from homeport.cli.lazy import Group
 from homeport.cli.options import FILTER, Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age, duration, parse, size
 from homeport.cli.terminal.draining import wait_until_empty
-from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, print_facts, show_list
+from homeport.cli.terminal.output import Column, Item, TableListing, done, print_data, print_facts, show_list
 from homeport.cli.terminal.protocols import protocol_text
 from homeport.core.node.tuning import LOG_LEVELS
 from homeport.core.values.durations import duration_text, seconds_of
@@ -34,7 +34,7 @@ def nodes() -> None:
 @pass_settings
 def list_nodes(settings: Settings, /, *, watch: bool, **only: str | None) -> None:
     """List the nodes."""
-    listing = Listing(
+    listing = TableListing(
         key="nodes",
         columns=(
             Column("NODE", lambda node: node["id"]),
@@ -71,7 +71,7 @@ def list_volumes(settings: Settings, node: str) -> None:
     as kept. The next deployment of that name gets it again;  homeport deployments delete
     --remove-data  removes it.
     """
-    listing = Listing(
+    listing = TableListing(
         key="volumes",
         columns=(
             Column("OF", lambda volume: volume["owner"]),

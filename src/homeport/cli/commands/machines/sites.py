@@ -12,7 +12,7 @@ from homeport.cli.lazy import Group
 from homeport.cli.options import FILTER, Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.holds import hold_end, hold_text
-from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, print_facts, show, show_list
+from homeport.cli.terminal.output import Column, Item, TableListing, done, print_data, print_facts, show, show_list
 from homeport.cli.terminal.protocols import protocol_text
 from homeport.errors import InvalidInput
 
@@ -29,7 +29,7 @@ def sites() -> None:
 @pass_settings
 def list_sites(settings: Settings, /, *, watch: bool, **only: str | None) -> None:
     """List the sites."""
-    listing = Listing(
+    listing = TableListing(
         key="sites",
         columns=(
             Column("SITE", lambda site: site["name"]),
@@ -54,7 +54,7 @@ def list_sites(settings: Settings, /, *, watch: bool, **only: str | None) -> Non
 @pass_settings
 def plan_site(settings: Settings, watch: bool) -> None:
     """Show what a site would do next. Use the site's own URL: --url http://SITE:8081."""
-    listing = Listing(
+    listing = TableListing(
         key="moves",
         columns=(
             Column("ACTION", lambda move: move["action"]),

@@ -10,7 +10,7 @@ from homeport.cli.api.client import Client
 from homeport.cli.api.completers import complete_sites
 from homeport.cli.options import Settings, connected, formatted, pass_settings
 from homeport.cli.terminal.ages import age, size
-from homeport.cli.terminal.output import Column, Item, Listing, show
+from homeport.cli.terminal.output import Column, Item, TableListing, show
 
 PATH = "/api/v1/telemetry"
 
@@ -64,7 +64,7 @@ def _measured(item: Item) -> str:
     return f"{age(item['measured_at'], datetime.now(UTC))} ago" if item.get("measured_at") else "never"
 
 
-NODES = Listing(
+NODES = TableListing(
     key="nodes",
     columns=(
         Column("NODE", lambda node: node["node"]),
@@ -87,7 +87,7 @@ NODES = Listing(
     identity=lambda node: node["node"],
     empty="No node has joined yet. Start one:  homeport node --site HOST:PORT",
 )
-CONTAINERS = Listing(
+CONTAINERS = TableListing(
     key="containers",
     columns=(
         Column("DEPLOYMENT", lambda item: f"{item['deployment']}@{item['site']}"),

@@ -28,7 +28,7 @@ def chat(settings: Settings, /, *, message: str | None, model: str, system: str,
     generated.
     """
     client = Client(settings.url)
-    body: Json = {"model": _model(client, model), "stream": not settings.is_data}
+    body: Json = {"model": chosen_model(client, model), "stream": not settings.is_data}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
     messages: list[Json] = [{"role": "system", "content": system}] if system else []
@@ -47,7 +47,7 @@ def chat(settings: Settings, /, *, message: str | None, model: str, system: str,
             return
 
 
-def _model(client: Client, wanted: str) -> str:
+def chosen_model(client: Client, wanted: str) -> str:
     """The wanted one, or the first there is. Raises NotFound."""
     found = [str(each["id"]) for each in client.get("/v1/models")["data"]]
     if wanted in found or (found and not wanted):
@@ -57,10 +57,21 @@ def _model(client: Client, wanted: str) -> str:
     known = [str(model) for pool in pools for replica in pool["replicas"] for model in replica["models"]]
     if wanted in known or (known and not wanted):
         return wanted or known[0]
+    if wanted and _is_in_catalog(client, wanted):
+        return wanted
     if not known:
         raise NotFound("No model is served.", hint="Serve one:  homeport models serve ./model.gguf")
     shown = ", ".join(known[:10]) + (" …" if len(known) > 10 else "")
     raise NotFound(f'No pool serves "{wanted}".', hint=f"Available: {shown}")
+
+
+def _is_in_catalog(client: Client, model: str) -> bool:
+    """Nothing serves it, and the server says how to change that."""
+    try:
+        found = client.get("/v2/catalog/models")["models"]
+    except NotFound:  # a site has no catalog
+        return False
+    return any(model in {each["id"], each["source_url"]} for each in found)
 
 
 def _ask() -> str | None:

@@ -10,7 +10,7 @@ from homeport.cli.api.completers import complete_nodes, complete_sites
 from homeport.cli.commands.models.models import installed, serve_at
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
-from homeport.cli.terminal.output import Column, Listing, print_data, show
+from homeport.cli.terminal.output import Column, TableListing, print_data, show
 
 ENGINES = click.Choice(["llamacpp", "vllm", "tgi", "ollama"])
 MODES = click.Choice(["package", "binary", "container", "source"])
@@ -119,7 +119,7 @@ def list_engines(settings: Settings, watch: bool) -> None:
     show(settings, _LISTING, fetch, watch=watch)
 
 
-_LISTING = Listing(
+_LISTING = TableListing(
     key="deployments",
     columns=(
         Column("POOL", lambda each: each["name"]),

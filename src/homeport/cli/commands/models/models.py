@@ -14,7 +14,7 @@ from homeport.cli.commands.apps.deploy import target_sites
 from homeport.cli.exits import Exit
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
-from homeport.cli.terminal.output import Column, Listing, done, print_data, print_facts, show
+from homeport.cli.terminal.output import Column, TableListing, done, print_data, print_facts, show
 
 
 @click.group(cls=Group)
@@ -240,6 +240,7 @@ def installed(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--digest", default="", metavar="sha256:…", help="What the model's file must hash to.")
 @click.option("--flag", "flags", multiple=True, help="A further option of the engine; repeat it.")
 @click.option("--push", is_flag=True, help="Send a file of this machine to the registry even for nodes here.")
+@click.option("--on-request", is_flag=True, help="Deploy nothing now: the first request for it does.")
 @click.option("--timeout", default=1800.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @connected
 @formatted
@@ -249,7 +250,8 @@ def serve(ctx: click.Context, settings: Settings, /, *, ref: str, **options: Any
     """Serve a model: from a file, a folder or an address to a pool that answers /v1/chat/completions.
 
     It is a deployment of the app of its engine: update it by serving again under the same --name, roll it back or
-    delete it with  homeport deployments .
+    delete it with  homeport deployments . With --on-request the first task or request for the model deploys it, and
+    waits; with --idle too, its memory is free whenever nobody asks.
     """
     ctx.exit(serve_at(settings, ref, **options))
 
@@ -264,7 +266,7 @@ def serve_at(settings: Settings, ref: str, *, site: str | None, nodes: tuple[str
     return serve_model(settings, client, ref, ServeOptions(site=site, targets=targets, **options))
 
 
-_LISTING = Listing(
+_LISTING = TableListing(
     key="models",
     columns=(
         Column("MODEL", lambda model: model["id"]),
@@ -288,6 +290,10 @@ def _signed(found: Json) -> str:
     return f"by {', '.join(signers)}" if signers else "no" if found["signatures"] else ""
 
 
+def _on_request(policy: Json | None) -> str:
+    return "" if policy is None else f"served at site {policy['site']} with {policy['app']}, as pool {policy['name']}"
+
+
 def _print_model(found: Json) -> None:
     checked = found["last_verified_ms"]
     print_facts(
@@ -300,5 +306,6 @@ def _print_model(found: Json) -> None:
             ("verified", f"{found['verification']} at {_moment(checked)}" if checked else found["verification"]),
             ("signed", _signed(found)),
             ("tags", ", ".join(found["tags"])),
+            ("on request", _on_request(found.get("on_request"))),
         ]
     )

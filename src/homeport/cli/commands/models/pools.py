@@ -6,7 +6,7 @@ from homeport.cli.api.client import Client
 from homeport.cli.api.completers import complete_pools
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
-from homeport.cli.terminal.output import Column, Item, Listing, done, print_data, print_facts, print_table, show
+from homeport.cli.terminal.output import Column, Item, TableListing, done, print_data, print_facts, print_table, show
 
 
 @click.group(cls=Group)
@@ -22,10 +22,27 @@ def _models(item: Item) -> str:
 
 
 def _state(item: Item) -> str:
-    return "draining" if item["draining"] else "ready" if item["ready"] else "not ready"
+    if item["draining"] or item["ready"]:
+        return "draining" if item["draining"] else "ready"
+    if item["metrics"].get("preparation"):
+        return "preparing" if all(each["status"] != "failed" for each in _steps(item)) else "failed"
+    is_unloaded = item["replicas"] and all(each["loading"] == "unloaded" for each in item["replicas"])
+    return "unloaded" if is_unloaded else "not ready"
 
 
-LISTING = Listing(
+def _steps(item: Item) -> list[Item]:
+    return list(item["metrics"].get("preparation") or ())
+
+
+def _note(item: Item) -> str:
+    running = next((each for each in _steps(item) if each["status"] == "running"), None)
+    if running is None:
+        return str(item["last_error"] or "")
+    total, done = running.get("bytes_total"), running.get("bytes_done", 0)
+    return f"{running['description']}{f' {100 * done // total} %' if total and done else ''}"
+
+
+LISTING = TableListing(
     key="pools",
     columns=(
         Column("POOL", lambda item: item["pool_id"]),
@@ -34,7 +51,7 @@ LISTING = Listing(
         Column("REPLICAS", lambda item: str(len(item["replicas"]))),
         Column("BUSY", lambda item: f"{item['metrics']['active_leases']}/{item['metrics']['slots_total']}"),
         Column("WAITING", lambda item: str(item["metrics"]["queue_depth"])),
-        Column("NOTE", lambda item: item["last_error"] or ""),
+        Column("NOTE", _note),
     ),
     identity=lambda item: item["pool_id"],
     empty="There is no pool. Serve a model:  homeport models serve ./model.gguf",
@@ -69,6 +86,7 @@ def show_pool(settings: Settings, pool: str) -> None:
             ("waiting", str(metrics["queue_depth"])),
             ("slots", f"{metrics['active_leases']} of {metrics['slots_total']} in use"),
             ("problem", found["last_error"] or ""),
+            *((each["kind"], f"{each['status']}: {each['description']}") for each in _steps(found)),
         ]
     )
     click.echo()

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 import click
 
 from homeport.cli.api.client import Client, Json, ServerSent
+from homeport.cli.commands.models.chat import chosen_model
 from homeport.cli.exits import Exit
 from homeport.cli.lazy import Group
 from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
 from homeport.cli.terminal.ages import took
-from homeport.cli.terminal.output import Column, Listing, done, print_data, printable, show
-from homeport.errors import NotFound
+from homeport.cli.terminal.output import Column, TableListing, done, print_data, printable, show
 
 
 @click.group(cls=Group)
@@ -19,7 +19,7 @@ def tasks() -> None:
     """List, submit, follow and cancel inference tasks."""
 
 
-LISTING = Listing(
+LISTING = TableListing(
     key="tasks",
     columns=(
         Column("TASK", lambda item: item["task_id"]),
@@ -83,13 +83,12 @@ def submit(
 ) -> None:
     """Submit a task and print its tokens as they come."""
     client = Client(settings.url)
-    replica = _replica(client, model)
     body: Json = {
         "task_id": str(uuid.uuid4()),
         "session_id": str(uuid.uuid4()),
         "workload": "completion",
-        "model_ref": model or replica["models"][0],
-        "engine": replica["engine"],
+        "model_ref": chosen_model(client, model),
+        "engine": "any",
         "ctx": 0,
         "priority": priority,
         "max_tokens": max_tokens,
@@ -103,6 +102,9 @@ def submit(
     if no_wait:
         print_data(settings, accepted) if settings.is_data else click.echo(accepted["task_id"])
         return
+    if not settings.is_data:
+        for step in accepted["preparation"]["steps"]:
+            click.echo(f"  {step['status']:<8}  {printable(step['description'])}{_size(step)}", err=True)
     ctx.exit(_follow(settings, client, accepted["task_id"]))
 
 
@@ -128,15 +130,10 @@ def cancel(settings: Settings, task: str) -> None:
     done(f"task {task} cancelled")
 
 
-def _replica(client: Client, model: str) -> Json:
-    found: list[Json] = [each for pool in client.get("/v2/pools")["pools"] for each in pool["replicas"]]
-    fitting = [each for each in found if (not model or model in each["models"]) and each["models"]]
-    if not fitting:
-        raise NotFound(
-            f'No pool serves "{model}".' if model else "No pool serves a model.",
-            hint="See what there is:  homeport pools list",
-        )
-    return next((each for each in fitting if each["ready"]), fitting[0])
+def _size(step: Json) -> str:
+    total, done = step.get("bytes_total"), step.get("bytes_done", 0)
+    share = f"{100 * done // total} % of " if total and done else ""
+    return f"  ({share}{total:,} bytes)" if total else ""
 
 
 def _follow(settings: Settings, client: Client, task_id: str) -> int:

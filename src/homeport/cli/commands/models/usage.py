@@ -4,12 +4,13 @@ import click
 
 from homeport.cli.api.client import Client
 from homeport.cli.options import Settings, listed, pass_settings
-from homeport.cli.terminal.output import Column, Listing, show
+from homeport.cli.terminal.output import Column, TableListing, show
 
-LISTING = Listing(
+LISTING = TableListing(
     key="usage",
     columns=(
         Column("KEY", lambda item: item["name"]),
+        Column("SITE", lambda item: item.get("site") or "", wide=True),
         Column("DAY", lambda item: item["day"]),
         Column("MODEL", lambda item: item["model"]),
         Column("REQUESTS", lambda item: f"{item['requests']:,}"),
@@ -26,6 +27,10 @@ LISTING = Listing(
 @listed
 @pass_settings
 def usage(settings: Settings, /, *, watch: bool, days: int) -> None:
-    """Show tokens and requests by key, day and model."""
+    """Show tokens and requests by key, day and model.
+
+    At central, those that sites have answered by themselves, as for jobs, are rows of their own: -o wide names the
+    site.
+    """
     client = Client(settings.url)
     show(settings, LISTING, lambda: client.get("/v2/usage", days=days), watch=watch)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from homeport.cli.join_lines import lifetime_option, svid_option, tell_login, wfm_option
-from homeport.cli.roles.addresses import ADDRESS, HOST, Address
+from homeport.cli.roles.addresses import ADDRESS, HOST, ListenAddress
 from homeport.cli.roles.config_file import configured, tuned
 from homeport.cli.roles.inference_options import inference_options
 from homeport.cli.roles.log_options import log_store_options
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     "--grpc", type=ADDRESS, default="127.0.0.1:50051", help="Jobs, logs and nodes over gRPC [127.0.0.1:50051]."
 )
 @registry_options()
-@margo_options(Address("127.0.0.1", 443))
+@margo_options(ListenAddress("127.0.0.1", 443))
 @click.option(
     "--host", "hosts", type=HOST, multiple=True, help="A name under which central is reached; may be repeated."
 )
@@ -92,8 +92,8 @@ def central(
     branch: str,
     store_url: str | None,
     keys: Path | None,
-    http: Address,
-    grpc: Address,
+    http: ListenAddress,
+    grpc: ListenAddress,
     registry: RegistryOptions,
     margo: MargoOptions,
     hosts: tuple[str, ...],

@@ -9,7 +9,7 @@ import click
 
 from homeport.cli.exits import Exit
 from homeport.cli.options import Settings, formatted, pass_settings
-from homeport.cli.roles.addresses import ADDRESS, Address
+from homeport.cli.roles.addresses import ADDRESS, ListenAddress
 from homeport.cli.roles.options import data_option, home, runtime_option
 from homeport.cli.terminal.output import print_data
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from homeport.cli.local.diagnosis import Finding
 
 CHECK_WIDTH = 26
-DEFAULT_PORTS = (Address("127.0.0.1", 8080), Address("127.0.0.1", 50051))
+DEFAULT_PORTS = (ListenAddress("127.0.0.1", 8080), ListenAddress("127.0.0.1", 50051))
 
 
 @click.command()
@@ -37,8 +37,8 @@ def doctor(
     data: Path,
     runtime: str,
     deployments: str | None,
-    http: Address,
-    grpc: Address,
+    http: ListenAddress,
+    grpc: ListenAddress,
 ) -> None:
     """Find what would keep Homeport from working here.
 

@@ -7,7 +7,7 @@ import anyio
 import click
 
 from homeport.cli.join_lines import join_options, svid_option, tell_waiting, wfm_option
-from homeport.cli.roles.addresses import ADDRESS, Address
+from homeport.cli.roles.addresses import ADDRESS, ListenAddress
 from homeport.cli.roles.config_file import configured, tuned
 from homeport.cli.roles.log_options import log_buffer_options
 from homeport.cli.roles.logs import configure_logs, logged
@@ -54,9 +54,9 @@ from homeport.vocabulary import NodeId
 @logged
 def node(
     *,
-    site: Address,
+    site: ListenAddress,
     data: Path,
-    http: Address,
+    http: ListenAddress,
     node_id: str | None,
     labels: tuple[str, ...],
     allow: tuple[str, ...],

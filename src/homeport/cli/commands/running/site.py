@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from homeport.cli.join_lines import join_options, lifetime_option, svid_option, tell_login, tell_waiting
-from homeport.cli.roles.addresses import ADDRESS, Address
+from homeport.cli.roles.addresses import ADDRESS, ListenAddress
 from homeport.cli.roles.cache_options import cache_options
 from homeport.cli.roles.config_file import configured, tuned
 from homeport.cli.roles.inference_options import inference_options
@@ -78,8 +78,8 @@ def site(
     central_url: str | None,
     branch: str,
     data: Path | None,
-    http: Address,
-    grpc: Address,
+    http: ListenAddress,
+    grpc: ListenAddress,
     orchion: OrchionOptions,
     cache: int | None,
     join_token: str | None,
@@ -142,6 +142,6 @@ def site(
     run_role(f"site {name} is up", run, address=url, notes=(f"Nodes join with  {join}", f"API: {url}/docs"))
 
 
-def _join_command(name: str, grpc: Address, *, has_joined: bool, has_svid: bool) -> str:
+def _join_command(name: str, grpc: ListenAddress, *, has_joined: bool, has_svid: bool) -> str:
     join = f"homeport nodes join-command {name}" if has_joined else f"homeport node --site {grpc}"
     return join + (" --svid-dir DIR" if has_svid else "")

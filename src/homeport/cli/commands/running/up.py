@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from homeport.cli.roles.addresses import ADDRESS, Address
+from homeport.cli.roles.addresses import ADDRESS, ListenAddress
 from homeport.cli.roles.cache_options import cache_options
 from homeport.cli.roles.config_file import configured, tuned
 from homeport.cli.roles.inference_options import inference_options
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 @click.option("--grpc", type=ADDRESS, help="Let more nodes of this machine join here; closed when left out.")
 @orchion_options
 @strategy_option
-@registry_options(Address("127.0.0.1", 5000))
-@margo_options(Address("127.0.0.1", 8443))
+@registry_options(ListenAddress("127.0.0.1", 5000))
+@margo_options(ListenAddress("127.0.0.1", 8443))
 @cache_options
 @tls_option
 @people_options
@@ -79,8 +79,8 @@ if TYPE_CHECKING:
 def up(
     *,
     data: Path,
-    http: Address,
-    grpc: Address | None,
+    http: ListenAddress,
+    grpc: ListenAddress | None,
     orchion: OrchionOptions,
     registry: RegistryOptions,
     margo: MargoOptions,
@@ -183,7 +183,7 @@ async def run_fleet(
     from homeport.adapters.tracing.otlp import open_tracer  # noqa: PLC0415
     from homeport.central.app import open_central  # noqa: PLC0415
     from homeport.content.cache.metrics import CacheMetrics  # noqa: PLC0415
-    from homeport.content.cache.node_view import NodeView  # noqa: PLC0415
+    from homeport.content.cache.node_view import NodeContent  # noqa: PLC0415
     from homeport.node.app import open_default_runtime, run_node  # noqa: PLC0415
     from homeport.node.settings import resolve_node_id  # noqa: PLC0415
     from homeport.site.app import open_site  # noqa: PLC0415
@@ -206,7 +206,7 @@ async def run_fleet(
         if site.parts.content is not None:
             central.registry.register(CacheMetrics(site.parts.content))
             # With other nodes at this site a second copy of an image on this disk is worth it; alone it is not.
-            content.source = None if for_site.grpc_address is None else NodeView(site.parts.content)
+            content.source = None if for_site.grpc_address is None else NodeContent(site.parts.content)
         tasks = await stack.enter_async_context(anyio.create_task_group())
         tasks.start_soon(_say_when_ready, site.parts.conductor, central.parts.store, lacks, lifetime.ready)
         link = InProcessLink(site.parts.reception)

@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from homeport.core.inference.engines.preparing import PreparationStep, PreparingStep, Steps, StepStatus
 from homeport.errors import InvalidInput, Problem
 from homeport.lazy_dataclass import dataclass
 
@@ -24,6 +25,7 @@ SLOTS_MAX: Final = 4_096
 CTX_MAX: Final = 16 * 1024 * 1024
 REPLICAS_MAX: Final = 1_000
 SIZE_MAX: Final = 1 << 53
+STEPS_MAX: Final = 8
 IDLE_SECONDS_MAX: Final = 7 * 24 * 3600
 COMPLETING: Final = frozenset({"completion"})
 EVERYTHING: Final = frozenset({"completion", "embedding", "rerank"})
@@ -31,7 +33,7 @@ _EMBEDDING: Final = frozenset({"--embedding", "--embeddings"})
 _RERANKING: Final = frozenset({"--rerank", "--reranking"})
 
 
-class Engine(StrEnum):
+class EngineName(StrEnum):
     LLAMACPP = "llamacpp"
     VLLM = "vllm"
     TGI = "tgi"
@@ -63,7 +65,7 @@ class HandoffModel:
 class Handoff:
     """One replica of a pool: an engine that serves one model at an address."""
 
-    engine: Engine
+    engine: EngineName
     url: str
     model: HandoffModel
     engine_version: str = ""
@@ -85,6 +87,8 @@ class Handoff:
     idle_seconds: int = 0
     """The policy of its pool: how many replicas stay loaded, and after how long one that is not needed is unloaded. 0
     seconds: it is always loaded."""
+    preparation: Steps = ()
+    """Of an engine that was never started: what is done to bring it here. It has no address yet."""
 
     @property
     def is_external(self) -> bool:
@@ -95,9 +99,9 @@ class Handoff:
     def workloads(self) -> frozenset[str]:
         """What it can be asked for, as far as that is known: llama.cpp embeds and reranks only when it was started
         for it; of an engine that was started elsewhere the options are not known."""
-        if self.engine is Engine.TRITON:
+        if self.engine is EngineName.TRITON:
             return COMPLETING
-        if self.engine is not Engine.LLAMACPP or self.is_external:
+        if self.engine is not EngineName.LLAMACPP or self.is_external:
             return EVERYTHING
         reranks = not _RERANKING.isdisjoint(self.flags)
         embeds = reranks or not _EMBEDDING.isdisjoint(self.flags)
@@ -124,6 +128,7 @@ class Handoff:
             problem_at_ms=0,
             loaded_min=0,
             idle_seconds=0,
+            preparation=(),
         )
 
 
@@ -151,6 +156,7 @@ def parse(found: Any) -> Handoff:
         problem_at_ms=reading.count("problem_at_ms", 1 << 53) or 0,
         loaded_min=reading.count("loaded_min", REPLICAS_MAX) or 0,
         idle_seconds=reading.count("idle_seconds", IDLE_SECONDS_MAX) or 0,
+        preparation=reading.preparation(),
     )
     if reading.problems:
         raise InvalidInput(problems=reading.problems)
@@ -164,6 +170,9 @@ def to_data(handoff: Handoff) -> dict[str, Any]:
         "engine": handoff.engine.value,
         "flags": list(handoff.flags),
         "loading": handoff.loading.value,
+        "preparation": [
+            {**asdict(step), "kind": step.kind.value, "status": step.status.value} for step in handoff.preparation
+        ],
     }
 
 
@@ -197,13 +206,13 @@ class _Reading:
             self.problems.append(Problem("device_mask", 'must be numbers or names of GPUs, as in "0" or "0,1"'))
         return value or None
 
-    def engine(self) -> Engine:
+    def engine(self) -> EngineName:
         value = self.text("engine")
-        if value not in {each.value for each in Engine}:
-            known = ", ".join(each.value for each in Engine if each is not Engine.FAKE)
+        if value not in {each.value for each in EngineName}:
+            known = ", ".join(each.value for each in EngineName if each is not EngineName.FAKE)
             self.problems.append(Problem("engine", f"must be one of {known}"))
-            return Engine.OPENAI
-        return Engine(value)
+            return EngineName.OPENAI
+        return EngineName(value)
 
     def loading(self) -> Loading:
         value = self.text("loading") or Loading.LOADED.value
@@ -230,6 +239,33 @@ class _Reading:
             self.problems.append(Problem("flags", f"must be a list of at most {FLAGS_MAX} texts"))
             return ()
         return tuple(self.text("flags", each) for each in value)
+
+    def preparation(self) -> Steps:
+        value = self._found.get("preparation")
+        if value is None:
+            return ()
+        if not isinstance(value, list | tuple) or len(value) > STEPS_MAX:
+            self.problems.append(Problem("preparation", f"must be a list of at most {STEPS_MAX} steps"))
+            return ()
+        return tuple(step for each in value if (step := self._step(each)) is not None)
+
+    def _step(self, value: Any) -> PreparationStep | None:
+        """None for one of a kind that is not known here: a newer version may have more."""
+        if not isinstance(value, Mapping) or not value.get("id"):
+            self.problems.append(Problem("preparation", "must have steps with an id"))
+            return None
+        kind, status = value.get("kind"), value.get("status") or StepStatus.PENDING.value
+        if str(kind) not in set(PreparingStep) or str(status) not in set(StepStatus):
+            return None
+        return PreparationStep(
+            id=self.text("preparation.id", value["id"]),
+            kind=PreparingStep(str(kind)),
+            description=self.text("preparation.description", value.get("description") or ""),
+            status=StepStatus(str(status)),
+            bytes_total=self.count("preparation.bytes_total", SIZE_MAX, value.get("bytes_total")) or 0,
+            bytes_done=self.count("preparation.bytes_done", SIZE_MAX, value.get("bytes_done")) or 0,
+            estimated_ms=self.count("preparation.estimated_ms", SIZE_MAX, value.get("estimated_ms")) or 0,
+        )
 
     def count(self, name: str, most: int, value: Any = None) -> int | None:
         value = self._found.get(name) if value is None else value

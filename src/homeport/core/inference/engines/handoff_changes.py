@@ -13,7 +13,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class HandoffChanges:
     bound: tuple[Handoff, ...] = ()
     rebound: tuple[Handoff, ...] = ()
     unbound: tuple[Key, ...] = ()
@@ -34,8 +34,8 @@ def by_replica(files: Mapping[str, Handoff]) -> tuple[dict[Key, Handoff], tuple[
     return found, tuple(repeated)
 
 
-def changes(before: Mapping[Key, Handoff], after: Mapping[Key, Handoff]) -> Changes:
-    return Changes(
+def changes(before: Mapping[Key, Handoff], after: Mapping[Key, Handoff]) -> HandoffChanges:
+    return HandoffChanges(
         bound=tuple(after[key] for key in sorted(after.keys() - before.keys())),
         rebound=tuple(
             after[key] for key in sorted(after.keys() & before.keys()) if not after[key].is_same_engine(before[key])

@@ -18,7 +18,7 @@ class GpuFact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class MachineFacts:
     gpus: tuple[GpuFact, ...] = ()
     gpu_problem: str = ""
     """Why none were found, where the driver says so."""

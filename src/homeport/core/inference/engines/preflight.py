@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from homeport.core.inference.engines.handoff import Engine
-from homeport.core.inference.engines.machine import NVIDIA, Machine
-from homeport.core.inference.engines.spec import Device, EngineSpec, Mode
+from homeport.core.inference.engines.handoff import EngineName
+from homeport.core.inference.engines.machine import NVIDIA, MachineFacts
+from homeport.core.inference.engines.spec import ComputeDevice, EngineSpec, Mode
 from homeport.lazy_dataclass import dataclass
 
 PACKAGE: Final = "xllamacpp"
@@ -28,18 +28,18 @@ class Missing:
         return f"{self.problem} {self.fix}"
 
 
-Rule = Callable[[EngineSpec, Machine], Iterator[Missing]]
+Rule = Callable[[EngineSpec, MachineFacts], Iterator[Missing]]
 
 
-def preflight(spec: EngineSpec, machine: Machine) -> tuple[Missing, ...]:
+def preflight(spec: EngineSpec, machine: MachineFacts) -> tuple[Missing, ...]:
     """Empty for a machine that can run the engine."""
     if spec.mode is Mode.EXTERNAL:
         return ()
     return tuple(missing for rule in RULES for missing in rule(spec, machine))
 
 
-def _gpu(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
-    if spec.device is not Device.GPU:
+def _gpu(spec: EngineSpec, machine: MachineFacts) -> Iterator[Missing]:
+    if spec.device is not ComputeDevice.GPU:
         return
     if not machine.gpus:
         why = f" ({machine.gpu_problem})" if machine.gpu_problem else ""
@@ -59,7 +59,7 @@ def _gpu(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
         )
 
 
-def _package(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
+def _package(spec: EngineSpec, machine: MachineFacts) -> Iterator[Missing]:
     if spec.mode is not Mode.PACKAGE:
         return
     if PACKAGE not in machine.packages:
@@ -68,7 +68,7 @@ def _package(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
             "The package of llama.cpp is not installed for the node.",
             "Install it:  pip install 'homeport[llamacpp]'  , and restart the node.",
         )
-    elif spec.device is Device.GPU and machine.gpus and not machine.package_offloads:
+    elif spec.device is ComputeDevice.GPU and machine.gpus and not machine.package_offloads:
         yield Missing(
             f"{PACKAGE} with CUDA",
             "The installed package of llama.cpp was built without CUDA.",
@@ -76,10 +76,10 @@ def _package(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
         )
 
 
-BINARIES: Final = {Engine.LLAMACPP: "llama-server", Engine.OLLAMA: "ollama"}
+BINARIES: Final = {EngineName.LLAMACPP: "llama-server", EngineName.OLLAMA: "ollama"}
 
 
-def _binary(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
+def _binary(spec: EngineSpec, machine: MachineFacts) -> Iterator[Missing]:
     if spec.mode is not Mode.BINARY or spec.fetches_binary:
         return
     name = spec.binary or BINARIES[spec.engine]
@@ -105,7 +105,7 @@ def source_tools(spec: EngineSpec) -> tuple[str, ...]:
     return (*fetching, shlex.split(spec.build)[0]) if spec.build else (*fetching, "cmake", "make", "g++")
 
 
-def _source(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
+def _source(spec: EngineSpec, machine: MachineFacts) -> Iterator[Missing]:
     if spec.mode is not Mode.SOURCE:
         return
     for tool in source_tools(spec):
@@ -114,7 +114,7 @@ def _source(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
             yield Missing(tool, f"{tool} is missing, and building needs it.", fix)
     if spec.build:
         return
-    if spec.device is Device.GPU and "nvcc" not in machine.programs:
+    if spec.device is ComputeDevice.GPU and "nvcc" not in machine.programs:
         yield Missing(
             "nvcc",
             "nvcc is missing, and building for the GPU needs it.",
@@ -122,7 +122,7 @@ def _source(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
         )
 
 
-def _container(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
+def _container(spec: EngineSpec, machine: MachineFacts) -> Iterator[Missing]:
     if spec.mode is not Mode.CONTAINER:
         return
     engine = machine.container_engine
@@ -132,11 +132,11 @@ def _container(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
             "This node has no Podman and no Docker to run the engine's image.",
             "Install Podman (Debian: apt-get install podman runc) and start the node with --runtime podman.",
         )
-    elif spec.device is Device.GPU and machine.gpus:
+    elif spec.device is ComputeDevice.GPU and machine.gpus:
         yield from _gpu_container(spec, machine)
 
 
-def _gpu_container(spec: EngineSpec, machine: Machine) -> Iterator[Missing]:
+def _gpu_container(spec: EngineSpec, machine: MachineFacts) -> Iterator[Missing]:
     engine, chosen = machine.container_engine, spec.device_mask.split(",") if spec.device_mask else ()
     makers = {gpu.maker for gpu in machine.gpus if not chosen or str(gpu.index) in chosen}
     for maker in sorted(makers - {NVIDIA}):

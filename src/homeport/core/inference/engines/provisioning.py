@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final
 
-from homeport.core.inference.engines.handoff import Engine
-from homeport.core.inference.engines.machine import Machine
+from homeport.core.inference.engines.handoff import EngineName
+from homeport.core.inference.engines.machine import MachineFacts
 from homeport.core.inference.engines.preflight import BINARIES, PACKAGE, preflight
-from homeport.core.inference.engines.spec import BY_NAME, Device, EngineSpec, Mode
+from homeport.core.inference.engines.spec import BY_NAME, ComputeDevice, EngineSpec, Mode
 from homeport.lazy_dataclass import dataclass
 
 PLAN_SCHEMA: Final = 1
@@ -49,7 +49,7 @@ class Launch:
     health_path: str = "/health"
 
 
-def plan_engine(spec: EngineSpec, machine: Machine) -> dict[str, Any]:
+def plan_engine(spec: EngineSpec, machine: MachineFacts) -> dict[str, Any]:
     """The plan as plain data, ready for JSON. What the machine lacks is part of it."""
     return {
         "schema": PLAN_SCHEMA,
@@ -72,7 +72,7 @@ def plan_engine(spec: EngineSpec, machine: Machine) -> dict[str, Any]:
     }
 
 
-def plan_steps(spec: EngineSpec, machine: Machine) -> tuple[PlanStep, ...]:
+def plan_steps(spec: EngineSpec, machine: MachineFacts) -> tuple[PlanStep, ...]:
     if spec.mode is Mode.EXTERNAL:
         return (PlanStep("attach", f"wait until {spec.url} answers, then hand it over"),)
     steps = [PlanStep("preflight-tools", "check the GPU, programs and packages that the engine needs")]
@@ -116,18 +116,18 @@ def _source_code(spec: EngineSpec) -> list[PlanStep]:
 def _build(spec: EngineSpec) -> list[PlanStep]:
     if spec.build:
         return [PlanStep("build", "build the server", tuple(shlex.split(spec.build)))]
-    cuda = "ON" if spec.device is Device.GPU else "OFF"
+    cuda = "ON" if spec.device is ComputeDevice.GPU else "OFF"
     configure = ("cmake", "-S", "source", "-B", "build", f"-DGGML_CUDA={cuda}", "-DCMAKE_BUILD_TYPE=Release")
-    build = ("cmake", "--build", "build", "--target", BINARIES[Engine.LLAMACPP], "--parallel", "2")
+    build = ("cmake", "--build", "build", "--target", BINARIES[EngineName.LLAMACPP], "--parallel", "2")
     return [
         PlanStep("cmake-configure", f"configure the build, CUDA {cuda.lower()}", configure),
         PlanStep("cmake-build", "build the server", build),
     ]
 
 
-def engine_version(spec: EngineSpec, machine: Machine) -> str:
+def engine_version(spec: EngineSpec, machine: MachineFacts) -> str:
     """Such as llamacpp-package:0.4.1-cpu: replicas of one version give the same answers."""
-    device = "cuda" if spec.device is Device.GPU else "cpu"
+    device = "cuda" if spec.device is ComputeDevice.GPU else "cpu"
     detail = {
         Mode.PACKAGE: machine.packages.get(PACKAGE, "unknown"),
         Mode.BINARY: spec.checksum.removeprefix("sha256:")[:12] or "local",
@@ -147,12 +147,12 @@ def port_candidates(preferred: int, taken: frozenset[int]) -> list[int]:
 def image_of(spec: EngineSpec) -> str:
     if spec.image:
         return spec.image
-    gpu = spec.device is Device.GPU
+    gpu = spec.device is ComputeDevice.GPU
     return {
-        Engine.LLAMACPP: f"ghcr.io/ggml-org/llama.cpp:server{'-cuda' if gpu else ''}",
-        Engine.VLLM: "docker.io/vllm/vllm-openai:latest",
-        Engine.TGI: "ghcr.io/huggingface/text-generation-inference:latest",
-        Engine.OLLAMA: "docker.io/ollama/ollama:latest",
+        EngineName.LLAMACPP: f"ghcr.io/ggml-org/llama.cpp:server{'-cuda' if gpu else ''}",
+        EngineName.VLLM: "docker.io/vllm/vllm-openai:latest",
+        EngineName.TGI: "ghcr.io/huggingface/text-generation-inference:latest",
+        EngineName.OLLAMA: "docker.io/ollama/ollama:latest",
     }.get(spec.engine, "")
 
 
@@ -163,7 +163,7 @@ def launch_of(spec: EngineSpec, *, model_path: str, port: int, server: Sequence[
     if spec.mode is Mode.CONTAINER:
         return _CONTAINERS[spec.engine](spec, model_path)
     environment = _device_environment(spec)
-    if spec.engine is Engine.OLLAMA:
+    if spec.engine is EngineName.OLLAMA:
         environment |= {"OLLAMA_HOST": f"{host}:{port}"}
         return Launch(tuple(server), args=("serve",), environment=environment, health_path="/api/tags")
     args = llama_arguments(spec, model_path=model_path, host=host, port=port)
@@ -172,7 +172,7 @@ def launch_of(spec: EngineSpec, *, model_path: str, port: int, server: Sequence[
 
 def llama_arguments(spec: EngineSpec, *, model_path: str, host: str, port: int) -> tuple[str, ...]:
     """Of llama.cpp's server. The context is for all slots together there; here it is for each."""
-    layers = ALL_LAYERS if spec.device is Device.GPU else "0"
+    layers = ALL_LAYERS if spec.device is ComputeDevice.GPU else "0"
     return (
         *("--model", model_path, "--alias", spec.served_model_id, "--host", host, "--port", str(port)),
         *("--ctx-size", str(spec.context * spec.slots), "--parallel", str(spec.slots), "--n-gpu-layers", layers),
@@ -210,19 +210,19 @@ def section_of(launch: Launch, *, port: int, host: str = LOOPBACK) -> dict[str, 
 
 
 def _run_text(spec: EngineSpec) -> str:
-    where = "on the GPU" if spec.device is Device.GPU else "on the CPU, as allowed"
+    where = "on the GPU" if spec.device is ComputeDevice.GPU else "on the CPU, as allowed"
     return f"start it {where}, wait until it is healthy, then hand it over"
 
 
 def _device_environment(spec: EngineSpec) -> dict[str, str]:
     """One process sees its own devices and no others."""
-    if spec.device is Device.CPU:
+    if spec.device is ComputeDevice.CPU:
         return {"CUDA_VISIBLE_DEVICES": ""}
     return {"CUDA_VISIBLE_DEVICES": spec.device_mask} if spec.device_mask else {}
 
 
 def _gpus(spec: EngineSpec) -> tuple[str, ...]:
-    if spec.device is Device.CPU:
+    if spec.device is ComputeDevice.CPU:
         return ()
     return tuple(spec.device_mask.split(",")) if spec.device_mask else ("all",)
 
@@ -255,9 +255,9 @@ def _ollama_container(spec: EngineSpec, model_path: str) -> Launch:
     return Launch((), image_of(spec), (), environment, mounts, 11434, _gpus(spec), "/api/tags")
 
 
-_CONTAINERS: Final[Mapping[Engine, Callable[[EngineSpec, str], Launch]]] = {
-    Engine.LLAMACPP: _llamacpp_container,
-    Engine.VLLM: _vllm_container,
-    Engine.TGI: _tgi_container,
-    Engine.OLLAMA: _ollama_container,
+_CONTAINERS: Final[Mapping[EngineName, Callable[[EngineSpec, str], Launch]]] = {
+    EngineName.LLAMACPP: _llamacpp_container,
+    EngineName.VLLM: _vllm_container,
+    EngineName.TGI: _tgi_container,
+    EngineName.OLLAMA: _ollama_container,
 }

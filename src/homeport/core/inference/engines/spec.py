@@ -21,7 +21,7 @@ from homeport.core.inference.engines.handoff import (
     REPLICAS_MAX,
     SLOTS_MAX,
     URL_PATTERN,
-    Engine,
+    EngineName,
 )
 from homeport.core.inference.models.references import DIGEST, default_model_id, parse_reference
 from homeport.core.parameters import listing, show, suggest
@@ -57,29 +57,29 @@ class Mode(StrEnum):
     """Built on the machine."""
 
 
-class Device(StrEnum):
+class ComputeDevice(StrEnum):
     GPU = "gpu"
     CPU = "cpu"
     """Only where a user has allowed it: a model on a CPU is slow, and looks like a fault."""
 
 
-DEFAULT_MODE: Final[Mapping[Engine, Mode]] = {
-    Engine.LLAMACPP: Mode.PACKAGE,
-    Engine.VLLM: Mode.CONTAINER,
-    Engine.TGI: Mode.CONTAINER,
-    Engine.OLLAMA: Mode.CONTAINER,
-    Engine.TRITON: Mode.EXTERNAL,
-    Engine.OPENAI: Mode.EXTERNAL,
+DEFAULT_MODE: Final[Mapping[EngineName, Mode]] = {
+    EngineName.LLAMACPP: Mode.PACKAGE,
+    EngineName.VLLM: Mode.CONTAINER,
+    EngineName.TGI: Mode.CONTAINER,
+    EngineName.OLLAMA: Mode.CONTAINER,
+    EngineName.TRITON: Mode.EXTERNAL,
+    EngineName.OPENAI: Mode.EXTERNAL,
 }
-MODES: Final[Mapping[Engine, tuple[Mode, ...]]] = {
-    Engine.LLAMACPP: tuple(Mode),
-    Engine.VLLM: (Mode.CONTAINER, Mode.EXTERNAL),
-    Engine.TGI: (Mode.CONTAINER, Mode.EXTERNAL),
-    Engine.OLLAMA: (Mode.CONTAINER, Mode.BINARY, Mode.EXTERNAL),
-    Engine.TRITON: (Mode.EXTERNAL,),
-    Engine.OPENAI: (Mode.EXTERNAL,),
+MODES: Final[Mapping[EngineName, tuple[Mode, ...]]] = {
+    EngineName.LLAMACPP: tuple(Mode),
+    EngineName.VLLM: (Mode.CONTAINER, Mode.EXTERNAL),
+    EngineName.TGI: (Mode.CONTAINER, Mode.EXTERNAL),
+    EngineName.OLLAMA: (Mode.CONTAINER, Mode.BINARY, Mode.EXTERNAL),
+    EngineName.TRITON: (Mode.EXTERNAL,),
+    EngineName.OPENAI: (Mode.EXTERNAL,),
 }
-PREFERRED_PORT: Final[Mapping[Engine, int]] = {Engine.OLLAMA: 11434, Engine.VLLM: 8000}
+PREFERRED_PORT: Final[Mapping[EngineName, int]] = {EngineName.OLLAMA: 11434, EngineName.VLLM: 8000}
 FIRST_PORT: Final = 8100
 
 
@@ -87,14 +87,14 @@ FIRST_PORT: Final = 8100
 class EngineSpec:
     """Empty text and 0 mean that nothing was said."""
 
-    engine: Engine
+    engine: EngineName
     mode: Mode
     model: str = ""
     digest: str = ""
     model_id: str = ""
     pool: str = ""
     """Empty: the deployment's name."""
-    device: Device = Device.GPU
+    device: ComputeDevice = ComputeDevice.GPU
     device_mask: str = ""
     context: int = 4096
     slots: int = 1
@@ -141,7 +141,7 @@ def is_address(text: str) -> bool:
     return text.startswith(("https://", "http://"))
 
 
-BY_NAME: Final = (Engine.OLLAMA, Engine.VLLM, Engine.TGI)
+BY_NAME: Final = (EngineName.OLLAMA, EngineName.VLLM, EngineName.TGI)
 """Engines that fetch a model themselves, by the name that their own hub knows it by."""
 _MODEL_TEXTS: Final = ("model", "digest", "model_id", "pool", "device_mask")
 TEXTS: Final = (*_MODEL_TEXTS, "image", "url", "binary", "checksum", "repository", "revision", "build")
@@ -226,7 +226,7 @@ def _read(section: Any) -> tuple[EngineSpec, list[Found]]:
     spec = EngineSpec(
         engine=engine,
         mode=mode,
-        device=_one_of(given, "device", Device, Device.GPU, found),
+        device=_one_of(given, "device", ComputeDevice, ComputeDevice.GPU, found),
         flags=_flags(given, found),
         **texts,
     )
@@ -235,14 +235,14 @@ def _read(section: Any) -> tuple[EngineSpec, list[Found]]:
     return spec, found + _texts(spec)
 
 
-def _engine(given: Mapping[str, Any], found: list[Found]) -> Engine:
+def _engine(given: Mapping[str, Any], found: list[Found]) -> EngineName:
     known = [each.value for each in DEFAULT_MODE]
     value = given.get("engine")
     if value not in known:
         said = "" if value is None else f", not {show(str(value))}.{suggest(str(value), known)}"
         found.append((("engine",), f"must be one of {listing(known)}{said}"))
-        return Engine.LLAMACPP
-    return Engine(value)
+        return EngineName.LLAMACPP
+    return EngineName(value)
 
 
 def _one_of(given: Mapping[str, Any], key: str, kind: Any, default: Any, found: list[Found]) -> Any:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from homeport.core.inference.models.lifecycle import ModelLifecycle
+from homeport.core.inference.models.on_request import OnRequest, read_on_request
 from homeport.core.inference.models.references import check_digest, check_model_id, parse_reference
 from homeport.errors import InvalidInput, PermanentError, Problem
 from homeport.lazy_dataclass import dataclass
@@ -53,6 +54,8 @@ class ModelEntry:
     policy: TrustPolicy = TrustPolicy()
     """What was demanded of it when it was added; every later use is judged by it."""
     sbom: Mapping[str, Any] | None = None
+    on_request: OnRequest | None = None
+    """How it is served when the first task asks for it; None: only where somebody deploys it."""
     ends_at_ms: int = 0
     """Of a retired model: what it has taken ends then. 0: it may finish."""
     is_removed: bool = False
@@ -182,6 +185,7 @@ def read_entry(data: Any) -> ModelEntry:
         signatures=tuple(dict(each) for each in data.get("signatures") or ()),
         policy=_read_policy(data.get("policy")),
         sbom=dict(sbom) if sbom else None,
+        on_request=read_on_request(data.get("on_request")),
         ends_at_ms=int(data.get("ends_at_ms") or 0),
         is_removed=bool(data.get("is_removed")),
     )

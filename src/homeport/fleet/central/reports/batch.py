@@ -76,7 +76,7 @@ Numbered = tuple[int, Report | Unusable]
 
 
 @dataclass(slots=True)
-class Batch:
+class ReportBatch:
     site: Site
     now: datetime
     deployments: dict[DeploymentId, Deployment] = field(default_factory=dict)
@@ -93,6 +93,8 @@ class Batch:
     """Deployments whose file was moved from this site to another: this site still reports their removal."""
     _returned: set[DeploymentId] = field(default_factory=set)
     """Deployments of this site that were another site's for a while: what this one reported meanwhile is missing."""
+    _restated: set[DeploymentId] = field(default_factory=set)
+    """Deployments with instances that a full resync brings."""
     _stored_deployments: Mapping[DeploymentId, Deployment] = field(default_factory=dict)
     _stored_instances: Mapping[Key, Instance] = field(default_factory=dict)
     _stored_nodes: Mapping[NodeId, Node] = field(default_factory=dict)
@@ -117,6 +119,8 @@ class Batch:
             self.instances = {item.key: item for item in await tx.instances(ordered)}
             foreign = [row.id for row in self.deployments.values() if row.site != self.site.name]
             self._moved_away = {id_ for id_ in foreign if self.site.name in await former_sites(tx, id_)}
+            if any(isinstance(report, Resync) for _, report in reports):
+                self.is_complete = self.is_complete and self._moved_away.issuperset(foreign)
             resumed = {id_ for id_ in self._begun_midway(reports) if id_ not in foreign}
             self._returned = {id_ for id_ in resumed if self.site.name in await former_sites(tx, id_)}
         if seen or any(isinstance(report, NodeChanged | NodeGone | Resync) for _, report in reports):
@@ -346,6 +350,8 @@ class Batch:
         for row in list(self.deployments.values()):
             if row.wanted or row.id in listed or row.archived_at is not None or row.site != self.site.name:
                 continue
+            if row.id in self._restated:
+                continue  # Its instances follow.
             if fold(states.get(row.id, ()), wanted=False) is State.DELETED:
                 self._archive(row)
 
@@ -381,6 +387,7 @@ class Batch:
         for node_id in sorted(self.nodes.keys() - set(report.nodes)):
             self._node_gone(node_id)
         present = set(report.instances)
+        self._restated = {deployment_id for deployment_id, _ in present}
         gone = [
             item
             for key, item in sorted(self.instances.items())

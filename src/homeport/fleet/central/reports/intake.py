@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any, Final
 
 from homeport.core.model.event import NewEvent, Site
-from homeport.core.model.instance import Instance, RolledBack, Transition
+from homeport.core.model.instance import Instance, RecordedRollback, Transition
 from homeport.core.model.protocol import OWN, PeerProtocol, skew
 from homeport.core.model.report import Pinned, Report, Resync, Synced
 from homeport.errors import Conflict, InvalidInput, PeerIncompatible, PermanentError, TransientError, UnknownKind
 from homeport.fleet.central.index import Index, NotInHistory
-from homeport.fleet.central.reports.batch import Batch, Numbered, Unusable
+from homeport.fleet.central.reports.batch import Numbered, ReportBatch, Unusable
 from homeport.fleet.central.sites.site_starts import (
     DUPLICATE_SECONDS,
     Starts,
@@ -36,7 +36,7 @@ from homeport.ports import (
     Ahead,
     Clock,
     DeploymentFilter,
-    Joined,
+    JoinAnswer,
     Lineage,
     Outgoing,
     SetAside,
@@ -71,7 +71,7 @@ class OutOfStep(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class ReportIntake:
     store: Store
     index: Index
     clock: Clock
@@ -91,7 +91,7 @@ class Intake:
         software_version: str,
         lineage: Lineage | None = None,
         protocol: PeerProtocol = OWN,
-    ) -> Joined:
+    ) -> JoinAnswer:
         """Registers a site and returns its last durable sequence. A site that was restored from an older copy of its
         database, or runs twice, is not admitted with the epoch that the other one used. Raises PeerIncompatible for
         one that is too many releases older or newer; it keeps its reports until then."""
@@ -101,11 +101,11 @@ class Intake:
             await self.store.write(lambda tx: _note_skew(tx, site, protocol, refusal, now))
             raise PeerIncompatible(refusal)
 
-        async def write(tx: Transaction) -> Joined:
+        async def write(tx: Transaction) -> JoinAnswer:
             known, cursor = await tx.site(site), await _cursor(tx, site)
             before = await tx.value_as(f"starts:{site}", load_starts) or Starts()
             if cursor is not None and cursor.epoch == epoch and before.are_ahead_of(lineage, cursor.sequence or 0):
-                return Joined(cursor.sequence or 0, await _highest(tx, site), is_let_in=False, protocol=OWN)
+                return JoinAnswer(cursor.sequence or 0, await _highest(tx, site), is_let_in=False, protocol=OWN)
             # Until it has reported once, its first answer may have been lost on the way.
             has_forgotten = cursor is not None and (cursor.epoch != epoch or cursor.sequence is None)
             row = known or Site(site, joined_at=now, last_seen=None, applied_commit=None)
@@ -125,7 +125,7 @@ class Intake:
             ahead = await _highest(tx, site) if has_forgotten else None
             if is_repeated and ahead is not None and ahead.generation == 0:
                 ahead = None  # There was no time before this epoch.
-            return Joined(cursor.sequence or 0 if cursor else 0, ahead, protocol=OWN)
+            return JoinAnswer(cursor.sequence or 0 if cursor else 0, ahead, protocol=OWN)
 
         joined = await self.store.write(write)
         log.info("site joined", site=site, reported_up_to=joined.sequence, has_forgotten=joined.ahead is not None)
@@ -174,7 +174,9 @@ class Intake:
             # The site may have seen a commit before we did: fetch first, then process its reports.
             await self.index.catch_up()
             for _, report in decoded:
-                if isinstance(report, Synced):
+                if isinstance(report, Resync):
+                    await self.index.recall(site, {deployment_id for deployment_id, _ in report.instances})
+                elif isinstance(report, Synced):
                     await self._look_back(site, report)
                 elif isinstance(report, Pinned):
                     await self.index.find_revision(site, report.pin.deployment_id, report.pin.revision)
@@ -224,7 +226,7 @@ class Intake:
 class _Work:
     """The reports of one call."""
 
-    intake: Intake
+    intake: ReportIntake
     site: SiteName
     epoch: str
     bodies: Mapping[int, Mapping[str, Any]]
@@ -279,7 +281,7 @@ class _Work:
                     hint=f"PUT /api/v1/sites/{self.site} first.",
                 )
             new = _continue(cursor, reports)
-            batch = Batch(site=row, now=now)
+            batch = ReportBatch(site=row, now=now)
             await batch.load(tx, new, self.seen)
             if must_know and not batch.is_complete:
                 return None
@@ -335,9 +337,11 @@ async def _highest(tx: Transaction, site: SiteName) -> Ahead:
     )
 
 
-def _rolled_back(items: Sequence[Instance]) -> tuple[RolledBack, ...]:
+def _rolled_back(items: Sequence[Instance]) -> tuple[RecordedRollback, ...]:
     return tuple(
-        RolledBack(item.deployment_id, item.node_id, item.rejected_revision, item.revision, item.failure)
+        RecordedRollback(
+            item.deployment_id, item.node_id, item.rejected_revision, item.revision, item.rejected_for or item.failure
+        )
         for item in sorted(items, key=lambda each: each.updated_at, reverse=True)
         if item.rejected_revision is not None and item.revision is not None and item.state not in _LEAVING
     )[:ROLLED_BACK_MAX]
@@ -401,7 +405,7 @@ async def _take_late(aside: SetAside, tx: Transaction) -> None:
     site = await tx.site(aside.site)
     if site is not None:
         # Processing it again is not a contact with the site.
-        batch = Batch(site=site, now=site.last_seen or aside.at)
+        batch = ReportBatch(site=site, now=site.last_seen or aside.at)
         reports = [(aside.sequence, decode(json.loads(aside.body)))]
         await batch.load(tx, reports, {})
         batch.take(reports)

@@ -21,6 +21,8 @@ from homeport.wire.answers import Answer, raise_error
 ANSWER_SECONDS_MAX: Final = 10.0
 TAKEN_SECONDS_MAX: Final = 2.0
 """How long other replicas may take to report that a caller there waits for the answer."""
+DONE_SECONDS_MAX: Final = 2.0
+"""How long a site may take to say that it has carried out a request. Older sites never say it."""
 ANSWERS: Final = "site-answers"
 
 
@@ -61,6 +63,18 @@ class SiteQueries:
         if waiting.answer is None:
             raise PeerUnavailable(f"Site {site} was asked and has not answered in time.", hint="Look, and try again.")
         return raise_error(waiting.answer)
+
+    async def tell(self, site: SiteName, request: Request) -> bool:
+        """Sends a request whose effect no report shows; returns when the site has carried it out, and whether the site
+        is connected. Raises the site's refusal."""
+        async with self._waiting_for(site) as waiting:
+            if not await self._calls.ask(site, Addressed(request, waiting.question)):
+                return False
+            with anyio.move_on_after(DONE_SECONDS_MAX):
+                await waiting.done.wait()
+        if waiting.answer is not None:
+            raise_error(waiting.answer)
+        return True
 
     async def confirm(self, site: SiteName, request: Request, done: Callable[[], Awaitable[None]], what: str) -> None:
         """Sends a request whose effect shows in the site's reports: `done` returns then. Raises the site's refusal,

@@ -19,9 +19,9 @@ from homeport.ports import (
     Cut,
     DeploymentFilter,
     NodeFilter,
+    ReachWindow,
     SeenReader,
     SiteFilter,
-    Window,
 )
 from homeport.vocabulary import Liveness, State
 
@@ -46,7 +46,7 @@ class FilterValue:
 
 
 async def filter_values(
-    reader: SeenReader, filtered: Filtered, word: str, text: str, *, parts: Parts, window: Window | None
+    reader: SeenReader, filtered: Filtered, word: str, text: str, *, parts: Parts, window: ReachWindow | None
 ) -> list[FilterValue]:
     """At most `VALUES_MAX` that contain `text`, those with most items first; none that would leave nothing."""
     found = []
@@ -59,7 +59,7 @@ async def filter_values(
     return sorted(found, key=lambda each: (-each.count, each.value))
 
 
-async def _count(reader: SeenReader, filtered: Filtered, parts: Parts, window: Window | None) -> int:
+async def _count(reader: SeenReader, filtered: Filtered, parts: Parts, window: ReachWindow | None) -> int:
     match filtered:
         case Filtered.DEPLOYMENTS:
             return (await reader.counts(DEPLOYMENTS, DeploymentFilter(parts=parts)))[()]

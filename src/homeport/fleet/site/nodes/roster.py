@@ -5,7 +5,7 @@ Everything here but `heartbeat` runs under the conductor's lock.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from homeport.core.events import node_events, node_left_event
@@ -24,6 +24,8 @@ log = get_log(__name__)
 
 SAVE_SECONDS: Final = 30.0
 """How often heartbeat times are stored: a crash loses no more than that."""
+CLOCK_SET: Final = timedelta(seconds=1)
+"""A larger difference between the time of day and the time that passed means that somebody has set the clock."""
 
 
 class NodeRoster:
@@ -121,6 +123,9 @@ class NodeRoster:
                 level = Liveness.STALE
             if level is not node.liveness:
                 changed.append(replace(node, liveness=level, last_seen=self._last_seen(node_id)))
+            elif level is Liveness.LOST and abs(self._last_seen(node_id) - node.last_seen) > CLOCK_SET:
+                # How long it has been lost decides whether its work is placed elsewhere.
+                memory.nodes[node_id] = replace(node, last_seen=self._last_seen(node_id))
         await self._put(changed, now)
         if moment >= self._save_at:
             self._save_at = moment + SAVE_SECONDS

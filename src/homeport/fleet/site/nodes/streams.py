@@ -35,19 +35,19 @@ from homeport.log import get_log
 from homeport.ports import (
     Acknowledged,
     Beat,
+    EngineHandoffs,
     Farewell,
-    Found,
+    FoundWorkloads,
     FromNode,
     Hello,
     Logs,
+    MessageRefusal,
     News,
     NodeNews,
     NodeSession,
     Notice,
     Orphans,
     Owned,
-    Refusal,
-    Replicas,
     Telemetry,
     ToNode,
     Unreadable,
@@ -64,6 +64,9 @@ NEWS_OF_ONE_MAX: Final = 2_000
 PROGRESS_OF_ONE_MAX: Final = NEWS_OF_ONE_MAX // 2
 """Results, of which a node has as many under way at most, find the other half."""
 NEWS_BATCH_MAX: Final = 500
+NOTED_MAX: Final = 256
+"""So much durable progress of a node is remembered, to recognise it when the node says it again. More may be told
+twice."""
 WRITE_RETRY_SECONDS: Final = 2.0
 HELLO_SECONDS_MAX: Final = 10.0
 FAREWELL_SECONDS_MAX: Final = 5.0
@@ -124,14 +127,14 @@ class _Line:
         self.listening.cancel()
 
 
-class Sessions:
+class NodeSessions:
     def __init__(
         self,
         site: SiteName,
         *,
         heartbeat_seconds: float,
         on_stream: Callable[[NodeId, Logs | Telemetry], None] = lambda node_id, message: None,
-        on_replicas: Callable[[NodeId, Replicas], None] = lambda node_id, message: None,
+        on_replicas: Callable[[NodeId, EngineHandoffs], None] = lambda node_id, message: None,
     ) -> None:
         """`on_stream` receives logs and telemetry, and never blocks: it is a bounded queue, or discards them."""
         self._site = site
@@ -143,8 +146,8 @@ class Sessions:
         self._lines: dict[NodeId, _Line] = {}
         self.refused: Counter[str] = Counter()
         """Unreadable messages of nodes since the start, by code."""
-        self._noted: dict[NodeId, tuple[int, datetime]] = {}
-        """Sequence and time of the newest durable progress of each node, of those with a sequence."""
+        self._noted: dict[NodeId, dict[int, datetime]] = {}
+        """Sequence and time of the latest durable progress of each node, of that with a sequence."""
         self._replaced: dict[NodeId, tuple[str, ...]] = {}
         """Starts of each node whose stream was replaced by that of another start."""
         self._news_in: MemoryObjectSendStream[tuple[NodeId, News]]
@@ -285,16 +288,19 @@ class Sessions:
 
     def _is_repeated(self, node_id: NodeId, news: News) -> bool:
         """Whether it is already durable here and only the acknowledgement was lost. A result is recognised by the
-        state of its instance. A node that lost its journal starts at 0 again, but with a later time."""
-        if not news.sequence or not isinstance(news.news, Progress) or node_id not in self._noted:
-            return False
-        sequence, at = self._noted[node_id]
-        return news.sequence <= sequence and news.news.at <= at
+        state of its instance. A node that lost its journal, or has an older copy of it, gives sequences out again, at
+        other times; its clock may be behind."""
+        noted = self._noted.get(node_id)
+        return noted is not None and isinstance(news.news, Progress) and noted.get(news.sequence) == news.news.at
 
     def _note(self, batch: Sequence[tuple[NodeId, News]]) -> None:
         for node_id, news in batch:
             if news.sequence and isinstance(news.news, Progress):
-                self._noted[node_id] = news.sequence, news.news.at
+                noted = self._noted.setdefault(node_id, {})
+                noted.pop(news.sequence, None)
+                noted[news.sequence] = news.news.at
+                if len(noted) > NOTED_MAX:
+                    del noted[next(iter(noted))]
 
     def _acknowledge(self, batch: Sequence[tuple[NodeId, News]]) -> None:
         highest: dict[NodeId, int] = {}
@@ -323,7 +329,7 @@ class Sessions:
                         raise PeerUnavailable("the site cannot keep up with what this node says") from error
             case Notice():
                 await conductor.notice(node_id, message)
-            case Found():
+            case FoundWorkloads():
                 if orphans := await conductor.orphans_of(node_id, message.items):
                     self.send(node_id, Orphans(orphans))
             case Unreadable():
@@ -331,7 +337,7 @@ class Sessions:
                 await conductor.notice(node_id, _refusal(message))
             case Logs() | Telemetry():
                 self._on_stream(node_id, message)
-            case Replicas():
+            case EngineHandoffs():
                 # The node is who its certificate says; a record that names another node is not believed.
                 own = tuple(replace(each, node_id=node_id) for each in message.handoffs)
                 self._on_replicas(node_id, replace(message, handoffs=own))
@@ -365,7 +371,7 @@ class Sessions:
         """Counted, and reported to a node that supports it; the message itself is skipped."""
         self.refused[UnknownKind.code if message.is_unknown else InvalidInput.code] += 1
         if line.takes_refusals:
-            self.send(node_id, Refusal(message.what, message.why))
+            self.send(node_id, MessageRefusal(message.what, message.why))
 
     def _attach(self, node_id: NodeId, boot_id: str = "", *, protocol: PeerProtocol = UNSAID) -> _Line:
         """Registers the stream; an older one of the same node ends, because the node has given it up."""

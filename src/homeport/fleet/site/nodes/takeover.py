@@ -5,7 +5,7 @@ from datetime import datetime
 
 from homeport.catalog.deployment import deployment_path, parse_deployment
 from homeport.core.model.deployment import Desired, Revision
-from homeport.core.model.instance import Instance, RolledBack
+from homeport.core.model.instance import Instance, RecordedRollback
 from homeport.core.model.order import Held
 from homeport.core.model.report import InstanceSnapshot
 from homeport.core.reconcile.held import REASON, REMEMBERED, recognise, restore_rollback, without_release
@@ -13,6 +13,7 @@ from homeport.core.reconcile.instances import Key
 from homeport.errors import PermanentError
 from homeport.fleet.shared.record import record_transitions
 from homeport.fleet.shared.revisions import REVISIONS_KEPT
+from homeport.fleet.site.instance_values import SECRETS_GIVEN, keep_changed
 from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.state import ROLLED_BACK, SiteState, dump_rolled_back
 from homeport.lazy_dataclass import dataclass
@@ -27,14 +28,14 @@ Older = Callable[[DeploymentId], Awaitable[Sequence[bytes]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRevision:
     """An older revision of a deployment, found in Git's history."""
 
     desired: Desired
     content: bytes
 
 
-async def find_releases(taken: Sequence[Instance], memory: SiteState, older: Older) -> list[Found]:
+async def find_releases(taken: Sequence[Instance], memory: SiteState, older: Older) -> list[FoundRevision]:
     """The revisions that these are at, or that were healthy there, and that this site has no file of."""
     lacking: dict[DeploymentId, set[Digest]] = {}
     for item in taken:
@@ -51,11 +52,13 @@ async def find_releases(taken: Sequence[Instance], memory: SiteState, older: Old
     ]
 
 
-def _read(site: SiteName, deployment_id: DeploymentId, contents: Sequence[bytes]) -> list[Found]:
+def _read(site: SiteName, deployment_id: DeploymentId, contents: Sequence[bytes]) -> list[FoundRevision]:
     found = []
     for content in contents:
         try:
-            found.append(Found(parse_deployment(content, deployment_path(site, deployment_id), site), content))
+            found.append(
+                FoundRevision(parse_deployment(content, deployment_path(site, deployment_id), site), content)
+            )
         except PermanentError:
             continue  # The file was invalid for a while.
     return found
@@ -88,7 +91,7 @@ async def restore_rollbacks(
     if not memory.rolled_back:
         return []
     taken: list[Instance] = []
-    left: dict[Key, RolledBack] = {}
+    left: dict[Key, RecordedRollback] = {}
     for key, rollback in memory.rolled_back.items():
         desired = memory.desired(rollback.deployment_id) if rollback.deployment_id in memory.wanted else None
         wanted = None if desired is None else desired.revision
@@ -121,18 +124,23 @@ async def restore_rollbacks(
 
 async def take_over(
     instances: Sequence[Instance],
-    found: Sequence[Found],
+    found: Sequence[FoundRevision],
     memory: SiteState,
     queue: ReportQueue,
     now: datetime,
     *,
     reason: str = REASON,
-    left: Mapping[Key, RolledBack] | None = None,
+    left: Mapping[Key, RecordedRollback] | None = None,
 ) -> None:
     """Makes them durable, then updates the memory; they are reported to central too. `left` are the remaining
-    rollbacks reported by central, where some were processed."""
+    rollbacks reported by central, where some were processed.
+
+    Which secrets they have is unknown then: what this site remembers is of an order that the node has left behind.
+    Where one uses any, it is ordered again with those of now."""
     snapshots = [InstanceSnapshot(instance, reason=reason) for instance in instances]
     incarnation = Incarnation(memory.incarnation + len(instances))
+    taken = {instance.key for instance in instances}
+    given = {key: versions for key, versions in memory.given.items() if key not in taken}
 
     async def work(tx: Transaction) -> Mapping[tuple[DeploymentId, NodeId], Instance]:
         recorded = await record_transitions(tx, snapshots, now)
@@ -141,13 +149,14 @@ async def take_over(
         await tx.put_revisions([_revision(each, memory, now) for each in found], keep=REVISIONS_KEPT)
         await tx.set_value("generation", str(memory.generation))
         await tx.set_value("incarnation", str(incarnation))
+        await keep_changed(tx, SECRETS_GIVEN, memory.given, given)
         if left is not None:
             await tx.set_value(ROLLED_BACK, dump_rolled_back(left.values()))
         await queue.put(tx, snapshots)
         return {item.key: item for item in recorded.instances}
 
     recorded = await queue.commit(work)
-    memory.incarnation = incarnation
+    memory.incarnation, memory.given = incarnation, given
     if left is not None:
         memory.rolled_back = dict(left)
     for key, instance in recorded.items():
@@ -168,7 +177,7 @@ async def take_over(
     memory.remember({})
 
 
-def _revision(found: Found, memory: SiteState, now: datetime) -> Revision:
+def _revision(found: FoundRevision, memory: SiteState, now: datetime) -> Revision:
     assert memory.applied is not None, "nothing is taken over before there is something to compare it with"
     desired = found.desired
     return Revision(desired.id, desired.revision, desired.app_version, found.content, memory.applied, "", now)

@@ -1,19 +1,15 @@
 """How long a site's orders have been out, and how long their changes have taken so far. Times are on the monotonic
 clock; after a restart an order counts as sent at that moment, and the time spent before is kept."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from typing import Final
 
 from homeport.core.lifecycle.deployment import IN_FLIGHT
 from homeport.core.model.instance import Instance
 from homeport.core.reconcile.deadline import spent_after
 from homeport.core.reconcile.instances import Instances, Key
 from homeport.lazy_dataclass import dataclass
-from homeport.vocabulary import DeploymentId, Generation, NodeId
-
-SPENT: Final = "seconds_spent"
+from homeport.vocabulary import Generation
 
 
 @dataclass(slots=True)
@@ -56,11 +52,3 @@ class OrderTimers:
             if seconds > 0:
                 spent[key] = seconds
         return spent
-
-
-def dump_spent(spent: Mapping[Key, float]) -> str:
-    return json.dumps([[*key, round(seconds, 3)] for key, seconds in sorted(spent.items())])
-
-
-def load_spent(text: str) -> dict[Key, float]:
-    return {(DeploymentId(key), NodeId(node_id)): float(spent) for key, node_id, spent in json.loads(text)}

@@ -17,7 +17,7 @@ from homeport.fleet.shared.backoff import Backoff
 from homeport.fleet.site.reports.queue import ReportQueue
 from homeport.fleet.site.reports.resync import BATCH_MAX, FORGOTTEN, one_batch
 from homeport.log import get_log
-from homeport.ports import Ahead, CentralLink, Ids, Joined, Lineage, Store, Transaction
+from homeport.ports import Ahead, CentralLink, Ids, JoinAnswer, Lineage, Store, Transaction
 from homeport.vocabulary import NodeId, SiteName
 
 log = get_log(__name__)
@@ -129,13 +129,13 @@ async def forward(
             await announcer.queue.grew.wait()
 
 
-def _check_version(joined: Joined, site: SiteName) -> None:
+def _check_version(joined: JoinAnswer, site: SiteName) -> None:
     refusal = skew("central", joined.protocol, us=f"site {site}")
     if refusal is not None:
         raise PeerIncompatible(refusal)
 
 
-async def _continue_from(joined: Joined, epoch: str, store: Store, announcer: Announcer) -> None:
+async def _continue_from(joined: JoinAnswer, epoch: str, store: Store, announcer: Announcer) -> None:
     """Deletes the reports that central has. Where that is less than has left the outbox, central's database was lost
     or is an older copy; where central has records that are missing here, this site's was. Then a full resync follows,
     unless one is pending."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel, parse, to_data
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel, parse, to_data
 from homeport.errors import InvalidInput
 
 GOOD: dict[str, Any] = {"engine": "llamacpp", "url": "http://127.0.0.1:8090", "model": {"id": "tiny", "path": "/m"}}
@@ -13,7 +13,7 @@ GOOD: dict[str, Any] = {"engine": "llamacpp", "url": "http://127.0.0.1:8090", "m
 
 def test_what_is_left_out_has_its_default() -> None:
     assert parse(GOOD) == Handoff(
-        engine=Engine.LLAMACPP, url="http://127.0.0.1:8090", model=HandoffModel("tiny", "/m")
+        engine=EngineName.LLAMACPP, url="http://127.0.0.1:8090", model=HandoffModel("tiny", "/m")
     )
     assert parse(GOOD).key == ("default", "r0")
 

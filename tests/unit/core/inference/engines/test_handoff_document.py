@@ -9,9 +9,11 @@ from typing import Any
 import jsonschema
 import pytest
 
-from homeport.core.inference.engines.handoff import Engine, Handoff, HandoffModel, Loading, parse, to_data
+from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel, Loading, parse, to_data
+from homeport.core.inference.engines.preparing import PreparationStep, PreparingStep, begun, moved, steps_of
 from homeport.errors import InvalidInput
 
+STEPS = steps_of(engine="vllm", model="hf:org/repo", pool_id="large", provisions=True, fetches=True)
 TEXT = (Path(__file__).parents[5] / "docs/explanation/engine-handoff.md").read_text()
 
 
@@ -38,13 +40,15 @@ def is_read(record: Any) -> bool:
 def test_every_field_of_a_record_is_documented_and_no_other() -> None:
     assert set(SCHEMA["properties"]) == {each.name for each in fields(Handoff)}
     assert set(SCHEMA["properties"]["model"]["properties"]) == {each.name for each in fields(HandoffModel)}
-    assert SCHEMA["properties"]["engine"]["enum"] == [each.value for each in Engine]
+    step = SCHEMA["properties"]["preparation"]["items"]
+    assert set(step["properties"]) == {each.name for each in fields(PreparationStep)}
+    assert SCHEMA["properties"]["engine"]["enum"] == [each.value for each in EngineName]
     assert SCHEMA["properties"]["loading"]["enum"] == [each.value for each in Loading]
 
 
 def test_what_is_written_is_documented_and_read_again() -> None:
     full = Handoff(
-        engine=Engine.VLLM,
+        engine=EngineName.VLLM,
         url="https://gpu.example:8000/v1",
         model=HandoffModel("m", "/models/m", 7),
         pool_id="large",
@@ -60,8 +64,9 @@ def test_what_is_written_is_documented_and_read_again() -> None:
         problem_at_ms=5,
         loaded_min=1,
         idle_seconds=60,
+        preparation=moved(begun(STEPS, PreparingStep.MODEL), 3, 7),
     )
-    for each in (full, Handoff(engine=Engine.LLAMACPP, url="http://127.0.0.1:1", model=HandoffModel("m"))):
+    for each in (full, Handoff(engine=EngineName.LLAMACPP, url="http://127.0.0.1:1", model=HandoffModel("m"))):
         assert is_documented(json.loads(json.dumps(to_data(each))))
         assert parse(to_data(each)) == each
     assert is_documented(block("example"))
@@ -83,6 +88,11 @@ def test_what_is_written_is_documented_and_read_again() -> None:
         {"flags": "--x"},
         {"loading": "maybe"},
         {"idle_seconds": -1},
+        {"preparation": {}},
+        {"preparation": [{}] * 9},
+        {"preparation": [{"kind": "model_fetch"}]},
+        {"preparation": [{"id": "m", "kind": "model_fetch", "bytes_done": -1}]},
+        {"preparation": [{"id": 7, "kind": "model_fetch"}]},
     ],
 )
 def test_what_the_schema_refuses_is_refused_when_it_is_read(changes: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from homeport.core.custom import OURS, read_custom
 from homeport.core.inference.engines.crashes import Crash, crash_of
-from homeport.core.inference.engines.machine import GpuFact, Machine
+from homeport.core.inference.engines.machine import GpuFact, MachineFacts
 from homeport.core.inference.engines.preflight import preflight
 from homeport.core.inference.engines.provisioning import (
     engine_version,
@@ -17,10 +17,10 @@ from homeport.core.inference.engines.provisioning import (
     section_of,
 )
 from homeport.core.inference.engines.spec import EngineSpec, read_engine
-from homeport.core.model.custom import HttpProbe, Kind
+from homeport.core.model.custom import CustomKind, HttpProbe
 
-BARE = Machine()
-WHOLE = Machine(
+BARE = MachineFacts()
+WHOLE = MachineFacts(
     gpus=(GpuFact(0, "RTX"), GpuFact(1, "RTX")),
     programs={
         name: f"/usr/bin/{name}" for name in ("git", "cmake", "make", "g++", "nvcc", "llama-server", "nvidia-ctk")
@@ -36,7 +36,7 @@ def engine(name: str = "llamacpp", model: str = "/models/x.gguf", **more: object
     return read_engine({"engine": name, "model": model, **more}, {})
 
 
-def missing(spec: EngineSpec, machine: Machine) -> list[str]:
+def missing(spec: EngineSpec, machine: MachineFacts) -> list[str]:
     return [each.what for each in preflight(spec, machine)]
 
 
@@ -94,7 +94,7 @@ def test_containers_need_the_toolkit_of_their_engine() -> None:
 @pytest.mark.parametrize("container_engine", ["podman", "docker"])
 def test_gpus_of_amd_and_intel_need_an_image_for_them_and_nothing_of_nvidia(container_engine: str) -> None:
     gpus = (GpuFact(0, "MI300X", maker="AMD"), GpuFact(1, "Arc B60", maker="Intel"))
-    machine = Machine(gpus=gpus, container_engine=container_engine)
+    machine = MachineFacts(gpus=gpus, container_engine=container_engine)
     assert missing(engine("vllm", "org/m", device_mask="0"), machine) == ["image"]
     assert missing(engine("vllm", "org/m", image="rocm/vllm:1"), machine) == []
     (lacking,) = preflight(engine("vllm", "org/m", device_mask="1"), machine)
@@ -111,7 +111,7 @@ def test_vllm_gets_its_arguments_behind_the_image() -> None:
     )
     assert found == []
     assert custom is not None
-    assert custom.kind is Kind.IMAGE
+    assert custom.kind is CustomKind.IMAGE
     assert custom.image == "docker.io/vllm/vllm-openai:latest"
     assert custom.command == (), "the image's own program"
     said = " ".join(custom.args)

@@ -5,21 +5,21 @@ from typing import Any
 import pytest
 
 from homeport.core.custom import OURS, judge_custom
-from homeport.core.inference.engines.handoff import Engine
-from homeport.core.inference.engines.spec import Device, Mode, judge_engine, own_environment, read_engine
+from homeport.core.inference.engines.handoff import EngineName
+from homeport.core.inference.engines.spec import ComputeDevice, Mode, judge_engine, own_environment, read_engine
 from homeport.errors import InvalidInput
 
 
 def test_parameters_override_the_section_and_the_rest_stays_the_engines_own() -> None:
     variables = {"MODEL": "hf:org/repo/x.gguf", "DEVICE": "cpu", "SLOTS": "4", "HF_TOKEN": "t", "CONTEXT": ""}
     spec = read_engine({"engine": "llamacpp", "slots": 1, "context": 2048}, variables)
-    assert (spec.engine, spec.mode, spec.device) == (Engine.LLAMACPP, Mode.PACKAGE, Device.CPU)
+    assert (spec.engine, spec.mode, spec.device) == (EngineName.LLAMACPP, Mode.PACKAGE, ComputeDevice.CPU)
     assert (spec.slots, spec.context, spec.served_model_id) == (4, 2048, "x")
     assert own_environment(variables) == {"HF_TOKEN": "t"}
 
 
 def test_a_gpu_is_wanted_unless_somebody_says_otherwise() -> None:
-    assert read_engine({"engine": "llamacpp", "model": "/x.gguf"}, {}).device is Device.GPU
+    assert read_engine({"engine": "llamacpp", "model": "/x.gguf"}, {}).device is ComputeDevice.GPU
 
 
 def test_ollama_takes_the_name_of_its_own_hub() -> None:

@@ -9,8 +9,8 @@ from homeport.adapters.store import schema
 from homeport.adapters.store.columns import object_from_json, to_json
 from homeport.adapters.store.commit.guards import drop_unreadable
 from homeport.adapters.store.commit.statements import insert_or_nothing
-from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries.paging import Conditions, Order, Source, containing
+from homeport.adapters.store.databases.errors import SqlConnection
+from homeport.adapters.store.queries.paging import Conditions, ListSource, SortOrder, containing
 from homeport.adapters.store.rows import record, records
 from homeport.core.values.stored import strings_of
 from homeport.core.values.versions import version_order
@@ -21,17 +21,17 @@ from homeport.vocabulary import AppId, ProfileType
 _APPS = schema.apps.c
 
 
-async def find_app(connection: Connection, app_id: AppId) -> AppRecord | None:
+async def find_app(connection: SqlConnection, app_id: AppId) -> AppRecord | None:
     return await record(connection, select(schema.apps).where(_APPS.id == app_id), _app, schema.apps)
 
 
-async def find_profiles(connection: Connection, app_id: AppId) -> Sequence[ProfileRecord]:
+async def find_profiles(connection: SqlConnection, app_id: AppId) -> Sequence[ProfileRecord]:
     columns = schema.profiles.c
     query = select(schema.profiles).where(columns.app_id == app_id).order_by(columns.position)
     return await records(connection, query, _profile, schema.profiles)
 
 
-async def find_components(connection: Connection, app_id: AppId) -> Sequence[ComponentRecord]:
+async def find_components(connection: SqlConnection, app_id: AppId) -> Sequence[ComponentRecord]:
     """In the order of their profiles, and within each in their own order."""
     columns, profile = schema.components.c, schema.profiles.c
     query = (
@@ -44,7 +44,10 @@ async def find_components(connection: Connection, app_id: AppId) -> Sequence[Com
 
 
 async def add_app(
-    connection: Connection, app: AppRecord, profiles: Sequence[ProfileRecord], components: Sequence[ComponentRecord]
+    connection: SqlConnection,
+    app: AppRecord,
+    profiles: Sequence[ProfileRecord],
+    components: Sequence[ComponentRecord],
 ) -> None:
     row = {
         "id": app.id,
@@ -74,7 +77,7 @@ async def add_app(
         await connection.run(insert(schema.components), [_component_row(component) for component in components])
 
 
-async def remove_app(connection: Connection, app_id: AppId) -> None:
+async def remove_app(connection: SqlConnection, app_id: AppId) -> None:
     await connection.run(delete(schema.apps).where(_APPS.id == app_id))
 
 
@@ -136,14 +139,14 @@ def _conditions(where: AppFilter) -> Conditions:
     return [*found, *containing(where.contains, _APPS.app_name)]
 
 
-SOURCE: Source[AppRecord, AppFilter] = Source(
+SOURCE: ListSource[AppRecord, AppFilter] = ListSource(
     table=schema.apps,
     record=_app,
     conditions=_conditions,
     orders={
-        "name": Order(
+        "name": SortOrder(
             (_APPS.category, _APPS.app_name, _APPS.version_order, _APPS.id), descending=frozenset({"version_order"})
         ),
-        "added": Order((_APPS.added_at, _APPS.id), descending=frozenset({"added_at", "id"})),
+        "added": SortOrder((_APPS.added_at, _APPS.id), descending=frozenset({"added_at", "id"})),
     },
 )

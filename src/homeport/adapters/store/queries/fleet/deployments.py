@@ -9,11 +9,11 @@ from homeport.adapters.store import schema
 from homeport.adapters.store.columns import object_from_json, to_json
 from homeport.adapters.store.commit.guards import put_all
 from homeport.adapters.store.commit.statements import pieces
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.queries.paging import (
     Conditions,
-    Order,
-    Source,
+    ListSource,
+    SortOrder,
     at_sites,
     containing,
     labelled_as,
@@ -30,15 +30,16 @@ _DEPLOYMENTS = schema.deployments.c
 _INSTANCES = schema.instances.c
 _SITES = schema.sites.c
 _NODES = schema.nodes.c
+_NAMES: Final = tuple(column.name for column in schema.deployments.columns)
 _BY_SITE = (_DEPLOYMENTS.site, _DEPLOYMENTS.name, _DEPLOYMENTS.id)
 
 
-async def find_deployment(connection: Connection, deployment_id: DeploymentId) -> Deployment | None:
+async def find_deployment(connection: SqlConnection, deployment_id: DeploymentId) -> Deployment | None:
     query = select(schema.deployments).where(_DEPLOYMENTS.id == deployment_id)
     return await record(connection, query, _deployment, schema.deployments)
 
 
-async def find_by_ids(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> Sequence[Deployment]:
+async def find_by_ids(connection: SqlConnection, deployment_ids: Sequence[DeploymentId]) -> Sequence[Deployment]:
     found: list[Deployment] = []
     for piece in pieces(sorted(set(deployment_ids))):
         query = select(schema.deployments).where(_DEPLOYMENTS.id.in_(piece))
@@ -46,7 +47,7 @@ async def find_by_ids(connection: Connection, deployment_ids: Sequence[Deploymen
     return sorted(found, key=lambda deployment: (deployment.site, deployment.name, deployment.id))
 
 
-async def find_by_prefix(connection: Connection, prefix: str) -> Sequence[Deployment]:
+async def find_by_prefix(connection: SqlConnection, prefix: str) -> Sequence[Deployment]:
     """As a range of the key, so that both databases use its index."""
     query = select(schema.deployments).order_by(*_BY_SITE)
     if prefix:
@@ -55,7 +56,7 @@ async def find_by_prefix(connection: Connection, prefix: str) -> Sequence[Deploy
     return await records(connection, query, _deployment, schema.deployments)
 
 
-async def put_deployments(connection: Connection, deployments: Sequence[Deployment]) -> None:
+async def put_deployments(connection: SqlConnection, deployments: Sequence[Deployment]) -> None:
     rows = ((deployment.id, _deployment_row(deployment)) for deployment in deployments)
     await put_all(connection, schema.deployments, rows, _deployment)
 
@@ -121,26 +122,26 @@ _WORDS: Final[Mapping[str, Callable[[str], ColumnElement[bool]]]] = {
 
 
 def _deployment(row: Row[Any]) -> Deployment:
-    values = dict(row._mapping)
+    values: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
     values["parameters"] = object_from_json(values["parameters"])
     values["state"] = State(values["state"])
     return Deployment(**values)
 
 
 def _deployment_row(deployment: Deployment) -> dict[str, Any]:
-    row = {column.name: getattr(deployment, column.name) for column in schema.deployments.columns}
+    row = {name: getattr(deployment, name) for name in _NAMES}
     row["parameters"] = to_json(deployment.parameters)
     row["state"] = deployment.state.value
     return row
 
 
-SOURCE: Source[Deployment, DeploymentFilter] = Source(
+SOURCE: ListSource[Deployment, DeploymentFilter] = ListSource(
     table=schema.deployments,
     record=_deployment,
     conditions=_conditions,
     words={"state": State},
     orders={
-        "site": Order(_BY_SITE),
-        "updated": Order((_DEPLOYMENTS.updated_at, _DEPLOYMENTS.id), descending=frozenset({"updated_at", "id"})),
+        "site": SortOrder(_BY_SITE),
+        "updated": SortOrder((_DEPLOYMENTS.updated_at, _DEPLOYMENTS.id), descending=frozenset({"updated_at", "id"})),
     },
 )

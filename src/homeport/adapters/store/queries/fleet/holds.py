@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Row, delete, insert
 
 from homeport.adapters.store import schema
-from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries.paging import Order, Source, at_sites
+from homeport.adapters.store.databases.errors import SqlConnection
+from homeport.adapters.store.queries.paging import ListSource, SortOrder, at_sites
 from homeport.core.model.deployment import Hold
 from homeport.ports import HoldFilter
 from homeport.vocabulary import SiteName
@@ -15,7 +15,7 @@ from homeport.vocabulary import SiteName
 _HOLDS = schema.holds.c
 
 
-async def put_holds(connection: Connection, site: SiteName, holds: Sequence[Hold]) -> None:
+async def put_holds(connection: SqlConnection, site: SiteName, holds: Sequence[Hold]) -> None:
     await connection.run(delete(schema.holds).where(_HOLDS.site == site))
     if not holds:
         return
@@ -37,9 +37,9 @@ def _hold(row: Row[Any]) -> Hold:
     return Hold(**{**row._mapping, "deployment_id": row.deployment_id or None})
 
 
-SOURCE: Source[Hold, HoldFilter] = Source(
+SOURCE: ListSource[Hold, HoldFilter] = ListSource(
     table=schema.holds,
     record=_hold,
     conditions=lambda where: at_sites(where, _HOLDS.site),
-    orders={"site": Order((_HOLDS.site, _HOLDS.deployment_id))},
+    orders={"site": SortOrder((_HOLDS.site, _HOLDS.deployment_id))},
 )

@@ -8,7 +8,7 @@ from sqlalchemy import Row, bindparam, delete, select, update
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.guards import put_all
 from homeport.adapters.store.commit.statements import pieces
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.rows import records
 from homeport.core.model.instance import Failure, Instance, Unhealthy
 from homeport.vocabulary import DeploymentId, NodeId, State
@@ -20,7 +20,9 @@ _KEY = (
 )
 
 
-async def find_instances(connection: Connection, deployment_ids: Sequence[DeploymentId] | None) -> Sequence[Instance]:
+async def find_instances(
+    connection: SqlConnection, deployment_ids: Sequence[DeploymentId] | None
+) -> Sequence[Instance]:
     query = select(schema.instances).order_by(_INSTANCES.deployment_id, _INSTANCES.node_id)
     if deployment_ids is None:
         return await records(connection, query, _instance, schema.instances)
@@ -31,19 +33,19 @@ async def find_instances(connection: Connection, deployment_ids: Sequence[Deploy
     return found
 
 
-async def put_instances(connection: Connection, instances: Sequence[Instance]) -> None:
+async def put_instances(connection: SqlConnection, instances: Sequence[Instance]) -> None:
     rows = ((instance.key, _instance_row(instance)) for instance in instances)
     await put_all(connection, schema.instances, rows, _instance, only_if="incarnation")
 
 
-async def drop_instances(connection: Connection, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:
+async def drop_instances(connection: SqlConnection, keys: Sequence[tuple[DeploymentId, NodeId]]) -> None:
     if not keys:
         return
     parameters = [{"key_deployment": deployment, "key_node": node} for deployment, node in keys]
     await connection.run(delete(schema.instances).where(*_KEY), parameters)
 
 
-async def set_steps(connection: Connection, steps: Mapping[tuple[DeploymentId, NodeId], str]) -> None:
+async def set_steps(connection: SqlConnection, steps: Mapping[tuple[DeploymentId, NodeId], str]) -> None:
     if not steps:
         return
     statement = update(schema.instances).where(*_KEY).values(step=bindparam("new_step", type_=_INSTANCES.step.type))
@@ -55,7 +57,7 @@ async def set_steps(connection: Connection, steps: Mapping[tuple[DeploymentId, N
 
 
 async def set_health(
-    connection: Connection, observed: Mapping[tuple[DeploymentId, NodeId], Unhealthy | None]
+    connection: SqlConnection, observed: Mapping[tuple[DeploymentId, NodeId], Unhealthy | None]
 ) -> None:
     if not observed:
         return
@@ -96,6 +98,7 @@ def _instance(row: Row[Any]) -> Instance:
         rejected_revision=row.rejected_revision,
         next_at=row.next_at,
         unhealthy=None if row.unhealthy_since is None else Unhealthy(row.unhealthy_since, row.unhealthy_why or ""),
+        rejected_for=_failure(row.rejected_code, row.rejected_message, row.rejected_source),
     )
 
 
@@ -117,20 +120,22 @@ def _instance_row(instance: Instance) -> dict[str, Any]:
         "unhealthy_since": None if instance.unhealthy is None else instance.unhealthy.since,
         "unhealthy_why": None if instance.unhealthy is None else instance.unhealthy.why,
         **failure_columns(instance.failure),
+        **_failure_columns("rejected", instance.rejected_for),
     }
 
 
 def to_failure(row: Row[Any]) -> Failure | None:
-    if row.failure_code is None:
-        return None
-    return Failure(row.failure_code, row.failure_message, row.failure_source)
+    return _failure(row.failure_code, row.failure_message, row.failure_source)
 
 
 def failure_columns(failure: Failure | None) -> dict[str, str | None]:
-    if failure is None:
-        return {"failure_code": None, "failure_message": None, "failure_source": None}
-    return {
-        "failure_code": failure.code,
-        "failure_message": failure.message,
-        "failure_source": failure.source,
-    }
+    return _failure_columns("failure", failure)
+
+
+def _failure(code: str | None, message: str, source: str) -> Failure | None:
+    return None if code is None else Failure(code, message, source)
+
+
+def _failure_columns(prefix: str, failure: Failure | None) -> dict[str, str | None]:
+    values = (None, None, None) if failure is None else (failure.code, failure.message, failure.source)
+    return dict(zip((f"{prefix}_code", f"{prefix}_message", f"{prefix}_source"), values, strict=True))

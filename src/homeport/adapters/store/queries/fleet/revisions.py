@@ -7,16 +7,17 @@ from sqlalchemy import Row, delete, select, tuple_
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.rows import records, sound_rows
 from homeport.core.model.deployment import Pin, Revision
+from homeport.ports import RevisionUser
 from homeport.vocabulary import DeploymentId, Digest
 
 _REVISIONS = schema.revisions.c
 _PINS = schema.pins.c
 
 
-async def find_revisions(connection: Connection, deployment_id: DeploymentId) -> Sequence[Revision]:
+async def find_revisions(connection: SqlConnection, deployment_id: DeploymentId) -> Sequence[Revision]:
     query = (
         select(schema.revisions)
         .where(_REVISIONS.deployment_id == deployment_id)
@@ -25,7 +26,7 @@ async def find_revisions(connection: Connection, deployment_id: DeploymentId) ->
     return await records(connection, query, _revision, schema.revisions)
 
 
-async def find_revisions_of(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> Sequence[Revision]:
+async def find_revisions_of(connection: SqlConnection, deployment_ids: Sequence[DeploymentId]) -> Sequence[Revision]:
     found: list[Revision] = []
     for piece in pieces(deployment_ids):
         query = select(schema.revisions).where(_REVISIONS.deployment_id.in_(piece))
@@ -37,8 +38,19 @@ def _revision(row: Row[Any]) -> Revision:
     return Revision(**row._mapping)
 
 
+async def find_users(connection: SqlConnection) -> Sequence[RevisionUser]:
+    deployments = schema.deployments.c
+    query = (
+        select(_REVISIONS.deployment_id, _REVISIONS.revision, deployments.site, deployments.name)
+        .join(schema.deployments, deployments.id == _REVISIONS.deployment_id)
+        .where(deployments.archived_at.is_(None))
+        .order_by(_REVISIONS.deployment_id, _REVISIONS.revision)
+    )
+    return await records(connection, query, lambda row: RevisionUser(**row._mapping), schema.revisions)
+
+
 async def find_contents(
-    connection: Connection, wanted: Mapping[DeploymentId, Digest]
+    connection: SqlConnection, wanted: Mapping[DeploymentId, Digest]
 ) -> Mapping[DeploymentId, bytes]:
     query = select(_REVISIONS.deployment_id, _REVISIONS.content)
     key = tuple_(_REVISIONS.deployment_id, _REVISIONS.revision)
@@ -48,7 +60,7 @@ async def find_contents(
     return dict(found)
 
 
-async def put_revisions(connection: Connection, revisions: Sequence[Revision], *, keep: int) -> None:
+async def put_revisions(connection: SqlConnection, revisions: Sequence[Revision], *, keep: int) -> None:
     if not revisions:
         return
     rows = [
@@ -68,7 +80,7 @@ async def put_revisions(connection: Connection, revisions: Sequence[Revision], *
         await _trim(connection, piece, keep)
 
 
-async def _trim(connection: Connection, deployment_ids: Sequence[DeploymentId], keep: int) -> None:
+async def _trim(connection: SqlConnection, deployment_ids: Sequence[DeploymentId], keep: int) -> None:
     """Reads keys only: contents may be large, and there is seldom anything to delete."""
     query = (
         select(_REVISIONS.deployment_id, _REVISIONS.revision)
@@ -83,12 +95,12 @@ async def _trim(connection: Connection, deployment_ids: Sequence[DeploymentId], 
             await connection.run(delete(schema.revisions).where(*old))
 
 
-async def drop_revisions(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> None:
+async def drop_revisions(connection: SqlConnection, deployment_ids: Sequence[DeploymentId]) -> None:
     for piece in pieces(deployment_ids):
         await connection.run(delete(schema.revisions).where(_REVISIONS.deployment_id.in_(piece)))
 
 
-async def find_versions(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> Mapping[Digest, str]:
+async def find_versions(connection: SqlConnection, deployment_ids: Sequence[DeploymentId]) -> Mapping[Digest, str]:
     query = select(_REVISIONS.revision, _REVISIONS.app_version)
     found: list[tuple[Digest, str]] = []
     for piece in pieces(sorted(set(deployment_ids))):
@@ -96,7 +108,7 @@ async def find_versions(connection: Connection, deployment_ids: Sequence[Deploym
     return dict(found)
 
 
-async def find_pins(connection: Connection, deployment_ids: Sequence[DeploymentId] | None) -> Sequence[Pin]:
+async def find_pins(connection: SqlConnection, deployment_ids: Sequence[DeploymentId] | None) -> Sequence[Pin]:
     query = select(schema.pins).order_by(_PINS.deployment_id, _PINS.at, _PINS.over)
     if deployment_ids is None:
         return await records(connection, query, _pin, schema.pins)
@@ -110,7 +122,7 @@ def _pin(row: Row[Any]) -> Pin:
     return Pin(**row._mapping)
 
 
-async def put_pin(connection: Connection, pin: Pin) -> None:
+async def put_pin(connection: SqlConnection, pin: Pin) -> None:
     await connection.run(
         insert_or_update(connection, schema.pins),
         {
@@ -125,6 +137,6 @@ async def put_pin(connection: Connection, pin: Pin) -> None:
     )
 
 
-async def drop_pins(connection: Connection, deployment_ids: Sequence[DeploymentId]) -> None:
+async def drop_pins(connection: SqlConnection, deployment_ids: Sequence[DeploymentId]) -> None:
     for piece in pieces(deployment_ids):
         await connection.run(delete(schema.pins).where(_PINS.deployment_id.in_(piece)))

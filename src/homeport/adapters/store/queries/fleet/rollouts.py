@@ -8,8 +8,8 @@ from sqlalchemy import Row, select
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import object_from_json, to_json
 from homeport.adapters.store.commit.guards import put_all
-from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries.paging import Conditions, Order, Source, containing
+from homeport.adapters.store.databases.errors import SqlConnection
+from homeport.adapters.store.queries.paging import Conditions, ListSource, SortOrder, containing
 from homeport.adapters.store.rows import record
 from homeport.core.model.rollout import RolloutRow
 from homeport.ports import RolloutFilter
@@ -18,12 +18,12 @@ from homeport.vocabulary import RolloutId, RolloutState
 _ROLLOUTS = schema.rollouts.c
 
 
-async def find_rollout(connection: Connection, rollout_id: RolloutId) -> RolloutRow | None:
+async def find_rollout(connection: SqlConnection, rollout_id: RolloutId) -> RolloutRow | None:
     query = select(schema.rollouts).where(_ROLLOUTS.id == rollout_id)
     return await record(connection, query, _rollout, schema.rollouts)
 
 
-async def put_rollouts(connection: Connection, rollouts: Sequence[RolloutRow]) -> None:
+async def put_rollouts(connection: SqlConnection, rollouts: Sequence[RolloutRow]) -> None:
     await put_all(connection, schema.rollouts, ((rollout.id, _row(rollout)) for rollout in rollouts), _rollout)
 
 
@@ -50,9 +50,9 @@ def _conditions(where: RolloutFilter) -> Conditions:
     return [*found, *containing(where.contains, _ROLLOUTS.name)]
 
 
-SOURCE: Source[RolloutRow, RolloutFilter] = Source(
+SOURCE: ListSource[RolloutRow, RolloutFilter] = ListSource(
     table=schema.rollouts,
     record=_rollout,
     conditions=_conditions,
-    orders={"created": Order((_ROLLOUTS.created_at, _ROLLOUTS.id), descending=frozenset({"created_at", "id"}))},
+    orders={"created": SortOrder((_ROLLOUTS.created_at, _ROLLOUTS.id), descending=frozenset({"created_at", "id"}))},
 )

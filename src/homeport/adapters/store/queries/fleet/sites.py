@@ -10,11 +10,11 @@ from sqlalchemy import ColumnElement, Row, and_, bindparam, case, delete, exists
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import labels_from_json, object_from_json, to_json
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.queries.paging import (
     Conditions,
-    Order,
-    Source,
+    ListSource,
+    SortOrder,
     at_sites,
     containing,
     labelled,
@@ -28,7 +28,7 @@ from homeport.core.model.node import Capabilities, Gpu, Node, NodeInfo, Tunable
 from homeport.core.model.protocol import FIRST, PeerProtocol
 from homeport.core.values.filters import DRAINED, TEXT, matches
 from homeport.core.values.stored import strings_of
-from homeport.ports import NodeFilter, SiteFilter, Window
+from homeport.ports import NodeFilter, ReachWindow, SiteFilter
 from homeport.vocabulary import Liveness, NodeId, ProfileType, SiteName, State
 
 _SITES = schema.sites.c
@@ -37,11 +37,17 @@ _DEPLOYMENTS = schema.deployments.c
 _INSTANCES = schema.instances.c
 
 
-async def find_site(connection: Connection, name: SiteName) -> Site | None:
+async def find_site(connection: SqlConnection, name: SiteName) -> Site | None:
     return await record(connection, select(schema.sites).where(_SITES.name == name), _site, schema.sites)
 
 
-async def put_site(connection: Connection, site: Site) -> None:
+async def find_heard_longest_ago(connection: SqlConnection, limit: int) -> Sequence[Site]:
+    is_open = (_SITES.silent_since.is_(None), _SITES.last_seen.is_not(None))
+    query = select(schema.sites).where(*is_open).order_by(_SITES.last_seen, _SITES.name).limit(limit)
+    return await records(connection, query, _site, schema.sites)
+
+
+async def put_site(connection: SqlConnection, site: Site) -> None:
     await connection.run(
         insert_or_update(connection, schema.sites),
         {
@@ -58,16 +64,16 @@ async def put_site(connection: Connection, site: Site) -> None:
     )
 
 
-async def remove_site(connection: Connection, name: SiteName) -> None:
+async def remove_site(connection: SqlConnection, name: SiteName) -> None:
     await connection.run(delete(schema.sites).where(_SITES.name == name))
 
 
-async def find_nodes_called(connection: Connection, node_id: NodeId) -> Sequence[Node]:
+async def find_nodes_called(connection: SqlConnection, node_id: NodeId) -> Sequence[Node]:
     query = select(schema.nodes).where(_NODES.id == node_id).order_by(_NODES.site)
     return await records(connection, query, _node, schema.nodes)
 
 
-async def count_protocols(connection: Connection) -> Sequence[tuple[str, int, int]]:
+async def count_protocols(connection: SqlConnection) -> Sequence[tuple[str, int, int]]:
     """Role, protocol version and count; peers that sent no version count as the first."""
     found = []
     for role, table in (("site", schema.sites), ("node", schema.nodes)):
@@ -78,7 +84,7 @@ async def count_protocols(connection: Connection) -> Sequence[tuple[str, int, in
     return found
 
 
-async def put_node(connection: Connection, node: Node) -> None:
+async def put_node(connection: SqlConnection, node: Node) -> None:
     await connection.run(
         insert_or_update(connection, schema.nodes),
         {
@@ -100,7 +106,7 @@ async def put_node(connection: Connection, node: Node) -> None:
     )
 
 
-async def touch_sites(connection: Connection, names: Sequence[SiteName], at: datetime) -> None:
+async def touch_sites(connection: SqlConnection, names: Sequence[SiteName], at: datetime) -> None:
     """Sites that are in contact now."""
     for piece in pieces(names):
         await connection.run(
@@ -108,7 +114,7 @@ async def touch_sites(connection: Connection, names: Sequence[SiteName], at: dat
         )
 
 
-async def touch_nodes(connection: Connection, site: SiteName, seen: Mapping[NodeId, datetime]) -> None:
+async def touch_nodes(connection: SqlConnection, site: SiteName, seen: Mapping[NodeId, datetime]) -> None:
     """Time only goes forward: a time older than the stored one is ignored."""
     if not seen:
         return
@@ -124,7 +130,7 @@ async def touch_nodes(connection: Connection, site: SiteName, seen: Mapping[Node
     await connection.run(statement, [{"seen_id": node, "seen_at": at} for node, at in seen.items()])
 
 
-async def remove_node(connection: Connection, site: SiteName, node_id: NodeId) -> None:
+async def remove_node(connection: SqlConnection, site: SiteName, node_id: NodeId) -> None:
     await connection.run(delete(schema.nodes).where(_NODES.site == site, _NODES.id == node_id))
 
 
@@ -241,7 +247,7 @@ def _has_instance(*conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     )
 
 
-def _in_reach(window: Window | None) -> ColumnElement[bool]:
+def _in_reach(window: ReachWindow | None) -> ColumnElement[bool]:
     """Never NULL, so that it can be negated."""
     if window is None:
         return true()
@@ -271,23 +277,25 @@ def _liveness(where: NodeFilter) -> dict[str, ColumnElement[str]]:
     return {"liveness": case((is_known, _NODES.liveness), else_=Liveness.UNKNOWN.value)}
 
 
-SITES: Source[Site, SiteFilter] = Source(
+SITES: ListSource[Site, SiteFilter] = ListSource(
     table=schema.sites,
     record=_site,
     conditions=_site_conditions,
     orders={
-        "name": Order((_SITES.name,)),
-        "joined": Order((_SITES.joined_at, _SITES.name), descending=frozenset({"joined_at", "name"})),
+        "name": SortOrder((_SITES.name,)),
+        "joined": SortOrder((_SITES.joined_at, _SITES.name), descending=frozenset({"joined_at", "name"})),
     },
 )
-NODES: Source[Node, NodeFilter] = Source(
+NODES: ListSource[Node, NodeFilter] = ListSource(
     table=schema.nodes,
     record=_node,
     conditions=_node_conditions,
     words={"liveness": Liveness},
     orders={
-        "site": Order((_NODES.site, _NODES.id)),
-        "seen": Order((_NODES.last_seen, _NODES.site, _NODES.id), descending=frozenset({"last_seen", "site", "id"})),
+        "site": SortOrder((_NODES.site, _NODES.id)),
+        "seen": SortOrder(
+            (_NODES.last_seen, _NODES.site, _NODES.id), descending=frozenset({"last_seen", "site", "id"})
+        ),
     },
     derived=_liveness,
 )

@@ -7,8 +7,8 @@ from sqlalchemy import Row, delete, select
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import to_json
 from homeport.adapters.store.commit.statements import insert_or_update
-from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries.paging import Order, Source, at_sites
+from homeport.adapters.store.databases.errors import SqlConnection
+from homeport.adapters.store.queries.paging import ListSource, SortOrder, at_sites
 from homeport.adapters.store.rows import record
 from homeport.core.model.access import ApiToken, SecretRecord
 from homeport.core.model.caller import Role
@@ -20,11 +20,11 @@ _TOKENS = schema.tokens.c
 _SECRETS = schema.secrets.c
 
 
-async def find_token(connection: Connection, token_id: str) -> ApiToken | None:
+async def find_token(connection: SqlConnection, token_id: str) -> ApiToken | None:
     return await record(connection, select(schema.tokens).where(_TOKENS.id == token_id), _token, schema.tokens)
 
 
-async def put_token(connection: Connection, token: ApiToken) -> None:
+async def put_token(connection: SqlConnection, token: ApiToken) -> None:
     values = {
         "id": token.id,
         "name": token.name,
@@ -40,12 +40,12 @@ async def put_token(connection: Connection, token: ApiToken) -> None:
     await connection.run(insert_or_update(connection, schema.tokens), values)
 
 
-async def find_secret(connection: Connection, site: SiteName, name: str) -> SecretRecord | None:
+async def find_secret(connection: SqlConnection, site: SiteName, name: str) -> SecretRecord | None:
     query = select(schema.secrets).where(_SECRETS.site == site, _SECRETS.name == name)
     return await record(connection, query, _secret, schema.secrets)
 
 
-async def put_secret(connection: Connection, secret: SecretRecord) -> None:
+async def put_secret(connection: SqlConnection, secret: SecretRecord) -> None:
     values = {
         "site": secret.site,
         "name": secret.name,
@@ -57,7 +57,7 @@ async def put_secret(connection: Connection, secret: SecretRecord) -> None:
     await connection.run(insert_or_update(connection, schema.secrets), values)
 
 
-async def remove_secret(connection: Connection, site: SiteName, name: str) -> None:
+async def remove_secret(connection: SqlConnection, site: SiteName, name: str) -> None:
     await connection.run(delete(schema.secrets).where(_SECRETS.site == site, _SECRETS.name == name))
 
 
@@ -70,15 +70,15 @@ def _secret(row: Row[Any]) -> SecretRecord:
     return SecretRecord(**row._mapping)
 
 
-TOKENS: Source[ApiToken, TokenFilter] = Source(
+TOKENS: ListSource[ApiToken, TokenFilter] = ListSource(
     table=schema.tokens,
     record=_token,
     conditions=lambda _: [],
-    orders={"created": Order((_TOKENS.created_at, _TOKENS.id))},
+    orders={"created": SortOrder((_TOKENS.created_at, _TOKENS.id))},
 )
-SECRETS: Source[SecretRecord, SecretFilter] = Source(
+SECRETS: ListSource[SecretRecord, SecretFilter] = ListSource(
     table=schema.secrets,
     record=_secret,
     conditions=lambda where: at_sites(where, _SECRETS.site),
-    orders={"site": Order((_SECRETS.site, _SECRETS.name))},
+    orders={"site": SortOrder((_SECRETS.site, _SECRETS.name))},
 )

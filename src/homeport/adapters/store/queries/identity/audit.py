@@ -8,8 +8,8 @@ from sqlalchemy import Row, delete, or_, select
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import POSITION_MAX, object_from_json, storable, to_json
-from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries.paging import Conditions, Order, Source
+from homeport.adapters.store.databases.errors import SqlConnection
+from homeport.adapters.store.queries.paging import Conditions, ListSource, SortOrder
 from homeport.adapters.store.queries.role_state import find_value, set_value
 from homeport.adapters.store.rows import check
 from homeport.core.audit.chain import UNREADABLE, Ends, Mark, append, broken, cut_off
@@ -23,13 +23,13 @@ _HEAD: Final = "audit_head"
 _FAULT: Final = "audit_fault"
 
 
-async def find_last_audit(connection: Connection) -> AuditEntry | None:
+async def find_last_audit(connection: SqlConnection) -> AuditEntry | None:
     query = select(schema.audit).where(_AUDIT.position < POSITION_MAX)
     row = await connection.first(query.order_by(_AUDIT.position.desc()).limit(1))
     return None if row is None else _entry(row)
 
 
-async def find_ends(connection: Connection) -> Ends:
+async def find_ends(connection: SqlConnection) -> Ends:
     base, head = await find_value(connection, _BASE), await find_value(connection, _HEAD)
     return Ends(_mark(base), _mark(head), await find_value(connection, _FAULT))
 
@@ -42,7 +42,7 @@ def _mark(text: str | None) -> Mark:
         return UNREADABLE
 
 
-async def append_audit(connection: Connection, entries: Sequence[NewAudit]) -> None:
+async def append_audit(connection: SqlConnection, entries: Sequence[NewAudit]) -> None:
     if not entries:
         return
     last, ends = await find_last_audit(connection), await find_ends(connection)
@@ -55,7 +55,7 @@ async def append_audit(connection: Connection, entries: Sequence[NewAudit]) -> N
     await set_value(connection, _HEAD, str(Mark.of(chained[-1])))
 
 
-async def trim_audit(connection: Connection, before: datetime) -> None:
+async def trim_audit(connection: SqlConnection, before: datetime) -> None:
     """The newest entry stays at any age: the next one has to be chained to it."""
     last = await find_last_audit(connection)
     if last is None:
@@ -111,12 +111,12 @@ def _conditions(where: AuditFilter) -> Conditions:
     return found if where.since is None else [*found, _AUDIT.at >= where.since]
 
 
-SOURCE: Source[AuditEntry, AuditFilter] = Source(
+SOURCE: ListSource[AuditEntry, AuditFilter] = ListSource(
     table=schema.audit,
     record=_entry,
     conditions=_conditions,
     orders={
-        "newest": Order((_AUDIT.position,), descending=frozenset({"position"})),
-        "oldest": Order((_AUDIT.position,)),
+        "newest": SortOrder((_AUDIT.position,), descending=frozenset({"position"})),
+        "oldest": SortOrder((_AUDIT.position,)),
     },
 )

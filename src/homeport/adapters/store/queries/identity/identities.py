@@ -8,8 +8,8 @@ from sqlalchemy import Row, delete, select, update
 
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.statements import insert_or_update
-from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries.paging import Conditions, Order, Source
+from homeport.adapters.store.databases.errors import SqlConnection
+from homeport.adapters.store.queries.paging import Conditions, ListSource, SortOrder
 from homeport.adapters.store.rows import record, records
 from homeport.core.model.identity import IdentityKind, IdentityRecord, IdentityStatus, JoinToken
 from homeport.ports import IdentityFilter
@@ -18,17 +18,17 @@ _IDENTITIES = schema.identities.c
 _JOIN = schema.join_tokens.c
 
 
-async def find_identity(connection: Connection, spiffe_id: str) -> IdentityRecord | None:
+async def find_identity(connection: SqlConnection, spiffe_id: str) -> IdentityRecord | None:
     query = select(schema.identities).where(_IDENTITIES.spiffe_id == spiffe_id)
     return await record(connection, query, _identity, schema.identities)
 
 
-async def drop_identities(connection: Connection, spiffe_ids: Sequence[str]) -> None:
+async def drop_identities(connection: SqlConnection, spiffe_ids: Sequence[str]) -> None:
     if spiffe_ids:
         await connection.run(delete(schema.identities).where(_IDENTITIES.spiffe_id.in_(spiffe_ids)))
 
 
-async def put_identity(connection: Connection, record: IdentityRecord) -> None:
+async def put_identity(connection: SqlConnection, record: IdentityRecord) -> None:
     values = {
         "spiffe_id": record.spiffe_id,
         "kind": record.kind.value,
@@ -46,17 +46,17 @@ async def put_identity(connection: Connection, record: IdentityRecord) -> None:
     await connection.run(insert_or_update(connection, schema.identities), values)
 
 
-async def find_join_tokens(connection: Connection) -> Sequence[JoinToken]:
+async def find_join_tokens(connection: SqlConnection) -> Sequence[JoinToken]:
     query = select(schema.join_tokens).order_by(_JOIN.created_at)
     return await records(connection, query, _join, schema.join_tokens)
 
 
-async def find_join_token(connection: Connection, token_id: str) -> JoinToken | None:
+async def find_join_token(connection: SqlConnection, token_id: str) -> JoinToken | None:
     query = select(schema.join_tokens).where(_JOIN.id == token_id)
     return await record(connection, query, _join, schema.join_tokens)
 
 
-async def put_join_token(connection: Connection, token: JoinToken) -> None:
+async def put_join_token(connection: SqlConnection, token: JoinToken) -> None:
     values = {
         "id": token.id,
         "kind": token.kind.value,
@@ -71,7 +71,7 @@ async def put_join_token(connection: Connection, token: JoinToken) -> None:
     await connection.run(insert_or_update(connection, schema.join_tokens), values)
 
 
-async def use_join_token(connection: Connection, token_id: str, *, by: str, at: datetime) -> bool:
+async def use_join_token(connection: SqlConnection, token_id: str, *, by: str, at: datetime) -> bool:
     statement = (
         update(schema.join_tokens).where(_JOIN.id == token_id, _JOIN.used_at.is_(None)).values(used_at=at, used_by=by)
     )
@@ -92,13 +92,13 @@ def _conditions(where: IdentityFilter) -> Conditions:
     return found if where.kind is None else [*found, _IDENTITIES.kind == where.kind]
 
 
-SOURCE: Source[IdentityRecord, IdentityFilter] = Source(
+SOURCE: ListSource[IdentityRecord, IdentityFilter] = ListSource(
     table=schema.identities,
     record=_identity,
     conditions=_conditions,
     orders={
-        "name": Order((_IDENTITIES.spiffe_id,)),
-        "requested": Order(
+        "name": SortOrder((_IDENTITIES.spiffe_id,)),
+        "requested": SortOrder(
             (_IDENTITIES.requested_at, _IDENTITIES.spiffe_id), descending=frozenset({"requested_at", "spiffe_id"})
         ),
     },

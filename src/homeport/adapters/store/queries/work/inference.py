@@ -9,34 +9,36 @@ from sqlalchemy import Row, delete, func, or_, select, update
 from homeport.adapters.store import schema
 from homeport.adapters.store.columns import from_json, to_json
 from homeport.adapters.store.commit.statements import insert_or_add, insert_or_nothing, insert_or_update, pieces
-from homeport.adapters.store.databases.errors import Connection
+from homeport.adapters.store.databases.errors import SqlConnection
 from homeport.adapters.store.rows import record, records, sound_rows
 from homeport.core.inference.records import StoredArtifact, StoredTask, TaskState, Usage, fair_share, kept_of
 from homeport.core.values.stored import strings_of
+from homeport.vocabulary import SiteName
 
 _TASKS = schema.tasks.c
 _ARTIFACTS = schema.artifacts.c
 _OWNERS = schema.artifact_owners.c
 _USAGE = schema.usage.c
+_OF_SITES = schema.site_usage.c
 
 
-async def find_task(connection: Connection, task_id: str) -> StoredTask | None:
+async def find_task(connection: SqlConnection, task_id: str) -> StoredTask | None:
     return await record(connection, select(schema.tasks).where(_TASKS.id == task_id), _task, schema.tasks)
 
 
-async def find_tasks(connection: Connection, task_ids: Sequence[str]) -> Sequence[StoredTask]:
+async def find_tasks(connection: SqlConnection, task_ids: Sequence[str]) -> Sequence[StoredTask]:
     found: list[StoredTask] = []
     for piece in pieces(task_ids):
         found += await records(connection, select(schema.tasks).where(_TASKS.id.in_(piece)), _task, schema.tasks)
     return found
 
 
-async def find_unfinished(connection: Connection) -> Sequence[StoredTask]:
+async def find_unfinished(connection: SqlConnection) -> Sequence[StoredTask]:
     query = select(schema.tasks).where(_TASKS.state != TaskState.ENDED.value).order_by(_TASKS.at, _TASKS.id)
     return await records(connection, query, _task, schema.tasks)
 
 
-async def add_tasks(connection: Connection, tasks: Sequence[StoredTask]) -> Sequence[StoredTask]:
+async def add_tasks(connection: SqlConnection, tasks: Sequence[StoredTask]) -> Sequence[StoredTask]:
     """Inserts those whose id is new; returns the others. Mostly all are new: with SQLite, whose driver counts what it
     has inserted, nothing is looked up then."""
     if not tasks:
@@ -51,30 +53,30 @@ async def add_tasks(connection: Connection, tasks: Sequence[StoredTask]) -> Sequ
     return [task for task in await find_tasks(connection, list(given)) if task != given[task.id]]
 
 
-async def put_tasks(connection: Connection, tasks: Sequence[StoredTask]) -> None:
+async def put_tasks(connection: SqlConnection, tasks: Sequence[StoredTask]) -> None:
     if tasks:
         await connection.run(insert_or_update(connection, schema.tasks), [_task_row(task) for task in tasks])
 
 
-async def start_tasks(connection: Connection, task_ids: Sequence[str]) -> None:
+async def start_tasks(connection: SqlConnection, task_ids: Sequence[str]) -> None:
     for piece in pieces(task_ids):
         is_queued = (_TASKS.id.in_(piece), _TASKS.state == TaskState.QUEUED.value)
         await connection.run(update(schema.tasks).where(*is_queued).values(state=TaskState.STARTED.value))
 
 
-async def trim_tasks(connection: Connection, keep: int) -> None:
+async def trim_tasks(connection: SqlConnection, keep: int) -> None:
     ended = select(_TASKS.id).where(_TASKS.state == TaskState.ENDED.value).order_by(_TASKS.at.desc(), _TASKS.id)
     old = [row.id for row in await sound_rows(connection, ended.offset(keep), schema.tasks)]
     for piece in pieces(old):
         await connection.run(delete(schema.tasks).where(_TASKS.id.in_(piece)))
 
 
-async def find_artifact(connection: Connection, artifact_id: str) -> StoredArtifact | None:
+async def find_artifact(connection: SqlConnection, artifact_id: str) -> StoredArtifact | None:
     query = select(schema.artifacts).where(_ARTIFACTS.id == artifact_id)
     return await record(connection, query, _artifact, schema.artifacts)
 
 
-async def find_artifacts(connection: Connection, owner: str | None, *, limit: int) -> list[StoredArtifact]:
+async def find_artifacts(connection: SqlConnection, owner: str | None, *, limit: int) -> list[StoredArtifact]:
     query = select(schema.artifacts).order_by(_ARTIFACTS.created_ms.desc(), _ARTIFACTS.id).limit(limit)
     if owner is not None:
         shared = select(_OWNERS.artifact_id).where(_OWNERS.owner == owner)
@@ -87,7 +89,7 @@ def _artifact(row: "Row[Any]") -> StoredArtifact:
     return StoredArtifact(row.id, row.kind, row.created_ms, tags, document, row.owner)
 
 
-async def owns_artifact(connection: Connection, artifact_id: str, owner: str) -> bool:
+async def owns_artifact(connection: SqlConnection, artifact_id: str, owner: str) -> bool:
     artifact = await connection.first(select(_ARTIFACTS.owner).where(_ARTIFACTS.id == artifact_id))
     if artifact is None or artifact.owner in {"", owner}:
         return artifact is not None
@@ -95,7 +97,7 @@ async def owns_artifact(connection: Connection, artifact_id: str, owner: str) ->
     return await connection.first(query) is not None
 
 
-async def put_artifacts(connection: Connection, artifacts: Sequence[StoredArtifact]) -> None:
+async def put_artifacts(connection: SqlConnection, artifacts: Sequence[StoredArtifact]) -> None:
     """The same document a second time changes nothing."""
     if artifacts:
         rows = [
@@ -112,7 +114,7 @@ async def put_artifacts(connection: Connection, artifacts: Sequence[StoredArtifa
         await connection.run(insert_or_nothing(connection, schema.artifacts), rows)
 
 
-async def share_artifacts(connection: Connection, artifacts: Sequence[StoredArtifact]) -> None:
+async def share_artifacts(connection: SqlConnection, artifacts: Sequence[StoredArtifact]) -> None:
     """After `put_artifacts`: who posted what another has posted before has it too."""
     query = select(_ARTIFACTS.id, _ARTIFACTS.owner)
     owners = {
@@ -126,7 +128,7 @@ async def share_artifacts(connection: Connection, artifacts: Sequence[StoredArti
         await connection.run(insert_or_nothing(connection, schema.artifact_owners), rows)
 
 
-async def trim_artifacts(connection: Connection, keep: int, bytes_max: int) -> None:
+async def trim_artifacts(connection: SqlConnection, keep: int, bytes_max: int) -> None:
     """One key cannot crowd out what others keep."""
     size = func.length(_ARTIFACTS.document)
     query = select(_ARTIFACTS.owner, func.count().label("kept"), func.sum(size).label("size"))
@@ -144,7 +146,7 @@ async def trim_artifacts(connection: Connection, keep: int, bytes_max: int) -> N
             await _drop_artifacts(connection, piece)
 
 
-async def _drop_artifacts(connection: Connection, artifact_ids: Sequence[str]) -> None:
+async def _drop_artifacts(connection: SqlConnection, artifact_ids: Sequence[str]) -> None:
     """Of one owner. What another key has posted too becomes that key's, and counts for its share from now on."""
     heirs = select(_OWNERS.artifact_id, func.min(_OWNERS.owner).label("owner"))
     heirs = heirs.where(_OWNERS.artifact_id.in_(artifact_ids)).group_by(_OWNERS.artifact_id)
@@ -158,17 +160,40 @@ async def _drop_artifacts(connection: Connection, artifact_ids: Sequence[str]) -
         await connection.run(delete(schema.artifacts).where(_ARTIFACTS.id.in_(gone)))
 
 
-async def find_usage(connection: Connection, since_day: str) -> Sequence[Usage]:
+async def find_usage(connection: SqlConnection, since_day: str) -> Sequence[Usage]:
     query = select(schema.usage).where(_USAGE.day >= since_day).order_by(_USAGE.caller, _USAGE.day, _USAGE.model)
     return await records(connection, query, _usage, schema.usage)
 
 
-async def add_usage(connection: Connection, usage: Sequence[Usage]) -> None:
+async def add_usage(connection: SqlConnection, usage: Sequence[Usage]) -> None:
     """Adds to what is there. Several processes may do it at once."""
     if usage:
         # In one order everywhere, so that no two processes wait for each other's rows.
         rows = sorted((asdict(each) for each in usage), key=lambda row: (row["caller"], row["day"], row["model"]))
         await connection.run(insert_or_add(connection, schema.usage), rows)
+
+
+async def find_site_usage(connection: SqlConnection, since_day: str) -> Sequence[tuple[SiteName, Usage]]:
+    order = (_OF_SITES.caller, _OF_SITES.day, _OF_SITES.model, _OF_SITES.site)
+    query = select(schema.site_usage).where(_OF_SITES.day >= since_day).order_by(*order)
+    return await records(connection, query, _site_usage, schema.site_usage)
+
+
+async def put_site_usage(connection: SqlConnection, site: SiteName, usage: Sequence[Usage]) -> None:
+    """Numbers only grow: what is said again, or late, changes nothing."""
+    rows = [{"site": site, **asdict(each)} for each in usage]
+    if rows:
+        await connection.run(insert_or_update(connection, schema.site_usage, only_if="requests"), rows)
+
+
+async def count_site_usage(connection: SqlConnection, site: SiteName) -> int:
+    query = select(func.count()).select_from(schema.site_usage).where(_OF_SITES.site == site)
+    return int((await connection.rows(query))[0][0])
+
+
+def _site_usage(row: Row[Any]) -> tuple[SiteName, Usage]:
+    found = dict(row._mapping)
+    return SiteName(found.pop("site")), Usage(**found)
 
 
 def _usage(row: Row[Any]) -> Usage:

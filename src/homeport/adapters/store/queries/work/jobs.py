@@ -12,8 +12,8 @@ from homeport.adapters.store import schema
 from homeport.adapters.store.columns import storable
 from homeport.adapters.store.commit.guards import put_all
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
-from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries.paging import Conditions, Order, Source, at_sites, containing
+from homeport.adapters.store.databases.errors import SqlConnection
+from homeport.adapters.store.queries.paging import Conditions, ListSource, SortOrder, at_sites, containing
 from homeport.adapters.store.rows import record, records, sound_rows
 from homeport.core.jobs.job import ENDED, Job, JobFile
 from homeport.ports import JobFilter, JobReport
@@ -26,7 +26,7 @@ _REPORTS = schema.job_reports.c
 _ENDED = sorted(state.value for state in ENDED)
 
 
-async def find_jobs(connection: Connection, keys: Sequence[tuple[SiteName, JobId]]) -> Sequence[Job]:
+async def find_jobs(connection: SqlConnection, keys: Sequence[tuple[SiteName, JobId]]) -> Sequence[Job]:
     found: list[Job] = []
     for part in pieces(keys):
         query = select(schema.jobs).where(tuple_(_JOBS.site, _JOBS.id).in_(part))
@@ -34,24 +34,24 @@ async def find_jobs(connection: Connection, keys: Sequence[tuple[SiteName, JobId
     return found
 
 
-async def find_jobs_called(connection: Connection, prefix: str, limit: int) -> Sequence[Job]:
+async def find_jobs_called(connection: SqlConnection, prefix: str, limit: int) -> Sequence[Job]:
     """By range, so that the index is used and no character of the prefix is special."""
     is_it = or_(_JOBS.id == prefix, (_JOBS.id > prefix) & (_JOBS.id < prefix + "\U0010ffff"))
     query = select(schema.jobs).where(is_it).order_by(_JOBS.id, _JOBS.site).limit(limit)
     return await records(connection, query, _job, schema.jobs)
 
 
-async def find_file(connection: Connection, job: Job, path: str) -> bytes | None:
+async def find_file(connection: SqlConnection, job: Job, path: str) -> bytes | None:
     is_it = (_FILES.site == job.site, _FILES.job_id == job.id, _FILES.path == path)
     query = select(_FILES.content).where(*is_it)
     return await record(connection, query, lambda row: bytes(row.content), schema.job_files)
 
 
-async def put_jobs(connection: Connection, jobs: Sequence[Job]) -> None:
+async def put_jobs(connection: SqlConnection, jobs: Sequence[Job]) -> None:
     await put_all(connection, schema.jobs, ((job.key, _row(job)) for job in jobs), _job)
 
 
-async def put_files(connection: Connection, job: Job, files: Sequence[JobFile]) -> None:
+async def put_files(connection: SqlConnection, job: Job, files: Sequence[JobFile]) -> None:
     await connection.run(delete(schema.job_files).where(_FILES.site == job.site, _FILES.job_id == job.id))
     rows = [
         {"site": job.site, "job_id": job.id, "path": storable(file.path), "content": file.content} for file in files
@@ -60,7 +60,7 @@ async def put_files(connection: Connection, job: Job, files: Sequence[JobFile]) 
         await connection.run(insert_or_update(connection, schema.job_files), rows)
 
 
-async def trim_jobs(connection: Connection, *, keep: int, before: datetime) -> int:
+async def trim_jobs(connection: SqlConnection, *, keep: int, before: datetime) -> int:
     ended = _JOBS.state.in_(_ENDED)
     keys = select(_JOBS.site, _JOBS.id)
     newest = keys.where(ended).order_by(_JOBS.finished_at.desc(), _JOBS.site, _JOBS.id)
@@ -73,18 +73,18 @@ async def trim_jobs(connection: Connection, *, keep: int, before: datetime) -> i
     return len(gone)
 
 
-async def find_reports(connection: Connection, *, after: int, limit: int) -> Sequence[JobReport]:
+async def find_reports(connection: SqlConnection, *, after: int, limit: int) -> Sequence[JobReport]:
     query = select(schema.job_reports).where(_REPORTS.position > after).order_by(_REPORTS.position).limit(limit)
     return await records(connection, query, lambda row: JobReport(row.position, row.body), schema.job_reports)
 
 
-async def add_reports(connection: Connection, reports: Sequence[JobReport]) -> None:
+async def add_reports(connection: SqlConnection, reports: Sequence[JobReport]) -> None:
     if reports:
         rows = [{"position": each.position, "body": each.body} for each in reports]
         await connection.run(insert_or_update(connection, schema.job_reports), rows)
 
 
-async def drop_reports(connection: Connection, up_to_position: int) -> None:
+async def drop_reports(connection: SqlConnection, up_to_position: int) -> None:
     await connection.run(delete(schema.job_reports).where(_REPORTS.position <= up_to_position))
 
 
@@ -124,14 +124,14 @@ def _conditions(where: JobFilter) -> Conditions:
 
 _BY_CREATION = (_JOBS.created_at, _JOBS.site, _JOBS.id)
 _BY_CHANGE = (_JOBS.updated_at, _JOBS.site, _JOBS.id)
-SOURCE: Source[Job, JobFilter] = Source(
+SOURCE: ListSource[Job, JobFilter] = ListSource(
     table=schema.jobs,
     record=_job,
     conditions=_conditions,
     words={"state": JobState},
     orders={
-        "created": Order(_BY_CREATION, descending=frozenset({"created_at", "site", "id"})),
-        "oldest": Order(_BY_CREATION),
-        "updated": Order(_BY_CHANGE, descending=frozenset({"updated_at", "site", "id"})),
+        "created": SortOrder(_BY_CREATION, descending=frozenset({"created_at", "site", "id"})),
+        "oldest": SortOrder(_BY_CREATION),
+        "updated": SortOrder(_BY_CHANGE, descending=frozenset({"updated_at", "site", "id"})),
     },
 )

@@ -10,8 +10,8 @@ from sqlalchemy import Row, delete, or_, select, update
 from homeport.adapters.store import schema
 from homeport.adapters.store.commit.guards import put_all
 from homeport.adapters.store.commit.statements import insert_or_update, pieces
-from homeport.adapters.store.databases.errors import Connection
-from homeport.adapters.store.queries.paging import Conditions, Order, Source, at_sites
+from homeport.adapters.store.databases.errors import SqlConnection
+from homeport.adapters.store.queries.paging import Conditions, ListSource, SortOrder, at_sites
 from homeport.adapters.store.rows import record, records, sound_rows
 from homeport.core.pipelines.lifecycle import RUN_ENDED
 from homeport.core.pipelines.model import Definition, ItemKey, ItemResult, Run
@@ -25,23 +25,23 @@ _PIPELINES = schema.pipelines.c
 _ENDED = sorted(state.value for state in RUN_ENDED)
 
 
-async def find_run(connection: Connection, run_id: RunId) -> Run | None:
+async def find_run(connection: SqlConnection, run_id: RunId) -> Run | None:
     query = select(schema.pipeline_runs).where(_RUNS.id == run_id)
     return await record(connection, query, _run, schema.pipeline_runs)
 
 
-async def find_runs_called(connection: Connection, prefix: str, limit: int) -> Sequence[Run]:
+async def find_runs_called(connection: SqlConnection, prefix: str, limit: int) -> Sequence[Run]:
     """By range, so that the index is used and no character of the prefix is special."""
     is_it = or_(_RUNS.id == prefix, (_RUNS.id > prefix) & (_RUNS.id < prefix + "\U0010ffff"))
     query = select(schema.pipeline_runs).where(is_it).order_by(_RUNS.id).limit(limit)
     return await records(connection, query, _run, schema.pipeline_runs)
 
 
-async def put_runs(connection: Connection, runs: Sequence[Run]) -> None:
+async def put_runs(connection: SqlConnection, runs: Sequence[Run]) -> None:
     await put_all(connection, schema.pipeline_runs, ((run.id, _run_row(run)) for run in runs), _run)
 
 
-async def find_results(connection: Connection, run_id: RunId) -> Mapping[ItemKey, ItemResult]:
+async def find_results(connection: SqlConnection, run_id: RunId) -> Mapping[ItemKey, ItemResult]:
     query = select(schema.pipeline_results).where(_RESULTS.run_id == run_id)
     return dict(await records(connection, query, _result, schema.pipeline_results))
 
@@ -50,7 +50,7 @@ def _result(row: Row[Any]) -> tuple[ItemKey, ItemResult]:
     return (row.step, row.item), ItemResult(json.loads(row.output), row.log)
 
 
-async def put_results(connection: Connection, run_id: RunId, results: Mapping[ItemKey, ItemResult]) -> None:
+async def put_results(connection: SqlConnection, run_id: RunId, results: Mapping[ItemKey, ItemResult]) -> None:
     rows = [
         {"run_id": run_id, "step": step, "item": item, "output": json.dumps(each.output), "log": each.log}
         for (step, item), each in results.items()
@@ -59,7 +59,7 @@ async def put_results(connection: Connection, run_id: RunId, results: Mapping[It
         await connection.run(insert_or_update(connection, schema.pipeline_results), rows)
 
 
-async def trim_runs(connection: Connection, *, keep: int, before: datetime) -> int:
+async def trim_runs(connection: SqlConnection, *, keep: int, before: datetime) -> int:
     ended = _RUNS.state.in_(_ENDED)
     ids = select(_RUNS.id).where(ended)
     newest = ids.order_by(_RUNS.finished_at.desc(), _RUNS.id)
@@ -72,27 +72,27 @@ async def trim_runs(connection: Connection, *, keep: int, before: datetime) -> i
     return len(gone)
 
 
-async def find_pipeline(connection: Connection, name: str) -> Definition | None:
+async def find_pipeline(connection: SqlConnection, name: str) -> Definition | None:
     query = select(schema.pipelines).where(_PIPELINES.name == name)
     return await record(connection, query, _definition, schema.pipelines)
 
 
-async def find_scheduled(connection: Connection) -> Sequence[Definition]:
+async def find_scheduled(connection: SqlConnection) -> Sequence[Definition]:
     query = select(schema.pipelines).where(_PIPELINES.next_at.is_not(None)).order_by(_PIPELINES.next_at)
     return await records(connection, query, _definition, schema.pipelines)
 
 
-async def put_pipelines(connection: Connection, definitions: Sequence[Definition]) -> None:
+async def put_pipelines(connection: SqlConnection, definitions: Sequence[Definition]) -> None:
     rows = ((each.name, _definition_row(each)) for each in definitions)
     await put_all(connection, schema.pipelines, rows, _definition)
 
 
-async def set_due(connection: Connection, definition: Definition, next_at: datetime | None) -> None:
+async def set_due(connection: SqlConnection, definition: Definition, next_at: datetime | None) -> None:
     is_it = (_PIPELINES.name == definition.name, _PIPELINES.version == definition.version)
     await connection.run(update(schema.pipelines).where(*is_it).values(next_at=next_at))
 
 
-async def remove_pipeline(connection: Connection, name: str) -> None:
+async def remove_pipeline(connection: SqlConnection, name: str) -> None:
     await connection.run(delete(schema.pipelines).where(_PIPELINES.name == name))
 
 
@@ -158,19 +158,19 @@ def _run_conditions(where: RunFilter) -> Conditions:
 
 
 _BY_CREATION = (_RUNS.created_at, _RUNS.id)
-RUNS: Source[Run, RunFilter] = Source(
+RUNS: ListSource[Run, RunFilter] = ListSource(
     table=schema.pipeline_runs,
     record=_run,
     conditions=_run_conditions,
     words={"state": RunState},
     orders={
-        "created": Order(_BY_CREATION, descending=frozenset({"created_at", "id"})),
-        "oldest": Order(_BY_CREATION),
+        "created": SortOrder(_BY_CREATION, descending=frozenset({"created_at", "id"})),
+        "oldest": SortOrder(_BY_CREATION),
     },
 )
-PIPELINES: Source[Definition, PipelineFilter] = Source(
+PIPELINES: ListSource[Definition, PipelineFilter] = ListSource(
     table=schema.pipelines,
     record=_definition,
     conditions=lambda where: at_sites(where, _PIPELINES.site),
-    orders={"name": Order((_PIPELINES.name,))},
+    orders={"name": SortOrder((_PIPELINES.name,))},
 )

@@ -11,7 +11,7 @@ from asyncio import sslproto
 from collections.abc import Sequence
 from typing import Any, Final
 
-from homeport.adapters.tls_buffers import TLS_BUFFER_BYTES
+from homeport.adapters.network.tls_buffers import TLS_BUFFER_BYTES
 
 _ASYNCIO: Any = sslproto.SSLProtocol
 _WRAPPED: Final = sslproto.SSLProtocolState.WRAPPED

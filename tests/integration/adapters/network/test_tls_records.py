@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from homeport.adapters.tls_records import TlsRecords
+from homeport.adapters.network.tls_records import TlsRecords
 from tests.support.certificates import forge, forge_root, trusting_context, write_files
 
 pytestmark = pytest.mark.anyio

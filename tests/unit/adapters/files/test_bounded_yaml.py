@@ -2,7 +2,7 @@
 
 import pytest
 
-from homeport.adapters.bounded_yaml import load_documents
+from homeport.adapters.files.bounded_yaml import load_documents
 from homeport.errors import InvalidInput
 
 

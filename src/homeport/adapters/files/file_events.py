@@ -13,13 +13,16 @@ from typing import Final
 
 import anyio
 
-from homeport.adapters import inotify
+from homeport.adapters.files import inotify
 from homeport.log import get_log
 
 log = get_log(__name__)
 
 POLL_SECONDS: Final = 0.5
 """Between looks without inotify."""
+TOGETHER_SECONDS: Final = 0.02
+"""After it was told of events, the kernel keeps those that follow for so long, several of one kind as one: a program
+may write thousands of lines a second."""
 LOOK_SECONDS: Final = 60.0
 """Between looks beside it, for a file system that reports nothing."""
 READ_BYTES: Final = 64 * 1024
@@ -74,6 +77,7 @@ class FileEvents:
     def __init__(self) -> None:
         self._file: int | None = None
         self._watched: dict[int, list[Watched]] = {}
+        self._paused: asyncio.TimerHandle | None = None
 
     @contextmanager
     def watch(self, path: Path) -> Iterator[Watched]:
@@ -93,10 +97,10 @@ class FileEvents:
         try:
             if self._file is None:
                 self._file = inotify.open_instance()
-                asyncio.get_running_loop().add_reader(self._file, self._read)
+                self._listen()
             return inotify.add(self._file, folder, _MASK)
         except (OSError, AttributeError) as error:
-            log.info("folder is looked at in intervals", folder=str(folder), why=str(error))
+            log.info("folder is polled", folder=str(folder), why=str(error))
             self._close_unused()
             return None
 
@@ -111,8 +115,21 @@ class FileEvents:
     def _close_unused(self) -> None:
         if self._file is not None and not self._watched:
             asyncio.get_running_loop().remove_reader(self._file)
+            if self._paused is not None:
+                self._paused.cancel()
             os.close(self._file)
             self._file = None
+
+    def _listen(self) -> None:
+        assert self._file is not None
+        asyncio.get_running_loop().add_reader(self._file, self._read_and_pause)
+
+    def _read_and_pause(self) -> None:
+        assert self._file is not None
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._file)
+        self._paused = loop.call_later(TOGETHER_SECONDS, self._listen)
+        self._read()
 
     def _read(self) -> None:
         assert self._file is not None

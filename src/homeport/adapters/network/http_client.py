@@ -25,8 +25,8 @@ import anyio.abc
 import h11
 from anyio.streams.tls import TLSAttribute, TLSStream
 
-from homeport.adapters.reach import reachable
-from homeport.adapters.unix_stream import UnixStream
+from homeport.adapters.network.reach import reachable
+from homeport.adapters.network.unix_stream import UnixStream
 from homeport.core.values.addresses import is_loopback
 from homeport.lazy_dataclass import dataclass
 
@@ -104,7 +104,7 @@ Address = UnixAddress | TcpAddress | TlsAddress | ForwardProxyAddress
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -162,7 +162,7 @@ async def ask(
     headers: Mapping[str, str] | None = None,
     seconds: float = 30.0,
     size_max: int = BODY_MAX,
-) -> Answer:
+) -> HttpResponse:
     """One whole exchange within `seconds`. Raises OSError when the connection is refused, ExchangeFailed
     otherwise."""
     try:
@@ -170,7 +170,7 @@ async def ask(
             async with stream(
                 address, method, path, query=query, body=body, headers=headers, silence_seconds=seconds
             ) as streaming:
-                return Answer(streaming.status, await streaming.read(size_max), streaming.headers)
+                return HttpResponse(streaming.status, await streaming.read(size_max), streaming.headers)
     except TimeoutError as error:
         raise ExchangeFailed(f"no answer within {seconds:g} s") from error
 

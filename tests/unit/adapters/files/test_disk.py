@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from homeport.adapters.disk import disk_problem, disk_problems
+from homeport.adapters.files.disk import disk_problem, disk_problems
 from homeport.errors import StorageFull, StorageReadOnly
 from homeport.serving.problems import problem_of
 

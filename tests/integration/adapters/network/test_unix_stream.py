@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from homeport.adapters.unix_stream import UnixStream
+from homeport.adapters.network.unix_stream import UnixStream
 
 pytestmark = pytest.mark.anyio
 

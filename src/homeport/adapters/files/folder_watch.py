@@ -9,7 +9,7 @@ from typing import Final
 
 import anyio
 
-from homeport.adapters import inotify
+from homeport.adapters.files import inotify
 from homeport.log import get_log
 
 log = get_log(__name__)
@@ -53,7 +53,7 @@ class FolderWatch:
             self._folder.mkdir(parents=True, exist_ok=True)
             return _inotify(self._folder)
         except (OSError, AttributeError) as error:
-            log.info("folder is looked at in intervals", folder=str(self._folder), why=str(error))
+            log.info("folder is polled", folder=str(self._folder), why=str(error))
             return None
 
 

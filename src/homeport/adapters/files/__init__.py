@@ -1,0 +1,1 @@
+"""What adapters share about files: watching them, reading what others wrote within bounds, full disks."""
