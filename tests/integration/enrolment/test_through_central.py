@@ -8,7 +8,9 @@ import anyio
 import pytest
 
 from homeport.adapters.identity.keys import make_csr, new_key
+from homeport.core.model.identity import IdentityKind
 from homeport.node.link.identity import open_identity
+from homeport.ports import Transaction
 from homeport.vocabulary import NodeId
 from tests.support.joining import Fleet, JoinedSite, running_fleet
 from tests.support.running_central import Client
@@ -63,6 +65,23 @@ async def test_a_node_removed_at_central_is_gone_at_once(tmp_path: Path) -> None
         await site.app.parts.conductor.sweep()
         assert not await is_alive(site.client), "and it stays so"
         await eventually(lambda: is_gone(fleet.client), what="central to hear of it")
+
+
+async def test_a_token_for_a_node_is_stored_at_the_site_when_it_is_handed_out(tmp_path: Path) -> None:
+    """A node may use it at once, however busy the site's store is."""
+    async with running_fleet(tmp_path) as fleet, fleet.site() as site, anyio.create_task_group() as tasks:
+        await eventually(lambda: answers(fleet.client), what="the site's stream")
+        store, is_written_to = site.app.parts.store, anyio.Event()
+
+        async def write_slowly(_: Transaction) -> None:
+            is_written_to.set()
+            await anyio.sleep(0.5)
+
+        tasks.start_soon(store.write, write_slowly)
+        await is_written_to.wait()
+        await fleet.node_ticket()
+        async with store.read() as reader:
+            assert [token.kind for token in await reader.join_tokens()] == [IdentityKind.NODE]
 
 
 async def is_alive(client: Client) -> bool:
