@@ -17,6 +17,7 @@ from homeport.core.inference.scaling import PoolUse
 from homeport.core.model.caller import Caller
 from homeport.lazy_dataclass import dataclass
 from homeport.ports.links.tunnel import TunnelStream
+from homeport.vocabulary import SiteName
 
 OpenStream = Callable[[], AbstractAsyncContextManager[TunnelStream]]
 """A connection to an engine through a tunnel. Comparable: equal ones lead to the same engine."""
@@ -166,6 +167,8 @@ class TaskAsker(Protocol):
 @dataclass(slots=True)
 class InferencePorts:
     pools: Pools | None = None
+    has_heard_of: Callable[[SiteName], bool] = lambda site: True
+    """Whether it is known since the start of this role which engines that site has."""
     demand: PoolDemand | None = None
     verified: Callable[[str, str], None] = lambda result, reason: None
     """Counts a check of a model against its digest."""

@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 from homeport.adapters.bus.inprocess import InProcessBus
+from homeport.adapters.system import RandomIds
 from homeport.core.model.identity import IdentityKind, JoinToken
 from homeport.errors import Refused
 from homeport.fleet.central.sites import queries
@@ -16,7 +17,6 @@ from homeport.fleet.central.sites.queries import SiteQueries
 from homeport.ports import Addressed, ExpectNode
 from homeport.vocabulary import SiteName
 from homeport.wire.answers import Answer, encode_error
-from homeport.adapters.system import RandomIds
 
 pytestmark = pytest.mark.anyio
 
@@ -60,7 +60,9 @@ async def test_a_refusal_of_the_site_is_raised() -> None:
             await asked.tell(HOME, EXPECTED)
 
 
-async def test_an_older_site_that_never_answers_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_older_site_that_never_answers_is_not_waited_for_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(queries, "DONE_SECONDS_MAX", 0.2)
     async with a_site(None) as (asked, kept):
         assert await asked.tell(HOME, EXPECTED)

@@ -66,6 +66,7 @@ QUEUE_MAX: Final = 20_000
 SITES_READ: Final = 100
 """So many sites are judged at a time, until one can run the job."""
 REASONS_SHOWN: Final = 10
+NOT_HEARD: Final = "It has not said yet which engines it has."
 SENT_MAX: Final = 100
 """Jobs handed to a site in one answer."""
 WOKEN_MAX: Final = 1_000
@@ -226,6 +227,7 @@ class CentralJobs:
     async def _site_for(self, request: JobRequest, caller: Caller) -> SiteName:
         """The one that was named, or the least busy of those that can run it."""
         reasons: list[tuple[SiteName, str]] = []
+        silent: list[SiteName] = []
         async with seen_by(caller, self._central.store).read() as reader:
             having = await _sites_having(reader, request)
             async with aclosing(_candidates(reader, request.site)) as candidates:
@@ -236,7 +238,11 @@ class CentralJobs:
                         why = self._why_not(request, site, nodes.get(site.name, []), having)
                         if why is None:
                             return site.name
+                        if why == NOT_HEARD:
+                            silent.append(site.name)
                         reasons.append((site.name, why))
+        if silent:
+            return silent[0]
         telling = [each for each in reasons if each[1] != NO_NODE] or reasons
         shown = [why if len(telling) == 1 else f"{site}: {why}" for site, why in sorted(telling)[:REASONS_SHOWN]]
         hint = "Ask for less, choose other nodes, or change what the nodes allow."
@@ -253,12 +259,16 @@ class CentralJobs:
         return why or next((f'It has no secret "{name}".' for name in lacking), None)
 
     def _unable(self, request: JobRequest, site: SiteName, nodes: Sequence[Node]) -> str | None:
-        """Central knows the engines of the sites that it reaches; a named one that is away judges by itself."""
+        """Central knows the engines of the sites that it reaches; a named one that is away judges by itself, and so
+        does one that has not told its engines since central was started."""
         asked, pools = request.spec.inference, self._central.inference.pools
         if asked is None:
             return unplaceable(request.spec, nodes)
-        if request.site is not None and not any(node.liveness is Liveness.LIVE for node in nodes):
+        is_live = any(node.liveness is Liveness.LIVE for node in nodes)
+        if request.site is not None and not is_live:
             return None
+        if is_live and not self._central.inference.has_heard_of(site):
+            return NOT_HEARD
         return unserved(asked, site, () if pools is None else pools.sites_serving(asked.model))
 
     # --- for sites --------------------------------------------------------------------------------------------

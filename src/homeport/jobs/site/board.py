@@ -551,6 +551,8 @@ class JobBoard:
     def _refuse_unplaceable(self, spec: JobSpec) -> None:
         if spec.inference is not None:
             pools = self._platform.inference.pools
+            if not self._platform.inference.has_heard_of(self._platform.site):
+                return
             serving = () if pools is None else pools.sites_serving(spec.inference.model)
             if (why := unserved(spec.inference, self._platform.site, serving)) is not None:
                 raise NoNodeFits(why, hint=SERVE_HINT)

@@ -28,6 +28,7 @@ def _part(central: CentralPlatform) -> CentralPart:
     replicas = FleetReplicas(central)
     demand = FleetDemand(central, replicas.bound)
     replicas.on_change = demand.look
+    central.inference.has_heard_of = replicas.bound.__contains__
 
     async def tell(central: CentralPlatform) -> None:
         await demand.run()

@@ -13,6 +13,7 @@ def _part(site: SitePlatform) -> SitePart:
     scaling = SiteScaling(site)
     site.inference.models = scaling
     replicas = SiteReplicas(site, scaling.settle)
+    site.inference.has_heard_of = lambda _: replicas.is_complete()
     return SitePart(
         on_replicas=replicas.announce,
         asked={DEMAND: scaling.take_demand, TOPIC: replicas.asked},

@@ -16,14 +16,14 @@ import anyio
 from homeport.core.inference.engines.handoff import to_data
 from homeport.core.inference.replicas import Reached, assigned
 from homeport.core.tunnel.targets import Endpoint
-from homeport.errors import HomeportError, PeerIncompatible
+from homeport.errors import HomeportError, PeerIncompatible, PeerUnavailable
 from homeport.fleet.shared.tunnels import OpenTunnels
 from homeport.fleet.site.platform import SitePlatform
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.models.network import network_id
 from homeport.ports import EngineHandoffs, OpenStream, TunnelStream
-from homeport.vocabulary import Liveness, NodeId
+from homeport.vocabulary import Feature, Liveness, NodeId
 from homeport.wire.tunnel import encode_target
 
 log = get_log("homeport.models")
@@ -32,6 +32,10 @@ TOPIC: Final = "replicas"
 TELL_SECONDS: Final = 10.0
 RETRY_SECONDS: Final = 1.0
 OLD_CENTRAL_SECONDS: Final = 300.0
+INCOMPLETE_SECONDS_MAX: Final = 15.0
+"""How long after its start a site waits for the lists of nodes that live. Until then it tells central nothing, which
+goes on with the engines that it knows."""
+LOOK_SECONDS: Final = 0.2
 PROBLEMS_MAX: Final = 32
 """Replicas that cannot be used are logged, not without end."""
 
@@ -57,6 +61,20 @@ class SiteReplicas:
         self._bound: dict[tuple[str, str], Reached] = {}
         self._problems: tuple[str, ...] = ()
         self._changed = anyio.Event()
+        self._began = site.clock.monotonic()
+        self._is_complete = False
+
+    def is_complete(self) -> bool:
+        """Whether every node that lives has announced its engines since the start of the site."""
+        if not self._is_complete:
+            awaited = (
+                node_id
+                for node_id, node in self._site.nodes().items()
+                if node.liveness is Liveness.LIVE and node.info.protocol.has(Feature.REPLICAS)
+            )
+            waited = self._site.clock.monotonic() - self._began
+            self._is_complete = waited > INCOMPLETE_SECONDS_MAX or all(each in self._announced for each in awaited)
+        return self._is_complete
 
     def announce(self, node_id: NodeId, message: EngineHandoffs) -> None:
         self._announced[node_id] = message
@@ -121,6 +139,8 @@ class SiteReplicas:
         central = self._site.central
         if central is None:
             return OLD_CENTRAL_SECONDS
+        if not self.is_complete():
+            return LOOK_SECONDS
         try:
             await central.call(self._site.site, TOPIC, json.dumps(self._list()).encode())
         except PeerIncompatible:
@@ -132,6 +152,8 @@ class SiteReplicas:
 
     async def asked(self, content: Mapping[str, Any]) -> Mapping[str, Any]:
         """By a central that does not know of it."""
+        if not self.is_complete():
+            raise PeerUnavailable("The site has just started and does not know all its engines yet.")
         return self._list()
 
     def _list(self) -> dict[str, Any]:

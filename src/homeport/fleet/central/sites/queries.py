@@ -65,8 +65,8 @@ class SiteQueries:
         return raise_error(waiting.answer)
 
     async def tell(self, site: SiteName, request: Request) -> bool:
-        """Sends a request whose effect no report shows; returns when the site has carried it out, and whether the site
-        is connected. Raises the site's refusal."""
+        """Sends a request whose effect no report shows, and returns when the site has carried it out; False when the
+        site is not connected. Raises the site's refusal."""
         async with self._waiting_for(site) as waiting:
             if not await self._calls.ask(site, Addressed(request, waiting.question)):
                 return False
