@@ -1,24 +1,52 @@
 """Central, two sites and three nodes as separate processes on one machine."""
 
+import contextlib
 import json
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.support.deployment_files import deployment_file
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, two_centrals
 from tests.support.git import Person, bare_repository, git
 from tests.support.git_http import serve_git
 from tests.support.podman import container_ids, containers
-from tests.support.processes import STOP_SECONDS_MAX, Machine, Process
+from tests.support.postgres import PostgresServer, running_postgres
+from tests.support.processes import STOP_SECONDS_MAX, Machine
+from tests.support.stage import shared_stage
 
 
 @pytest.fixture
 def remote(tmp_path: Path) -> Path:
     return bare_repository(tmp_path / "deployments.git")
+
+
+@pytest.fixture
+def postgres() -> Iterator[PostgresServer]:
+    stage = shared_stage()
+    with contextlib.nullcontext(stage.postgres) if stage else running_postgres() as server:
+        yield server
+
+
+@pytest.fixture(params=["one central", "two centrals"])
+def fleet(request: pytest.FixtureRequest, host: Machine, remote: Path) -> Iterator[Fleet]:
+    """Central alone with SQLite, or two of them on PostgreSQL behind a balancer: nobody should see a difference."""
+    if request.param == "one central":
+        yield Fleet(host, str(remote))
+        return
+    postgres: PostgresServer = request.getfixturevalue("postgres")
+    database = anyio.run(postgres.create_database)
+    try:
+        with two_centrals(host, str(remote), postgres.url(database)) as fleet:
+            yield fleet
+            host.close()
+    finally:
+        anyio.run(postgres.drop_database, database)
 
 
 def state_of(host: Machine, name: str, site: str, *, url: str | None = None) -> str | None:
@@ -95,9 +123,8 @@ def test_a_plain_git_push_installs_and_removes(
 
 
 def test_twenty_clients_deploy_at_once_and_no_commit_is_lost(
-    host: Machine, apps: Path, remote: Path, tmp_path: Path
+    fleet: Fleet, host: Machine, apps: Path, remote: Path, tmp_path: Path
 ) -> None:
-    fleet = Fleet(host, str(remote))
     fleet.central()
     fleet.site("north")
     fleet.node("n1", "north")
@@ -107,7 +134,7 @@ def test_twenty_clients_deploy_at_once_and_no_commit_is_lost(
     def deploy(number: int) -> None:
         body = {"app_name": "quiet", "version": "1.0.0", "name": f"quiet-{number}", "sites": [{"site_id": "north"}]}
         data, headers = json.dumps(body).encode(), {"Content-Type": "application/json"}
-        with host.at(host.url).open("/api/v1/deployments", data=data, headers=headers) as answer:
+        with fleet.open("/api/v1/deployments", data=data, headers=headers) as answer:
             answers[number] = (answer.status, json.load(answer))
 
     threads = [threading.Thread(target=deploy, args=(number,)) for number in range(20)]
@@ -127,28 +154,27 @@ def test_twenty_clients_deploy_at_once_and_no_commit_is_lost(
     assert len(host.json("deployments", "list")["deployments"]) == 20
 
 
-def test_the_event_stream_resumes_without_a_gap_across_a_restart(host: Machine, apps: Path, remote: Path) -> None:
-    fleet = Fleet(host, str(remote))
+def test_the_event_stream_resumes_without_a_gap_across_a_restart(fleet: Fleet, host: Machine, apps: Path) -> None:
     fleet.central()
     fleet.site("north")
     fleet.node("n1", "north")
     host.homeport("apps", "add", str(apps))
     host.homeport("deploy", "quiet@1.0.0", "--site", "north", "--wait")
-    first = read_events(host.at(host.url), after=0, until="INSTALLED")
+    first = read_events(fleet, after=0, until="INSTALLED")
     fleet.roles["central"].stop()
     fleet.again("central")
     host.homeport("deploy", "quiet@1.1.0", "--site", "north", "--wait")
-    second = read_events(host.at(host.url), after=first[-1]["id"], until="INSTALLED")
-    whole = read_events(host.at(host.url), after=0, until="INSTALLED", times=2)
+    second = read_events(fleet, after=first[-1]["id"], until="INSTALLED")
+    whole = read_events(fleet, after=0, until="INSTALLED", times=2)
     seen = [event["id"] for event in first + second]
     assert seen == [event["id"] for event in whole]
     assert seen == sorted(set(seen))
 
 
-def read_events(central: Process, *, after: int, until: str, times: int = 1) -> list[dict[str, Any]]:
+def read_events(fleet: Fleet, *, after: int, until: str, times: int = 1) -> list[dict[str, Any]]:
     """Reads the stream until a deployment has reached a state so many times."""
     events: list[dict[str, Any]] = []
-    with central.open("/api/v1/events", headers={"Last-Event-ID": str(after)}) as stream:
+    with fleet.open("/api/v1/events", headers={"Last-Event-ID": str(after)}) as stream:
         for line in stream:
             if not line.startswith(b"data:"):
                 continue
@@ -162,22 +188,23 @@ def read_events(central: Process, *, after: int, until: str, times: int = 1) -> 
 
 
 def test_a_site_goes_on_with_central_gone_and_tells_it_all_afterwards(
-    host: Machine, apps: Path, remote: Path, tmp_path: Path
+    fleet: Fleet, host: Machine, apps: Path, remote: Path, tmp_path: Path
 ) -> None:
-    fleet = Fleet(host, str(remote))
     fleet.central()
     fleet.site("north")
     fleet.node("n1", "north")
     host.homeport("apps", "add", str(apps))
     host.homeport("deploy", "quiet@1.0.0", "--site", "north", "--wait")
-    fleet.roles["central"].kill()
+    for central in fleet.centrals():
+        central.kill()
     person = Person(str(remote), tmp_path / "person")
     path, text = deployment_file(name="by-hand", site="north")
     person.write(path, text)
     person.push()
     site_url = fleet.roles["north"].url
     host.wait_for(lambda: state_of(host, "by-hand", "north", url=site_url) == "INSTALLED")
-    fleet.again("central")
+    for central in fleet.centrals():
+        fleet.again(central.name)
     host.wait_for(lambda: state_of(host, "by-hand", "north") == "INSTALLED", seconds=15)
     history = host.json("deployments", "history", "by-hand@north")["history"]
     assert [line["after"] for line in history] == ["INSTALLING", "INSTALLED"]

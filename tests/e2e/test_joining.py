@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from tests.support.dashboard import WAIT_MILLISECONDS, chromium, log_in, shown
 from tests.support.ports import free_port
-from tests.support.processes import Machine, Process
+from tests.support.processes import Machine, Process, pin_of
 from tests.support.running_central import write_app
 
 LIFETIME = 6
@@ -54,12 +54,6 @@ class Joined:
         return [node["liveness"] for node in nodes] == ["live"]
 
 
-def pin_of(process: Process) -> str:
-    found = re.search(r"--pin (sha256:[0-9a-f]{64})", process.log.read_text())
-    assert found, process.log.read_text()
-    return found[1]
-
-
 @pytest.fixture
 def fleet(host: Machine) -> Iterator[Joined]:
     joined = Joined(host, {}, {})
@@ -70,7 +64,6 @@ def fleet(host: Machine) -> Iterator[Joined]:
     ]  # fmt: skip
     central = joined.central()
     host.url = central.url
-    host.wait_for(lambda: "--pin" in central.log.read_text())
     host.homeport("login", central.url, "--pin", pin_of(central))
 
     printed = shlex.split(host.homeport("sites", "join-command", "north"))
@@ -80,7 +73,6 @@ def fleet(host: Machine) -> Iterator[Joined]:
         "--data", str(joined.data("north")), "--svid-lifetime", str(LIFETIME),
     ]  # fmt: skip
     north = joined.start("north", "https", *printed[1:], *site)
-    host.wait_for(lambda: "--pin" in north.log.read_text())
     host.homeport("login", north.url, "--pin", pin_of(north), "--name", "north")
     host.homeport("contexts", "use", f"127.0.0.1-{http}")
 

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -89,6 +90,12 @@ class Process:
         """SIGKILL: the plug is pulled."""
         self.popen.send_signal(signal.SIGKILL)
         self.popen.wait(10)
+
+
+def pin_of(process: Process) -> str:
+    """The pin of its authority, which it prints when it is up."""
+    found = wait_for(lambda: re.search(r"--pin (sha256:[0-9a-f]{64})", process.log.read_text()))
+    return str(found[1])
 
 
 @dataclass
