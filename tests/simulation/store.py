@@ -231,8 +231,9 @@ class MemoryReader:
         rows, wanted = self._tables.instances, None if deployment_ids is None else set(deployment_ids)
         return [rows[key] for key in sorted(rows) if wanted is None or key[0] in wanted]
 
-    async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
-        return [each for each in self._tables.history if each.deployment_id == deployment_id]
+    async def history(self, deployment_id: DeploymentId, *, newest: int | None = None) -> Sequence[HistoryEntry]:
+        found = [each for each in self._tables.history if each.deployment_id == deployment_id]
+        return found if newest is None else found[-newest:]
 
     async def history_after(
         self, after: int, *, limit: int, deployment_id: DeploymentId | None = None

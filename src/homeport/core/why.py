@@ -10,7 +10,7 @@ from typing import Final
 from homeport.core.lifecycle.deployment import IN_FLIGHT
 from homeport.core.model.demand import Resources
 from homeport.core.model.deployment import Desired, Hold, Pin
-from homeport.core.model.event import Deployment, Site
+from homeport.core.model.event import Deployment, HistoryEntry, Site
 from homeport.core.model.instance import Instance
 from homeport.core.model.node import Node
 from homeport.core.placement.choose import Placed
@@ -29,7 +29,22 @@ from homeport.vocabulary import (
     OnUnhealthy,
     PlacementMode,
     State,
+    Trigger,
 )
+
+_BEGINS: Final = frozenset(
+    {
+        Trigger.SCHEDULED,
+        Trigger.CHANGED,
+        Trigger.SUPERSEDED_INSTALL,
+        Trigger.SUPERSEDED_UPDATE,
+        Trigger.UNWANTED,
+        Trigger.RESTATED,
+    }
+)
+"""What a change of an instance begins with; retries and rollbacks belong to the change before them."""
+_STEPS_MAX: Final = 12
+"""Of the last change of one instance: an update that failed four times and was rolled back has ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +52,7 @@ class Decision:
     """One link of the chain: what was decided, about what, and why."""
 
     step: str
-    """commit, file, site, placement, hold, pin, rollback, instance, health, node or next."""
+    """commit, file, site, placement, hold, pin, rollback, history, instance, health, node or next."""
     what: str
     why: str = ""
     at: datetime | None = None
@@ -51,6 +66,7 @@ class Facts:
     desired: Desired | None
     """The content of its file; None where that is not stored."""
     author: str
+    committed_at: datetime | None
     site: Site | None
     reachable: bool
     nodes: Sequence[Node]
@@ -63,6 +79,8 @@ class Facts:
     secrets: Mapping[str, int]
     others: Sequence[tuple[NodeId, Resources]] = ()
     """What jobs have reserved of the nodes."""
+    history: Sequence[HistoryEntry] = ()
+    """Of this deployment, in the order of writing."""
 
 
 def why_deployment(facts: Facts, now: datetime) -> tuple[Decision, ...]:
@@ -72,6 +90,7 @@ def why_deployment(facts: Facts, now: datetime) -> tuple[Decision, ...]:
         *_adopted(facts),
         *_placement(facts, placed),
         *_kept_back(facts),
+        *_last_change(facts.history, facts.instances),
         *_instances(facts),
         Decision("next", _next(facts, placed, now)),
     )
@@ -109,9 +128,8 @@ def _placed(facts: Facts, now: datetime) -> Placed | None:
 def _wanted(facts: Facts) -> Iterator[Decision]:
     row, desired = facts.deployment, facts.desired
     if row.wanted:
-        yield Decision(
-            "commit", f"commit {row.commit[:8]} by {facts.author}", "its file was written or changed there"
-        )
+        written = "its file was written or changed there"
+        yield Decision("commit", f"commit {row.commit[:8]} by {facts.author}", written, facts.committed_at)
     else:
         yield Decision("commit", "its file is no longer in Git", "absence from a verified commit means removal")
     path = "" if desired is None else f"{desired.path}, "
@@ -173,6 +191,16 @@ def _kept_back(facts: Facts) -> Iterator[Decision]:
         if item.rejected_revision is not None and item.rejected_revision == facts.deployment.revision:
             back = f"{item.node_id} went back from revision {short(item.rejected_revision)}"
             yield Decision("rollback", back, "it is not applied again until Git has another one")
+
+
+def _last_change(history: Sequence[HistoryEntry], instances: Sequence[Instance]) -> Iterator[Decision]:
+    """What happened to each instance since its last change began."""
+    for item in instances:
+        own = [entry for entry in history if (entry.node_id, entry.incarnation) == (item.node_id, item.incarnation)]
+        begun = max((number for number, entry in enumerate(own) if entry.trigger in _BEGINS), default=0)
+        for entry in own[begun:][-_STEPS_MAX:]:
+            what = f"{entry.node_id or 'no node'}: {entry.before} → {entry.after}"
+            yield Decision("history", what, entry.reason, entry.at)
 
 
 def _instances(facts: Facts) -> Iterator[Decision]:
@@ -297,7 +325,8 @@ def _next_of_node(node: Node, carries: int) -> str:
         return "waits for its next heartbeat; its instances stay assigned for a while"
     if node.drain is None:
         return "takes work"
-    return "nothing: it is empty" if not carries else f"{carries} instances are still to leave it"
+    left = "1 instance still has" if carries == 1 else f"{carries} instances still have"
+    return f"{left} to leave it" if carries else "nothing: it is empty"
 
 
 def _clock(moment: datetime) -> str:

@@ -269,6 +269,8 @@ async def test_history_is_kept_in_order(store: Store) -> None:
     await store.write(lambda tx: tx.append_history([records.entry("d-2"), *entries[2:]]))
     async with store.read() as reader:
         assert await reader.history(DeploymentId("d-1")) == entries
+        assert await reader.history(DeploymentId("d-1"), newest=2) == entries[-2:]
+        assert await reader.history(DeploymentId("d-1"), newest=9) == entries
 
 
 async def test_events_are_read_from_where_one_stopped(store: Store) -> None:

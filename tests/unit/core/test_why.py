@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from homeport.core.model.deployment import Hold, Pin
-from homeport.core.model.event import Site
+from homeport.core.model.event import HistoryEntry, Site
 from homeport.core.model.instance import Failure, Unhealthy
 from homeport.core.why import Facts, why_deployment, why_node
-from homeport.vocabulary import UNPLACED, Code, Commit, Liveness
+from homeport.vocabulary import UNPLACED, Actor, Code, Commit, Incarnation, Liveness, Trigger
 from homeport.vocabulary import State as S
 from tests.support.builders import HOME, NOW, a_deployment, a_desired, a_node, an_instance, deployment_id, revision
 
@@ -26,6 +26,7 @@ def facts(**changes: Any) -> Facts:
         "deployment": a_deployment(state=S.INSTALLED),
         "desired": a_desired(),
         "author": "anna",
+        "committed_at": NOW,
         "site": SITE,
         "reachable": True,
         "nodes": [a_node()],
@@ -136,7 +137,7 @@ def test_what_could_not_be_placed_says_so() -> None:
     ("node", "carries", "expected"),
     [
         (a_node(), True, "takes work"),
-        (a_node(drain="new disk"), True, "1 instances are still to leave it"),
+        (a_node(drain="new disk"), True, "1 instance still has to leave it"),
         (a_node(drain="new disk"), False, "nothing: it is empty"),
         (
             a_node(liveness=Liveness.LOST),
@@ -162,3 +163,40 @@ def test_a_failure_of_a_release_that_is_no_longer_wanted_is_not_the_status_of_th
     back = replace(an_instance(failure=PULL), step="running and healthy", rejected_revision=revision("second"))
     (instance,) = (each for each in why_deployment(facts(instances=[back]), NOW) if each.step == "instance")
     assert instance.why == "running and healthy"
+
+
+def an_entry(before: S, after: S, trigger: Trigger, reason: str, seconds: int, node: str = "one") -> HistoryEntry:
+    item = an_instance(node=node)
+    at = NOW + timedelta(seconds=seconds)
+    return HistoryEntry(
+        item.deployment_id, item.node_id, item.incarnation, before, after, trigger, Actor.SITE, reason, at, None
+    )
+
+
+def test_the_steps_of_the_last_change_are_told_with_their_time_and_reason() -> None:
+    history = [
+        an_entry(S.PENDING, S.INSTALLING, Trigger.SCHEDULED, "hello 1.0.0 is wanted here", 0),
+        an_entry(S.INSTALLING, S.INSTALLED, Trigger.HEALTHY, "running and healthy", 1),
+        an_entry(S.INSTALLED, S.UPDATING, Trigger.CHANGED, "its file changed", 10),
+        an_entry(S.UPDATING, S.FAILED, Trigger.GAVE_UP, "GET /healthz answered 500", 19),
+        an_entry(S.FAILED, S.ROLLINGBACK, Trigger.ROLLED_BACK, "1.0.0 comes back", 20),
+        an_entry(S.ROLLINGBACK, S.INSTALLED, Trigger.HEALTHY, "running and healthy", 21),
+    ]
+    known = facts(history=history)
+    assert said(known, "history") == [
+        "one: INSTALLED → UPDATING: its file changed",
+        "one: UPDATING → FAILED: GET /healthz answered 500",
+        "one: FAILED → ROLLINGBACK: 1.0.0 comes back",
+        "one: ROLLINGBACK → INSTALLED: running and healthy",
+    ]
+    steps = [each for each in why_deployment(known, NOW) if each.step == "history"]
+    assert [each.at for each in steps] == [NOW + timedelta(seconds=seconds) for seconds in (10, 19, 20, 21)]
+
+
+def test_steps_of_other_nodes_and_of_an_earlier_incarnation_are_not_told_and_many_are_cut() -> None:
+    flapping = [an_entry(S.FAILED, S.UPDATING, Trigger.RETRIED_UPDATE, f"attempt {n}", n) for n in range(100)]
+    earlier = replace(flapping[0], incarnation=Incarnation(1), reason="an earlier life")
+    elsewhere = an_entry(S.PENDING, S.INSTALLING, Trigger.SCHEDULED, "it suits", 0, node="b")
+    told = said(facts(history=[earlier, elsewhere, *flapping]), "history")
+    assert len(told) == 12
+    assert told[-1].endswith("attempt 99")

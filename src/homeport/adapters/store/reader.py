@@ -203,8 +203,8 @@ class SqlReader:
     async def scheduled_pipelines(self) -> Sequence[Definition]:
         return await pipelines.find_scheduled(self._connection)
 
-    async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
-        return await log.find_history(self._connection, deployment_id)
+    async def history(self, deployment_id: DeploymentId, *, newest: int | None = None) -> Sequence[HistoryEntry]:
+        return await log.find_history(self._connection, deployment_id, newest=newest)
 
     async def history_after(
         self, after: int, *, limit: int, deployment_id: DeploymentId | None = None

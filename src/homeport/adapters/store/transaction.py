@@ -206,8 +206,8 @@ class SqlTransaction(SqlReader):
         connection = await self._with_all(schema.events, writable=True)
         await log.trim_events(connection, stream, keep=keep, before=before)
 
-    async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
-        return await log.find_history(await self._with_all(schema.history), deployment_id)
+    async def history(self, deployment_id: DeploymentId, *, newest: int | None = None) -> Sequence[HistoryEntry]:
+        return await log.find_history(await self._with_all(schema.history), deployment_id, newest=newest)
 
     async def history_after(
         self, after: int, *, limit: int, deployment_id: DeploymentId | None = None

@@ -175,8 +175,9 @@ class ScopedReader:
         found = await self._reader.pipeline(name)
         return found if found is not None and found.site in self._caller.sites else None
 
-    async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
-        return await self._reader.history(deployment_id) if await self._seen([deployment_id]) else ()
+    async def history(self, deployment_id: DeploymentId, *, newest: int | None = None) -> Sequence[HistoryEntry]:
+        seen = await self._seen([deployment_id])
+        return await self._reader.history(deployment_id, newest=newest) if seen else ()
 
     async def history_after(
         self, after: int, *, limit: int, deployment_id: DeploymentId | None = None

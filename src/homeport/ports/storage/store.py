@@ -226,7 +226,10 @@ class SeenReader(Protocol):
 
     async def pipeline(self, name: str) -> Definition | None: ...
 
-    async def history(self, deployment_id: DeploymentId) -> Sequence[HistoryEntry]: ...
+    async def history(self, deployment_id: DeploymentId, *, newest: int | None = None) -> Sequence[HistoryEntry]:
+        """In the order of writing: all of it, or only so many of the newest."""
+        ...
+
     async def history_after(
         self, after: int, *, limit: int, deployment_id: DeploymentId | None = None
     ) -> Sequence[HistoryLine]:

@@ -88,8 +88,8 @@ class DecisionBody(Body):
     """One link of the chain of decisions."""
 
     step: str
-    """commit, file, site, placement, hold, pin, rollback, instance, node or next; for a job also job, attempt and
-    cancel, for a run of a pipeline run, step and item."""
+    """commit, file, site, placement, hold, pin, rollback, history, instance, health, node or next; for a job also
+    job, attempt and cancel, for a run of a pipeline run, step and item."""
     what: str
     why: str
     at: datetime | None

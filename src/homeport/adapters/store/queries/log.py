@@ -47,9 +47,14 @@ async def last_event_id(connection: SqlConnection) -> int:
     return 0 if row is None else int(row.value)
 
 
-async def find_history(connection: SqlConnection, deployment_id: DeploymentId) -> Sequence[HistoryEntry]:
-    query = select(schema.history).where(_HISTORY.deployment_id == deployment_id).order_by(_HISTORY.id)
-    return await records(connection, query, _entry, schema.history)
+async def find_history(
+    connection: SqlConnection, deployment_id: DeploymentId, *, newest: int | None
+) -> Sequence[HistoryEntry]:
+    query = select(schema.history).where(_HISTORY.deployment_id == deployment_id)
+    if newest is None:
+        return await records(connection, query.order_by(_HISTORY.id), _entry, schema.history)
+    found = await records(connection, query.order_by(_HISTORY.id.desc()).limit(newest), _entry, schema.history)
+    return found[::-1]
 
 
 async def find_history_after(

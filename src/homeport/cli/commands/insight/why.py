@@ -8,6 +8,7 @@ import click
 from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_explained
 from homeport.cli.options import Settings, connected, formatted, pass_settings
+from homeport.cli.terminal.ages import clock
 from homeport.cli.terminal.output import echo_wrapped, print_data, print_facts
 from homeport.errors import InvalidInput
 
@@ -43,12 +44,14 @@ def why(settings: Settings, thing: str) -> None:
         print_data(settings, found)
         return
     click.echo(f"{found['kind']} {found['name']} is {found['state']}")
-    width = max(len(each["step"]) for each in found["chain"])
+    moments = [clock(each["at"]) if each["at"] else "" for each in found["chain"]]
+    width, time_width = max(len(each["step"]) for each in found["chain"]), max(map(len, moments))
     before = ""
-    for each in found["chain"]:
+    for each, moment in zip(found["chain"], moments, strict=True):
         step = "" if each["step"] == before else each["step"]
         before = each["step"]
-        echo_wrapped(f"  {click.style(step.ljust(width), dim=True)}   ", _line(each))
+        head = f"{step.ljust(width)}   {moment.ljust(time_width)}"
+        echo_wrapped(f"  {click.style(head, dim=True)}   ", _line(each))
 
 
 def _path(thing: str) -> str:

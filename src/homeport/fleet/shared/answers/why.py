@@ -18,6 +18,8 @@ from homeport.ports import JOBS, Cut, DeploymentFilter, JobFilter, SeenReader
 from homeport.vocabulary import JobState
 
 JOBS_MAX: Final = 10_000
+HISTORY_MAX: Final = 2_000
+"""Enough for the last change on every node of a large site, in a deployment that has changed for years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ async def _facts(reader: SeenReader, row: Deployment, reachability: Reachability
         deployment=row,
         desired=_desired(row, revision),
         author=revision.author if revision is not None else row.created_by,
+        committed_at=None if revision is None else revision.at,
         site=site,
         reachable=reachability.is_reachable(site, now),
         nodes=await reader.nodes(row.site),
@@ -83,6 +86,7 @@ async def _facts(reader: SeenReader, row: Deployment, reachability: Reachability
         hold=hold_on(await reader.holds(row.site), row.id, now),
         pin=next((pin for pin in await reader.pins([row.id]) if pin.over == row.revision), None),
         secrets={secret.name: secret.version for secret in await reader.secrets(row.site)},
+        history=await reader.history(row.id, newest=HISTORY_MAX),
         others=[(job.node_id, resources_of(job.spec)) for job in jobs if job.node_id is not None],
     )
 
