@@ -330,7 +330,8 @@ class World:
     def _watch_counts(self, before: Tables, after: Tables) -> None:
         for entry in after.history[len(before.history) :]:
             row = after.deployments.get(entry.deployment_id)
-            wanted = None if row is None else self.known.get(row.revision)
+            back = (pin.revision for pin in after.pins.values() if pin.deployment_id == entry.deployment_id)
+            wanted = None if row is None else self.known.get(next(back, row.revision))
             if entry.trigger is Trigger.UNWANTED and wanted is not None:
                 counts = {PlacementMode.EACH: 0, PlacementMode.COUNT: wanted.placement.count}
                 self.enough[entry] = counts.get(wanted.placement.mode, 1)

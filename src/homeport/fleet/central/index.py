@@ -24,6 +24,7 @@ from homeport.core.model.event import Deployment, NewEvent, Site
 from homeport.core.model.report import FileProblem
 from homeport.core.values.stored import commit_of, strings_of
 from homeport.errors import Conflict, PermanentError, TransientError
+from homeport.fleet.central.reports.restatements import note_missed
 from homeport.fleet.central.tracing import trace_pushes
 from homeport.fleet.shared.adoption import invalid_row, problem_text, problem_texts, wanted_row
 from homeport.fleet.shared.revisions import REVISIONS_KEPT, kept_revisions
@@ -441,10 +442,12 @@ class _Update:
     ) -> Deployment:
         """A file that moved from one site's folder to another's: the deployment starts again there, with nothing to
         go back to, since older content names the previous site. That site still removes what runs, and nothing more
-        is asked of it."""
+        is asked of it. The new site may have had it before, and reported what was ignored: it is asked for it
+        again."""
         await tx.drop_instances([item.key for item in await tx.instances([desired.id])])
         await tx.drop_revisions([desired.id])
         await _note_former_site(tx, desired.id, before.site)
+        await note_missed(tx, {desired.id: f"moved to {desired.site} {self.commit}"})
         message = (
             f"{desired.name} moved from {before.site} to {desired.site}, commit {self.commit[:8]} by {self.author}"
         )

@@ -46,6 +46,7 @@ from homeport.core.model.report import (
 from homeport.core.reconcile.plan import short
 from homeport.errors import PermanentError
 from homeport.fleet.central.index import former_sites
+from homeport.fleet.central.reports.restatements import note_missed
 from homeport.fleet.shared.maintenance import hold_event
 from homeport.fleet.shared.progress import notice_event, progress_event
 from homeport.lazy_dataclass import dataclass
@@ -87,6 +88,8 @@ class ReportBatch:
     events: list[NewEvent] = field(default_factory=list)
     pins: list[Pin] = field(default_factory=list)
     audits: list[NewAudit] = field(default_factory=list)
+    missed: dict[DeploymentId, str] = field(default_factory=dict)
+    """Deployments with a step that was refused: what is stored of them is not how they stand at their site."""
     is_complete: bool = True
     """Whether every deployment in the reports is known, and none is wanted that the site saw removed."""
     _moved_away: set[DeploymentId] = field(default_factory=set)
@@ -185,6 +188,7 @@ class ReportBatch:
         await tx.put_deployments(self._changed_deployments())
         for pin in self.pins:
             await tx.put_pin(pin)
+        await note_missed(tx, self.missed)
         await tx.append_audit(self.audits)
         await tx.append_history(self.history)
         await tx.append_events(self.events)
@@ -231,6 +235,7 @@ class ReportBatch:
         self.deployments.update({row.id: row for row in recorded.deployments})
         self.history.extend(recorded.history)
         self.events.extend(recorded.events)
+        self.missed.update({step.deployment_id: f"refused {self.now.isoformat()}" for step, _ in recorded.refused})
         for transition, why in recorded.refused:
             log.warning("report rejected", site=self.site.name, deployment=transition.deployment_id, why=why)
 
