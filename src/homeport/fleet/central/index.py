@@ -225,9 +225,11 @@ class Index:
                 return
             missed, elsewhere = await self._unknown(site, deployment_ids)
             past = [each for id_ in sorted(missed) if (each := await self._last(indexed, site, id_)) is not None]
-            left = [id_ for id_ in sorted(elsewhere) if await self._contents(indexed, site, id_)]
-            if not past and not left:
+            had = [id_ for id_ in sorted(elsewhere) if await self._contents(indexed, site, id_)]
+            if not past and not had:
                 return
+            owned, left = await self._of_last_owner(indexed, site, [elsewhere[id_] for id_ in had])
+            past += owned
             now = await self._folder(site, indexed)
             _, author, _ = await self._git.log(indexed)
             update = _Update(indexed, author, self._clock.now(), frozenset())
@@ -235,13 +237,32 @@ class Index:
 
     async def _unknown(
         self, site: SiteName, deployment_ids: Collection[DeploymentId]
-    ) -> tuple[set[DeploymentId], set[DeploymentId]]:
+    ) -> tuple[set[DeploymentId], dict[DeploymentId, Deployment]]:
         """Those of them that are not in the table, and those that are another site's there and were never this
         one's."""
         async with self._store.read() as reader:
             rows = await reader.deployments_by_ids(sorted(deployment_ids))
-            others = {row.id for row in rows if row.site != site and site not in await former_sites(reader, row.id)}
+            others = {
+                row.id: row for row in rows if row.site != site and site not in await former_sites(reader, row.id)
+            }
         return set(deployment_ids) - {row.id for row in rows}, others
+
+    async def _of_last_owner(
+        self, commit: Commit, site: SiteName, rows: Sequence[Deployment]
+    ) -> tuple[list[Desired], list[DeploymentId]]:
+        """Of deployments that this site had for a while and another site has in the table: those that are gone from
+        both, and that this site had last; and the rest, which were moved away from it."""
+        owned = []
+        for row in rows:
+            here, there = deployment_path(site, row.id), deployment_path(row.site, row.id)
+            before = await self._git.before_changes(commit, ROOT, (here, there))
+            last_here, last_there = (next(iter(before.get(path, ())), None) for path in (here, there))
+            if row.wanted or last_here is None or last_there is None or last_here == last_there:
+                continue
+            if await self._git.is_ancestor(last_there, last_here):
+                desired = await self._last(commit, site, row.id)
+                owned += [] if desired is None else [desired]
+        return owned, sorted({row.id for row in rows} - {desired.id for desired in owned})
 
     async def _last(self, commit: Commit, site: SiteName, deployment_id: DeploymentId) -> Desired | None:
         """The newest content of its file that is valid."""
@@ -254,7 +275,7 @@ class Index:
     async def look_back(self, site: SiteName, commit: Commit, deployment_ids: Sequence[DeploymentId]) -> None:
         """Indexes deployments that a site saw at an older commit and that are gone from its folder again: they came
         and went between two fetches of ours, and the site will report on them. One that is at another site now was
-        moved there from this one. Raises NotInHistory."""
+        moved there from this one, unless it is gone there too and was at this one last. Raises NotInHistory."""
         async with self._turn:
             indexed = await self.indexed()
             missed, elsewhere = await self._unknown(site, deployment_ids)
@@ -275,7 +296,9 @@ class Index:
                 desired = await self._last(commit, site, deployment_id)  # It was invalid then.
                 wanted += [] if desired is None else [desired]
             still = frozenset() if now.snapshot is None else now.snapshot.present
-            left = sorted(id_ for id_ in elsewhere if id_ in then.snapshot.present and id_ not in still)
+            had = [row for id_, row in sorted(elsewhere.items()) if id_ in then.snapshot.present and id_ not in still]
+            owned, left = await self._of_last_owner(indexed, site, had)
+            wanted += owned
             await self._store.write(lambda tx: update.write_past(tx, wanted, now, left=left))
 
     async def _folder(self, site: SiteName, commit: Commit) -> Folder:
@@ -386,25 +409,28 @@ class _Update:
     ) -> None:
         """Deployments that were wanted at this commit. None of them is wanted any more, unless its file still exists
         and is only invalid: then it stays unchanged. Those that `left` were moved to another site."""
-        known = {row.id for row in await tx.deployments_by_ids([desired.id for desired in wanted])}
-        rows = [
-            wanted_row(None, desired, self.commit, author=self.author, now=self.now)
-            for desired in wanted
-            if desired.id not in known
-        ]
+        known = {row.id: row for row in await tx.deployments_by_ids([desired.id for desired in wanted])}
+        events: list[NewEvent] = []
+        rows = []
+        for desired in wanted:
+            before = known.get(desired.id)
+            if before is not None and (before.site == desired.site or before.wanted):
+                continue  # indexed meanwhile
+            if before is not None:
+                before = await self._moved(tx, before, desired, events)
+            rows.append(wanted_row(before, desired, self.commit, author=self.author, now=self.now))
         there = {row.id for row in rows if present.snapshot is None or row.id in present.snapshot.present}
         problems = problem_texts(() if present.snapshot is None else present.snapshot.problems)
         await tx.put_deployments([replace(row, wanted=row.id in there, problem=problems.get(row.id)) for row in rows])
-        await tx.append_events(
-            [
-                self._deployment_event(
-                    EventKind.DEPLOYMENT_CREATED,
-                    row,
-                    f"{row.name} {row.app_version} was wanted at {row.site} for a while, commit {self.commit[:8]}",
-                )
-                for row in rows
-            ]
-        )
+        events += [
+            self._deployment_event(
+                EventKind.DEPLOYMENT_CREATED,
+                row,
+                f"{row.name} {row.app_version} was wanted at {row.site} for a while, commit {self.commit[:8]}",
+            )
+            for row in rows
+        ]
+        await tx.append_events(events)
         for deployment_id in left:
             await _note_former_site(tx, deployment_id, present.site)
 
