@@ -403,8 +403,13 @@ def broken(world: World) -> list[str]:
             found += _retold(world, site)
         found += _went_back(world, site)
         found += _broke_before_made(world, site)
-    found += _refused("central", world.central.disk.tables)
+    found += [each for each in _refused("central", world.central.disk.tables) if not _is_of_a_copy(world, each)]
     return found
+
+
+def _is_of_a_copy(world: World, problem: str) -> bool:
+    """Whether a site is said to report what is another's, and both have a file of it."""
+    return "it belongs to site" in problem and any(key in problem for key in world.copied)
 
 
 def _refused(name: str, tables: Tables) -> Iterator[str]:

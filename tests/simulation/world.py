@@ -158,6 +158,8 @@ class World:
     """How many instances were wanted when one of them was taken away; 0 where it is wanted on each node."""
     moved: dict[DeploymentId, set[SiteName]] = field(default_factory=dict)
     """Deployments whose file was moved, and the sites that it was moved away from."""
+    copied: set[DeploymentId] = field(default_factory=set)
+    """Deployments whose file was in two folders at once."""
     labels: dict[SiteName, dict[str, str]] = field(default_factory=dict)
     has_jobs: bool = False
     jobs: "list[Promised]" = field(default_factory=list)

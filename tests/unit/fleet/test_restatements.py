@@ -124,6 +124,30 @@ async def test_a_deployment_that_comes_back_unchanged_is_shown_as_it_stands() ->
         assert [item.running_revision for item in await reader.instances([ID])] == [instance.running_revision]
 
 
+async def test_what_ran_beside_the_first_of_a_copy_is_shown_when_that_one_goes() -> None:
+    """What its site reported was refused while the first was there."""
+    central = Central()
+    central.remote.push([Change(marker_path(SOUTH), render_marker(SOUTH)), file_at("south")], message="first")
+    await central.index.catch_up()
+    await central.begin()
+    assert (await central.row()).site == SOUTH
+    central.remote.push([Change(file_at("south").path, None)], message="the copy stays")
+    await central.index.catch_up()
+    instance = await central.installed()
+    step = Transition(
+        ID, NodeId("one"), Incarnation(3), Trigger.CHANGED, Actor.SITE, "", AT, Generation(9), instance.revision, None
+    )
+    await central.report(step)
+    row = await central.row()
+    assert (row.site, row.state) == (NORTH, State.UPDATING)
+    async with central.with_north(
+        InstanceSnapshot(replace(instance, state=State.UPDATING, generation=step.generation))
+    ):
+        assert not await ask_again(central.store, central.queries)
+    async with central.store.read() as reader:
+        assert [item.running_revision for item in await reader.instances([ID])] == [instance.running_revision]
+
+
 async def test_a_site_that_is_away_is_asked_when_it_is_back() -> None:
     central = Central()
     await central.begin()

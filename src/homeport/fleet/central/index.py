@@ -473,6 +473,7 @@ class _Update:
         await tx.drop_instances([item.key for item in await tx.instances([desired.id])])
         await tx.drop_revisions([desired.id])
         await _note_former_site(tx, desired.id, before.site)
+        await _note_former_site(tx, desired.id, desired.site)
         await note_missed(tx, {desired.id: f"moved to {desired.site} {self.commit}"})
         message = (
             f"{desired.name} moved from {before.site} to {desired.site}, commit {self.commit[:8]} by {self.author}"
@@ -564,7 +565,7 @@ def _readable(content: bytes, site: SiteName, deployment_id: DeploymentId) -> De
 
 
 def moved_from(deployment_id: DeploymentId) -> str:
-    """The key that stores the sites that a deployment's file was moved away from, the last one first."""
+    """The key that stores the sites that have had the file of a deployment which was moved, the last one first."""
     return f"moved_from:{deployment_id}"
 
 

@@ -95,7 +95,8 @@ class ReportBatch:
     _moved_away: set[DeploymentId] = field(default_factory=set)
     """Deployments whose file was moved from this site to another: this site still reports their removal."""
     _returned: set[DeploymentId] = field(default_factory=set)
-    """Deployments of this site that were another site's for a while: what this one reported meanwhile is missing."""
+    """Deployments that came to this site while it had them already, or back to it: what it reported before is
+    missing, and it is asked for that."""
     _restated: set[DeploymentId] = field(default_factory=set)
     """Deployments with instances that a full resync brings."""
     _stored_deployments: Mapping[DeploymentId, Deployment] = field(default_factory=dict)
@@ -124,8 +125,8 @@ class ReportBatch:
             self._moved_away = {id_ for id_ in foreign if self.site.name in await former_sites(tx, id_)}
             if any(isinstance(report, Resync) for _, report in reports):
                 self.is_complete = self.is_complete and self._moved_away.issuperset(foreign)
-            resumed = {id_ for id_ in self._begun_midway(reports) if id_ not in foreign}
-            self._returned = {id_ for id_ in resumed if self.site.name in await former_sites(tx, id_)}
+            if resumed := self._begun_midway(reports).difference(foreign):
+                self._returned = {id_ for id_ in resumed if self.site.name in await former_sites(tx, id_)}
         if seen or any(isinstance(report, NodeChanged | NodeGone | Resync) for _, report in reports):
             self.nodes = {node.id: node for node in await tx.nodes(self.site.name)}
         if any(isinstance(report, HoldsChanged) for _, report in reports):
