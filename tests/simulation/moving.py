@@ -23,7 +23,7 @@ def move(scenario: Scenario) -> None:
     before, start = app.path, app.site
     app.left.append(start)
     app.site = scenario.chance.choice([site for site in others if site != start])
-    app.nodes = ()
+    app.nodes, app.went_back = (), False
     is_back = app.site in app.left
     if (is_back and len(scenario.world.remote.order) % 2) or (not is_back and scenario.chance.random() < 0.3):
         scenario.renew(app)
@@ -34,7 +34,7 @@ def move(scenario: Scenario) -> None:
 def copy(scenario: Scenario) -> None:
     """A file that is in two folders is the first site's at central, until one of the two goes."""
     world, chance = scenario.world, scenario.chance
-    movable = [app for app in scenario.apps if _can_move(scenario, app)]
+    movable = [app for app in scenario.apps if _can_move(scenario, app) and not _was_sent_back(scenario, app)]
     others = sorted(world.sites)
     if not movable or len(others) < 2:
         return
@@ -58,12 +58,16 @@ def heal(scenario: Scenario) -> None:
 
 
 def _can_move(scenario: Scenario, app: App) -> bool:
-    """What is lost, spoilt or was gone back from is another story."""
+    """What is lost, spoilt or copied is another story."""
     world, tree = scenario.world, scenario.world.remote.tree
-    sent_back = {each.deployment_id for each in world.backs} | {each[0] for each in world.pinned}
-    is_pinned = app.went_back or app.id in sent_back or app.id in world.copied
-    is_plain = app.is_there and not app.is_spoilt and tree.get(app.path) == app.change().content
-    return is_plain and not is_pinned and all(is_marked(site, tree) for site in world.sites)
+    is_plain = app.is_there and not app.is_spoilt and app.id not in world.copied and app.path in tree
+    return is_plain and all(is_marked(site, tree) for site in world.sites)
+
+
+def _was_sent_back(scenario: Scenario, app: App) -> bool:
+    """What a site asks of a copy is refused while it is another's."""
+    sent_back = {each.deployment_id for each in scenario.world.backs} | {each[0] for each in scenario.world.pinned}
+    return app.went_back or app.id in sent_back
 
 
 STORY = Story(sites=(2, 2, 3), nodes=(1, 2), heal=heal, actions=((move, 24), (copy, 6)))
