@@ -296,6 +296,8 @@ class Feature(StrEnum):
     """Sites and nodes: a job's program in place of its image's entrypoint."""
     JOB_INFERENCE = "job-inference"
     """A site: jobs that are inference requests."""
+    RESTATE = "restate"
+    """A site: central's request to report again all that there is to say of some deployments."""
 
 
 class SubjectKind(StrEnum):

@@ -2,7 +2,7 @@
 
 import hashlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -152,6 +152,18 @@ class MemoryGit:
                 found.append(content)
             parents = self._remote.commits[at].parents
             at = parents[0] if parents else None
+        return found
+
+    async def before_changes(
+        self, commit: Commit, folder: str, paths: Collection[str]
+    ) -> Mapping[str, Sequence[Commit]]:
+        found: dict[str, list[Commit]] = {}
+        at = commit
+        while self._remote.commits[at].parents:
+            parent = self._remote.commits[at].parents[0]
+            for path in {*await self.changed_paths(parent, at, folder)} & {*paths}:
+                found.setdefault(path, []).append(parent)
+            at = parent
         return found
 
     async def is_ancestor(self, older: Commit, newer: Commit) -> bool:

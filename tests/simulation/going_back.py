@@ -88,7 +88,11 @@ def _pick(scenario: Scenario) -> tuple[Site, DeploymentId] | None:
         history = site.disk.tables.history
         healthy = {(each.deployment_id, each.revision) for each in history if each.trigger is Trigger.HEALTHY}
         good = Counter(key for key, _ in healthy)
-        fitting += [(site, key) for key in sorted(site.disk.tables.desired) if good[key] > 1]
+        fitting += [
+            (site, key)
+            for key in sorted(site.disk.tables.desired)
+            if good[key] > 1 and key not in scenario.world.copied
+        ]
     if not fitting:
         scenario.alter()
         return None

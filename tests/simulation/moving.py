@@ -14,7 +14,7 @@ def chance_of(state: object) -> random.Random:
 
 def move(scenario: Scenario) -> None:
     """One commit: the file is gone from one folder and is in another, where it names the other site. In a folder that
-    was there before, it is a newer release: the same bytes again would be an old revision."""
+    it was in before, it is a newer release, or what it was, as after a revert."""
     movable = [app for app in scenario.apps if _can_move(scenario, app)]
     others = sorted(scenario.world.sites)
     if not movable or len(others) < 2:
@@ -23,20 +23,51 @@ def move(scenario: Scenario) -> None:
     before, start = app.path, app.site
     app.left.append(start)
     app.site = scenario.chance.choice([site for site in others if site != start])
-    app.nodes = ()
-    if app.site in app.left or scenario.chance.random() < 0.3:
+    app.nodes, app.went_back = (), False
+    is_back = app.site in app.left
+    if (is_back and len(scenario.world.remote.order) % 2) or (not is_back and scenario.chance.random() < 0.3):
         scenario.renew(app)
     scenario.world.moved.setdefault(app.id, set()).add(start)
     scenario.world.push([Change(before, None), app.change()], f"move {app.id[:4]} from {start} to {app.site}")
 
 
+def copy(scenario: Scenario) -> None:
+    """A file that is in two folders is the first site's at central, until one of the two goes."""
+    world, chance = scenario.world, scenario.chance
+    movable = [app for app in scenario.apps if _can_move(scenario, app) and not _was_sent_back(scenario, app)]
+    others = sorted(world.sites)
+    if not movable or len(others) < 2:
+        return
+    app = chance.choice(movable)
+    site = chance.choice([each for each in others if each != app.site and each not in app.left] or [app.site])
+    if site == app.site:
+        return
+    twin = App(app.id, site, app.parts, mode=app.mode, count=app.count, secret=app.secret, policy=app.policy)
+    scenario.apps.append(twin)
+    world.copied.add(app.id)
+    world.moved.setdefault(app.id, set()).update((app.site, site))
+    world.push([twin.change()], f"copy {app.id[:4]} from {app.site} to {site}")
+
+
+def heal(scenario: Scenario) -> None:
+    """Whoever copied a file takes one of the two back."""
+    for deployment_id in sorted(scenario.world.copied):
+        there = [app for app in scenario.apps if app.id == deployment_id and app.is_there]
+        for app in there[1:] if scenario.chance.random() < 0.5 else there[:-1]:
+            app.is_there = False
+
+
 def _can_move(scenario: Scenario, app: App) -> bool:
-    """What is lost, spoilt or was gone back from is another story."""
+    """What is lost, spoilt or copied is another story."""
     world, tree = scenario.world, scenario.world.remote.tree
-    sent_back = {each.deployment_id for each in world.backs} | {each[0] for each in world.pinned}
-    is_pinned = app.went_back or app.id in sent_back
-    is_plain = app.is_there and not app.is_spoilt and tree.get(app.path) == app.change().content
-    return is_plain and not is_pinned and all(is_marked(site, tree) for site in world.sites)
+    is_plain = app.is_there and not app.is_spoilt and app.id not in world.copied and app.path in tree
+    return is_plain and all(is_marked(site, tree) for site in world.sites)
 
 
-STORY = Story(sites=(2, 2, 3), nodes=(1, 2), actions=((move, 24),))
+def _was_sent_back(scenario: Scenario, app: App) -> bool:
+    """What a site asks of a copy is refused while it is another's."""
+    sent_back = {each.deployment_id for each in scenario.world.backs} | {each[0] for each in scenario.world.pinned}
+    return app.went_back or app.id in sent_back
+
+
+STORY = Story(sites=(2, 2, 3), nodes=(1, 2), heal=heal, actions=((move, 24), (copy, 6)))

@@ -51,6 +51,8 @@ PARAMETERS = """\
           components: [{component}]
 """
 SECRETS = ("password", "key")
+OLD = "old-"
+"""How the folder of a site begins that somebody has renamed."""
 COMPONENT = """\
       - name: {name}
         properties:
@@ -201,7 +203,7 @@ class Scenario:
         self._restore_history()
         self.story.heal(self)
         lost = [Change(path, content) for path, content in self.lost.items() if path not in world.remote.tree]
-        lost += [Change(path, None) for path in world.remote.tree if path.endswith(RENAMED)]
+        lost += [Change(path, None) for path in world.remote.tree if path.endswith(RENAMED) or f"/{OLD}" in path]
         marks = [world.mark(site) for site in world.sites]
         world.push([*lost, *marks, *self._said()], "the last word")
 
@@ -279,7 +281,12 @@ class Scenario:
                 self.world.push(changes, f"the files of {site} are renamed")
                 inside = named
             case _:
-                self.world.push([Change(path, None) for path in inside], f"the folder of {site} is lost")
+                gone = [Change(path, None) for path in inside]
+                # One in two is called otherwise, with all that is in it.
+                is_renamed = len(self.world.remote.order) % 2 == 0
+                elsewhere = {path.replace(f"/{site}/", f"/{OLD}{site}/"): content for path, content in inside.items()}
+                gone += [Change(path, content) for path, content in elsewhere.items() if is_renamed]
+                self.world.push(gone, f"the folder of {site} is {'called otherwise' if is_renamed else 'lost'}")
         self.lost.update(inside)
         self.undo(lambda: self.world.push(self._folder(site), f"the folder of {site} is back"))
 
@@ -289,6 +296,7 @@ class Scenario:
         lost = {path: self.lost.pop(path) for path in [*self.lost] if path.startswith(start)}
         back = [Change(path, content) for path, content in lost.items() if path not in tree]
         back += [Change(path, None) for path in tree if path.startswith(start) and path.endswith(RENAMED)]
+        back += [Change(path, None) for path in tree if path.startswith(f"deployments/{OLD}{site}/")]
         return [*back, self.world.mark(site), *self._said(site)]
 
     def _said(self, site: SiteName | None = None) -> list[Change]:

@@ -158,6 +158,8 @@ class World:
     """How many instances were wanted when one of them was taken away; 0 where it is wanted on each node."""
     moved: dict[DeploymentId, set[SiteName]] = field(default_factory=dict)
     """Deployments whose file was moved, and the sites that it was moved away from."""
+    copied: set[DeploymentId] = field(default_factory=set)
+    """Deployments whose file was in two folders at once."""
     labels: dict[SiteName, dict[str, str]] = field(default_factory=dict)
     has_jobs: bool = False
     jobs: "list[Promised]" = field(default_factory=list)
@@ -330,7 +332,8 @@ class World:
     def _watch_counts(self, before: Tables, after: Tables) -> None:
         for entry in after.history[len(before.history) :]:
             row = after.deployments.get(entry.deployment_id)
-            wanted = None if row is None else self.known.get(row.revision)
+            back = (pin.revision for pin in after.pins.values() if pin.deployment_id == entry.deployment_id)
+            wanted = None if row is None else self.known.get(next(back, row.revision))
             if entry.trigger is Trigger.UNWANTED and wanted is not None:
                 counts = {PlacementMode.EACH: 0, PlacementMode.COUNT: wanted.placement.count}
                 self.enough[entry] = counts.get(wanted.placement.mode, 1)

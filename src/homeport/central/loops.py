@@ -18,6 +18,7 @@ from homeport.core.model.caller import INTERNAL
 from homeport.core.model.event import NewEvent, Site
 from homeport.errors import PermanentError, TransientError
 from homeport.fleet.central.deploy import mark_site
+from homeport.fleet.central.reports.restatements import ask_again
 from homeport.fleet.central.rollback import settle_pins
 from homeport.fleet.shared.leases import while_held
 from homeport.fleet.shared.periodic import EventOr, every
@@ -35,6 +36,8 @@ ACCESS_SECONDS = 1.0
 """How long an open stream may outlive the expiry of its token, or a revocation by another process."""
 PINS_SECONDS = 15.0
 """How long a rollback that another replica could not write waits, while Git is available here."""
+MISSED_SECONDS = 60.0
+"""How long a deployment that another replica has missed reports of waits without an event here."""
 SILENT_AT_ONCE = 500
 """So many silent sites are recorded in one transaction."""
 RENEW_SECONDS = 10.0
@@ -122,8 +125,24 @@ async def run_pins(central: CentralCore) -> None:
 
 async def run_sweeps(central: CentralCore) -> None:
     async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ask_for_missed, central)
         tasks.start_soon(find_silent_sites, central)
         tasks.start_soon(every, "trim", TRIM_SECONDS, lambda: trim(central))
+
+
+async def ask_for_missed(central: CentralCore) -> None:
+    """Asks sites to restate what central has missed of their deployments."""
+    are_pending, changed = True, EventOr(central.store, MISSED_SECONDS)
+
+    async def work() -> None:
+        nonlocal are_pending
+        are_pending = await ask_again(central.store, central.questions)
+
+    async def needed() -> None:
+        if not are_pending:
+            await changed()
+
+    await every("restatements", central.settings.sweep_seconds, work, needed=needed)
 
 
 async def follow(central: CentralCore) -> None:

@@ -1,6 +1,6 @@
 """The deployments repository."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -73,6 +73,13 @@ class GitSource(Protocol):
     async def contents(self, commit: Commit, path: str, *, size_max: int) -> Sequence[bytes]:
         """The contents of a file at a commit and before, newest first, along first parents. Bounded: what is too far
         back, or larger than `size_max`, is left out."""
+        ...
+
+    async def before_changes(
+        self, commit: Commit, folder: str, paths: Collection[str]
+    ) -> Mapping[str, Sequence[Commit]]:
+        """For each of these paths below `folder`, the commits right before one that changed or removed it, newest
+        first, along first parents. Bounded: what is too far back is left out."""
         ...
 
     async def commit(self, decide: Decide, *, author: str) -> Commit | None:

@@ -40,6 +40,7 @@ from homeport.ports import (
     NodeIdentities,
     RemoveNode,
     Request,
+    Restate,
     RollBack,
     SecretsChanged,
     SetHold,
@@ -198,7 +199,7 @@ async def _take(site: SiteCore, central: CentralLink, call: FromCentral, tasks: 
                 log.warning("request from central refused", why=str(error))
                 await _refuse(site, central, call.reply_to, error)
             else:
-                if isinstance(call.request, ExpectNode):  # No report shows that it is done.
+                if isinstance(call.request, ExpectNode | Restate):  # No report shows that it is done.
                     await _reply(site, central, call.reply_to, {})
         case _:
             try:
@@ -273,6 +274,8 @@ async def _carry_out(site: SiteCore, central: CentralLink, call: Moved | Request
             await site.conductor.alter(set_hold(call.hold))
         case LiftHold():
             await site.conductor.alter(lift_hold(call.deployment_id, by=call.by))
+        case Restate():
+            await site.conductor.restate(call.deployment_ids)
         case Ask():
             raise InvalidInput("A question needs an address for its answer.", hint="Send it with reply_to.")
 

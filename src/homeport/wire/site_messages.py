@@ -21,6 +21,7 @@ from homeport.ports import (
     NodeIdentities,
     RemoveNode,
     Request,
+    Restate,
     RollBack,
     SecretsChanged,
     SetHold,
@@ -59,6 +60,8 @@ def encode(message: FromCentral) -> dict[str, Any]:  # noqa: PLR0911, PLR0912 - 
             return {"kind": "hold", "hold": encode_hold(message.hold)}
         case LiftHold():
             return {"kind": "release", "release": asdict(message)}
+        case Restate():
+            return {"kind": "restate", "deployment_ids": list(message.deployment_ids)}
         case Ask():
             return {"kind": "ask", "topic": message.topic, "content": dict(message.content)}
         case Addressed():
@@ -131,5 +134,6 @@ _READERS: Final[Mapping[str, Callable[[Json], Moved | Request]]] = {
         _optional(Commit, data["roll_back"].get("commit")),
     ),
     "remove-node": lambda data: RemoveNode(NodeId(str(data["node_id"]))),
+    "restate": lambda data: Restate(tuple(DeploymentId(str(id_)) for id_ in data["deployment_ids"])),
     "ask": lambda data: Ask(_short(data["topic"]), dict(data["content"])),
 }

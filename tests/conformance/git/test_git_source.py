@@ -461,6 +461,22 @@ async def test_what_a_file_held_before_is_found_newest_first(open_one: Open) -> 
     assert await source.contents(last, "deployments/away/a.yaml", size_max=100) == []
 
 
+@pytest.mark.parametrize("others", [0, 60])
+async def test_what_was_there_before_a_file_was_changed_or_removed_is_found_newest_first(
+    open_one: Open, others: int
+) -> None:
+    source, folder, path = await open_one(), "deployments", "deployments/home/site.yaml"
+    first = await put(source, path, "1\n")
+    between = await put(source, "deployments/home/a.yaml", "1\n")
+    await put(source, path, "2\n")
+    changed = await put(source, "deployments/away/a.yaml", "1\n")
+    last = await put(source, path, None)
+    assert first is not None and last is not None
+    paths = [path, *(f"deployments/{number}/site.yaml" for number in range(others))]
+    assert await source.before_changes(last, folder, paths) == {path: [changed, between]}
+    assert await source.before_changes(first, folder, paths) == {}
+
+
 @pytest.mark.parametrize("remote", REAL, indirect=True)
 async def test_a_merge_is_the_origin_of_what_it_brings(open_one: Open, person: Person) -> None:
     source = await open_one()

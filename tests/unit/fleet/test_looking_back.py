@@ -259,6 +259,27 @@ async def test_what_was_at_this_site_for_a_while_and_is_at_another_now_is_passed
     assert not [event for event in disk.tables.events if "not true" in event.event.message]
 
 
+@pytest.mark.parametrize("is_resync", [False, True])
+async def test_what_was_moved_here_and_deleted_between_two_looks_is_followed_to_its_end_here(is_resync: bool) -> None:
+    remote, disk = Remote(MachineClock().now), Disk()
+    index = Index(MemoryStore(disk), MemoryGit(remote, []), MachineClock())
+    remote.push([MARKER, AWAY_MARKER, Change(AWAY_PATH, AWAY_TEXT.encode())], message="begin")
+    await index.catch_up()
+    moved = remote.push([Change(PATH, TEXT.encode()), Change(AWAY_PATH, None)], message="move")
+    gone = remote.push([Change(PATH, None)], message="delete")
+    await index.catch_up()
+    assert disk.tables.deployments[KEY].site == AWAY
+    begun = [step(Trigger.SCHEDULED, Actor.SITE), step(Trigger.HEALTHY, Actor.NODE), Synced(gone, ())]
+    begun = [Synced(moved, (KEY,)), *begun, step(Trigger.UNWANTED, Actor.SITE)]
+    leaving = after((Trigger.SCHEDULED, Actor.SITE), (Trigger.UNWANTED, Actor.SITE))
+    reports: list[Report] = restated(gone, (), leaving) if is_resync else [*begun]
+    await told([*reports, step(Trigger.REMOVED, Actor.NODE)], remote, disk)
+    row = disk.tables.deployments[KEY]
+    assert (row.site, row.wanted, row.state, row.archived_at is not None) == (HOME, False, State.DELETED, True)
+    triggers = ["restated"] if is_resync else ["scheduled", "healthy", "unwanted"]
+    assert [entry.trigger for entry in disk.tables.history] == [*triggers, "removed"]
+
+
 async def test_what_two_sites_have_at_once_is_believed_of_the_first_alone() -> None:
     remote, disk = Remote(MachineClock().now), Disk()
     remote.push([MARKER, AWAY_MARKER, Change(AWAY_PATH, AWAY_TEXT.encode())], message="deploy")

@@ -32,13 +32,16 @@ def remote() -> Remote:
     return Remote(MachineClock().now)
 
 
+def writer_of(remote: Remote) -> GitWriter:
+    """One with a new database."""
+    clock, store, git = MachineClock(), MemoryStore(Disk()), MemoryGit(remote, [])
+    return GitWriter(store, git, Index(store, git, clock), SiteMessages(InProcessBus()), SeededIds(random.Random(0)))
+
+
 @pytest.fixture
 async def git_writer(remote: Remote) -> GitWriter:
     """Knows that something is wanted at home, whose folder is lost since."""
-    clock, store, git = MachineClock(), MemoryStore(Disk()), MemoryGit(remote, [])
-    git_writer = GitWriter(
-        store, git, Index(store, git, clock), SiteMessages(InProcessBus()), SeededIds(random.Random(0))
-    )
+    git_writer = writer_of(remote)
     remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
     await git_writer.index.catch_up()
     remote.push([Change(PATH, None), Change(MARKER.path, None)], message="oops")
@@ -80,6 +83,28 @@ async def test_a_label_brings_no_marker_back(git_writer: GitWriter, remote: Remo
 
 
 async def test_only_folders_in_which_something_is_wanted_count_as_lost(git_writer: GitWriter) -> None:
-    await check_folders(git_writer, [AWAY])
+    head = await git_writer.git.fetch()
+    await check_folders(git_writer, head, [AWAY])
     with pytest.raises(FolderLost):
-        await check_folders(git_writer, [AWAY, HOME])
+        await check_folders(git_writer, head, [AWAY, HOME])
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+async def test_a_folder_that_was_lost_before_central_looked_is_lost_all_the_same(
+    is_replaced: bool, remote: Remote
+) -> None:
+    """Central has a new database, or was away while a person pushed."""
+    remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
+    remote.push([Change(PATH, None), Change(MARKER.path, None)], message="oops")
+    if is_replaced:
+        remote.push([Change(MARKER.path, render_marker(AWAY))], message="and another's marker")
+    await mark_site(HOME, writer_of(remote), INTERNAL)
+    assert remote.tree.get(MARKER.path) == (render_marker(AWAY) if is_replaced else None)
+
+
+async def test_a_folder_that_was_emptied_before_its_marker_went_is_marked_again(remote: Remote) -> None:
+    remote.push([MARKER, Change(PATH, TEXT.encode())], message="deploy")
+    remote.push([Change(PATH, None)], message="delete")
+    remote.push([Change(MARKER.path, None)], message="remove the site")
+    await mark_site(HOME, writer_of(remote), INTERNAL)
+    assert MARKER.path in remote.tree

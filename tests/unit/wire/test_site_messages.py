@@ -19,6 +19,7 @@ from homeport.ports import (
     NodeIdentities,
     RemoveNode,
     Request,
+    Restate,
     RollBack,
     SecretsChanged,
     SetHold,
@@ -40,6 +41,7 @@ ALL: list[FromCentral] = [
     SetHold(Hold(SiteName("home"), None, "holiday", "ada", AT, AT)),
     LiftHold(None, "ada"),
     LiftHold(DeploymentId("d"), "ada"),
+    Restate((DeploymentId("d"), DeploymentId("e"))),
     RollBack(DeploymentId("d"), Digest("sha256:1"), "broken", "ada"),
     RollBack(DeploymentId("d"), Digest("sha256:1"), "broken", "ada", Digest("sha256:2"), Commit("c")),
     NodeIdentities("q", "approve", "pi", "ada"),
@@ -64,7 +66,10 @@ def test_fields_of_a_newer_central_are_passed_over(message: FromCentral) -> None
     assert decode({**data, "since_version": 9}) == message
 
 
-@pytest.mark.parametrize("message", [each for each in ALL if not isinstance(each, TuneNode | Ask)], ids=repr)
+NEWER = TuneNode | Restate | Ask
+
+
+@pytest.mark.parametrize("message", [each for each in ALL if not isinstance(each, NEWER)], ids=repr)
 def test_a_central_from_before_kinds_is_understood(message: FromCentral) -> None:
     assert decode({name: value for name, value in encode(message).items() if name != "kind"}) == message
 

@@ -8,7 +8,7 @@ never reverts what a push has just recorded.
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -96,6 +96,13 @@ class Mirror:
 
     async def contents(self, commit: Commit, path: str, *, size_max: int) -> Sequence[bytes]:
         return await self._read(partial(trees.read_contents, commit=commit, path=path, size_max=size_max))
+
+    async def before_changes(
+        self, commit: Commit, folder: str, paths: Collection[str]
+    ) -> Mapping[str, Sequence[Commit]]:
+        return await self._read(
+            partial(trees.read_before_changes, commit=commit, folder=folder, paths=frozenset(paths))
+        )
 
     async def log(self, commit: Commit) -> tuple[str, str, datetime]:
         return await self._read(partial(trees.read_log, commit=commit))

@@ -5,7 +5,7 @@ something that the remote still has.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -21,6 +21,7 @@ FILES_MAX = 200_000
 BYTES_MAX = 512 * 1024 * 1024
 """Limits of one read, so that a hostile tree causes an error and does not exhaust memory."""
 ORIGINS_MAX = 500
+FEW_PATHS = 50
 """How many commits back the origin of a change is searched."""
 
 _ENTRY = re.compile(rb"(\d+) ([^\0]+)\0(.{20})", re.DOTALL)
@@ -110,6 +111,37 @@ def read_contents(repository: pygit2.Repository, commit: Commit, path: str, size
             found.append(entry.id)
     blobs = [_blob(repository, blob_id) for blob_id in found]
     return [bytes(blob.data) for blob in blobs if blob.size <= size_max]
+
+
+def read_before_changes(
+    repository: pygit2.Repository, commit: Commit, folder: str, paths: Collection[str]
+) -> dict[str, list[Commit]]:
+    """Newest first, along first parents, up to a maximum depth."""
+    found: dict[str, list[Commit]] = {}
+    walk = repository.walk(find_commit(repository, commit).id, SortMode.TOPOLOGICAL)
+    walk.simplify_first_parent()
+    for each in islice(walk, ORIGINS_MAX):
+        if not each.parents:
+            continue
+        old, new = (_folder(repository, side, folder) for side in (each.parents[0], each))
+        if old is None or (new is not None and old.id == new.id):
+            continue
+        if len(paths) <= FEW_PATHS:  # Looking each up is cheaper than comparing folders of thousands of sites.
+            changed = [path for path in paths if _entry(each.parents[0], path) != _entry(each, path)]
+        else:
+            changed = [
+                path for path in _differences(repository, old, new, _prefix(folder), DEPTH_MAX) if path in paths
+            ]
+        for path in changed:
+            found.setdefault(path, []).append(Commit(str(each.parents[0].id)))
+    return found
+
+
+def _entry(commit: pygit2.Commit, path: str) -> pygit2.Oid | None:
+    try:
+        return commit.tree[path].id
+    except KeyError:
+        return None
 
 
 def is_ancestor(repository: pygit2.Repository, older: Commit, newer: Commit) -> bool:

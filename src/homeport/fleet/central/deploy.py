@@ -6,6 +6,7 @@ give one name to two deployments.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from anyio.to_thread import run_sync
@@ -19,12 +20,12 @@ from homeport.core.model.deployment import Desired, digest_of_bytes
 from homeport.core.model.event import Deployment
 from homeport.core.update_values import MergedValues
 from homeport.errors import Conflict, NotFound
-from homeport.fleet.central.index import HistoryRewritten, Index
+from homeport.fleet.central.index import ROOT, HistoryRewritten, Index
 from homeport.fleet.central.merging import MergedRequest, failed_of, merge_targets
 from homeport.fleet.central.resolve import DeployRequest, DeployTarget, Resolved, resolve
 from homeport.fleet.central.sites.messages import SiteMessages
 from homeport.fleet.shared.overview import find_deployment
-from homeport.fleet.shared.snapshot import FILE_SIZE_MAX, is_marked, site_folder
+from homeport.fleet.shared.snapshot import FILE_SIZE_MAX, is_marked, read_snapshot, site_folder
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
 from homeport.ports import Change, Decide, DeploymentFilter, GitSource, Ids, InThread, Proposal, Store, TreeFile
@@ -130,9 +131,8 @@ async def write_targets(
         others = await along() if along is not None else ()
         sites = [each.target.site for each in written if each.content is not None]
         markers = await _missing_markers(git_writer.git, head, sites) if sites else []
-        await check_folders(
-            git_writer, [site for site in sites if marker_path(site) in {each.path for each in markers}]
-        )
+        paths = {each.path for each in markers}
+        await check_folders(git_writer, head, [site for site in sites if marker_path(site) in paths])
         return Proposal([*markers, *changes, *others], _message(resolved, ids, rollout_id))
 
     commit = await git_writer.write(decide, author=author, known=known)
@@ -237,7 +237,7 @@ class FolderLost(Conflict):
     code = "folder-lost"
 
 
-async def check_folders(git_writer: GitWriter, unmarked: Sequence[SiteName]) -> None:
+async def check_folders(git_writer: GitWriter, head: Commit | None, unmarked: Sequence[SiteName]) -> None:
     """Raises FolderLost for a folder without its own marker where deployments exist: a new marker would make it
     authoritative, and whatever was lost with the old one would be removed from the site."""
     if not unmarked:
@@ -245,11 +245,31 @@ async def check_folders(git_writer: GitWriter, unmarked: Sequence[SiteName]) -> 
     async with git_writer.store.read() as reader:
         rows = await reader.deployments(DeploymentFilter(site=unmarked[0] if len(unmarked) == 1 else None))
     lost = next((row.site for row in rows if row.wanted and row.site in set(unmarked)), None)
+    if lost is None and head is not None:
+        lost = await _lost_unseen(git_writer, head, unmarked)
     if lost is not None:
         raise FolderLost(
             f"{marker_path(lost)} is gone from Git or names another site; nothing was written.",
             hint=f"Bring the folder  {site_folder(lost)}  back, with its marker.",
         )
+
+
+async def _lost_unseen(git_writer: GitWriter, head: Commit, unmarked: Sequence[SiteName]) -> SiteName | None:
+    """A site whose folder had its marker and valid deployments that this database has never had: they were lost
+    before it looked, and whoever removes them on purpose would have it look first."""
+    git, by_path = git_writer.git, {marker_path(site): site for site in unmarked}
+    seen: dict[DeploymentId, SiteName] = {}
+    for path, commits in (await git.before_changes(head, ROOT, by_path.keys())).items():
+        site = by_path[path]
+        for commit in commits:
+            files = await git.files(commit, site_folder(site), size_max=FILE_SIZE_MAX)
+            if is_marked(site, files):
+                snapshot = await git_writer.in_thread(partial(read_snapshot, site, commit, files, {}))
+                seen.update(dict.fromkeys(snapshot.desired, site))
+                break
+    async with git_writer.store.read() as reader:
+        known = {row.id for row in await reader.deployments_by_ids(sorted(seen))} if seen else set()
+    return next((site for id_, site in sorted(seen.items()) if id_ not in known), None)
 
 
 async def mark_site(site: SiteName, git_writer: GitWriter, caller: Caller) -> None:
@@ -268,7 +288,7 @@ async def mark_sites(sites: Sequence[SiteName], git_writer: GitWriter, caller: C
     async def decide(head: Commit | None) -> Proposal:
         missing = await _missing_markers(git_writer.git, head, sites)
         paths = {each.path for each in missing}
-        await check_folders(git_writer, [site for site in sites if marker_path(site) in paths])
+        await check_folders(git_writer, head, [site for site in sites if marker_path(site) in paths])
         return Proposal(missing, f"join {_listed(sites)}")
 
     await git_writer.write(decide, author=caller.name)

@@ -24,6 +24,7 @@ from homeport.core.model.event import Deployment, NewEvent, Site
 from homeport.core.model.report import FileProblem
 from homeport.core.values.stored import commit_of, strings_of
 from homeport.errors import Conflict, PermanentError, TransientError
+from homeport.fleet.central.reports.restatements import note_missed
 from homeport.fleet.central.tracing import trace_pushes
 from homeport.fleet.shared.adoption import invalid_row, problem_text, problem_texts, wanted_row
 from homeport.fleet.shared.revisions import REVISIONS_KEPT, kept_revisions
@@ -224,9 +225,11 @@ class Index:
                 return
             missed, elsewhere = await self._unknown(site, deployment_ids)
             past = [each for id_ in sorted(missed) if (each := await self._last(indexed, site, id_)) is not None]
-            left = [id_ for id_ in sorted(elsewhere) if await self._contents(indexed, site, id_)]
-            if not past and not left:
+            had = [id_ for id_ in sorted(elsewhere) if await self._contents(indexed, site, id_)]
+            if not past and not had:
                 return
+            owned, left = await self._of_last_owner(indexed, site, [elsewhere[id_] for id_ in had])
+            past += owned
             now = await self._folder(site, indexed)
             _, author, _ = await self._git.log(indexed)
             update = _Update(indexed, author, self._clock.now(), frozenset())
@@ -234,13 +237,32 @@ class Index:
 
     async def _unknown(
         self, site: SiteName, deployment_ids: Collection[DeploymentId]
-    ) -> tuple[set[DeploymentId], set[DeploymentId]]:
+    ) -> tuple[set[DeploymentId], dict[DeploymentId, Deployment]]:
         """Those of them that are not in the table, and those that are another site's there and were never this
         one's."""
         async with self._store.read() as reader:
             rows = await reader.deployments_by_ids(sorted(deployment_ids))
-            others = {row.id for row in rows if row.site != site and site not in await former_sites(reader, row.id)}
+            others = {
+                row.id: row for row in rows if row.site != site and site not in await former_sites(reader, row.id)
+            }
         return set(deployment_ids) - {row.id for row in rows}, others
+
+    async def _of_last_owner(
+        self, commit: Commit, site: SiteName, rows: Sequence[Deployment]
+    ) -> tuple[list[Desired], list[DeploymentId]]:
+        """Of deployments that this site had for a while and another site has in the table: those that are gone from
+        both, and that this site had last; and the rest, which were moved away from it."""
+        owned = []
+        for row in rows:
+            here, there = deployment_path(site, row.id), deployment_path(row.site, row.id)
+            before = await self._git.before_changes(commit, ROOT, (here, there))
+            last_here, last_there = (next(iter(before.get(path, ())), None) for path in (here, there))
+            if row.wanted or last_here is None or last_there is None or last_here == last_there:
+                continue
+            if await self._git.is_ancestor(last_there, last_here):
+                desired = await self._last(commit, site, row.id)
+                owned += [] if desired is None else [desired]
+        return owned, sorted({row.id for row in rows} - {desired.id for desired in owned})
 
     async def _last(self, commit: Commit, site: SiteName, deployment_id: DeploymentId) -> Desired | None:
         """The newest content of its file that is valid."""
@@ -253,7 +275,7 @@ class Index:
     async def look_back(self, site: SiteName, commit: Commit, deployment_ids: Sequence[DeploymentId]) -> None:
         """Indexes deployments that a site saw at an older commit and that are gone from its folder again: they came
         and went between two fetches of ours, and the site will report on them. One that is at another site now was
-        moved there from this one. Raises NotInHistory."""
+        moved there from this one, unless it is gone there too and was at this one last. Raises NotInHistory."""
         async with self._turn:
             indexed = await self.indexed()
             missed, elsewhere = await self._unknown(site, deployment_ids)
@@ -274,7 +296,9 @@ class Index:
                 desired = await self._last(commit, site, deployment_id)  # It was invalid then.
                 wanted += [] if desired is None else [desired]
             still = frozenset() if now.snapshot is None else now.snapshot.present
-            left = sorted(id_ for id_ in elsewhere if id_ in then.snapshot.present and id_ not in still)
+            had = [row for id_, row in sorted(elsewhere.items()) if id_ in then.snapshot.present and id_ not in still]
+            owned, left = await self._of_last_owner(indexed, site, had)
+            wanted += owned
             await self._store.write(lambda tx: update.write_past(tx, wanted, now, left=left))
 
     async def _folder(self, site: SiteName, commit: Commit) -> Folder:
@@ -385,25 +409,28 @@ class _Update:
     ) -> None:
         """Deployments that were wanted at this commit. None of them is wanted any more, unless its file still exists
         and is only invalid: then it stays unchanged. Those that `left` were moved to another site."""
-        known = {row.id for row in await tx.deployments_by_ids([desired.id for desired in wanted])}
-        rows = [
-            wanted_row(None, desired, self.commit, author=self.author, now=self.now)
-            for desired in wanted
-            if desired.id not in known
-        ]
+        known = {row.id: row for row in await tx.deployments_by_ids([desired.id for desired in wanted])}
+        events: list[NewEvent] = []
+        rows = []
+        for desired in wanted:
+            before = known.get(desired.id)
+            if before is not None and (before.site == desired.site or before.wanted):
+                continue  # indexed meanwhile
+            if before is not None:
+                before = await self._moved(tx, before, desired, events)
+            rows.append(wanted_row(before, desired, self.commit, author=self.author, now=self.now))
         there = {row.id for row in rows if present.snapshot is None or row.id in present.snapshot.present}
         problems = problem_texts(() if present.snapshot is None else present.snapshot.problems)
         await tx.put_deployments([replace(row, wanted=row.id in there, problem=problems.get(row.id)) for row in rows])
-        await tx.append_events(
-            [
-                self._deployment_event(
-                    EventKind.DEPLOYMENT_CREATED,
-                    row,
-                    f"{row.name} {row.app_version} was wanted at {row.site} for a while, commit {self.commit[:8]}",
-                )
-                for row in rows
-            ]
-        )
+        events += [
+            self._deployment_event(
+                EventKind.DEPLOYMENT_CREATED,
+                row,
+                f"{row.name} {row.app_version} was wanted at {row.site} for a while, commit {self.commit[:8]}",
+            )
+            for row in rows
+        ]
+        await tx.append_events(events)
         for deployment_id in left:
             await _note_former_site(tx, deployment_id, present.site)
 
@@ -441,10 +468,13 @@ class _Update:
     ) -> Deployment:
         """A file that moved from one site's folder to another's: the deployment starts again there, with nothing to
         go back to, since older content names the previous site. That site still removes what runs, and nothing more
-        is asked of it."""
+        is asked of it. The new site may have had it before, and reported what was ignored: it is asked for it
+        again."""
         await tx.drop_instances([item.key for item in await tx.instances([desired.id])])
         await tx.drop_revisions([desired.id])
         await _note_former_site(tx, desired.id, before.site)
+        await _note_former_site(tx, desired.id, desired.site)
+        await note_missed(tx, {desired.id: f"moved to {desired.site} {self.commit}"})
         message = (
             f"{desired.name} moved from {before.site} to {desired.site}, commit {self.commit[:8]} by {self.author}"
         )
@@ -535,7 +565,7 @@ def _readable(content: bytes, site: SiteName, deployment_id: DeploymentId) -> De
 
 
 def moved_from(deployment_id: DeploymentId) -> str:
-    """The key that stores the sites that a deployment's file was moved away from, the last one first."""
+    """The key that stores the sites that have had the file of a deployment which was moved, the last one first."""
     return f"moved_from:{deployment_id}"
 
 

@@ -41,7 +41,7 @@ async def label_site(text: str, changes: Mapping[str, str | None], caller: Calle
         there = (
             () if head is None else await git_writer.git.files(head, site_folder(site.name), size_max=FILE_SIZE_MAX)
         )
-        await check_folders(git_writer, [] if is_marked(site.name, there) else [site.name])
+        await check_folders(git_writer, head, [] if is_marked(site.name, there) else [site.name])
         return Proposal([Change(path, render_marker(site.name, labels))], f"label {site.name}")
 
     if await git_writer.write(decide, author=caller.name) is not None:

@@ -5,7 +5,7 @@ logs: `current_trace`. The context leaves central as a trailer of the commit's m
 deployment file or its revision.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
@@ -89,6 +89,11 @@ class TracedGit:
 
     async def contents(self, commit: Commit, path: str, *, size_max: int) -> Sequence[bytes]:
         return await self._git.contents(commit, path, size_max=size_max)
+
+    async def before_changes(
+        self, commit: Commit, folder: str, paths: Collection[str]
+    ) -> Mapping[str, Sequence[Commit]]:
+        return await self._git.before_changes(commit, folder, paths)
 
     async def log(self, commit: Commit) -> tuple[str, str, datetime]:
         return await self._git.log(commit)

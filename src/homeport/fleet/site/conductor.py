@@ -494,6 +494,11 @@ class Conductor:
         async with self._turn():
             await self.queue.resync(why)
 
+    async def restate(self, deployment_ids: Collection[DeploymentId]) -> None:
+        """Queues how these deployments stand, after what is queued already."""
+        async with self._turn():
+            await self.queue.restate(deployment_ids)
+
     async def start_epoch(self, epoch: str, ahead: Ahead) -> None:
         """Central has records that this site has lost: numbering continues above them, what was rolled back stays
         rolled back, and central gets a full resync."""

@@ -85,6 +85,14 @@ class RollBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Restate:
+    """Central asks a site to report again how these deployments stand: it has ignored what the site reported of them,
+    or has dropped what it knew."""
+
+    deployment_ids: tuple[DeploymentId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeIdentities:
     """An operator at central asks a site to list, approve or remove identities of its nodes; the site replies."""
 
@@ -115,6 +123,7 @@ Request = (
     | SetHold
     | LiftHold
     | NodeIdentities
+    | Restate
     | Ask
 )
 """Central's requests to one site."""

@@ -46,6 +46,7 @@ from homeport.core.model.report import (
 from homeport.core.reconcile.plan import short
 from homeport.errors import PermanentError
 from homeport.fleet.central.index import former_sites
+from homeport.fleet.central.reports.restatements import note_missed
 from homeport.fleet.shared.maintenance import hold_event
 from homeport.fleet.shared.progress import notice_event, progress_event
 from homeport.lazy_dataclass import dataclass
@@ -87,12 +88,15 @@ class ReportBatch:
     events: list[NewEvent] = field(default_factory=list)
     pins: list[Pin] = field(default_factory=list)
     audits: list[NewAudit] = field(default_factory=list)
+    missed: dict[DeploymentId, str] = field(default_factory=dict)
+    """Deployments with a step that was refused: what is stored of them is not how they stand at their site."""
     is_complete: bool = True
     """Whether every deployment in the reports is known, and none is wanted that the site saw removed."""
     _moved_away: set[DeploymentId] = field(default_factory=set)
     """Deployments whose file was moved from this site to another: this site still reports their removal."""
     _returned: set[DeploymentId] = field(default_factory=set)
-    """Deployments of this site that were another site's for a while: what this one reported meanwhile is missing."""
+    """Deployments that came to this site while it had them already, or back to it: what it reported before is
+    missing, and it is asked for that."""
     _restated: set[DeploymentId] = field(default_factory=set)
     """Deployments with instances that a full resync brings."""
     _stored_deployments: Mapping[DeploymentId, Deployment] = field(default_factory=dict)
@@ -121,8 +125,8 @@ class ReportBatch:
             self._moved_away = {id_ for id_ in foreign if self.site.name in await former_sites(tx, id_)}
             if any(isinstance(report, Resync) for _, report in reports):
                 self.is_complete = self.is_complete and self._moved_away.issuperset(foreign)
-            resumed = {id_ for id_ in self._begun_midway(reports) if id_ not in foreign}
-            self._returned = {id_ for id_ in resumed if self.site.name in await former_sites(tx, id_)}
+            if resumed := self._begun_midway(reports).difference(foreign):
+                self._returned = {id_ for id_ in resumed if self.site.name in await former_sites(tx, id_)}
         if seen or any(isinstance(report, NodeChanged | NodeGone | Resync) for _, report in reports):
             self.nodes = {node.id: node for node in await tx.nodes(self.site.name)}
         if any(isinstance(report, HoldsChanged) for _, report in reports):
@@ -185,6 +189,7 @@ class ReportBatch:
         await tx.put_deployments(self._changed_deployments())
         for pin in self.pins:
             await tx.put_pin(pin)
+        await note_missed(tx, self.missed)
         await tx.append_audit(self.audits)
         await tx.append_history(self.history)
         await tx.append_events(self.events)
@@ -231,6 +236,7 @@ class ReportBatch:
         self.deployments.update({row.id: row for row in recorded.deployments})
         self.history.extend(recorded.history)
         self.events.extend(recorded.events)
+        self.missed.update({step.deployment_id: f"refused {self.now.isoformat()}" for step, _ in recorded.refused})
         for transition, why in recorded.refused:
             log.warning("report rejected", site=self.site.name, deployment=transition.deployment_id, why=why)
 

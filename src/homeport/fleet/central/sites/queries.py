@@ -64,6 +64,11 @@ class SiteQueries:
             raise PeerUnavailable(f"Site {site} was asked and has not answered in time.", hint="Look, and try again.")
         return raise_error(waiting.answer)
 
+    async def tell_durably(self, site: SiteName, request: Request) -> None:
+        """Sends a request, and returns when the site has certainly carried it out. Raises the site's refusal, and
+        PeerUnavailable where that is not known."""
+        await self._reply(site, lambda question: Addressed(request, question))
+
     async def tell(self, site: SiteName, request: Request) -> bool:
         """Sends a request whose effect no report shows, and returns when the site has carried it out; False when the
         site is not connected. Raises the site's refusal."""

@@ -4,7 +4,7 @@ bounded.
 Not safe for two concurrent decisions; the conductor's lock prevents that.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 
 import anyio
@@ -19,11 +19,13 @@ from homeport.fleet.site.reports.resync import (
     QUEUED_AT,
     RESTORED,
     Encode,
+    restated,
     resync,
 )
 from homeport.fleet.site.state import SiteState
 from homeport.log import get_log
 from homeport.ports import Clock, Store, Transaction
+from homeport.vocabulary import DeploymentId
 
 log = get_log(__name__)
 
@@ -72,6 +74,11 @@ class ReportQueue:
             self._present_bytes = await reader.outbox_bytes()
         self._unweighed_bytes = 0
         log.warning("outbox reset, full resync queued", why=why, reports_lost=lost.reports, since=lost.since)
+
+    async def restate(self, deployment_ids: Collection[DeploymentId]) -> None:
+        reports = restated(self._memory, deployment_ids, self._clock.now())
+        await self.commit(lambda tx: self.put(tx, reports))
+        log.info("deployments restated", deployments=len(deployment_ids), reports=len(reports))
 
     async def start_epoch(self, epoch: str, values: Mapping[str, str]) -> None:
         """A new epoch, which starts with a full resync. `values` are written in the same transaction."""

@@ -2,10 +2,11 @@
 
 It has two causes: a full outbox, which drops its history but never the current state; and a central that has lost its
 database, for which later steps would mean nothing. Dropping and queueing are one transaction, so a crash leaves
-either the old queue or the new one (ADR 0024).
+either the old queue or the new one (ADR 0024). Where central asks for single deployments, their state follows what is
+queued (ADR 0221).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from typing import Any, Final
@@ -125,6 +126,17 @@ async def resync(tx: Transaction, memory: SiteState, encode: Encode, *, why: str
     if lost.dropped:
         await tx.set_value(DROPPED, str((await tx.value_as(DROPPED, int) or 0) + lost.dropped))
     return lost
+
+
+def restated(memory: SiteState, deployment_ids: Collection[DeploymentId], now: datetime) -> Sequence[Report]:
+    """How these deployments stand, for a central that has missed what was reported of them before."""
+    named = sorted(set(deployment_ids))
+    instances = [item for id_ in named for _, item in sorted(memory.instances.of_deployment(id_).items())]
+    return [
+        *(InstanceSnapshot(item) for item in instances),
+        *(Pinned(memory.pins[deployment_id]) for deployment_id in named if deployment_id in memory.pins),
+        *(PlanSetAside(deployment_id, memory.set_aside.get(deployment_id), now) for deployment_id in named),
+    ]
 
 
 def _present(memory: SiteState, lost: Lost, why: str, now: datetime) -> Iterator[Report]:
