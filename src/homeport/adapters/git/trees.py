@@ -42,9 +42,13 @@ class Damaged(Exception):
 
 def find_commit(repository: pygit2.Repository, commit: Commit) -> pygit2.Commit:
     try:
-        found: object = repository.get(pygit2.Oid(hex=commit))
+        object_id = pygit2.Oid(hex=commit)
     except ValueError as error:
         raise NotFound(f'"{commit}" is not the id of a commit.') from error
+    try:
+        found: object = repository.get(object_id)
+    except ValueError as error:
+        raise Damaged(f"commit {commit} cannot be read: {error}") from error
     if not isinstance(found, pygit2.Commit):
         raise NotFound(f"There is no commit {commit}.")
     return found
