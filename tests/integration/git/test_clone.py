@@ -145,6 +145,22 @@ async def test_a_commit_that_cannot_be_read_does_not_make_a_clone_again_and_agai
     assert await source.fetch() == first
 
 
+async def test_an_author_and_a_message_without_end_are_cut(remote: Path, tmp_path: Path) -> None:
+    source = await open_repository(str(remote), tmp_path / "clone")
+    await write(source, "folder/a")
+    person = Person(str(remote), tmp_path / "person")
+    file = person.folder / "commit"
+    tree, parent = (git("rev-parse", name, cwd=person.folder) for name in ("HEAD^{tree}", "HEAD"))
+    who = f"{'A' * 100_000} <a@b> 1 +0000"
+    file.write_text(f"tree {tree}\nparent {parent}\nauthor {who}\ncommitter {who}\n\n{'m' * 5_000_000}\n")
+    odd = git("hash-object", "-t", "commit", "-w", str(file), cwd=person.folder)
+    git("push", "--quiet", "origin", f"{odd}:main", cwd=person.folder)
+    commit = await source.fetch()
+    assert commit == odd
+    message, author, _ = await source.log(commit)
+    assert (len(message), len(author)) == (4 * 1024 * 1024, 200)
+
+
 async def test_the_repository_of_central_takes_no_malformed_commit(tmp_path: Path) -> None:
     create_bare(tmp_path / "own")
     source = await open_repository(str(tmp_path / "own"), tmp_path / "clone")

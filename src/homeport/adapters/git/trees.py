@@ -23,6 +23,9 @@ NAME_MAX = 255
 FILES_MAX = 200_000
 BYTES_MAX = 512 * 1024 * 1024
 """Limits of one read, so that a hostile tree causes an error and does not exhaust memory."""
+AUTHOR_MAX = 200
+MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+"""A commit of ours names each of ten thousand sites. Git has no limits, and events quote the author."""
 ORIGINS_MAX = 500
 """How many commits back the origin of a change is searched."""
 
@@ -136,7 +139,8 @@ def is_ancestor(repository: pygit2.Repository, older: Commit, newer: Commit) -> 
 def read_log(repository: pygit2.Repository, commit: Commit) -> tuple[str, str, datetime]:
     found = find_commit(repository, commit)
     encoding = found.message_encoding
-    message, author = _decoded(found.raw_message, encoding), _decoded(found.author.raw_name, encoding)
+    message = _decoded(found.raw_message[:MESSAGE_BYTES_MAX], encoding)
+    author = _decoded(found.author.raw_name[: 4 * AUTHOR_MAX], encoding)[:AUTHOR_MAX]
     return message.rstrip("\n"), author, _moment(found.commit_time)
 
 
