@@ -168,11 +168,11 @@ def test_any_value_in_any_field_is_read_or_refused_and_is_never_a_fault_of_ours(
 def test_a_text_without_end_is_refused_wherever_events_may_quote_it(kind: str) -> None:
     document, read = DOCUMENTS[kind]
     accepted = []
-    for place in places(document):
-        if "parameters" not in place and isinstance(reduce(lambda value, key: value[key], place, document), str):
+    for way in places(document):
+        if "parameters" not in way and isinstance(reduce(lambda value, key: value[key], way, document), str):
             with suppress(PermanentError):
-                read(with_value(document, place, "x" * 10_000))
-                accepted.append(place)
+                read(with_value(document, way, "x" * 10_000))
+                accepted.append(way)
     assert accepted == []
 
 
