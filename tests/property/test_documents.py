@@ -6,8 +6,10 @@ the same snapshot are read as if it were not there. What was accepted is used th
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -160,6 +162,18 @@ def test_any_value_in_any_field_is_read_or_refused_and_is_never_a_fault_of_ours(
         assert len(str(error)) < 25_000
     except PermanentError:
         pass
+
+
+@pytest.mark.parametrize("kind", ["deployment", "rollout"])
+def test_a_text_without_end_is_refused_wherever_events_may_quote_it(kind: str) -> None:
+    document, read = DOCUMENTS[kind]
+    accepted = []
+    for way in places(document):
+        if "parameters" not in way and isinstance(reduce(lambda value, key: value[key], way, document), str):
+            with suppress(PermanentError):
+                read(with_value(document, way, "x" * 10_000))
+                accepted.append(way)
+    assert accepted == []
 
 
 @settings(max_examples=examples(60))

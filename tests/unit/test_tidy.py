@@ -110,6 +110,26 @@ def test_who_expects_bad_json_expects_it_nested_without_end() -> None:
     assert not found
 
 
+def test_a_pattern_of_a_whole_text_is_matched_against_all_of_it() -> None:
+    """`$` also matches before a line break at the end: "n1\\n" was a node's id, and a site's name."""
+    found = []
+    for path in SOURCES:
+        calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+        whole = {"SITE_NAME_PATTERN", "NODE_ID_PATTERN", "DEPLOYMENT_NAME_PATTERN", "pattern"}
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                text = ast.unparse(node.value)
+                if re.match(r"re\.compile\(.*(_PATTERN|\$'|\$\")\)$", text):
+                    (name,) = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+                    whole.add(ast.unparse(name))
+        for call in calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "match":
+                of = call.args[0] if ast.unparse(call.func.value) == "re" else call.func.value
+                if ast.unparse(of) in whole:
+                    found.append(f"{shown(path, call.lineno)} {ast.unparse(call)}")
+    assert not found
+
+
 def test_functions_fit_a_screen() -> None:
     """A migration may be longer: it is a list of tables, and never changes again."""
     assert not [

@@ -10,6 +10,7 @@ from typing import Final
 
 import anyio.to_thread
 
+from homeport.adapters.files.paths import local_path
 from homeport.adapters.git import Mirror, redact, snapshot
 from homeport.central.package_registry import SCHEME, PackageTree
 from homeport.errors import NotFound, TooLarge
@@ -111,7 +112,7 @@ def _local_folder(repository: str) -> Path | None:
     """`repository` as a path; None for anything with a scheme or a host."""
     if "://" in repository or ":" in repository.split("/", 1)[0] or repository.startswith("-"):
         return None
-    return Path(repository).expanduser().absolute()
+    return local_path(repository, "repository")
 
 
 def _new_folder(scratch: Path) -> Path:

@@ -17,6 +17,7 @@ from homeport.cli.exits import Exit, exit_for
 from homeport.cli.lazy import LazyGroup
 from homeport.cli.options import Settings, connected, formatted
 from homeport.cli.terminal.safe_text import protect_terminal
+from homeport.cli.wording import plain_words
 from homeport.errors import HomeportError, InvalidInput, StorageFull
 
 COLLECT_AFTER: Final = (1_000_000, 20, 50)
@@ -211,7 +212,7 @@ def explain(error: Exception) -> int:
         return Exit.USAGE
     if isinstance(error, click.ClickException):
         ctx = error.ctx if isinstance(error, click.UsageError) else None
-        words = _in_plain_words(error.format_message()) + _suggested_choice(error)
+        words = plain_words(error.format_message()) + _suggested_choice(error)
         _complain(words, f"See  {ctx.command_path} --help" if ctx else None)
         return Exit.USAGE if isinstance(error, click.UsageError) else Exit.FAILED
     from homeport.adapters.files.disk import disk_problem  # noqa: PLC0415 - start-up time
@@ -227,14 +228,6 @@ def explain(error: Exception) -> int:
         "This is a fault in Homeport. Run it again with  homeport --debug …  and report what it prints.",
     )
     return Exit.FAILED
-
-
-def _in_plain_words(message: str) -> str:
-    """What click says, on one line, without the names of its types."""
-    text = " ".join(message.split())
-    for kind, words in (("integer", "whole number"), ("float", "number")):
-        text = text.replace(f"valid {kind} range", words).replace(f"valid {kind}", words)
-    return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def _suggested_choice(error: click.ClickException) -> str:

@@ -66,7 +66,7 @@ class Span:
 
 def parse_context(text: str) -> TraceContext | None:
     """Parses a `traceparent`; None when it is invalid. Of a future version, the known fields are used."""
-    match = _CONTEXT.match(text.strip())
+    match = _CONTEXT.fullmatch(text.strip())
     if match is None or match[1] == "ff" or (match[1] == "00" and match[5]):
         return None
     if not match[2].strip("0") or not match[3].strip("0"):
@@ -93,5 +93,5 @@ def with_trailer(message: str, context: TraceContext) -> str:
     """The message with the context as its last trailer: after existing ones, else in its own paragraph."""
     message = message.rstrip("\n")
     _, blank, last = message.rpartition("\n\n")
-    joins = bool(blank) and all(_TRAILERS.match(line) for line in last.split("\n"))
+    joins = bool(blank) and all(_TRAILERS.fullmatch(line) for line in last.split("\n"))
     return f"{message}{'' if joins else chr(10)}\n{TRAILER}: {context}"

@@ -43,7 +43,7 @@ class Realm:
         return self.intermediate_seconds if kind is IdentityKind.SITE_AUTHORITY else self.svid_seconds
 
     def site_of(self, name: str) -> SiteName | None:
-        return self.site or (SiteName(name) if re.match(SITE_NAME_PATTERN, name) else None)
+        return self.site or (SiteName(name) if re.fullmatch(SITE_NAME_PATTERN, name) else None)
 
     def mismatch(self, token: JoinToken, name: str) -> str | None:
         """Why this token does not admit a machine of this name here, as a sentence."""
@@ -55,7 +55,7 @@ class Realm:
         return None
 
     def _require(self, name: str, pattern: str, allowed: str) -> None:
-        if not re.match(pattern, name):
+        if not re.fullmatch(pattern, name):
             raise InvalidInput(problems=[Problem("name", f'"{name[:200]}" is not a valid name: use {allowed}')])
 
 

@@ -101,7 +101,7 @@ class NodeSettings:
     """The trace collector (OTLP over HTTP); None sends no traces and imports nothing for it."""
 
     def __post_init__(self) -> None:
-        if self.node_id is not None and not re.match(NODE_ID_PATTERN, self.node_id):
+        if self.node_id is not None and not re.fullmatch(NODE_ID_PATTERN, self.node_id):
             raise InvalidInput(
                 problems=[Problem("node_id", f"{self.node_id!r} is not an id")],
                 hint="Use letters, digits, dots, dashes and underscores, up to 128.",
@@ -141,7 +141,7 @@ def resolve_node_id(settings: NodeSettings) -> NodeId:
     path = settings.data / "node-id"
     if path.exists():
         known = path.read_text().strip()
-        if not re.match(NODE_ID_PATTERN, known):
+        if not re.fullmatch(NODE_ID_PATTERN, known):
             raise InvalidInput(
                 problems=[Problem("node_id", f"{known!r} is not an id", str(path))],
                 hint="Correct the file, or remove it to register under a new id.",

@@ -5,22 +5,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import PurePosixPath
 from typing import Final
 
 from homeport.catalog.rollout import FOLDER, parse_rollout
 from homeport.core.lifecycle.rollout import trigger_of
 from homeport.core.model.event import NewEvent
 from homeport.core.model.rollout import Intent, Rollout
-from homeport.errors import InvalidInput, PermanentError
+from homeport.errors import InvalidInput, PermanentError, TooLarge
 from homeport.fleet.central.index import WriteRead
+from homeport.fleet.shared.snapshot import UNKNOWN_FILES_SHOWN_MAX
 from homeport.lazy_dataclass import dataclass
 from homeport.ports import GitSource, InThread, Transaction
 from homeport.rollouts.rows import changed, new_rollout, readable, rollout_event, row_of, stepped
 from homeport.vocabulary import Actor, Commit, EventKind, RolloutCommand, RolloutId
 
 FILE_SIZE_MAX: Final = 1024 * 1024
-_NAME: Final = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_FILE: Final = re.compile(FOLDER + r"/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.yaml")
 GONE: Final = "its file was removed from Git; what is deployed stays"
 
 
@@ -33,8 +33,10 @@ class RolloutFile:
     line: int | None = None
 
     @property
-    def id(self) -> RolloutId:
-        return RolloutId(PurePosixPath(self.path).stem)
+    def id(self) -> RolloutId | None:
+        """None for a file that is not named like a rollout."""
+        match = _FILE.fullmatch(self.path)
+        return None if match is None else RolloutId(match[1])
 
 
 async def read_rollout_files(git: GitSource, before: Commit | None, commit: Commit, in_thread: InThread) -> WriteRead:
@@ -45,11 +47,14 @@ async def read_rollout_files(git: GitSource, before: Commit | None, commit: Comm
 async def _changed(
     git: GitSource, before: Commit | None, commit: Commit, in_thread: InThread
 ) -> Sequence[RolloutFile]:
-    paths = set(await git.changed_paths(before, commit, FOLDER))
+    paths = sorted(await git.changed_paths(before, commit, FOLDER))
     if not paths:
         return ()
-    contents = {file.path: file.content for file in await git.files(commit, FOLDER, size_max=FILE_SIZE_MAX)}
-    return await in_thread(_read, sorted(paths), contents)
+    try:
+        files = await git.files(commit, FOLDER, size_max=FILE_SIZE_MAX)
+    except TooLarge as error:
+        return [RolloutFile(f"{FOLDER}/", problem=f"{error} No rollout has changed.")]
+    return await in_thread(_read, paths, {file.path: file.content for file in files})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class RolloutUpdate:
         rollouts: list[Rollout] = []
         events: list[NewEvent] = []
         for file in files:
-            row = await tx.rollout(file.id)
+            row = None if file.id is None else await tx.rollout(file.id)
             before = next(iter(readable([] if row is None else [row])), None)
             after = self._judge(file, before, events)
             if after is not None and after != before:
@@ -102,15 +107,21 @@ class RolloutUpdate:
 
 
 def _read(paths: Sequence[str], contents: dict[str, bytes]) -> list[RolloutFile]:
-    return [_read_one(path, contents.get(path)) for path in paths]
+    """What is not named like a rollout says nothing about one, whatever id is in its path."""
+    others = [path for path in paths if not _FILE.fullmatch(path) and path in contents]
+    return [
+        *(_read_one(path, contents.get(path)) for path in paths if _FILE.fullmatch(path)),
+        *(_misnamed(path) for path in others[:UNKNOWN_FILES_SHOWN_MAX]),
+    ]
+
+
+def _misnamed(path: str) -> RolloutFile:
+    return RolloutFile(path, problem=f"{path}  is not named like a rollout: <uuid>.yaml; nothing has changed")
 
 
 def _read_one(path: str, content: bytes | None) -> RolloutFile:
-    name = PurePosixPath(path)
     if content is None:
         return RolloutFile(path)
-    if name.suffix != ".yaml" or len(name.parts) != 2 or not _NAME.match(name.stem):
-        return RolloutFile(path, problem=f"{path}  is not named like a rollout: <uuid>.yaml; nothing has changed")
     try:
         return RolloutFile(path, parse_rollout(content, path))
     except InvalidInput as error:

@@ -124,7 +124,7 @@ class SiteSettings:
             )
         if self.audit_days < 1:
             raise InvalidInput(problems=[Problem("audit_days", "must be at least one day")])
-        if not re.match(SITE_NAME_PATTERN, self.name):
+        if not re.fullmatch(SITE_NAME_PATTERN, self.name):
             raise InvalidInput(
                 problems=[
                     Problem("name", f'"{self.name}" is not a valid site name: use small letters, digits and dashes')

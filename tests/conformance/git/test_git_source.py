@@ -7,7 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from homeport.errors import Conflict, InvalidInput, NotFound
+from homeport.adapters.git import trees
+from homeport.errors import Conflict, InvalidInput, NotFound, TooLarge
 from homeport.ports import Change, GitSource, TreeFile
 from homeport.vocabulary import Commit
 from tests.conformance.git.conftest import REAL, Open, RealRemote, Remote, Somebody
@@ -527,3 +528,40 @@ async def test_a_commit_of_any_encoding_and_time_is_read(
     assert message.startswith("hello")
     assert found == author
     assert when.timestamp() in (seconds, 0)
+
+
+DEEP = "/".join(f"d{number}" for number in range(80))
+
+
+@pytest.mark.parametrize("remote", REAL, indirect=True)
+async def test_a_folder_that_nests_too_deep_is_listed_and_not_entered(open_one: Open, person: Person) -> None:
+    source = await open_one()
+    person.write("deployments/a/file", "1")
+    before = Commit(person.push())
+    person.write(f"deployments/a/{DEEP}/file", "2")
+    person.write("deployments/b/file", "3")
+    after = Commit(person.push())
+    assert await source.fetch() == after
+    deep, *rest = await source.files(after, "deployments/a", size_max=1000)
+    assert [each.path for each in rest] == ["deployments/a/file"]
+    assert (deep.is_regular, deep.path.count("/")) == (False, 64)
+    assert await source.changed_paths(before, after, "deployments") == [deep.path, "deployments/b/file"]
+    assert set(await source.origins(before, after, "deployments")) == {deep.path, "deployments/b/file"}
+
+
+@pytest.mark.parametrize("remote", REAL, indirect=True)
+async def test_a_folder_full_of_files_hides_no_change_of_its_neighbours(
+    open_one: Open, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "FILES_MAX", 20)
+    source = await open_one()
+    for number in range(30):
+        person.write(f"deployments/a/{number}", "1")
+    for folder in ("b", "c"):
+        person.write(f"deployments/{folder}/file", "1")
+    commit = Commit(person.push())
+    await source.fetch()
+    changed = await source.changed_paths(None, commit, "deployments")
+    assert {path.split("/")[1] for path in changed} == {"a", "b", "c"}
+    with pytest.raises(TooLarge, match="more than 20 files"):
+        await source.files(commit, "deployments/a", size_max=1000)

@@ -122,6 +122,22 @@ async def test_a_registry_that_is_not_there_is_named(unchanged: Client, registry
     assert int(unreachable.headers["retry-after"]) > 0
 
 
+@pytest.mark.parametrize(
+    ("repository", "status", "words"),
+    [
+        ("a" * 300, 422, "cannot be a path here: File name too long"),
+        (f"file:///{'a' * 300}", 422, "cannot be a path here: File name too long"),
+        ("~nobody-of-that-name/apps", 404, "There is no folder ~nobody-of-that-name/apps."),
+    ],
+)
+async def test_what_cannot_be_a_path_is_refused_and_is_no_fault_of_ours(
+    unchanged: Client, repository: str, status: int, words: str
+) -> None:
+    answer = await unchanged.post("/api/v1/apps", {"repository": repository})
+    assert answer.status == status
+    assert words in str(answer.body)
+
+
 async def test_a_link_that_leaves_the_registry_and_a_pipe_are_not_read(unchanged: Client, tmp_path: Path) -> None:
     outside = write_app(tmp_path / "outside")
     folder = tmp_path / "links" / "demo" / "hello" / "5.0.0"

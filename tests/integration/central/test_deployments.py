@@ -5,11 +5,13 @@ from pathlib import Path
 import anyio
 import pytest
 
+from homeport.adapters.git import trees
 from homeport.catalog.deployment import parse_deployment
 from homeport.central.app import CentralApp
 from homeport.core.data import removes_data
 from homeport.core.model.instance import Failure
 from homeport.core.model.report import Synced
+from homeport.fleet.central import index
 from homeport.vocabulary import Code, Commit, DeploymentId, SiteName, Trigger
 from tests.support.git import Person, git
 from tests.support.running_central import Client, FakeSite, indexed, node_changed, transition
@@ -238,6 +240,29 @@ async def test_a_commit_that_is_invalid_for_one_site_is_followed_by_the_other(cl
     assert after["home"]["problem"] is None
     assert (after["north"]["wanted"], after["north"]["revision"]) == (True, before["north"]["revision"])
     assert f"{paths['north']}:" in after["north"]["problem"]
+
+
+@pytest.mark.parametrize("folders_max", [index.FOLDERS_MAX, 1])
+async def test_a_folder_that_is_too_large_is_the_problem_of_its_site_alone(
+    client: Client, person: Person, monkeypatch: pytest.MonkeyPatch, folders_max: int
+) -> None:
+    await FakeSite(client, "north").join()
+    await client.deploy("home", "north")
+    person.pull()
+    rows = {row["site"]: row for row in (await client.get("/api/v1/deployments")).body["deployments"]}
+    paths = {site: f"deployments/{site}/{row['id']}.yaml" for site, row in rows.items()}
+    monkeypatch.setattr(trees, "FILES_MAX", 20)
+    monkeypatch.setattr(index, "FOLDERS_MAX", folders_max)
+    for number in range(30):
+        person.write(f"deployments/north/x/{number}", "x")
+    person.write(f"deployments/north/{'/'.join('d' * 80)}", "x")
+    person.write(paths["home"], person.read(paths["home"]) + "# changed\n")
+    await indexed(client, person.push())
+    after = {row["site"]: row for row in (await client.get("/api/v1/deployments")).body["deployments"]}
+    assert after["home"]["revision"] != rows["home"]["revision"]
+    assert (after["north"]["wanted"], after["north"]["revision"]) == (True, rows["north"]["revision"])
+    events = await client.get("/api/v1/events/export")
+    assert "more than 20 files below" in str(events.body)
 
 
 async def test_a_folder_without_its_marker_deletes_nothing_until_the_marker_is_back(

@@ -39,8 +39,9 @@ async def failing(person: Person) -> str:
 
 
 async def test_an_operator_clones_and_pushes_and_central_shows_it(
-    client: Client, home: FakeSite, tmp_path: Path
+    client: Client, home: FakeSite, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", logger="homeport.git")
     await client.deploy()
     url = await address(client, "operator")
     person = await anyio.to_thread.run_sync(Person, url, tmp_path / "copy")
@@ -55,6 +56,7 @@ async def test_an_operator_clones_and_pushes_and_central_shows_it(
     await eventually(shown, what="the pushed deployment")
     entries = (await client.get("/api/v1/audit")).body["entries"]
     assert any(each["action"] == "git.push" and "git-operator" in str(each) for each in entries)
+    assert "disconnected" not in caplog.text, "every answer was read to its end"
 
 
 async def test_a_push_that_breaks_a_file_is_refused_with_file_and_line(

@@ -129,11 +129,11 @@ async def fleet(tmp_path: Path, registry: Path) -> AsyncIterator[Fleet]:
         yield fleet
 
 
-async def push(fleet: Fleet, path: str, content: str) -> None:
+async def push(fleet: Fleet, path: str, content: str | None) -> None:
     """What a person pushes by hand, once central shows it."""
 
     async def decide(_: Commit | None) -> Sequence[Change]:
-        return [Change(path, content.encode())]
+        return [Change(path, None if content is None else content.encode())]
 
     commit = await fleet.central.parts.git.commit(saying("by hand", decide), author="ann")
     assert commit is not None
@@ -403,6 +403,18 @@ async def test_a_pause_pushed_by_hand_counts_and_a_broken_file_changes_nothing(f
     assert f"{path}:" in shown["note"] and "must be one of" in shown["note"]
     await push(fleet, path, text)
     assert (await fleet.show(rollout_id))["state"] == "running"
+    await fleet.until(rollout_id, "done")
+
+
+async def test_a_copy_of_a_rollouts_file_elsewhere_says_nothing_about_it(fleet: Fleet) -> None:
+    await fleet.join("a", "b", region="eu")
+    rollout_id = await fleet.rollout(selector="region=eu", waves=[1, "100%"])
+    before = await fleet.show(rollout_id)
+    copy = f"rollouts/old/{rollout_id}.yaml"
+    await push(fleet, copy, "state: [")
+    await push(fleet, copy, None)
+    after = await fleet.show(rollout_id)
+    assert (after["state"], after["note"]) == ("running", before["note"])
     await fleet.until(rollout_id, "done")
 
 

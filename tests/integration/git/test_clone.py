@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from hashlib import sha1
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from homeport.adapters.git import Repository, open_repository
-from homeport.errors import InvalidInput, Refused
+from homeport.adapters.git import Repository, create_bare, mirror, open_repository
+from homeport.adapters.git.clone import make_clone
+from homeport.errors import GitUnavailable, InvalidInput, Refused
 from homeport.ports import Change
 from homeport.vocabulary import Commit
 from tests.support.git import Person, bare_repository, git, move
@@ -109,6 +111,63 @@ async def test_reading_and_committing_heal_a_damaged_clone_as_well(
     assert len(await source.files(first, "folder", size_max=10)) == 1
     damage(tmp_path / "clone")
     assert await write(source, "folder/b") is not None
+
+
+def malformed(person: Person) -> str:
+    """A commit without an author, as no git makes one."""
+    tree, parent = (git("rev-parse", name, cwd=person.folder) for name in ("HEAD^{tree}", "HEAD"))
+    file = person.folder / "commit"
+    file.write_text(f"tree {tree}\nparent {parent}\ncommitter a <b> 1 +0000\n\nx\n")
+    return git("hash-object", "-t", "commit", "-w", "--literally", str(file), cwd=person.folder)
+
+
+async def test_a_commit_that_cannot_be_read_does_not_make_a_clone_again_and_again(
+    remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = await open_repository(str(remote), tmp_path / "clone")
+    first = await write(source, "folder/a")
+    assert first is not None
+    person = Person(str(remote), tmp_path / "person")
+    git("push", "--quiet", "origin", f"{malformed(person)}:main", cwd=person.folder)
+    made: list[Path] = []
+
+    def counted(folder: Path, *others: Any) -> None:
+        made.append(folder)
+        make_clone(folder, *others)
+
+    monkeypatch.setattr(mirror, "make_clone", counted)
+    for _ in range(3):
+        with pytest.raises(GitUnavailable, match="cannot be read"):
+            await source.fetch()
+    assert len(made) == 1
+    assert [file.path for file in await source.files(first, "folder", size_max=10)] == ["folder/a"]
+    git("push", "--quiet", "--force", "origin", f"{first}:main", cwd=person.folder)
+    assert await source.fetch() == first
+
+
+async def test_an_author_and_a_message_without_end_are_cut(remote: Path, tmp_path: Path) -> None:
+    source = await open_repository(str(remote), tmp_path / "clone")
+    await write(source, "folder/a")
+    person = Person(str(remote), tmp_path / "person")
+    file = person.folder / "commit"
+    tree, parent = (git("rev-parse", name, cwd=person.folder) for name in ("HEAD^{tree}", "HEAD"))
+    who = f"{'A' * 100_000} <a@b> 1 +0000"
+    file.write_text(f"tree {tree}\nparent {parent}\nauthor {who}\ncommitter {who}\n\n{'m' * 5_000_000}\n")
+    odd = git("hash-object", "-t", "commit", "-w", str(file), cwd=person.folder)
+    git("push", "--quiet", "origin", f"{odd}:main", cwd=person.folder)
+    commit = await source.fetch()
+    assert commit == odd
+    message, author, _ = await source.log(commit)
+    assert (len(message), len(author)) == (4 * 1024 * 1024, 200)
+
+
+async def test_the_repository_of_central_takes_no_malformed_commit(tmp_path: Path) -> None:
+    create_bare(tmp_path / "own")
+    source = await open_repository(str(tmp_path / "own"), tmp_path / "clone")
+    await write(source, "folder/a")
+    person = Person(str(tmp_path / "own"), tmp_path / "person")
+    with pytest.raises(AssertionError, match="missingAuthor"):
+        git("push", "origin", f"{malformed(person)}:main", cwd=person.folder)
 
 
 async def test_a_fetch_from_a_folder_without_news_starts_no_program(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from homeport.adapters.git import trees
 from homeport.adapters.link.inprocess import InProcessLink
 from homeport.core.data import data_trailer
 from homeport.core.model.event import Deployment
@@ -326,3 +327,42 @@ async def test_a_removed_node_is_dismissed_and_its_instances_are_forgotten(perso
         await eventually(node.dismissed.is_set)
         await eventually(lambda: not site.parts.conductor.memory.instances)
         assert site.parts.conductor.memory.nodes == {}
+
+
+@pytest.mark.parametrize("what", ["deep", "many"])
+async def test_a_folder_that_cannot_be_read_is_a_problem_and_ends_nothing(
+    person: Person, start: OpenSite, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    path, text = deployment_file()
+    async with start() as site, scripted_node(link(site)):
+        person.write(path, text)
+        person.push()
+        await reaches(site, State.INSTALLED)
+        folder = path.rpartition("/")[0]
+        if what == "many":
+            monkeypatch.setattr(trees, "FILES_MAX", 20)
+        for name in ["/".join("d" * 80)] if what == "deep" else map(str, range(30)):
+            person.write(f"{folder}/x/{name}", "x")
+        person.push()
+
+        async def says() -> bool:
+            async with site.parts.store.read() as reader:
+                row = await reader.site(site.parts.conductor.memory.site)
+            words = "is not named like a deployment" if what == "deep" else "more than 20 files"
+            return row is not None and words in (row.problem or "")
+
+        await eventually(says, what="the problem")
+        person.remove(f"{folder}/x")
+        other, text = deployment_file(name="other")
+        person.write(other, text)
+        person.push()
+        async with site.parts.store.read() as reader:
+            states = [row.state for row in await reader.deployments(DeploymentFilter())]
+        assert states == [State.INSTALLED], "nothing was removed"
+
+        async def both() -> bool:
+            async with site.parts.store.read() as reader:
+                rows = await reader.deployments(DeploymentFilter())
+            return len(rows) == 2 and {row.state for row in rows} == {State.INSTALLED}
+
+        await eventually(both, what="the next push to be followed")

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from homeport.adapters.files.paths import local_path
 from homeport.core.redaction import redact
 from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
@@ -54,7 +55,7 @@ def parse_address(url: str) -> GitAddress:
         raise InvalidInput("Transport helpers are not allowed in a Git address.", hint=ALLOWED)
     if ":" in url.split("/", 1)[0]:
         return _from_scp_like(url)
-    folder = Path(url).expanduser().absolute()
+    folder = local_path(url, "url")
     return GitAddress(str(folder), str(folder), folder)
 
 
@@ -77,7 +78,7 @@ def _from_url(url: str) -> GitAddress:
 def _from_file_url(url: str, parts: SplitResult) -> GitAddress:
     if parts.netloc not in {"", "localhost"} or not parts.path.startswith("/"):
         raise InvalidInput(f'"{redact(url)}" is not a local file URL.', hint="Write file:// and an absolute path.")
-    folder = Path(unquote(parts.path))
+    folder = local_path(unquote(parts.path), "url")
     return GitAddress(url, url, folder)
 
 

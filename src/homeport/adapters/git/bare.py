@@ -26,6 +26,7 @@ def create_bare(path: Path, branch: str = "main") -> None:
         repository.config["core.fsync"] = "all"  # the record of desired state survives a power cut
         repository.config["gc.auto"] = 2000  # every commit has a new tree of all sites, so pack them early
         repository.config["http.receivepack"] = True
+        repository.config["receive.fsckObjects"] = True  # a malformed commit would be unreadable for every role
         repository.free()
         new.replace(path)
     finally:

@@ -77,6 +77,7 @@ class GitBackend:
                 del self._running[key]
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send, environment: Mapping[str, str]) -> None:
+        is_answered = False
         async with await anyio.open_process(
             ["git", "http-backend"], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
         ) as process:
@@ -86,9 +87,12 @@ class GitBackend:
                     tasks.start_soon(_feed, receive, process.stdin)
                     tasks.start_soon(_log_errors, process.stderr)
                     await _answer(process.stdout, send)
+                    is_answered = True
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
                     tasks.cancel_scope.cancel()
             except* ClientGone:
-                log.info("git client left", path=scope["path"])
+                if not is_answered:
+                    log.info("git client disconnected early", path=scope["path"])
             finally:
                 await _end(process)
 
@@ -129,7 +133,7 @@ async def _feed(receive: Receive, stdin: ByteSendStream) -> None:
 
 
 async def _answer(stdout: ByteReceiveStream, send: Send) -> None:
-    """Sends git's output: CGI headers, an empty line, the body."""
+    """Sends git's output: CGI headers, an empty line, the body, which the caller ends."""
     head = b""
     while b"\r\n\r\n" not in head and len(head) < HEAD_BYTES_MAX:
         try:
@@ -142,7 +146,6 @@ async def _answer(stdout: ByteReceiveStream, send: Send) -> None:
     await send({"type": "http.response.body", "body": rest, "more_body": True})
     async for chunk in stdout:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _parsed(head: bytes) -> tuple[int, list[tuple[bytes, bytes]]]:

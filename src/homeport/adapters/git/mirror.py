@@ -39,6 +39,9 @@ UNTIDY_MAX = 500
 
 TIDY_SECONDS_MAX = 120.0
 
+FUTILE_SECONDS = 300.0
+"""How long no new clone is made after one that was no better: then the remote has what cannot be read."""
+
 _NO_SUCH_REF = "couldn't find remote ref"
 _BROKEN_CLONE = re.compile(
     r"not a git repository: '|invalid gitfile|bad object|corrupt|bad config|invalid sha1 pointer"
@@ -65,6 +68,7 @@ class Mirror:
         self._heard_at = float("-inf")
         self._untidy = 0
         self._clones_made = 0
+        self._futile_until = float("-inf")
         self._remote_turn = anyio.Lock()
 
     async def fetch(self) -> Commit | None:
@@ -124,6 +128,7 @@ class Mirror:
         try:
             return await to_thread.run_sync(self._work_on_clone, work)
         except DAMAGE as error:
+            self._futile_until = time.monotonic() + FUTILE_SECONDS
             raise GitUnavailable(f"The local copy of {self.url} cannot be read ({error}).") from error
 
     def _work_on_clone(self, work: Callable[[pygit2.Repository], T]) -> T:
@@ -161,6 +166,8 @@ class Mirror:
 
     async def _replace_clone(self, reason: str) -> Commit | None:
         """Fetches everything into a new clone and replaces the old one, which stays until then."""
+        if time.monotonic() < self._futile_until:
+            raise explain(self._address, reason)
         log.warning("git clone damaged, cloning again", url=self.url, reason=reason.strip())
         new = beside(self._clone)
         try:
@@ -168,6 +175,7 @@ class Mirror:
             tip = await self._fetch_into(new)
             await to_thread.run_sync(self._put_in_place, new)
         except DAMAGE as error:
+            self._futile_until = time.monotonic() + FUTILE_SECONDS
             raise explain(self._address, str(error)) from error
         finally:
             await to_thread.run_sync(partial(shutil.rmtree, new, ignore_errors=True))

@@ -17,9 +17,15 @@ from homeport.ports import TreeFile
 from homeport.vocabulary import Commit
 
 DEPTH_MAX = 64
+"""Names in a path. A folder that is nested deeper is listed as something that is not a regular file, and not read."""
+NAME_MAX = 255
+"""Characters of a name, as on disk. Git's own trees have no limit."""
 FILES_MAX = 200_000
 BYTES_MAX = 512 * 1024 * 1024
 """Limits of one read, so that a hostile tree causes an error and does not exhaust memory."""
+AUTHOR_MAX = 200
+MESSAGE_BYTES_MAX = 4 * 1024 * 1024
+"""A commit of ours names each of ten thousand sites. Git has no limits, and events quote the author."""
 ORIGINS_MAX = 500
 FEW_PATHS = 50
 """How many commits back the origin of a change is searched."""
@@ -40,9 +46,13 @@ class Damaged(Exception):
 
 def find_commit(repository: pygit2.Repository, commit: Commit) -> pygit2.Commit:
     try:
-        found: object = repository.get(pygit2.Oid(hex=commit))
+        object_id = pygit2.Oid(hex=commit)
     except ValueError as error:
         raise NotFound(f'"{commit}" is not the id of a commit.') from error
+    try:
+        found: object = repository.get(object_id)
+    except ValueError as error:
+        raise Damaged(f"commit {commit} cannot be read: {error}") from error
     if not isinstance(found, pygit2.Commit):
         raise NotFound(f"There is no commit {commit}.")
     return found
@@ -72,10 +82,15 @@ def read_files(repository: pygit2.Repository, commit: Commit, folder: str, size_
 def read_changed_paths(
     repository: pygit2.Repository, before: Commit | None, after: Commit, folder: str
 ) -> Sequence[str]:
-    """Equal subtrees are skipped unread, so the cost depends only on what changed."""
+    """Equal subtrees are skipped unread, so the cost depends only on what changed. Of more than FILES_MAX paths, each
+    folder directly below keeps at least one: a folder full of files hides no change in its neighbours."""
     old = _folder(repository, find_commit(repository, before), folder) if before else None
     new = _folder(repository, find_commit(repository, after), folder)
-    return sorted(islice(_differences(repository, old, new, _prefix(folder), DEPTH_MAX), FILES_MAX + 1))
+    found: list[str] = []
+    for name, was, now in _changed_entries(old, new):
+        paths = _below(repository, was, now, f"{_prefix(folder)}{_text(name)}")
+        found += islice(paths, max(1, FILES_MAX + 1 - len(found)))
+    return sorted(found)
 
 
 def read_origins(
@@ -93,7 +108,7 @@ def read_origins(
         new = _folder(repository, commit, folder)
         if old is not None and new is not None and old.id == new.id:
             continue
-        for path in islice(_differences(repository, old, new, _prefix(folder), DEPTH_MAX), FILES_MAX):
+        for path in islice(_differences(repository, old, new, _prefix(folder)), FILES_MAX):
             origins.setdefault(path, Commit(str(commit.id)))
     return origins
 
@@ -156,7 +171,8 @@ def is_ancestor(repository: pygit2.Repository, older: Commit, newer: Commit) -> 
 def read_log(repository: pygit2.Repository, commit: Commit) -> tuple[str, str, datetime]:
     found = find_commit(repository, commit)
     encoding = found.message_encoding
-    message, author = _decoded(found.raw_message, encoding), _decoded(found.author.raw_name, encoding)
+    message = _decoded(found.raw_message[:MESSAGE_BYTES_MAX], encoding)
+    author = _decoded(found.author.raw_name[: 4 * AUTHOR_MAX], encoding)[:AUTHOR_MAX]
     return message.rstrip("\n"), author, _moment(found.commit_time)
 
 
@@ -197,44 +213,58 @@ def _prefix(folder: str) -> str:
 def _blobs(
     repository: pygit2.Repository, tree: pygit2.Tree | None, folder: str
 ) -> Iterator[tuple[str, pygit2.Oid | None]]:
-    """Path and id of every file, None for one that is not regular; bounded in number and depth."""
+    """Path and id of every file, None for one that is not regular or a folder that is nested too deep."""
     count = 0
-    waiting = [(tree, _prefix(folder), 0)] if tree is not None else []
+    waiting = [(tree, _prefix(folder))] if tree is not None else []
     while waiting:
-        current, prefix, depth = waiting.pop()
-        if depth > DEPTH_MAX:
-            raise TooLarge(f'"{prefix}" nests more than {DEPTH_MAX} folders.')
+        current, prefix = waiting.pop()
         for mode, name, object_id in _entries(current):
             count += 1
             if count > FILES_MAX:
                 raise TooLarge(f'There are more than {FILES_MAX} files below "{folder}".')
             path = f"{prefix}{_text(name)}"
-            if mode == _TREE:
-                waiting.append((find_tree(repository, pygit2.Oid(raw=object_id)), f"{path}/", depth + 1))
+            if mode == _TREE and not _is_too_deep(path):
+                waiting.append((find_tree(repository, pygit2.Oid(raw=object_id)), f"{path}/"))
             else:
                 yield path, pygit2.Oid(raw=object_id) if mode in _FILES else None
 
 
 def _differences(
-    repository: pygit2.Repository, old: pygit2.Tree | None, new: pygit2.Tree | None, prefix: str, depth_left: int
+    repository: pygit2.Repository, old: pygit2.Tree | None, new: pygit2.Tree | None, prefix: str
 ) -> Iterator[str]:
-    if depth_left < 0:
-        raise TooLarge(f'"{prefix}" nests more than {DEPTH_MAX} folders.')
+    for name, was, now in _changed_entries(old, new):
+        yield from _below(repository, was, now, f"{prefix}{_text(name)}")
+
+
+def _changed_entries(
+    old: pygit2.Tree | None, new: pygit2.Tree | None
+) -> Iterator[tuple[bytes, Entry | None, Entry | None]]:
+    """The name of each entry that differs, as it was and as it is now."""
     changed: dict[bytes, list[Entry | None]] = {}
     before, after = set(_entries(old)), set(_entries(new))
     for side, entries in enumerate((before - after, after - before)):
         for entry in entries:
             changed.setdefault(entry[1], [None, None])[side] = entry
-    for name, sides in changed.items():
-        path = f"{prefix}{_text(name)}"
-        if any(entry is not None and entry[0] != _TREE for entry in sides):
-            yield path
-        was, now = (
-            find_tree(repository, pygit2.Oid(raw=entry[2])) if entry is not None and entry[0] == _TREE else None
-            for entry in sides
-        )
-        if was is not None or now is not None:
-            yield from _differences(repository, was, now, f"{path}/", depth_left - 1)
+    for name, (was, now) in changed.items():
+        yield name, was, now
+
+
+def _below(repository: pygit2.Repository, was: Entry | None, now: Entry | None, path: str) -> Iterator[str]:
+    """The paths that differ between two entries of one name: its own where one is not a folder, and those below."""
+    entries = [entry for entry in (was, now) if entry is not None]
+    if _is_too_deep(path) or any(entry[0] != _TREE for entry in entries):
+        yield path
+    if _is_too_deep(path) or all(entry[0] != _TREE for entry in entries):
+        return
+    old, new = (
+        find_tree(repository, pygit2.Oid(raw=entry[2])) if entry is not None and entry[0] == _TREE else None
+        for entry in (was, now)
+    )
+    yield from _differences(repository, old, new, f"{path}/")
+
+
+def _is_too_deep(path: str) -> bool:
+    return path.count("/") >= DEPTH_MAX
 
 
 def _entries(tree: pygit2.Tree | None) -> list[Entry]:
@@ -242,7 +272,7 @@ def _entries(tree: pygit2.Tree | None) -> list[Entry]:
 
 
 def _text(name: bytes) -> str:
-    return name.decode(errors="replace")
+    return name.decode(errors="replace")[:NAME_MAX]
 
 
 def _blob(repository: pygit2.Repository, object_id: pygit2.Oid) -> pygit2.Blob:

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from typing import Final
 
+from homeport.adapters.files.paths import written_path
 from homeport.catalog.documents import dump
 from homeport.cli.api.client import Client, Json
 from homeport.cli.import_options import ImportOptions
@@ -129,7 +129,7 @@ def _imported(
         from homeport.cli.local.storing import chart_elsewhere  # noqa: PLC0415 - the registry's client is slow to import
 
         return chart_elsewhere(app, place, name=options.app_name)
-    path = Path(app).expanduser()
+    path = written_path(app)
     source_options = ImportSourceOptions(options.app_name, values, ask=ask)
     if options.build:
         from homeport.cli.local.building import build_images  # noqa: PLC0415 - start-up time

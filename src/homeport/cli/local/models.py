@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import click
 
+from homeport.adapters.files.paths import exists, written_path
 from homeport.adapters.registry.large_files import push_file
 from homeport.adapters.registry.web_files import ModelSourceOptions
 from homeport.cli.api.client import Client, Json
@@ -188,7 +189,7 @@ def nodes_are_here(client: Client, site: str) -> bool:
 
 def refuse_unknown_name(ref: str) -> None:
     """A word that is neither in the catalog nor a file. Raises NotFound."""
-    if MODEL_ID.fullmatch(ref) and ":" not in ref and not Path(ref).expanduser().exists():
+    if MODEL_ID.fullmatch(ref) and ":" not in ref and not exists(written_path(ref)):
         raise NotFound(
             f'There is no model "{ref}" in the catalog, and no file of that name here.',
             hint=f"List them:  homeport models list   {EXAMPLES}",
@@ -199,7 +200,7 @@ def absolute(text: str) -> str:
     """A path of a person's own becomes one that means the same elsewhere on this machine."""
     reference: ModelReference = parse_reference(text)
     if reference.scheme is Scheme.FILE:
-        return f"file:{Path(reference.path).expanduser().absolute()}"
+        return f"file:{written_path(reference.path).absolute()}"
     return reference.text
 
 

@@ -9,6 +9,7 @@ The command line and the environment override it. An unknown key or a value of t
 key, before anything starts.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from homeport.cli.wording import plain_words
 from homeport.errors import InvalidInput, Problem
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -23,6 +25,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 SIZE_MAX: Final = 1024 * 1024
 NUMBER_MAX: Final = 10**12
 """Some thirty thousand years, in seconds."""
+SECONDS_MIN: Final = 0.01
 SECTIONS: Final = ("up", "central", "site", "node")
 _TUNED: Final = "homeport.tuned"
 
@@ -66,8 +69,13 @@ def keep_tuned(ctx: click.Context, parameter: click.Parameter, value: Any) -> No
 
 def _apply(ctx: click.Context, path: Path, fields: Mapping[str, type[Any]]) -> None:
     section = str(ctx.command.name)
-    given = _section(path, section)
+    text = _read(path)
+    given = _section(path, text, section)
     options = _options(ctx.command)
+
+    def problem(key: str, wrong: str) -> Problem:
+        return Problem(f"[{section}] {key}", plain_words(wrong), str(path), _line_of(text, section, key))
+
     problems, defaults, others = [], {}, {}
     for key, value in given.items():
         name = key.replace("_", "-")
@@ -77,22 +85,29 @@ def _apply(ctx: click.Context, path: Path, fields: Mapping[str, type[Any]]) -> N
             elif key in fields:
                 others[key] = _scalar(value, fields[key])
             else:
-                problems.append(_unknown(section, key, [*options, *fields]))
+                problems.append(problem(key, _unknown(key, [*options, *fields])))
         except (click.UsageError, ValueError) as error:
-            text = error.message if isinstance(error, click.UsageError) else str(error)
-            problems.append(Problem(f"[{section}] {key}", text))
+            wrong = error.message if isinstance(error, click.UsageError) else str(error)
+            problems.append(problem(key, wrong))
     if problems:
         raise InvalidInput(f"{path} cannot be used.", problems=problems)
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
     ctx.meta[_TUNED] = {**ctx.meta.get(_TUNED, {}), **others}
 
 
-def _section(path: Path, section: str) -> Mapping[str, Any]:
+def _read(path: Path) -> str:
     if path.stat().st_size > SIZE_MAX:
         raise InvalidInput(f"{path} is larger than 1 MiB.", hint="A configuration file holds a few lines.")
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8 text.", hint="See docs/reference/settings.md") from error
+
+
+def _section(path: Path, text: str, section: str) -> Mapping[str, Any]:
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # Also a number of thousands of digits.
         raise InvalidInput(f"{path} is not TOML: {error}", hint="See docs/reference/settings.md") from error
     strange = [name for name in document if name not in SECTIONS]
     if strange:
@@ -135,12 +150,25 @@ def _scalar(value: Any, kind: type[Any]) -> Any:
     is_number = isinstance(value, int | kind) and not isinstance(value, bool)
     if not is_number or not abs(value) <= NUMBER_MAX:
         raise ValueError("must be a whole number" if kind is int else "must be a number")
+    least = 1 if kind is int else SECONDS_MIN
+    if value < least:
+        raise ValueError(f"must be at least {least}")
     return kind(value)
 
 
-def _unknown(section: str, key: str, known: list[str]) -> Problem:
+def _unknown(key: str, known: list[str]) -> str:
     from difflib import get_close_matches  # noqa: PLC0415 - for mistakes alone, and a node stays small
 
     close = get_close_matches(key, known, 1)
-    text = f'There is no setting "{key}".' + (f' Did you mean "{close[0]}"?' if close else "")
-    return Problem(f"[{section}] {key}", text)
+    return f'There is no setting "{key}".' + (f' Did you mean "{close[0]}"?' if close else "")
+
+
+def _line_of(text: str, section: str, key: str) -> int | None:
+    """Where the key stands; None where it is written in a way that only a parser understands."""
+    current = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if heading := re.match(r"\s*\[\s*([\w-]+)\s*\]", line):
+            current = heading[1]
+        elif current == section and re.match(rf"""\s*["']?{re.escape(key)}["']?\s*=""", line):
+            return number
+    return None

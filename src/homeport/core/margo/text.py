@@ -29,7 +29,7 @@ def gateway_of(device_id: str) -> str | None:
 def site_of_client(client_id: str) -> SiteName:
     """The site that a client of this name is shown as. A name that cannot be a site's gets a readable form of its
     own, with a digest in it, so that two clients never share one."""
-    if re.match(SITE_NAME_PATTERN, client_id):
+    if re.fullmatch(SITE_NAME_PATTERN, client_id):
         return SiteName(client_id)
     readable = _NOT_IN_NAME.sub("-", client_id.lower()).strip("-")[:50]
     suffix = hashlib.sha256(client_id.encode()).hexdigest()[:8]

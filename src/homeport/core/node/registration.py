@@ -42,7 +42,7 @@ def _raise(*problems: Problem) -> None:
 def _info(info: NodeInfo) -> Iterator[Problem]:
     if not info.id:
         yield Problem("node.id", "is missing")
-    elif not re.match(NODE_ID_PATTERN, info.id):
+    elif not re.fullmatch(NODE_ID_PATTERN, info.id):
         yield Problem("node.id", "may have letters, digits, dots, dashes and underscores only, up to 128")
     yield from _text("node.hostname", info.hostname)
     yield from _text("node.software_version", info.software_version)

@@ -17,7 +17,7 @@ def newest_first(items: Iterable[T], version_of: Callable[[T], str]) -> list[T]:
 
 def version_order(version: str) -> str:
     """A text that sorts by code point as the versions do, older first, so that a database can sort by it too."""
-    found = _SEMVER.match(version)
+    found = _SEMVER.fullmatch(version)
     if found is None:
         return f"0{version}"
     release = "".join(_digits(part or "0") for part in found.group(1, 2, 3))

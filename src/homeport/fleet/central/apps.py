@@ -273,7 +273,7 @@ def check_query(query: AppQuery) -> None:
             ("app_name", query.app_name),
             ("version", query.version),
         )
-        if value is not None and (not _FOLDER_NAME.match(value) or ".." in value)
+        if value is not None and (not _FOLDER_NAME.fullmatch(value) or ".." in value)
     ]
     if problems:
         raise InvalidInput(problems=problems)

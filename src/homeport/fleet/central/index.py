@@ -23,7 +23,7 @@ from homeport.core.model.deployment import Desired, Revision, digest_of_bytes
 from homeport.core.model.event import Deployment, NewEvent, Site
 from homeport.core.model.report import FileProblem
 from homeport.core.values.stored import commit_of, strings_of
-from homeport.errors import Conflict, PermanentError, TransientError
+from homeport.errors import Conflict, PermanentError, TooLarge, TransientError
 from homeport.fleet.central.reports.restatements import note_missed
 from homeport.fleet.central.tracing import trace_pushes
 from homeport.fleet.shared.adoption import invalid_row, problem_text, problem_texts, wanted_row
@@ -302,8 +302,7 @@ class Index:
             await self._store.write(lambda tx: update.write_past(tx, wanted, now, left=left))
 
     async def _folder(self, site: SiteName, commit: Commit) -> Folder:
-        files = await self._git.files(commit, site_folder(site), size_max=FILE_SIZE_MAX)
-        (folder,) = await self._in_thread(_read_folders, commit, {site: files}, {})
+        (folder,) = await self._folders(commit, [site], {})
         return folder
 
     async def _read(
@@ -311,13 +310,6 @@ class Index:
     ) -> Sequence[Folder]:
         if not sites:
             return ()
-        by_site: dict[SiteName, list[TreeFile]] = {site: [] for site in sites}
-        if len(sites) > FOLDERS_MAX:
-            for file in await self._git.files(commit, ROOT, size_max=FILE_SIZE_MAX):
-                by_site.get(SiteName(file.path.split("/")[1]), []).append(file)
-        else:
-            for site in sites:
-                by_site[site].extend(await self._git.files(commit, site_folder(site), size_max=FILE_SIZE_MAX))
         async with self._store.read() as reader:
             wanted = await _wanted_by_site(reader, sites)
         seen: dict[SiteName, dict[DeploymentId, Known]] = {
@@ -325,7 +317,33 @@ class Index:
         }
         for desired in known.values():
             seen.setdefault(desired.site, {})[desired.id] = desired
-        return await self._in_thread(_read_folders, commit, by_site, seen)
+        return await self._folders(commit, sites, seen)
+
+    async def _folders(
+        self, commit: Commit, sites: Sequence[SiteName], known: Mapping[SiteName, Mapping[DeploymentId, Known]]
+    ) -> list[Folder]:
+        """A folder that is too large to read is the problem of its site alone."""
+        whole = await self._by_site(commit) if len(sites) > FOLDERS_MAX else None
+        by_site: dict[SiteName, Sequence[TreeFile]] = {}
+        unread: list[Folder] = []
+        for site in sites:
+            try:
+                by_site[site] = await self._files(commit, site_folder(site)) if whole is None else whole.get(site, ())
+            except TooLarge as error:
+                unread.append(Folder(site, None, f"{error} Nothing is changed at this site."))
+        return [*await self._in_thread(_read_folders, commit, by_site, known), *unread]
+
+    async def _by_site(self, commit: Commit) -> Mapping[SiteName, Sequence[TreeFile]] | None:
+        """The files of every site in one read; None where they are too many for that."""
+        found: dict[SiteName, list[TreeFile]] = {}
+        with suppress(TooLarge):
+            for file in await self._files(commit, ROOT):
+                found.setdefault(SiteName(file.path.split("/")[1]), []).append(file)
+            return found
+        return None
+
+    async def _files(self, commit: Commit, folder: str) -> Sequence[TreeFile]:
+        return await self._git.files(commit, folder, size_max=FILE_SIZE_MAX)
 
 
 def _rewritten(commit: Commit | None, indexed: Commit) -> HistoryRewritten:
@@ -582,7 +600,7 @@ async def _note_former_site(tx: Transaction, deployment_id: DeploymentId, former
 def _sites_of(paths: Sequence[str]) -> list[SiteName]:
     """The sites whose folders contain these paths. Paths elsewhere, or below an invalid name, are ignored."""
     names = {parts[1] for path in paths if len(parts := path.split("/")) >= 3}
-    return sorted(SiteName(name) for name in names if _SITE_NAME.match(name))
+    return sorted(SiteName(name) for name in names if _SITE_NAME.fullmatch(name))
 
 
 def _read_folders(

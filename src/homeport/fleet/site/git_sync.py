@@ -10,7 +10,7 @@ from homeport.catalog.deployment import deployment_path
 from homeport.core.data import removes_data
 from homeport.core.tracing import TraceContext, context_of_commit, context_of_message
 from homeport.core.values.backoff import BackoffPolicy, chance_of
-from homeport.errors import NotFound, TransientError
+from homeport.errors import NotFound, PermanentError, TransientError
 from homeport.fleet.shared.snapshot import FILE_SIZE_MAX, BrokenSource, deployment_of, read_snapshot, site_folder
 from homeport.fleet.site.conductor import Conductor
 from homeport.fleet.site.state import SiteState
@@ -56,7 +56,7 @@ async def _followed(git: GitSource, conductor: Conductor, in_thread: InThread) -
         # How every fleet begins. This is not a problem, and nothing runs that could be lost.
         log.info("deployments repository empty, waiting for the first commit", repository=git.url)
         return str(error)
-    except BrokenSource as error:
+    except PermanentError as error:  # A rewritten history, a missing marker, a folder that is too large to read.
         await conductor.source_failed(str(error))
         return str(error)
     return None

@@ -17,6 +17,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from homeport.adapters.files.disk import disk_problem
+from homeport.adapters.files.paths import written_path
 from homeport.adapters.registry.large_files import (
     OnBytes,
     RemoteFile,
@@ -326,7 +327,7 @@ def remove_files(index: ModelIndex, entry: ModelEntry) -> None:
 
 def model_file(path: Path) -> Path:
     """The model that a path means: a file, or the one model of a folder. Raises NotFound, InvalidInput."""
-    path = path.expanduser().absolute()
+    path = written_path(str(path)).absolute()
     if path.is_file():
         return path
     if not path.is_dir():

@@ -324,7 +324,7 @@ class OrderWork:
                     passing(Point.RUNTIME_AFTER_REMOVE)
         except WorkFailed as error:
             raise WorkFailed(Code.REMOVE_FAILED, str(error), source=name) from error
-        if SAFE_NAME.match(name):
+        if SAFE_NAME.fullmatch(name):
             await self._discard(self._folder(order.deployment_id, name))
         self.tell(order.generation, order.deployment_id, Step.REMOVED, name, f"removed {name}")
 
@@ -349,7 +349,7 @@ class OrderWork:
     def _folder(self, *names: str) -> Path:
         """Names come from user-written files: one that is not a plain name must not lead elsewhere."""
         for name in names:
-            if not SAFE_NAME.match(name):
+            if not SAFE_NAME.fullmatch(name):
                 raise WorkFailed(
                     Code.CREATE_FAILED, f"{name!r} cannot be the name of a folder on a node.", source=name
                 )

@@ -251,7 +251,7 @@ def headers_of(scope: Scope) -> Mapping[str, str]:
 def request_id_of(headers: Mapping[str, str]) -> str:
     """The client's own, where it is one; else a new one."""
     given = headers.get(REQUEST_ID, "")
-    return given if given and _REQUEST_ID.match(given) else new_request_id()
+    return given if given and _REQUEST_ID.fullmatch(given) else new_request_id()
 
 
 def split_host(host: str) -> tuple[str, int | None]:

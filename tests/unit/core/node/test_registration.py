@@ -28,6 +28,7 @@ def test_an_ordinary_node_is_accepted() -> None:
     [
         (replace(INFO, id=NodeId("")), "node.id"),
         (replace(INFO, id=NodeId("a/../b")), "node.id"),
+        (replace(INFO, id=NodeId("pi\n")), "node.id"),
         (replace(INFO, hostname="x" * 254), "node.hostname"),
         (replace(INFO, hostname="\x1b[31mred"), "node.hostname"),
         (replace(INFO, agent_address="x" * 254), "node.agent_address"),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from homeport.adapters.files.paths import exists, written_path
 from homeport.cli.api.client import Client
 from homeport.cli.api.completers import complete_apps
 from homeport.cli.api.finding import as_argument, find_app
@@ -42,10 +43,12 @@ def add(settings: Settings, /, repository: str, **only: str | None) -> None:
     A Git registry's layout is CATEGORY/APP/VERSION/margo.yaml. oci://HOST/NAME adds every tag that is an app package,
     oci://HOST/NAME:TAG or @DIGEST that one. Central pins what it adds by digest.
     """
-    local = Path(repository).expanduser()
-    _refuse_sources(local)
-    # The server's working directory differs from the caller's.
-    source = str(local.resolve()) if local.is_dir() else repository
+    local = written_path(repository)
+    source = repository
+    if exists(local):
+        _refuse_sources(local)
+        # The server's working directory differs from the caller's.
+        source = str(local.resolve())
     body = {"repository": source, **{name: value for name, value in only.items() if value}}
     answer = Client(settings.url).post("/api/v1/apps", body)
     if settings.is_data:

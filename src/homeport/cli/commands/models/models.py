@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from homeport.adapters.files.paths import exists, written_path
 from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_nodes, complete_sites
 from homeport.cli.api.finding import only_site
@@ -115,7 +116,7 @@ def pull_model(settings: Settings, ref: str, digest: str, is_central: bool) -> N
         done(f"{model['id']} is at central   {amount(model['size_bytes'])}")
         return
     client = Client(settings.url)
-    known = None if Path(ref).expanduser().exists() else known_model(client, ref)
+    known = None if exists(written_path(ref)) else known_model(client, ref)
     if known is None:
         refuse_unknown_name(ref)
     else:
