@@ -79,6 +79,13 @@ RULES: Final[tuple[Rule, ...]] = (
     rule("What of a status that names an older manifest than the last one?",
          "It is answered with 200, changes nothing, and is in the audit trail.",
          ATTACKS, "a_status_that_is_replayed_changes_nothing"),
+    rule("Of which device may a status be?",
+         "Of the client itself, of a device that it has reported, also of one that is gone by now, and of any where it has reported none; another is refused (422). Without `deviceId` it is of the client."
+         " Components are named once each; which names they have, and whether all are there, is not judged: some clients send none.",
+         EXCHANGE, "a_status_is_of_a_device_that_its_client_has_reported", "status"),
+    rule("What of a component without a timeout?",
+         "A manifest names one only where the app does: the device's own holds then. A node of ours waits five minutes.",
+         EXCHANGE, "deployment_files").and_(EXACT, "a_deployment_carries_constraints_and_extensions_to_where_they_belong"),
     rule("What of a gateway that is removed?",
          "Its child devices go with it, and what is deployed to them is not listed until the device is reported again. Nothing is removed from Git.",
          EXCHANGE, "capabilities", "what_is_for_a_removed_gateway_is_not_listed_until_its_device_is_back"),
