@@ -6,6 +6,7 @@ request as it can, and may be what limits the rate: what a server could do is re
 """
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import shutil
@@ -25,6 +26,7 @@ import psutil
 import uvloop
 
 from homeport.cli.local.issuing import anchors_pem
+from homeport.cli.roles.running import COLLECT_AFTER
 from homeport.core.margo.text import site_of_client
 from homeport.margo.wfm.manifests import Manifests
 from tests.support.herd import herd
@@ -91,6 +93,8 @@ def reconnects() -> dict[str, float]:
 
 async def _reconnects(folder: Path) -> dict[str, float]:
     async with running_wfm(folder) as wfm, herd(wfm, REGISTERED) as clients:
+        gc.freeze()  # as the command does once it serves
+        gc.set_threshold(*COLLECT_AFTER)
         await clients.come(within_seconds=1.0)  # for the first time
         await clients.leave()
         before, began = time.process_time(), time.perf_counter()

@@ -272,8 +272,9 @@ def _component(component: Component) -> dict[str, Any]:
         "repository": given["repository"],
         "revision": Quoted(given["revision"]),
         "wait": given.get("wait", True),
-        "timeout": Quoted(given.get("timeout") or f"{int(TIMEOUT_SECONDS) // 60}m{int(TIMEOUT_SECONDS) % 60}s"),
     }
+    if given.get("timeout"):  # a device has a default of its own
+        properties["timeout"] = Quoted(given["timeout"])
     rest = {key: value for key, value in given.items() if key not in properties}
     return {"name": component.name, "properties": properties | rest} | dict(component.extensions)
 

@@ -291,6 +291,7 @@ async def test_a_deployment_carries_constraints_and_extensions_to_where_they_bel
     first, second = profile["components"]  # in their order, and none of the other profile
     assert (profile["type"], first["name"], second["name"]) == ("compose", "vision", "archive")
     assert first["properties"].items() >= given["components"][0]["properties"].items()
+    assert second["properties"] == {**given["components"][1]["properties"], "wait": True}  # and no timeout of ours
     assert second["properties"]["revision"] == "1.10.0-rc.1_build.5"
     # Written out and in block style, for readers that look for the text.
     assert b"wait: false\n" in content and b"wait: true\n" in content and b"{" not in content.split(b"device")[0]

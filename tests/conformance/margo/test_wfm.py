@@ -111,7 +111,8 @@ async def test_deployment_files(wfm: WfmStand, line7: MargoClient) -> None:
     components = data["spec"]["deploymentProfile"]["components"]
     assert [each["name"] for each in components] == ["web", "cache"]
     assert b"wait: true" in content and components[0]["properties"]["revision"] == "1.1.0"
-    assert components[0]["properties"].keys() >= {"repository", "revision", "wait", "timeout"}
+    # As given, and no timeout of ours: the device's own holds where the app names none.
+    assert components[0]["properties"].keys() == {"repository", "revision", "wait"}
     for parameter in data["spec"]["parameters"].values():
         assert "value" in parameter
         assert {name for each in parameter["targets"] for name in each["components"]} <= {"web", "cache"}
@@ -259,10 +260,14 @@ async def test_status(wfm: WfmStand, line7: MargoClient) -> None:
         {**good, "adoptedManifestVersion": version + 1},
         {**good, "deploymentId": "3b0a2f1e-6d0c-4f0a-9c51-0f3a54f0a001"},
         {**good, "components": [{"name": "web", "state": "failed"}]},
+        {**good, "components": [*good["components"], *good["components"]]},
     ):
         refused = await line7.report(deployment_id, wrong)
         assert (refused.status, refused.problem) == (422, "semantic-error"), wrong
         assert refused.json["errors"]
+    for names in ((), ("web",), ("sidecar",)):  # some clients send none, or their own
+        loose = status(deployment_id, version, "failed", names=names)
+        assert (await line7.report(deployment_id, loose)).status == 200, names
     partial: list[dict[str, Any]] = [{}, {"code": "PULL"}, {"message": "no space"}, {"source": "web", "more": 7}]
     for error in partial:
         # No member of it is required by the contract.
@@ -278,6 +283,34 @@ async def test_status(wfm: WfmStand, line7: MargoClient) -> None:
     assert (malformed.status, malformed.problem) == (400, "invalid-request")
     shown = (await wfm.api.get("/api/v1/sites/line-7/devices")).body["statuses"]
     assert [each["state"] for each in shown] == ["failed"]
+
+
+async def test_a_status_is_of_a_device_that_its_client_has_reported(wfm: WfmStand, line7: MargoClient) -> None:
+    """What nobody has is no device: it would stand in the lists for good. One that is gone is reported about to the
+    end, and a client that reports no devices may name its own."""
+    async with wfm.client("line-8") as line8:
+        await line8.put_device(device("press-8"))
+    for body in (gateway("gw1"), device("gw1/press-1")):
+        await line7.put_device(body)
+    await is_site(wfm, "line-7")
+    (child,) = await wfm.deploy(sites=[{"site_id": "line-7", "device_id": "gw1/press-1"}])
+    version = (await line7.listed(1))["manifestVersion"]
+    for unknown in ("gw1/press-2", "press-8", "GW1/press-1"):
+        refused = await line7.report(child, status(child, version, deviceId=unknown))
+        assert (refused.status, refused.problem) == (422, "semantic-error")
+        assert refused.json["errors"] == [
+            {"field": "deviceId", "message": f'"{unknown}" is not a device that this client has reported'}
+        ]
+    assert (await line7.report(child, status(child, version, deviceId="gw1/press-1"))).status == 201
+    assert (await line7.call("DELETE", "/api/v1/capabilities/gw1")).status == 204
+    gone = status(child, (await line7.listed(0))["manifestVersion"], "removed", deviceId="gw1/press-1")
+    assert (await line7.report(child, gone)).status == 200
+    shown = (await wfm.api.get(f"/api/v1/deployments/{child}")).body["instances"]
+    assert [each["node_id"] for each in shown] == ["gw1/press-1"]
+    # With no devices at all.
+    assert (
+        await line7.report(child, status(child, gone["adoptedManifestVersion"], deviceId="press-3"))
+    ).status == 201
 
 
 async def test_identity_and_policy(wfm: WfmStand, line7: MargoClient) -> None:

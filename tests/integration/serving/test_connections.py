@@ -1,6 +1,7 @@
 """What a stranger can do to the web server below any route: large or slow heads, many connections, many guesses."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import time
@@ -28,6 +29,7 @@ from homeport.core.model.caller import INTERNAL, Role
 from homeport.errors import InvalidInput
 from homeport.serving.server.connections import ABORT, UPGRADE, HttpConnection
 from homeport.serving.server.limits import Limits
+from homeport.serving.server.listening import Listener
 from homeport.serving.server.run import ACCEPTED_AT_ONCE, Stopping, bind, http_server
 from tests.support.running_central import Client, running_central
 from tests.support.waiting import eventually
@@ -149,6 +151,35 @@ async def test_many_slow_connections_leave_others_unaffected() -> None:
         finally:
             for each in slow:
                 each.close()
+
+
+def test_who_has_waited_for_too_long_is_left_out_before_the_handshake() -> None:
+    """His own timeout comes next, and the handshake would be in vain. Without TLS there is none."""
+    for has_tls in (True, False):
+        with (
+            bind("127.0.0.1", 0) as listener,
+            socket.create_connection(listener.getsockname(), 10) as early,
+        ):
+            assert isinstance(listener, Listener)
+            listener.has_tls, listener.waited_seconds_max = has_tls, 0.2
+            early.sendall(b"what would be a ClientHello")
+            time.sleep(0.4)
+            with socket.create_connection(listener.getsockname(), 10) as late:
+                accepted, address = listener.accept()
+                with accepted:
+                    assert address == (late if has_tls else early).getsockname()
+                if has_tls:
+                    with contextlib.suppress(ConnectionResetError):
+                        assert early.recv(1) == b""
+
+
+def test_a_herd_waits_in_the_system_and_not_for_tcp_to_try_again() -> None:
+    """TCP tries again after 1, 3, 7, 15, 31 seconds: with few places, a server has nothing to do in between."""
+    with bind("127.0.0.1", 0) as listener, contextlib.ExitStack() as stack:
+        began = time.monotonic()
+        for _ in range(1_500):
+            stack.enter_context(socket.create_connection(listener.getsockname(), 10))
+        assert time.monotonic() - began < 1.0, "one that finds no place takes a second or more"
 
 
 async def test_of_many_that_come_at_once_a_few_are_accepted_before_the_others_have_their_turn(

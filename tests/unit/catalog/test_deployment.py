@@ -361,7 +361,6 @@ spec:
         repository: oci://registry.example/compose/monitor
         revision: "1.0.9"
         wait: true
-        timeout: "5m0s"
   parameters:
     interval:
       value: 30

@@ -71,6 +71,8 @@ def parse(text: str, *, domain: str, wfm: str) -> ParsedId:
             return ParsedId(IdentityKind.SITE_AUTHORITY, site, SiteName(site))
         case ("homeport", "site", site, "node", node):
             return ParsedId(IdentityKind.NODE, node, SiteName(site))
+        case ("margo", "wfm", other, *_) if other != wfm:
+            raise InvalidInput(f"{text} is of the WFM {other}, not of {wfm} (--wfm).")
     raise InvalidInput(f"{text} names neither the WFM {wfm}, nor a client of it, nor a site, nor a node.")
 
 

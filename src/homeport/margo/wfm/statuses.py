@@ -4,6 +4,7 @@ A Homeport site that also has a link to central reports through that, in more de
 does not move the state a second time.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -17,7 +18,7 @@ from homeport.errors import InvalidInput, Problem
 from homeport.fleet.central.reports.batch import ReportBatch
 from homeport.lazy_dataclass import dataclass
 from homeport.margo.validation import STATUS, violations
-from homeport.ports import Clock, Store, Transaction
+from homeport.ports import Clock, Reader, Store, Transaction
 from homeport.vocabulary import DeploymentId, Digest, Generation, Incarnation, NodeId, SiteName, State
 
 TEXT_MAX = 1_000
@@ -51,6 +52,9 @@ async def take_status(
         before = known.get(status.device_id)
         if before is None and len(known) >= DEVICES_MAX:
             raise InvalidInput(problems=[Problem("deviceId", f"is one of more than {DEVICES_MAX} devices")])
+        if before is None and not await _may_report_on(tx, status):
+            message = f'"{status.device_id}" is not a device that this client has reported'
+            raise InvalidInput(problems=[Problem("deviceId", message)])
         if before is not None and status.adopted_version < before.adopted_version:
             return TakenStatus(is_first=False, is_stale=True)
         await tx.put_margo_status(status)
@@ -59,6 +63,14 @@ async def take_status(
         return TakenStatus(is_first=before is None)
 
     return await store.write(work)
+
+
+async def _may_report_on(reader: Reader, status: StatusRecord) -> bool:
+    """On the client itself, on its devices, and on any where it has reported none at all. A device that was removed
+    has been reported about before."""
+    if status.device_id in ("", status.site) or await reader.margo_device_ids(status.site, [status.device_id]):
+        return True
+    return not await reader.margo_device_ids(status.site)
 
 
 def read_status(site: SiteName, deployment_id: str, body: Mapping[str, Any], now: datetime) -> StatusRecord:
@@ -85,6 +97,8 @@ def _inconsistencies(deployment_id: str, body: Mapping[str, Any]) -> list[Proble
         problems.append(Problem("deploymentId", f'must be "{deployment_id}", as in the path'))
     if len(body["components"]) > COMPONENTS_MAX:
         problems.append(Problem("components", f"may have {COMPONENTS_MAX} entries"))
+    names = Counter(each["name"] for each in body["components"])
+    problems += [Problem("components", f'has "{name}" {count} times') for name, count in names.items() if count > 1]
     states = [MargoState(each["state"]) for each in body["components"]]
     if states and overall(states) != body["status"]["state"]:
         message = f'must be "{overall(states)}", the most severe state of the components'

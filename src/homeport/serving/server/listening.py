@@ -4,6 +4,7 @@ whole timeout.
 """
 
 import socket
+import struct
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,8 +19,14 @@ from homeport.serving.server.limits import Limits
 REFUSED_AT_ONCE: Final = 256
 """How many connections are closed in one step of the event loop, before those that are open have their turn."""
 LOG_SECONDS: Final = 1.0
+WAITED_SECONDS_MAX: Final = 30.0
+"""How long a connection may have waited before its handshake begins: half of the minute after which a site of ours
+gives up. On a machine that falls behind, a handshake that begins later is in vain for both."""
 _TCP_CLOSE_WAIT: Final = 8
 """The state of a connection whose other end has sent everything it will ever send."""
+_TCP_INFO: Final = struct.Struct("=B51xI")
+"""Of what the system knows of a connection: its state, and the milliseconds since something arrived from its client,
+or since it was opened where nothing has."""
 
 log = get_log("homeport.serving")
 
@@ -66,18 +73,19 @@ class Admission:
 class Listener(socket.socket):
     """A listening socket that leaves out clients that there is no room for.
 
-    With TLS it also leaves out connections whose clients have closed them while they waited: a server that falls
-    behind would otherwise spend its time on handshakes of clients that are gone, and fall further behind. Without TLS
-    a client may close its own direction and still read an answer.
+    With TLS it also leaves out connections whose clients have closed them while they waited, or will soon, because
+    they have waited for long: a server that falls behind would otherwise spend its time on handshakes of clients that
+    are gone, and fall further behind. Without TLS a client may close its own direction and still read an answer.
     """
 
     has_tls = False
+    waited_seconds_max = WAITED_SECONDS_MAX
     admission: Admission | None = None
 
     def accept(self) -> tuple[socket.socket, Any]:
         for _ in range(REFUSED_AT_ONCE):
             connection, address = super().accept()
-            if self.has_tls and _is_abandoned(connection):
+            if self.has_tls and _is_too_late(connection, self.waited_seconds_max):
                 connection.close()
             elif self.admission is None:
                 return connection, address
@@ -103,7 +111,9 @@ class Accepted(socket.socket):
             admission.release(self._address)
 
 
-def _is_abandoned(connection: socket.socket) -> bool:
+def _is_too_late(connection: socket.socket, waited_seconds_max: float) -> bool:
     if not hasattr(socket, "TCP_INFO"):  # Linux has it
         return False
-    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _TCP_CLOSE_WAIT
+    found = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+    state, waited_milliseconds = _TCP_INFO.unpack(found)
+    return bool(state == _TCP_CLOSE_WAIT or waited_milliseconds > waited_seconds_max * 1000)

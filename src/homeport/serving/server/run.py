@@ -49,11 +49,10 @@ ACCEPTED_AT_ONCE: Final = 16
 """How many connections are accepted in one step of the event loop, before those that are open have their turn. A
 handshake with a client's certificate takes about a millisecond: of thousands that come at once, each is finished soon
 after it has begun, and who is connected already waits for milliseconds."""
-WAITING_MAX: Final = 512
-"""How many connections may wait in the system to be accepted: a second of handshakes, and on a machine that is busy
-otherwise a quarter of a minute, less than any client waits for. They are accepted in their order, so with more of
-them each would be accepted when its client is about to give up, and the handshake was in vain. Later ones are tried
-again by TCP itself: after a second, three, seven."""
+WAITING_MAX: Final = 4096
+"""How many connections may wait in the system to be accepted, which allows no more by itself. Who finds no room is
+tried again by TCP, after one second, three, seven, and twice as long each time: with few of them a server has nothing
+to do in between. They are accepted in their order; who has waited for too long is left out (`Listener`)."""
 
 
 def bind(host: str, port: int, *, option: str = "--http", is_guarded: bool = False) -> socket.socket:
