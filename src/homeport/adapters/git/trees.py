@@ -144,9 +144,7 @@ def read_before_changes(
         if len(paths) <= FEW_PATHS:  # Looking each up is cheaper than comparing folders of thousands of sites.
             changed = [path for path in paths if _entry(each.parents[0], path) != _entry(each, path)]
         else:
-            changed = [
-                path for path in _differences(repository, old, new, _prefix(folder), DEPTH_MAX) if path in paths
-            ]
+            changed = [path for path in _differences(repository, old, new, _prefix(folder)) if path in paths]
         for path in changed:
             found.setdefault(path, []).append(Commit(str(each.parents[0].id)))
     return found

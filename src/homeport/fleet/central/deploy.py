@@ -19,7 +19,7 @@ from homeport.core.model.caller import Caller
 from homeport.core.model.deployment import Desired, digest_of_bytes
 from homeport.core.model.event import Deployment
 from homeport.core.update_values import MergedValues
-from homeport.errors import Conflict, NotFound
+from homeport.errors import Conflict, NotFound, TooLarge
 from homeport.fleet.central.index import ROOT, HistoryRewritten, Index
 from homeport.fleet.central.merging import MergedRequest, failed_of, merge_targets
 from homeport.fleet.central.resolve import DeployRequest, DeployTarget, Resolved, resolve
@@ -262,7 +262,10 @@ async def _lost_unseen(git_writer: GitWriter, head: Commit, unmarked: Sequence[S
     for path, commits in (await git.before_changes(head, ROOT, by_path.keys())).items():
         site = by_path[path]
         for commit in commits:
-            files = await git.files(commit, site_folder(site), size_max=FILE_SIZE_MAX)
+            try:
+                files = await git.files(commit, site_folder(site), size_max=FILE_SIZE_MAX)
+            except TooLarge:
+                continue  # A folder that was never read had nothing that could be lost.
             if is_marked(site, files):
                 snapshot = await git_writer.in_thread(partial(read_snapshot, site, commit, files, {}))
                 seen.update(dict.fromkeys(snapshot.desired, site))

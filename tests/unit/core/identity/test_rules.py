@@ -75,7 +75,7 @@ BROKEN: list[tuple[str, Callable[[], tuple[CertificateView, ...]], str]] = [
     ("signed by a leaf",     lambda: (LEAF, replace(HOME, is_ca=False, uri_sans=()), ROOT), "not an authority"),
     ("authority as leaf",    lambda: (replace(LEAF, is_ca=True), ROOT), "that of an authority"),
     ("leaf that signs",      lambda: (replace(LEAF, signs_certificates=True), ROOT), "may sign others"),
-    ("other wfm",            lambda: (named(f"spiffe://{DOMAIN}/margo/wfm/other/client/a"), ROOT), "is of the WFM other, not of"),
+    ("other wfm",            lambda: (named(f"spiffe://{DOMAIN}/margo/wfm/other/client/a"), ROOT), "the WFM other"),
     ("other path",           lambda: (named(f"spiffe://{DOMAIN}/something"), ROOT), "names neither"),
     ("site mints a client",  lambda: (LEAF, HOME, ROOT), "may not vouch for"),
     ("site mints central",   lambda: (named(f"spiffe://{DOMAIN}/margo/wfm/central"), HOME, ROOT), "may not vouch"),
