@@ -269,7 +269,7 @@ async def test_what_was_moved_here_and_deleted_between_two_looks_is_followed_to_
     gone = remote.push([Change(PATH, None)], message="delete")
     await index.catch_up()
     assert disk.tables.deployments[KEY].site == AWAY
-    steps = [step(Trigger.SCHEDULED, Actor.SITE), step(Trigger.HEALTHY, Actor.NODE), Synced(gone, ())]
+    steps: list[Report] = [step(Trigger.SCHEDULED, Actor.SITE), step(Trigger.HEALTHY, Actor.NODE), Synced(gone, ())]
     begun: list[Report] = [Synced(moved, (KEY,)), *steps, step(Trigger.UNWANTED, Actor.SITE)]
     leaving = after((Trigger.SCHEDULED, Actor.SITE), (Trigger.UNWANTED, Actor.SITE))
     reports: list[Report] = restated(gone, (), leaving) if is_resync else [*begun]
