@@ -1,5 +1,6 @@
 """One suite over all adapters: the real llama.cpp, the documented wire formats of the others, and the fake."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
@@ -111,6 +112,45 @@ async def test_each_way_to_break_has_its_code(how: Break, code: TaskCode) -> Non
             assert failed.value.may_go_elsewhere is (code is not TaskCode.INVALID_PARAMS)
         finally:
             await engine.close()
+
+
+WORD = {"index": 0, "text": "a", "finish_reason": None}
+LAST = {"index": 0, "text": "b", "finish_reason": "length"}
+COUNTS = {"prompt_tokens": 4, "completion_tokens": 2}
+DONE = b"data: [DONE]\n\n"
+
+
+def _stream(*messages: dict[str, Any]) -> bytes:
+    return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in messages)
+
+
+@pytest.mark.parametrize(
+    ("sent", "finished"),
+    [
+        (_stream({"choices": [WORD]}, {"choices": [LAST]}) + DONE, Finished(None, 2, "length")),
+        (_stream({"choices": [WORD]}, {"choices": [LAST]}), Finished(None, 2, "length")),
+        (
+            _stream({"choices": [WORD]}, {"choices": [LAST]}, {"choices": [], "usage": COUNTS}) + DONE,
+            Finished(4, 2, "length"),
+        ),
+        (
+            _stream(
+                {"choices": [WORD], "usage": {"prompt_tokens": 4, "completion_tokens": 1}},
+                {"choices": [LAST], "usage": COUNTS},
+            ),
+            Finished(4, 2, "length"),
+        ),
+    ],
+    ids=["without usage", "without the last word", "usage at the end", "usage with every message"],
+)
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+async def test_each_way_to_end_a_stream_of_openai_is_an_end(sent: bytes, finished: Finished, line_end: bytes) -> None:
+    """Servers differ in whether and when they say how much it was."""
+    async with answering(EngineName.OPENAI) as (engine, answer):
+        answer[0] = sent.replace(b"\n", line_end)
+        events = [event async for event in engine.generate(ASKED)]
+    assert [text for event in events if isinstance(event, TokenTexts) for text in event.texts] == ["a", "b"]
+    assert events[-1] == finished
 
 
 GOOD_MESSAGES: dict[EngineName, list[dict[str, Any]]] = {

@@ -59,6 +59,27 @@ async def test_the_official_client_streams_and_sees_usage_only_when_it_asks(
     assert 1 <= last.usage.completion_tokens <= 5
 
 
+async def test_the_official_client_streams_responses_and_what_they_used_is_counted(
+    sdk: openai.AsyncOpenAI, client: Client
+) -> None:
+    """Their stream ends without the last word of a completion, and names its usage in another way."""
+    stream = await sdk.responses.create(model="tiny", input="Hello", max_output_tokens=4, stream=True)
+    events = [event async for event in stream]
+    last = events[-1]
+    assert last.type == "response.completed"
+    assert last.response.usage is not None
+    whole = await sdk.responses.create(model="tiny", input="Hello", max_output_tokens=4)
+    assert whole.usage is not None
+
+    async def usage() -> Any:
+        return (await client.get("/v2/usage")).body["usage"]
+
+    (row,) = await eventually(usage, what="usage to be written")
+    used = (last.response.usage, whole.usage)
+    assert row["tokens_in"] == sum(each.input_tokens for each in used)
+    assert row["tokens_out"] == sum(each.output_tokens for each in used)
+
+
 async def test_completions_and_models(sdk: openai.AsyncOpenAI) -> None:
     answer = await sdk.completions.create(model="tiny", prompt="Once", max_tokens=3)
     assert answer.usage is not None

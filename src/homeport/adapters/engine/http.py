@@ -20,6 +20,7 @@ from homeport.adapters.engine.tunnelled import TunnelConnector
 from homeport.adapters.network.http_client import parse_json
 from homeport.adapters.network.lost_connection import LOST
 from homeport.core.inference.engines.answers import code_of_status, sentence_of
+from homeport.core.inference.engines.messages import EVENTS, LINES, MessageBuffer, data_of
 from homeport.core.inference.task import TaskCode
 from homeport.errors import PeerUnavailable, Refused
 from homeport.ports import OpenStream
@@ -95,7 +96,7 @@ class HttpEngine:
     async def generate(self, request: Generation) -> AsyncIterator[TokenTexts | Finished]:
         path, body = self._dialect.generate(request)
         exchange = await self.open("POST", path, json.dumps(body).encode(), {})
-        count = 0
+        count, reason = 0, ""
         try:
             await _refuse_failure(exchange)
             async for pieces in _pieces(exchange, self._dialect):
@@ -106,12 +107,13 @@ class HttpEngine:
                 for piece in pieces:
                     if piece.error:
                         raise EngineFailed(f"The engine failed: {piece.error[:300]}")
+                    reason = piece.reason or reason
                     if piece.finished is not None:
-                        yield piece.finished
+                        yield replace(piece.finished, finish_reason=reason) if reason else piece.finished
                         return
-            if not self._dialect.ends_with_close:
+            if not reason and not self._dialect.ends_with_close:
                 raise EngineFailed("The engine ended the stream before it had finished.")
-            yield Finished(None, count)
+            yield Finished(None, count, reason or "stop")
         finally:
             exchange.close()
 
@@ -276,26 +278,23 @@ async def _refuse_failure(exchange: OpenExchange) -> None:
 
 async def _pieces(exchange: OpenExchange, dialect: Dialect) -> AsyncIterator[list[Piece]]:
     """The messages of each chunk. An incomplete one waits for the next chunk."""
-    separator = b"\n\n" if dialect.framing is Framing.SSE else b"\n"
-    rest = b""
+    separator = EVENTS if dialect.framing is Framing.SSE else LINES
+    buffer = MessageBuffer(separator)
     async for chunk in exchange.chunks():
-        *whole, rest = (rest + chunk.replace(b"\r\n", b"\n")).split(separator)
-        if len(rest) > MESSAGE_BYTES_MAX:
+        whole = buffer.feed(chunk).split(separator)
+        if buffer.size > MESSAGE_BYTES_MAX:
             raise EngineFailed("The engine sent a message that never ends.")
         pieces = [piece for message in whole if (piece := _piece(message, dialect)) is not None]
         if pieces:
             yield pieces
-    if rest.strip():
-        piece = _piece(rest, dialect)
-        if piece is not None:
-            yield [piece]
+    last = _piece(buffer.rest(), dialect)
+    if last is not None:
+        yield [last]
 
 
 def _piece(message: bytes, dialect: Dialect) -> Piece | None:
     if dialect.framing is Framing.SSE:
-        message = b"".join(
-            line[5:].strip() for line in message.split(b"\n") if line.startswith((b"data:", b"error:"))
-        )
+        message = data_of(message, fields=(b"data:", b"error:"))
         if message == b"[DONE]":
             return None
     if not message.strip():

@@ -189,7 +189,7 @@ class Gateway:
         outcome: "RequestAccount",
         watch: "_SlowClient",
     ) -> None:
-        meter = StreamMeter(shows_usage=asked.shows_usage)
+        meter = StreamMeter(shows_usage=asked.shows_usage, is_completion=asked.path.endswith("completions"))
         outcome.so_far = lambda: (meter.tokens_in, meter.tokens_out)
         async with aclosing(answer.chunks()) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
@@ -203,11 +203,14 @@ class Gateway:
                 watch.sending = True
                 await exchange.write(shown)
                 watch.sending = False
+        last = meter.rest()
         if not meter.is_done:
             raise EngineFailed("The engine ended the stream before it had finished.")
         outcome.finished(meter.tokens_in, meter.tokens_out)
         if not exchange.is_started:
             await exchange.start(200, {"content-type": SSE, "cache-control": "no-cache"})
+        if last:
+            await exchange.write(last)
         await exchange.finish()
 
     # --- those that do not --------------------------------------------------------------------------------------
