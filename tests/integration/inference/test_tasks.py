@@ -37,6 +37,14 @@ async def _measures(client: Client, metric: str, value: str) -> bool:
     return any(line.startswith(f"{metric}{{") and line.endswith(value) for line in lines)
 
 
+async def test_metrics_have_the_correlation_id_too_and_their_problems_stay_what_they_are(client: Client) -> None:
+    page = await client.get("/metrics", headers={"X-Correlation-Id": "abc-2"})
+    assert (page.status, page.headers["X-Correlation-Id"]) == (200, "abc-2")
+    refused = await client.call("DELETE", "/metrics")
+    assert (refused.status, refused.headers["content-type"]) == (405, "application/problem+json")
+    assert refused.headers["X-Correlation-Id"]
+
+
 async def all_events(client: Client, task_id: str) -> list[Sent]:
     return [each async for each in client.events(f"/v2/tasks/{task_id}/events")]
 

@@ -1,6 +1,6 @@
 """Reads how many tokens an answer of `/v1` used, without decoding what is passed through.
 
-OpenAI's completions, its responses and Anthropic's messages, which engines offer too, each name them in their own way.
+OpenAI's completions and responses and Anthropic's messages, which engines offer too, each name them in their own way.
 """
 
 import json

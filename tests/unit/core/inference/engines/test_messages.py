@@ -1,5 +1,7 @@
 """Messages of engines, wherever their chunks are cut and however their lines end."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ def test_however_lines_end_and_chunks_are_cut_the_events_are_the_same(line_end: 
     sent = EVENTS.replace(b"\n", line_end)
     ends = sorted({min(cut, len(sent)) for cut in cuts} | {0, len(sent)})
     buffer = MessageBuffer()
-    found = [buffer.feed(sent[begin:end]) for begin, end in zip(ends, ends[1:], strict=False)]
+    found = [buffer.feed(sent[begin:end]) for begin, end in itertools.pairwise(ends)]
     assert b"".join(found) == EVENTS
     assert all(each.endswith(b"\n\n") for each in found if each)
     assert (buffer.size, buffer.rest()) == (0, b"")
