@@ -27,6 +27,8 @@ class Break(StrEnum):
     REFUSES = "refuses"
     IS_FULL = "is full"
     LACKS_IT = "lacks it"
+    SENDS_ELSEWHERE = "sends elsewhere"
+    WRONG_JSON = "wrong JSON"
 
 
 REFUSALS: dict[Break, tuple[int, Any]] = {
@@ -73,6 +75,10 @@ class BrokenEngine:
         if self.how is Break.CLOSES_AT_ONCE:
             request.transport.abort()
             return web.Response()
+        if self.how is Break.SENDS_ELSEWHERE:
+            raise web.HTTPFound("/v1/models")
+        if self.how is Break.WRONG_JSON:
+            return web.Response(body=b'{"choices": [', content_type="application/json")
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
         if self.how is Break.GARBAGE:

@@ -93,6 +93,8 @@ async def test_what_cannot_be_reached_is_not_live_and_fails_with_its_code() -> N
         (Break.ANSWERS_500, TaskCode.WORKER_RESET),
         (Break.CLOSES_AT_ONCE, TaskCode.WORKER_RESET),
         (Break.GARBAGE, TaskCode.WORKER_RESET),
+        (Break.WRONG_JSON, TaskCode.WORKER_RESET),
+        (Break.SENDS_ELSEWHERE, TaskCode.WORKER_RESET),
         (Break.DIES_IN_THE_MIDDLE, TaskCode.WORKER_RESET),
         (Break.HANGS, TaskCode.DECODE_TIMEOUT),
         (Break.REFUSES, TaskCode.INVALID_PARAMS),

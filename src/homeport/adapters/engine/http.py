@@ -19,7 +19,7 @@ from homeport.adapters.engine.dialect import Dialect, Framing, Piece
 from homeport.adapters.engine.tunnelled import TunnelConnector
 from homeport.adapters.network.http_client import parse_json
 from homeport.adapters.network.lost_connection import LOST
-from homeport.core.inference.engines.answers import code_of_status, sentence_of
+from homeport.core.inference.engines.answers import code_of_status, is_success, sentence_of
 from homeport.core.inference.engines.messages import EVENTS, LINES, MessageBuffer, data_of
 from homeport.core.inference.task import TaskCode
 from homeport.errors import PeerUnavailable, Refused
@@ -270,7 +270,7 @@ def _plain_connections(url: str, silent_seconds: float) -> Connections | None:
 
 
 async def _refuse_failure(exchange: OpenExchange) -> None:
-    if exchange.status < 400:
+    if is_success(exchange.status):
         return
     content = b"".join([chunk async for chunk in exchange.chunks()])[:2000]
     raise EngineFailed(sentence_of(exchange.status, content), code_of_status(exchange.status), status=exchange.status)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import anyio
 from starlette.types import Receive, Scope, Send
 
-from homeport.core.inference.engines.answers import code_of_status, sentence_of
+from homeport.core.inference.engines.answers import code_of_status, is_success, sentence_of
 from homeport.core.inference.task import MAX_TOKENS_CAP, Priority, Refusal, Task, TaskCode, TaskRefused, WorkloadKind
 from homeport.inference.http.errors import openai_error, openai_from_engine, refuse_openai
 from homeport.inference.http.exchange import Exchange
@@ -85,9 +85,12 @@ class Gateway:
             with exchange.while_connected(outcome.gone) as request:
                 watch = _SlowClient(request, plane.settings.slow_client_seconds, outcome)
                 plane.requests[ticket] = partial(outcome.abort, request)
+                late = partial(outcome.late, request)
+                limit = asyncio.get_running_loop().call_later(plane.settings.wall_seconds, late)
                 try:
                     await self._attempts(exchange, asked, ticket, outcome, watch)
                 finally:
+                    limit.cancel()
                     watch.stop()
         except TaskRefused as refused:
             outcome.error = refused.refusal
@@ -159,14 +162,16 @@ class Gateway:
         answer = await replica.engine.open("POST", asked.path, _for_engine(asked, replica), asked.headers)
         try:
             kind = answer.headers.get("content-type", "application/json")
-            if kind.startswith(SSE) and answer.status < 400:
+            if kind.startswith(SSE) and is_success(answer.status):
                 await self._stream(exchange, asked, answer, outcome, watch)
                 return
             content = await _whole(answer)
-            if answer.status >= 400:
+            if not is_success(answer.status):
                 await self._refuse(exchange, answer.status, content, outcome)
                 return
-            outcome.finished(*usage_of(content))
+            # Only what is to be JSON can be told from garbage: engines answer with sounds and pictures too.
+            must_be_json = kind.startswith("application/json") or asked.path.endswith("completions")
+            outcome.finished(*usage_of(content, must_be_json=must_be_json))
             outcome.free()
             await exchange.answer(answer.status, content, kind)
         finally:
@@ -333,6 +338,16 @@ class RequestAccount:
         if not self._is_gone:
             self.error, self.is_aborted = refusal, True
             request.end("aborted")
+
+    def late(self, request: RequestUnderWay) -> None:
+        """As long as one task may take has passed."""
+        seconds = self._plane.settings.wall_seconds
+        if self._ticket.is_waiting:
+            text = f"No slot became free in {seconds:g} seconds. Try again later."
+            self.abort(request, Refusal(TaskCode.REPLICA_EXHAUSTED, text, retry_after_ms=1000))
+        else:
+            text = f"The answer was not complete after {seconds:g} seconds, the longest that a request may take."
+            self.abort(request, Refusal(TaskCode.DECODE_TIMEOUT, text))
 
     def settle(self) -> None:
         canceled = ""

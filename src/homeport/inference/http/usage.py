@@ -93,12 +93,15 @@ def _says_finished(chunk: bytes) -> bool:
     return b'"finish_reason":"' in chunk or b'"finish_reason": "' in chunk
 
 
-def usage_of(content: bytes) -> tuple[int | None, int]:
-    """Tokens in and out of a whole answer; None and 0 where it does not say."""
+def usage_of(content: bytes, *, must_be_json: bool = False) -> tuple[int | None, int]:
+    """Tokens in and out of a whole answer; None and 0 where it does not say. Raises EngineFailed for what is not the
+    JSON that it must be."""
+    usage: Mapping[str, Any] = {}
     try:
         usage = _usage_in(json.loads(content))
-    except (ValueError, RecursionError):
-        usage = {}
+    except (ValueError, RecursionError) as error:
+        if must_be_json:
+            raise EngineFailed("The engine sent something that cannot be read.") from error
     return _counted(usage, _TOKENS_IN, None), _counted(usage, _TOKENS_OUT, 0)
 
 
