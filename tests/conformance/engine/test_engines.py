@@ -75,6 +75,40 @@ async def test_a_stream_can_be_closed_early(engine: InferenceEngine) -> None:
     assert isinstance(again[-1], Finished)
 
 
+@pytest.mark.parametrize("kind", list(SERVERS))
+async def test_it_embeds_and_reranks_what_its_handoff_says_and_refuses_the_rest(kind: EngineName) -> None:
+    """Placement goes by the handoff: what it says must be what the engine's interface has."""
+    async with served(SERVERS[kind]()) as url:
+        handoff = Handoff(engine=kind, url=url, model=HandoffModel("m"))
+        engine = connect(handoff)
+        asked = {
+            "embedding": lambda: engine.embed("m", ["a"]),
+            "rerank": lambda: engine.rerank("m", "a", ["b", "c"]),
+        }
+        answers: dict[str, Any] = {"embedding": [[1.0, 2.0]], "rerank": [0.5, 1.5]}
+        try:
+            for workload, ask in asked.items():
+                if workload in handoff.workloads:
+                    assert list(await ask()) == answers[workload]
+                    continue
+                with pytest.raises(EngineFailed) as refused:
+                    await ask()
+                assert refused.value.task_code is TaskCode.INVALID_PARAMS
+        finally:
+            await engine.close()
+
+
+async def test_triton_is_asked_about_its_model() -> None:
+    async with served(engines_on_wire.triton()) as url:
+        engine = connect(Handoff(engine=EngineName.TRITON, url=url, model=HandoffModel("other")))
+        try:
+            health = await engine.health()
+        finally:
+            await engine.close()
+    assert (health.live, health.ready) == (True, False)
+    assert "unknown model" in health.error
+
+
 async def test_what_cannot_be_reached_is_not_live_and_fails_with_its_code() -> None:
     engine = HttpEngine(DIALECT, "http://127.0.0.1:9", "m")
     try:

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 
@@ -66,7 +66,7 @@ class HttpEngine:
         self._opens = opens
         self._dialect = dialect
         self._url = url.rstrip("/").removesuffix("/v1")
-        self._model = model
+        self._health_path = dialect.health_path.replace("{model}", quote(model, safe=""))
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         self._session: aiohttp.ClientSession | None = None
         self._plain = _plain_connections(self._url, idle_seconds) if opens is None else None
@@ -76,7 +76,7 @@ class HttpEngine:
     async def health(self) -> Health:
         try:
             with _TRANSLATED:
-                status, body = await self._get(self._dialect.health_path)
+                status, body = await self._get(self._health_path)
         except EngineFailed as error:
             return Health(live=False, ready=False, error=str(error))
         return self._dialect.judge_health(status, body)

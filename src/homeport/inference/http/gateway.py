@@ -505,9 +505,9 @@ def _for_engine(asked: GatewayRequest, replica: Replica) -> bytes:
     if asked.data is None:
         return asked.body
     changes: dict[str, Any] = {}
-    names = replica.props.models
-    if names and asked.model not in names:
-        changes["model"] = names[0]
+    own_name = replica.own_name_of(asked.model)
+    if own_name != asked.model:
+        changes["model"] = own_name
     if asked.is_stream and not asked.shows_usage and asked.path.endswith("completions"):
         given = asked.data.get("stream_options")
         if not changes and "stream_options" not in asked.data:

@@ -43,6 +43,14 @@ class EngineName(StrEnum):
     FAKE = "fake"
 
 
+_WORKLOADS: Final[Mapping[EngineName, frozenset[str]]] = {
+    EngineName.TGI: COMPLETING,
+    EngineName.TRITON: COMPLETING,
+    EngineName.OLLAMA: COMPLETING | {"embedding"},
+}
+"""Of engines whose interfaces have nothing for the others."""
+
+
 class Loading(StrEnum):
     """Whether an engine that is started and stopped by its use holds its model in memory."""
 
@@ -99,8 +107,8 @@ class Handoff:
     def workloads(self) -> frozenset[str]:
         """What it can be asked for, as far as that is known: llama.cpp embeds and reranks only when it was started
         for it; of an engine that was started elsewhere the options are not known."""
-        if self.engine is EngineName.TRITON:
-            return COMPLETING
+        if self.engine in _WORKLOADS:
+            return _WORKLOADS[self.engine]
         if self.engine is not EngineName.LLAMACPP or self.is_external:
             return EVERYTHING
         reranks = not _RERANKING.isdisjoint(self.flags)
