@@ -184,8 +184,18 @@ def vllm() -> web.Application:
     return app
 
 
-def openai_compatible() -> web.Application:
-    app = web.Application()
+API_KEY = "sk-only-here"
+
+
+@web.middleware
+async def _asks_for_a_key(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if request.headers.get("Authorization") != f"Bearer {API_KEY}":
+        return web.json_response({"error": {"message": "Incorrect API key provided"}}, status=401)
+    return await handler(request)
+
+
+def openai_compatible(*, asks_for_a_key: bool = False) -> web.Application:
+    app = web.Application(middlewares=[_asks_for_a_key] if asks_for_a_key else [])
     app.router.add_get("/v1/models", _fixed({"data": [{"id": "m"}]}))
     app.router.add_post("/v1/completions", _streamed("text/event-stream", _openai_stream))
     app.router.add_post("/v1/embeddings", _fixed({"data": [{"index": 0, "embedding": [1.0, 2.0]}]}))

@@ -98,6 +98,28 @@ async def test_it_embeds_and_reranks_what_its_handoff_says_and_refuses_the_rest(
             await engine.close()
 
 
+@pytest.mark.parametrize(("api_key", "is_ready"), [(engines_on_wire.API_KEY, True), ("", False), ("wrong", False)])
+async def test_an_engine_gets_the_key_that_it_asks_for(api_key: str, *, is_ready: bool) -> None:
+    async with served(engines_on_wire.openai_compatible(asks_for_a_key=True)) as url:
+        handoff = Handoff(engine=EngineName.OPENAI, url=url, model=HandoffModel("m"), api_key=api_key)
+        assert not api_key or api_key not in repr(handoff), "no line of a log has it"
+        engine = connect(handoff)
+        try:
+            health = await engine.health()
+            assert health.ready is is_ready
+            if not is_ready:
+                assert "Incorrect API key" in health.error
+                with pytest.raises(EngineFailed, match="401"):
+                    [event async for event in engine.generate(ASKED)]
+                return
+            assert [event async for event in engine.generate(ASKED)]
+            passed = await engine.open("POST", "/v1/embeddings", b"{}", {"authorization": "Bearer of-a-client"})
+            assert passed.status == 200
+            passed.close()
+        finally:
+            await engine.close()
+
+
 async def test_triton_is_asked_about_its_model() -> None:
     async with served(engines_on_wire.triton()) as url:
         engine = connect(Handoff(engine=EngineName.TRITON, url=url, model=HandoffModel("other")))

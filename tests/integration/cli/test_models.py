@@ -28,6 +28,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
         (("models", "serve", "hf:o/r/x.gguf", "--mode", "binary", "--binary", "https://x/y"), 1, "checksum is"),
         (("models", "serve", "hf:o/r/x.gguf", "--mode", "source", "--build", "'x"), 1, "build must be a command"),
         (("engines", "attach", "ollama", "ftp://x", "--model", "y"), 1, "url must be an http"),
+        (("engines", "attach", "openai", "http://x", "--model", "y", "--api-key", "sk-1"), 2, "secrets set"),
         (("engines", "plan", "vllm", "org/m", "--mode", "source"), 1, "source is not a mode of vllm"),
         (("chat", "--model", "nope", "hi"), 3, "No model is served"),
     ],

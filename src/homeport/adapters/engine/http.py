@@ -62,8 +62,10 @@ class HttpEngine:
         *,
         opens: OpenStream | None = None,
         idle_seconds: float = IDLE_SECONDS,
+        api_key: str = "",
     ) -> None:
         self._opens = opens
+        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._dialect = dialect
         self._url = url.rstrip("/").removesuffix("/v1")
         self._health_path = dialect.health_path.replace("{model}", quote(model, safe=""))
@@ -137,7 +139,7 @@ class HttpEngine:
         plain = self._plain
         with _TRANSLATED:
             if plain is not None and len(body) < LARGE_BYTES:
-                given = {"content-type": "application/json", **headers}
+                given = {"content-type": "application/json", **headers, **self._headers}
                 path = self._base_path + path
                 try:
                     return PlainExchange(await plain.request(method, path, body, given))
@@ -157,7 +159,7 @@ class HttpEngine:
             method,
             self._url + path,
             data=body if len(body) < LARGE_BYTES else io.BytesIO(body),
-            headers={"Content-Type": "application/json", **headers},
+            headers={"Content-Type": "application/json", **headers, **self._headers},
             timeout=self._timeout,
             allow_redirects=False,
         )
@@ -182,7 +184,10 @@ class HttpEngine:
 
     async def _get(self, path: str) -> tuple[int, Any]:
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS / 6, sock_connect=CONNECT_SECONDS)
-        async with self._connected().get(self._url + path, timeout=timeout) as response:
+        session = self._connected()
+        async with session.get(
+            self._url + path, timeout=timeout, headers=self._headers, allow_redirects=False
+        ) as response:
             content = await response.content.read(MESSAGE_BYTES_MAX)
         try:
             return response.status, parse_json(content) if content else None
