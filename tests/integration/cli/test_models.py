@@ -22,6 +22,8 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     [
         (("models", "serve", "nope"), 3, 'There is no model "nope" in the catalog'),
         (("models", "pull", "nope"), 3, 'There is no model "nope" in the catalog'),
+        (("models", "serve", "./x.gguf", "--digest", "sha256:1"), 1, "sha256: and 64"),
+        (("pools", "drain", "nope"), 3, "List them:  homeport pools list"),
         (("models", "serve", "./nope.gguf"), 3, "There is no file"),
         (("models", "add", "ftp://x"), 1, "is not a kind of model reference"),
         (("models", "add", "hf:o/r/x.gguf", "--strict"), 1, "no signature that this server could verify"),

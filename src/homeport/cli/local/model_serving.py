@@ -178,7 +178,7 @@ def _source(
     known = known_model(client, ref)
     if known is not None:
         return known, True
-    refuse_unknown_name(ref)
+    refuse_unknown_name(client, ref)
     found = source_for(
         settings, client, absolute(ref), site=site, digest=options.digest, model_id="", push=options.push
     )

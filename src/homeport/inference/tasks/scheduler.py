@@ -291,8 +291,11 @@ class Scheduler:
 
     def wake(self) -> None:
         """Something about replicas has changed."""
-        for pool_id in list(self._queues):
-            self._dispatch(pool_id)
+        for pool_id, queue in list(self._queues.items()):
+            if len(queue):
+                self._dispatch(pool_id)
+            elif not self.registry.replicas(pool_id):
+                del self._queues[pool_id]
 
     def reroute(self, pool_id: str) -> None:
         """The pool is drained: what waits there goes elsewhere, or is refused."""
@@ -382,9 +385,10 @@ class Scheduler:
                 break
             entry.content.moved()
 
-    def _measured_queues(self) -> Iterator[tuple[str, PoolQueue[Ticket], Replica | None]]:
-        for pool_id, queue in self._queues.items():
-            yield pool_id, queue, next(iter(self.registry.replicas(pool_id)), None)
+    def _measured_queues(self) -> Iterator[tuple[str, PoolQueue[Ticket] | None, Replica | None]]:
+        """Of pools in which nothing has waited yet too: no sample would look like no pool."""
+        for pool_id in {*self._queues, *self.registry.pool_ids()}:
+            yield pool_id, self._queues.get(pool_id), next(iter(self.registry.replicas(pool_id)), None)
 
     def _has_slot(self, pool_id: str, now: float) -> bool:
         return any(each.slots_free and each.takes_tasks(now) for each in self.registry.replicas(pool_id))

@@ -126,7 +126,7 @@ def _build(spec: EngineSpec) -> list[PlanStep]:
 
 
 def engine_version(spec: EngineSpec, machine: MachineFacts) -> str:
-    """Such as llamacpp-package:0.4.1-cpu: replicas of one version give the same answers. Empty for an engine that runs
+    """Such as llamacpp-package:0.4.1-cpu: replicas of one version give the same answers. Empty for one that runs
     already: it says its own."""
     if spec.mode is Mode.EXTERNAL:
         return ""
