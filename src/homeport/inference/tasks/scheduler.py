@@ -291,11 +291,40 @@ class Scheduler:
 
     def wake(self) -> None:
         """Something about replicas has changed."""
+        now = self._monotonic()
         for pool_id, queue in list(self._queues.items()):
-            if len(queue):
-                self._dispatch(pool_id)
-            elif not self.registry.replicas(pool_id):
+            if len(queue) and not self._may_serve(pool_id, now):
+                self._move_elsewhere(queue, pool_id, now)
+            elif not len(queue) and not self.registry.replicas(pool_id):
                 del self._queues[pool_id]
+        for pool_id in list(self._queues):
+            self._dispatch(pool_id)
+
+    def _may_serve(self, pool_id: str, now: float) -> bool:
+        return pool_id in self.reloading or any(
+            each.takes_tasks(now) or each.is_awaited(now) or each.is_coming(now)
+            for each in self.registry.replicas(pool_id)
+        )
+
+    def _move_elsewhere(self, queue: PoolQueue[Ticket], pool_id: str, now: float) -> None:
+        """The pool is gone, or all its engines are: what can run in another goes there, the rest waits for them as
+        long as it may."""
+        for entry in queue:
+            ticket = entry.content
+            others = self.registry.serving(ticket.task.model_ref).replicas
+            if not any(each.takes_tasks(now) and each.handoff.pool_id != pool_id for each in others):
+                continue
+            decision = self._place(ticket.task, ticket.sites, now, None, needs_slot=False)
+            if decision.chosen is not None:
+                queue.cancel(entry.id)
+                self._enqueue_at(decision.chosen.pool_id, ticket)
+
+    def _enqueue_at(self, pool_id: str, ticket: Ticket) -> None:
+        ticket.pool_id = pool_id
+        try:
+            self._enqueue(ticket, ticket.since)
+        except TaskRefused as refused:
+            ticket.refuse(refused.refusal)
 
     def reroute(self, pool_id: str) -> None:
         """The pool is drained: what waits there goes elsewhere, or is refused."""
@@ -309,11 +338,7 @@ class Scheduler:
             if decision.chosen is None:
                 ticket.refuse(self._unplaceable(ticket.task, decision))
                 continue
-            ticket.pool_id = decision.chosen.pool_id
-            try:
-                self._enqueue(ticket, ticket.since)
-            except TaskRefused as refused:
-                ticket.refuse(refused.refusal)
+            self._enqueue_at(decision.chosen.pool_id, ticket)
         self.wake()
 
     # --- loading by use -----------------------------------------------------------------------------------------
