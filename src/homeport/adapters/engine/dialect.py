@@ -71,7 +71,6 @@ def complete_openai(request: Generation) -> tuple[str, dict[str, Any]]:
         "max_tokens": request.max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
-        **request.extra,
     }
     if request.seed is not None:
         body["seed"] = request.seed

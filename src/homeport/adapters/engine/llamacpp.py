@@ -22,7 +22,6 @@ def generate(request: Generation) -> tuple[str, dict[str, Any]]:
         "n_predict": request.max_tokens,
         "stream": True,
         "cache_prompt": True,
-        **request.extra,
     }
     if request.seed is not None:
         body["seed"] = request.seed

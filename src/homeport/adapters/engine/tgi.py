@@ -9,7 +9,7 @@ from homeport.ports.engine import Finished, Generation, Props
 
 
 def generate(request: Generation) -> tuple[str, dict[str, Any]]:
-    parameters: dict[str, Any] = {"max_new_tokens": request.max_tokens, "details": True, **request.extra}
+    parameters: dict[str, Any] = {"max_new_tokens": request.max_tokens, "details": True}
     if request.seed is not None:
         parameters["seed"] = request.seed
     if request.is_deterministic:

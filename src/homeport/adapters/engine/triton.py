@@ -17,7 +17,7 @@ def generate(request: Generation) -> tuple[str, dict[str, Any]]:
         "text_input": request.prompt,
         "max_tokens": request.max_tokens,
         "stream": True,
-        **request.extra,
+        **request.sampling,
     }
     if request.seed is not None:
         body["random_seed"] = request.seed

@@ -8,7 +8,6 @@ connection is its client, and breaks with the process.
 import asyncio
 import json
 import re
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -20,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from homeport.core.inference.engines.answers import code_of_status, is_success, sentence_of
 from homeport.core.inference.task import MAX_TOKENS_CAP, Priority, Refusal, Task, TaskCode, TaskRefused, WorkloadKind
+from homeport.inference.http.completions import Completion, prompt_of, sampling_of
 from homeport.inference.http.errors import openai_error, openai_from_engine, refuse_openai
 from homeport.inference.http.exchange import Exchange
 from homeport.inference.http.usage import StreamMeter, estimate_of, usage_of
@@ -233,14 +233,15 @@ class Gateway:
         is_chat = asked.path == "/v1/chat/completions"
         request = Generation(
             model=replica.handoff.model.id,
-            prompt=_prompt(asked.data, is_chat=is_chat),
+            prompt=prompt_of(asked.data, is_chat=is_chat),
             max_tokens=min(_max_tokens(asked.data), MAX_TOKENS_CAP) or DEFAULT_MAX_TOKENS,
             seed=asked.data.get("seed") if isinstance(asked.data.get("seed"), int) else None,
+            sampling=sampling_of(asked.data),
         )
         said: list[str] = []
         outcome.so_far = lambda: (None, len(said))
         done: Finished | None = None
-        message = _Message(asked.model, is_chat=is_chat)
+        message = Completion(asked.model, int(self._plane.clock.now().timestamp()), is_chat=is_chat)
         async with aclosing(replica.engine.generate(request)) as events:  # type: ignore[type-var]
             async for event in events:
                 if isinstance(event, Finished):
@@ -543,52 +544,3 @@ async def _break_off(exchange: Exchange, refusal: Refusal) -> None:
     """The answer has begun: the client learns of the failure inside it, and never waits in silence."""
     await exchange.write(b"data: " + json.dumps({"error": openai_error(refusal)}).encode() + b"\n\n")
     await exchange.finish()
-
-
-def _prompt(data: Mapping[str, Any], *, is_chat: bool) -> str:
-    if not is_chat:
-        prompt = data.get("prompt", "")
-        if not isinstance(prompt, str | list):
-            raise EngineFailed("prompt must be a text.", TaskCode.INVALID_PARAMS)
-        return prompt if isinstance(prompt, str) else "".join(map(str, prompt))
-    messages = data.get("messages")
-    if not isinstance(messages, list):
-        raise EngineFailed("messages must be a list.", TaskCode.INVALID_PARAMS)
-    lines = [f"{each.get('role')}: {each.get('content')}" for each in messages if isinstance(each, dict)]
-    return "\n".join([*lines, "assistant:"])
-
-
-class _Message:
-    """Builds the documents of an answer that OpenAI's clients read."""
-
-    def __init__(self, model: str, *, is_chat: bool) -> None:
-        self._is_chat = is_chat
-        kind = "chat.completion" if is_chat else "text_completion"
-        self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": 0, "model": model}
-
-    def chunk(self, text: str) -> bytes:
-        choice = {"delta": {"content": text}} if self._is_chat else {"text": text}
-        return self._frame([{"index": 0, **choice, "finish_reason": None}])
-
-    def last(self, reason: str, usage: tuple[int, int] | None) -> bytes:
-        choice: dict[str, Any] = {"delta": {}} if self._is_chat else {"text": ""}
-        end = self._frame([{"index": 0, **choice, "finish_reason": reason}])
-        if usage is not None:
-            end += self._frame([], usage=_usage(*usage))
-        return end + b"data: [DONE]\n\n"
-
-    def whole(self, text: str, reason: str, tokens_in: int, tokens_out: int) -> dict[str, Any]:
-        choice = {"message": {"role": "assistant", "content": text}} if self._is_chat else {"text": text}
-        return {
-            **self._head,
-            "choices": [{"index": 0, **choice, "finish_reason": reason}],
-            "usage": _usage(tokens_in, tokens_out),
-        }
-
-    def _frame(self, choices: list[dict[str, Any]], **rest: Any) -> bytes:
-        kind = "chat.completion.chunk" if self._is_chat else "text_completion"
-        return b"data: " + json.dumps({**self._head, "object": kind, "choices": choices, **rest}).encode() + b"\n\n"
-
-
-def _usage(tokens_in: int, tokens_out: int) -> dict[str, int]:
-    return {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}
