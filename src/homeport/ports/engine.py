@@ -76,6 +76,8 @@ class Generation:
     seed: int | None = None
     is_deterministic: bool = False
     """Temperature 0 and a fixed order of batches, as far as the engine can."""
+    is_cold: bool = False
+    """Nothing of earlier answers may be used, as for a measurement."""
     sampling: Mapping[str, float] = field(default_factory=dict)
     """What `/v1` asks of an engine that has none of its own: others read it in the request itself."""
 

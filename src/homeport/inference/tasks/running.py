@@ -195,6 +195,7 @@ class Runner:
             max_tokens=task.max_tokens,
             seed=task.seed,
             is_deterministic=task.determinism == "strict",
+            is_cold=task.kv_hint == "cold",
         )
         async with aclosing(replica.engine.generate(request)) as events:  # type: ignore[type-var]
             # One scope whose deadline moves: entering one for each event costs twice as much.
