@@ -27,6 +27,8 @@ class Break(StrEnum):
     REFUSES = "refuses"
     IS_FULL = "is full"
     LACKS_IT = "lacks it"
+    SENDS_ELSEWHERE = "sends elsewhere"
+    WRONG_JSON = "wrong JSON"
 
 
 REFUSALS: dict[Break, tuple[int, Any]] = {
@@ -73,6 +75,10 @@ class BrokenEngine:
         if self.how is Break.CLOSES_AT_ONCE:
             request.transport.abort()
             return web.Response()
+        if self.how is Break.SENDS_ELSEWHERE:
+            raise web.HTTPFound("/v1/models")
+        if self.how is Break.WRONG_JSON:
+            return web.Response(body=b'{"choices": [', content_type="application/json")
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
         if self.how is Break.GARBAGE:
@@ -114,8 +120,8 @@ async def served(app: web.Application) -> AsyncIterator[str]:
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def _events(*messages: dict[str, Any], done: bool = True) -> bytes:
-    text = "".join(f"data: {json.dumps(each)}\n\n" for each in messages)
+def _events(*messages: dict[str, Any], done: bool = True, field: str = "data: ") -> bytes:
+    text = "".join(f"{field}{json.dumps(each)}\n\n" for each in messages)
     return (text + ("data: [DONE]\n\n" if done else "")).encode()
 
 
@@ -141,11 +147,31 @@ def _fixed(body: Any) -> Handler:
     return handle
 
 
+def _refused(message: str) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"error": message}, status=400)
+
+    return handle
+
+
 def _openai_stream(body: dict[str, Any]) -> bytes:
     assert body["stream"] is True
     words = [{"choices": [{"index": 0, "text": word, "finish_reason": None}], "usage": None} for word in WORDS]
     usage = {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}
     return _events(*words, {"choices": [], "usage": usage})
+
+
+def _rerank() -> Handler:
+    """As Jina and Cohere define it: the best first, each with its place in the request."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        assert body["query"]
+        assert all(isinstance(each, str) for each in body["documents"])
+        scored = [{"index": i, "relevance_score": 0.5 + i} for i, _ in enumerate(body["documents"])]
+        return web.json_response({"id": "rerank-1", "model": "m", "results": scored[::-1]})
+
+    return handle
 
 
 def vllm() -> web.Application:
@@ -154,14 +180,26 @@ def vllm() -> web.Application:
     app.router.add_get("/v1/models", _fixed({"data": [{"id": "m", "max_model_len": 2048}]}))
     app.router.add_post("/v1/completions", _streamed("text/event-stream", _openai_stream))
     app.router.add_post("/v1/embeddings", _fixed({"data": [{"index": 0, "embedding": [1.0, 2.0]}]}))
+    app.router.add_post("/v1/rerank", _rerank())
     return app
 
 
-def openai_compatible() -> web.Application:
-    app = web.Application()
+API_KEY = "sk-only-here"
+
+
+@web.middleware
+async def _asks_for_a_key(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if request.headers.get("Authorization") != f"Bearer {API_KEY}":
+        return web.json_response({"error": {"message": "Incorrect API key provided"}}, status=401)
+    return await handler(request)
+
+
+def openai_compatible(*, asks_for_a_key: bool = False) -> web.Application:
+    app = web.Application(middlewares=[_asks_for_a_key] if asks_for_a_key else [])
     app.router.add_get("/v1/models", _fixed({"data": [{"id": "m"}]}))
     app.router.add_post("/v1/completions", _streamed("text/event-stream", _openai_stream))
     app.router.add_post("/v1/embeddings", _fixed({"data": [{"index": 0, "embedding": [1.0, 2.0]}]}))
+    app.router.add_post("/v1/rerank", _rerank())
     return app
 
 
@@ -176,14 +214,14 @@ def tgi() -> web.Application:
             "generated_text": "".join(WORDS),
             "details": {"finish_reason": "length", "generated_tokens": 3, "input_length": 4},
         }
-        return _events(*messages, done=False)
+        # Its events have no space after the name of the field.
+        return _events(*messages, done=False, field="data:")
 
     app = web.Application()
     app.router.add_get("/health", _fixed({}))
     info = {"model_id": "m", "version": "3.0.0", "max_total_tokens": 4096, "max_concurrent_requests": 128}
     app.router.add_get("/info", _fixed(info))
     app.router.add_post("/generate_stream", _streamed("text/event-stream", stream))
-    app.router.add_post("/embed", _fixed([[1.0, 2.0]]))
     return app
 
 
@@ -193,7 +231,8 @@ def triton() -> web.Application:
         return _events(*({"model_name": "m", "text_output": word} for word in WORDS), done=False)
 
     app = web.Application()
-    app.router.add_get("/v2/health/ready", _fixed({}))
+    app.router.add_get("/v2/models/m/ready", _fixed({}))
+    app.router.add_get("/v2/models/other/ready", _refused("Request for unknown model: 'other' is not found"))
     app.router.add_get("/v2", _fixed({"name": "triton", "version": "2.50.0"}))
     app.router.add_post("/v2/models/m/generate_stream", _streamed("text/event-stream", stream))
     return app

@@ -26,6 +26,7 @@ class WebServer:
     linked: str = ""
     """The digest that redirects promise, as Hugging Face does."""
     sent_bytes: int = 0
+    forbidden: set[str] = field(default_factory=set)
     held: dict[str, threading.Event] = field(default_factory=dict)
     """Of these paths the second half waits until it is let go."""
 
@@ -44,6 +45,9 @@ def web_server() -> Iterator[WebServer]:
                 if server.linked:
                     self.send_header("X-Linked-Etag", f'"{server.linked}"')
                 self.end_headers()
+                return
+            if path in server.forbidden:
+                self.send_error(401)
                 return
             if path not in server.files:
                 self.send_error(404)

@@ -89,7 +89,7 @@ from homeport.serving.middleware.tracing import TraceSettings
 from homeport.serving.routes.audit import audit_routes
 from homeport.serving.routes.export import exporting_routes
 from homeport.serving.routes.filter_values import filter_value_routes
-from homeport.serving.routes.health import Metrics, health_routes
+from homeport.serving.routes.health import Metrics, are_metrics_open, health_routes
 from homeport.serving.routes.maintenance import maintenance_routes
 from homeport.serving.routes.read import Reading, reading_routes
 from homeport.serving.routes.rekey import sealing_routes
@@ -389,12 +389,13 @@ def _built_in_registry(settings: CentralSettings, store: Store, clock: Clock) ->
 
 def web(central: CentralParts, stopping: Stopping, metrics: Metrics) -> Web:
     settings = central.settings
+    open_metrics = are_metrics_open(settings.open_metrics, settings.http_address)
     reading = Reading("central", central.store, central.clock, stopping, central.reachability)
     app = build_web(
         role="central",
         description="Apps, deployments, sites and nodes of the whole fleet.",
         routes=[
-            health_routes("central", central.contact.checks, metrics, open_metrics=settings.open_metrics),
+            health_routes("central", central.contact.checks, metrics, open_metrics=open_metrics),
             apps_routes(central),
             alias_routes(central, reading),
             deployments_routes(central),

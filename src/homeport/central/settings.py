@@ -60,8 +60,9 @@ class CentralSettings:
     """Host names besides loopback under which central may be addressed."""
     access_folder: Path | None = field(default_factory=lambda: default_folder(os.environ))
     """Where the local access keys are published, for the commands of the user who started the role."""
-    open_metrics: bool = False
-    """Whether /metrics needs no authentication, for scrapers that cannot send a token."""
+    open_metrics: bool | None = None
+    """Whether /metrics needs no authentication, for scrapers that cannot send a token. None: where the role listens
+    on loopback alone."""
     cors_origins: tuple[str, ...] = ()
     """Origins of web pages that may call the API, such as https://dashboard.example; `*` lets every page read. Empty
     by default: a page of another origin is refused."""

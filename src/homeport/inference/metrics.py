@@ -67,7 +67,7 @@ class InferenceMetrics(Collector):
         """Asked at each scrape."""
         self.gpus: Callable[[], Iterable[tuple[Replica, GpusOfNode]]] | None = None
         """The replicas with the GPUs they use, asked at each scrape."""
-        self.queues: Callable[[], Iterable[tuple[str, PoolQueue[Ticket], Replica | None]]] | None = None
+        self.queues: Callable[[], Iterable[tuple[str, PoolQueue[Ticket] | None, Replica | None]]] | None = None
         """The queues by pool, with any of the pool's replicas: its engine and version are those of the pool. Asked at
         each scrape."""
         self._children: dict[tuple[str, ...], Counter] = {}
@@ -143,7 +143,8 @@ class InferenceMetrics(Collector):
         for pool_id, queue, replica in self.queues() if self.queues is not None else ():
             engine, version, name, _ = ("", "", pool_id, "") if replica is None else self.bounded(replica.labels)
             for priority in Priority:
-                self._depth.labels(engine, version, name, priority.value).set(queue.depth(priority))
+                depth = 0 if queue is None else queue.depth(priority)
+                self._depth.labels(engine, version, name, priority.value).set(depth)
 
     def verified(self, result: str, reason: str) -> None:
         self._count(self.catalog_verifications, result, reason, "")

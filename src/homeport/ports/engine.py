@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Protocol
+from typing import Protocol
 
 from homeport.core.inference.task import TaskCode
 from homeport.errors import HomeportError
@@ -76,7 +76,10 @@ class Generation:
     seed: int | None = None
     is_deterministic: bool = False
     """Temperature 0 and a fixed order of batches, as far as the engine can."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    is_cold: bool = False
+    """Nothing of earlier answers may be used, as for a measurement."""
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    """What `/v1` asks of an engine that has none of its own: others read it in the request itself."""
 
 
 @dataclass(frozen=True, slots=True)

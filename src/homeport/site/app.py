@@ -40,7 +40,7 @@ from homeport.serving.middleware.guards import GuardSettings, refuse_open_bind
 from homeport.serving.routes.audit import audit_routes
 from homeport.serving.routes.export import exporting_routes
 from homeport.serving.routes.filter_values import filter_value_routes
-from homeport.serving.routes.health import Metrics, health_routes
+from homeport.serving.routes.health import Metrics, are_metrics_open, health_routes
 from homeport.serving.routes.maintenance import maintenance_routes
 from homeport.serving.routes.read import Reading, reading_routes
 from homeport.serving.routes.rekey import sealing_routes
@@ -383,12 +383,13 @@ def _web(site: SiteParts, stopping: Stopping, tracer: OtlpTracer | None = None) 
         metrics.registry.register(tracer)
     for collector in (each for part in site.brought for each in part.metrics):
         metrics.add(collector)
+    open_metrics = are_metrics_open(site.settings.open_metrics, site.settings.http_address)
     reading = Reading("site", site.store, site.clock, stopping, Reachability(), commit_value="applied_commit")
     app = build_web(
         role="site",
         description=f"Site {site.settings.name}: what runs here, with or without central.",
         routes=[
-            health_routes("site", site.contact.checks, metrics, open_metrics=site.settings.open_metrics),
+            health_routes("site", site.contact.checks, metrics, open_metrics=open_metrics),
             reading_routes(reading),
             filter_value_routes(reading),
             exporting_routes(reading),

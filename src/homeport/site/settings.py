@@ -62,8 +62,9 @@ class SiteSettings:
     """Limits of connections of users, programs and machines."""
     access_folder: Path | None = field(default_factory=lambda: default_folder(os.environ))
     """Where the local access keys are published, for the commands of the user who started the role."""
-    open_metrics: bool = False
-    """Whether /metrics needs no authentication, for scrapers that cannot send a token."""
+    open_metrics: bool | None = None
+    """Whether /metrics needs no authentication, for scrapers that cannot send a token. None: where the role listens
+    on loopback alone."""
     grpc_address: str | None = "127.0.0.1:50052"
     """HOST:PORT for nodes; None when they are in the same process."""
     orchion_address: str | None = None

@@ -1,5 +1,6 @@
 """One suite over all adapters: the real llama.cpp, the documented wire formats of the others, and the fake."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
@@ -74,6 +75,62 @@ async def test_a_stream_can_be_closed_early(engine: InferenceEngine) -> None:
     assert isinstance(again[-1], Finished)
 
 
+@pytest.mark.parametrize("kind", list(SERVERS))
+async def test_it_embeds_and_reranks_what_its_handoff_says_and_refuses_the_rest(kind: EngineName) -> None:
+    """Placement goes by the handoff: what it says must be what the engine's interface has."""
+    async with served(SERVERS[kind]()) as url:
+        handoff = Handoff(engine=kind, url=url, model=HandoffModel("m"))
+        engine = connect(handoff)
+        asked = {
+            "embedding": lambda: engine.embed("m", ["a"]),
+            "rerank": lambda: engine.rerank("m", "a", ["b", "c"]),
+        }
+        answers: dict[str, Any] = {"embedding": [[1.0, 2.0]], "rerank": [0.5, 1.5]}
+        try:
+            for workload, ask in asked.items():
+                if workload in handoff.workloads:
+                    assert list(await ask()) == answers[workload]
+                    continue
+                with pytest.raises(EngineFailed) as refused:
+                    await ask()
+                assert refused.value.task_code is TaskCode.INVALID_PARAMS
+        finally:
+            await engine.close()
+
+
+@pytest.mark.parametrize(("api_key", "is_ready"), [(engines_on_wire.API_KEY, True), ("", False), ("wrong", False)])
+async def test_an_engine_gets_the_key_that_it_asks_for(api_key: str, *, is_ready: bool) -> None:
+    async with served(engines_on_wire.openai_compatible(asks_for_a_key=True)) as url:
+        handoff = Handoff(engine=EngineName.OPENAI, url=url, model=HandoffModel("m"), api_key=api_key)
+        assert not api_key or api_key not in repr(handoff), "no line of a log has it"
+        engine = connect(handoff)
+        try:
+            health = await engine.health()
+            assert health.ready is is_ready
+            if not is_ready:
+                assert "Incorrect API key" in health.error
+                with pytest.raises(EngineFailed, match="401"):
+                    [event async for event in engine.generate(ASKED)]
+                return
+            assert [event async for event in engine.generate(ASKED)]
+            passed = await engine.open("POST", "/v1/embeddings", b"{}", {"authorization": "Bearer of-a-client"})
+            assert passed.status == 200
+            passed.close()
+        finally:
+            await engine.close()
+
+
+async def test_triton_is_asked_about_its_model() -> None:
+    async with served(engines_on_wire.triton()) as url:
+        engine = connect(Handoff(engine=EngineName.TRITON, url=url, model=HandoffModel("other")))
+        try:
+            health = await engine.health()
+        finally:
+            await engine.close()
+    assert (health.live, health.ready) == (True, False)
+    assert "unknown model" in health.error
+
+
 async def test_what_cannot_be_reached_is_not_live_and_fails_with_its_code() -> None:
     engine = HttpEngine(DIALECT, "http://127.0.0.1:9", "m")
     try:
@@ -92,6 +149,8 @@ async def test_what_cannot_be_reached_is_not_live_and_fails_with_its_code() -> N
         (Break.ANSWERS_500, TaskCode.WORKER_RESET),
         (Break.CLOSES_AT_ONCE, TaskCode.WORKER_RESET),
         (Break.GARBAGE, TaskCode.WORKER_RESET),
+        (Break.WRONG_JSON, TaskCode.WORKER_RESET),
+        (Break.SENDS_ELSEWHERE, TaskCode.WORKER_RESET),
         (Break.DIES_IN_THE_MIDDLE, TaskCode.WORKER_RESET),
         (Break.HANGS, TaskCode.DECODE_TIMEOUT),
         (Break.REFUSES, TaskCode.INVALID_PARAMS),
@@ -111,6 +170,45 @@ async def test_each_way_to_break_has_its_code(how: Break, code: TaskCode) -> Non
             assert failed.value.may_go_elsewhere is (code is not TaskCode.INVALID_PARAMS)
         finally:
             await engine.close()
+
+
+WORD = {"index": 0, "text": "a", "finish_reason": None}
+LAST = {"index": 0, "text": "b", "finish_reason": "length"}
+COUNTS = {"prompt_tokens": 4, "completion_tokens": 2}
+DONE = b"data: [DONE]\n\n"
+
+
+def _stream(*messages: dict[str, Any]) -> bytes:
+    return b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in messages)
+
+
+@pytest.mark.parametrize(
+    ("sent", "finished"),
+    [
+        (_stream({"choices": [WORD]}, {"choices": [LAST]}) + DONE, Finished(None, 2, "length")),
+        (_stream({"choices": [WORD]}, {"choices": [LAST]}), Finished(None, 2, "length")),
+        (
+            _stream({"choices": [WORD]}, {"choices": [LAST]}, {"choices": [], "usage": COUNTS}) + DONE,
+            Finished(4, 2, "length"),
+        ),
+        (
+            _stream(
+                {"choices": [WORD], "usage": {"prompt_tokens": 4, "completion_tokens": 1}},
+                {"choices": [LAST], "usage": COUNTS},
+            ),
+            Finished(4, 2, "length"),
+        ),
+    ],
+    ids=["without usage", "without the last word", "usage at the end", "usage with every message"],
+)
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+async def test_each_way_to_end_a_stream_of_openai_is_an_end(sent: bytes, finished: Finished, line_end: bytes) -> None:
+    """Servers differ in whether and when they say how much it was."""
+    async with answering(EngineName.OPENAI) as (engine, answer):
+        answer[0] = sent.replace(b"\n", line_end)
+        events = [event async for event in engine.generate(ASKED)]
+    assert [text for event in events if isinstance(event, TokenTexts) for text in event.texts] == ["a", "b"]
+    assert events[-1] == finished
 
 
 GOOD_MESSAGES: dict[EngineName, list[dict[str, Any]]] = {

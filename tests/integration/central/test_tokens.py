@@ -266,8 +266,8 @@ async def test_a_closed_loopback_asks_for_a_token_everywhere_but_where_it_is_ope
         assert (await client.get("/api/v1/sites", headers=headers)).status == 200
 
 
-async def test_metrics_need_a_viewer(tmp_path: Path) -> None:
-    async with running_central(tmp_path / "central", is_local=False) as (central, client):
+async def test_metrics_need_a_viewer_where_that_is_asked_for(tmp_path: Path) -> None:
+    async with running_central(tmp_path / "central", is_local=False, open_metrics=False) as (central, client):
         answer = await client.get("/metrics")
         assert (answer.status, answer.body["code"]) == (401, "unauthenticated")
         assert (await client.get("/metrics", headers={"Authorization": "Bearer hp_00000000_00"})).status == 401
@@ -276,8 +276,11 @@ async def test_metrics_need_a_viewer(tmp_path: Path) -> None:
         assert "homeport_info{" in (await client.get("/metrics", headers=headers)).body
 
 
-async def test_metrics_are_open_to_everybody_where_that_is_asked_for(tmp_path: Path) -> None:
-    async with running_central(tmp_path / "central", is_local=False, open_metrics=True) as (_, client):
+@pytest.mark.parametrize("setting", [True, None], ids=["asked for", "on loopback"])
+async def test_metrics_are_open_to_everybody_where_that_is_asked_for_and_on_loopback(
+    tmp_path: Path, *, setting: bool | None
+) -> None:
+    async with running_central(tmp_path / "central", is_local=False, open_metrics=setting) as (_, client):
         assert "homeport_info{" in (await client.get("/metrics")).body
         assert (await client.get("/api/v1/sites")).status == 401
 
@@ -296,12 +299,13 @@ async def test_over_http_there_is_a_trust_bundle_and_nothing_that_leads_margo_cl
     assert (await client.get("/.well-known/spiffe/bundle.json")).status == 200
 
 
-async def test_metrics_count_every_site_so_a_limited_token_does_not_see_them(client: Client) -> None:
-    headers = await make(client, "anna", "viewer", sites=["home"])
-    refused = await client.get("/metrics", headers=headers)
-    assert (refused.status, refused.body["code"]) == (403, "not-authorized")
-    assert "every site" in refused.body["detail"]
-    assert (await client.get("/openapi.json", headers=headers)).status == 200
+async def test_metrics_count_every_site_so_a_limited_token_does_not_see_them(tmp_path: Path) -> None:
+    async with running_central(tmp_path / "central", open_metrics=False) as (_, client):
+        headers = await make(client, "anna", "viewer", sites=["home"])
+        refused = await client.get("/metrics", headers=headers)
+        assert (refused.status, refused.body["code"]) == (403, "not-authorized")
+        assert "every site" in refused.body["detail"]
+        assert (await client.get("/openapi.json", headers=headers)).status == 200
 
 
 PROXIED: tuple[dict[str, str], ...] = (

@@ -95,6 +95,8 @@ async def test_the_page_has_every_type_line_before_any_sample_and_the_buckets_af
     for name, (kind, _) in TABLE.items():
         assert f"# TYPE {name} {kind}" in before, name
     await bind(client, central, handoff(llama))
+    idle = str((await client.get("/metrics")).body)
+    assert re.search(r'^queue_depth{.*pool_id="default",priority="batch"} 0.0$', idle, re.MULTILINE), "nothing waited"
     assert (await client.post("/v2/tasks", TASK)).status == 202
     assert [each async for each in client.events(f"/v2/tasks/{TASK['task_id']}/events")][-1].event == "end"
 

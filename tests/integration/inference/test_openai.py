@@ -16,11 +16,12 @@ from yarl import URL
 
 from homeport.central.app import CentralApp
 from homeport.core.inference.engines.handoff import EngineName, HandoffModel
+from homeport.core.inference.settings import InferenceSettings
 from tests.integration.inference.conftest import TASK, bind, handoff
 from tests.support.engines_on_wire import Break, serve_broken, served
 from tests.support.llama_server import llama_server
 from tests.support.local import local_key
-from tests.support.running_central import Client
+from tests.support.running_central import Client, running_central
 from tests.support.tiny_model import write_tiny_model
 from tests.support.waiting import eventually
 
@@ -57,6 +58,27 @@ async def test_the_official_client_streams_and_sees_usage_only_when_it_asks(
     last = [chunk async for chunk in asked][-1]
     assert last.usage is not None
     assert 1 <= last.usage.completion_tokens <= 5
+
+
+async def test_the_official_client_streams_responses_and_what_they_used_is_counted(
+    sdk: openai.AsyncOpenAI, client: Client
+) -> None:
+    """Their stream ends without the last word of a completion, and names its usage in another way."""
+    stream = await sdk.responses.create(model="tiny", input="Hello", max_output_tokens=4, stream=True)
+    events = [event async for event in stream]
+    last = events[-1]
+    assert last.type == "response.completed"
+    assert last.response.usage is not None
+    whole = await sdk.responses.create(model="tiny", input="Hello", max_output_tokens=4)
+    assert whole.usage is not None
+
+    async def usage() -> Any:
+        return (await client.get("/v2/usage")).body["usage"]
+
+    (row,) = await eventually(usage, what="usage to be written")
+    used = (last.response.usage, whole.usage)
+    assert row["tokens_in"] == sum(each.input_tokens for each in used)
+    assert row["tokens_out"] == sum(each.output_tokens for each in used)
 
 
 async def test_completions_and_models(sdk: openai.AsyncOpenAI) -> None:
@@ -289,6 +311,54 @@ async def test_a_client_that_goes_while_it_waits_leaves_the_queue(empty: tuple[C
                 await eventually(lambda: _depth(client, 1), what="the second to wait")
             await eventually(lambda: _depth(client, 0), what="the second to leave the queue")
             assert engine.running == 1
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+async def test_a_request_takes_no_longer_than_a_task_may(tmp_path: Path, *, is_stream: bool) -> None:
+    """Neither in the engine nor in the queue: an engine that says something now and then would keep its slot."""
+    settings = InferenceSettings(wall_seconds=1.0)
+    async with (
+        serve_broken(Break.HANGS) as engine,
+        running_central(tmp_path / "central", inference=settings) as (central, client),
+    ):
+        await bind(client, central, engine.handoff())
+        asked = {"model": "m", "messages": HELLO, "stream": is_stream}
+        answers: list[Any] = []
+
+        async def ask() -> None:
+            answers.append(await client.post("/v1/chat/completions", asked))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await eventually(lambda: engine.running == 1, what="the engine to be asked")
+            tasks.start_soon(ask)
+        said = {(each.status, each.body["error"]["code"]) for each in answers}
+        assert said in ({(504, "decode_timeout")}, {(504, "decode_timeout"), (503, "replica_exhausted")})
+        await eventually(lambda: _idle(client), what="the slot to be free")
+        await eventually(lambda: engine.running == 0, what="the engine to hear of it")
+
+
+async def test_an_answer_that_has_begun_takes_no_longer_either(tmp_path: Path) -> None:
+    settings = InferenceSettings(wall_seconds=1.0)
+    async with (
+        serve_broken(Break.STALLS_IN_THE_MIDDLE) as engine,
+        running_central(tmp_path / "central", inference=settings) as (central, client),
+    ):
+        await bind(client, central, engine.handoff())
+        answer = await client.post("/v1/chat/completions", {"model": "m", "messages": HELLO, "stream": True})
+        last = [line for line in answer.body.split("\n\n") if line][-1]
+        assert json.loads(last.removeprefix("data: "))["error"]["code"] == "decode_timeout"
+
+
+@pytest.mark.parametrize("how", [Break.SENDS_ELSEWHERE, Break.WRONG_JSON])
+async def test_what_an_engine_answers_instead_of_an_answer_is_its_failure(
+    empty: tuple[CentralApp, Client], how: Break
+) -> None:
+    central, client = empty
+    async with serve_broken(how) as engine:
+        await bind(client, central, engine.handoff())
+        answer = await client.post("/v1/chat/completions", {"model": "m", "messages": HELLO})
+        assert (answer.status, answer.body["error"]["code"]) == (502, "worker_reset")
 
 
 @pytest.mark.parametrize("how", [Break.ANSWERS_500, Break.CLOSES_AT_ONCE, Break.GARBAGE])

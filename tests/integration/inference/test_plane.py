@@ -501,6 +501,30 @@ async def test_a_drained_pool_hands_its_waiting_tasks_to_another() -> None:
             assert (await said(run))[-1][0] == "end"
 
 
+@pytest.mark.parametrize("how", ["unbound", "dead"])
+async def test_what_waits_for_a_pool_whose_engines_are_gone_runs_in_another(how: str) -> None:
+    """It once waited for them until its deadline, beside a pool that had nothing to do."""
+    held, free = FakeEngine(Faults(token_seconds=30)), FakeEngine()
+    engines = Engines({"http://a": held, "http://b": free})
+    pools = (replica("a", pool_id="pa"), replica("b", pool_id="pb"))
+    settings = InferenceSettings(health_seconds=0.05)
+    async with running(*pools, engines=engines, settings=settings) as plane:
+        wish = {"mode": "prefer", "prefer_pools": ["pa"]}
+        await submit(plane, placement=wish)
+        waiting = [await submit(plane, placement=wish) for _ in range(3)]
+        pinned = await submit(plane, placement={"mode": "pin", "pin_pool_id": "pa"}, deadline_ms=1500)
+        assert plane.scheduler.depth("pa") == 4
+        if how == "unbound":
+            plane.registry.unbind("pa", "a")
+        else:
+            held.faults.is_down = True
+        for run in waiting:
+            assert (await said(run))[-1][0] == "end"
+            assert run.replica_key == ("pb", "b")
+        kind, data = (await said(pinned))[-1]
+        assert (kind, data["code"]) == ("error", "DEADLINE_UNMET"), "it may run nowhere else"
+
+
 class Control:
     """Starts engines of other models, unless told to fail."""
 

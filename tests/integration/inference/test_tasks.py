@@ -37,6 +37,33 @@ async def _measures(client: Client, metric: str, value: str) -> bool:
     return any(line.startswith(f"{metric}{{") and line.endswith(value) for line in lines)
 
 
+async def test_a_cold_task_uses_nothing_of_earlier_ones(client: Client, llama: str) -> None:
+    """As the engine counts it: what it computed of the prompt, and what it had in its cache."""
+    prompt = "The same beginning of every prompt. " * 8
+    computed = []
+    for number, hint in enumerate(("cold", "reuse", "cold")):
+        before = await _prompt_tokens(client, llama)
+        task = {**TASK, "task_id": f"6b1f0f6e-30c1-4d4f-9d0c-00000000c01{number}", "prompt": prompt, "kv_hint": hint}
+        assert (await client.post("/v2/tasks", task)).status == 202
+        assert (await all_events(client, str(task["task_id"])))[-1].event == "end"
+        computed.append(await _prompt_tokens(client, llama) - before)
+    assert computed[0] == computed[2] > 10 * computed[1]
+
+
+async def _prompt_tokens(client: Client, llama: str) -> float:
+    async with client.session.get(f"{llama}/metrics", headers={"Authorization": ""}) as answer:
+        lines = (await answer.text()).splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("llamacpp:prompt_tokens_total "))
+
+
+async def test_metrics_have_the_correlation_id_too_and_their_problems_stay_what_they_are(client: Client) -> None:
+    page = await client.get("/metrics", headers={"X-Correlation-Id": "abc-2"})
+    assert (page.status, page.headers["X-Correlation-Id"]) == (200, "abc-2")
+    refused = await client.call("DELETE", "/metrics")
+    assert (refused.status, refused.headers["content-type"]) == (405, "application/problem+json")
+    assert refused.headers["X-Correlation-Id"]
+
+
 async def all_events(client: Client, task_id: str) -> list[Sent]:
     return [each async for each in client.events(f"/v2/tasks/{task_id}/events")]
 

@@ -115,6 +115,16 @@ async def answering(prepared: PreparedEngine) -> AsyncIterator[int]:
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.parametrize("path", ["/absent.gguf", "/private.gguf"])
+async def test_a_model_that_is_absent_or_private_fails_at_once(web: WebServer, tmp_path: Path, path: str) -> None:
+    """Four attempts in half a minute would say the same."""
+    web.forbidden.add("/private.gguf")
+    spec = read_engine({"engine": "llamacpp", "model": f"{web.url}{path}", "device": "cpu"}, {})
+    with pytest.raises(WorkFailed) as failed:
+        await Node(tmp_path / "data").prepare(spec)
+    assert failed.value.code in NOT_RETRYABLE
+
+
 @pytest.mark.parametrize("pack", [packed, zipped], ids=["tar.gz", "zip"])
 async def test_a_release_archive_is_fetched_by_its_digest_unpacked_once_and_runs(
     web: WebServer, tmp_path: Path, pack: Any

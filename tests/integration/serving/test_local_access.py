@@ -163,8 +163,9 @@ async def test_no_stranger_joins_a_site_on_loopback_as_a_node(person: Person, st
 
 async def test_a_client_that_shows_nothing_is_nobody_wherever_it_is(tmp_path: Path) -> None:
     async with running_central(tmp_path / "central", is_local=False) as (_, client):
-        statuses = {path: (await _status(client, path)) for path in ("/healthz", "/api/v1/overview", "/metrics")}
-    assert statuses == {"/healthz": 200, "/api/v1/overview": 401, "/metrics": 401}
+        paths = ("/healthz", "/metrics", "/api/v1/overview", "/v2/usage", "/v1/models")
+        statuses = {path: await _status(client, path) for path in paths}
+    assert list(statuses.values()) == [200, 200, 401, 401, 401]
 
 
 async def _status(client: Client, path: str) -> int:

@@ -22,6 +22,7 @@ async def test_a_closed_site_asks_for_its_own_tokens(tmp_path: Path) -> None:
         git_url=str(tmp_path / "deployments.git"),
         http_address=("127.0.0.1", 0),
         grpc_address=None,
+        open_metrics=False,
     )
     async with open_site(settings) as site, aiohttp.ClientSession() as session:
         url = f"http://127.0.0.1:{site.http_port}"

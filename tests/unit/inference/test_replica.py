@@ -8,6 +8,7 @@ from homeport.adapters.engine.fake import FakeEngine
 from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel, Loading
 from homeport.inference.pools.preparation import preparation
 from homeport.inference.pools.replica import Replica
+from homeport.ports.engine import Props
 
 TINY = Handoff(engine=EngineName.LLAMACPP, url="http://127.0.0.1:8090", model=HandoffModel("tiny"))
 
@@ -43,6 +44,23 @@ def test_the_step_before_a_task_says_what_was_measured_and_nothing_else() -> Non
     replica.change(sized, now=20.0)
     (step,) = preparation("default", [replica])
     assert (step["status"], step["estimated_ms"], step["bytes_total"]) == ("running", 2500, 700)
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "own"),
+    [
+        ((), "tiny", "tiny"),
+        (("/models/tiny.gguf",), "tiny", "/models/tiny.gguf"),
+        (("mistral:latest", "tiny:latest"), "tiny", "tiny:latest"),
+        (("mistral:latest", "tiny:latest"), "mistral:latest", "mistral:latest"),
+        (("mistral:latest", "gemma:latest"), "tiny", "tiny"),
+    ],
+)
+def test_an_engine_of_several_models_is_never_asked_for_another(names: tuple[str, ...], asked: str, own: str) -> None:
+    """It was once asked for the first that it names."""
+    replica = Replica(TINY, FakeEngine())
+    replica.learn(Props(models=names))
+    assert replica.own_name_of(asked) == own
 
 
 def test_a_slot_keeps_what_it_computed_last() -> None:

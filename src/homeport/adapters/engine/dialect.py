@@ -22,6 +22,8 @@ class Piece:
 
     text: str = ""
     finished: Finished | None = None
+    reason: str = ""
+    """Why the answer ended, where the engine says it before it says how much it was, or never says that."""
     error: str = ""
 
 
@@ -31,6 +33,7 @@ class Dialect:
     framing: Framing = Framing.SSE
     speaks_openai: bool = True
     health_path: str
+    """With `{model}` where the engine is asked about one."""
     judge_health: Callable[[int, Any], Health]
     props_paths: Sequence[str] = ()
     """Those that answer are read; the others are left out."""
@@ -68,7 +71,6 @@ def complete_openai(request: Generation) -> tuple[str, dict[str, Any]]:
         "max_tokens": request.max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
-        **request.extra,
     }
     if request.seed is not None:
         body["seed"] = request.seed
@@ -82,10 +84,11 @@ def read_openai(message: Any) -> Piece:
         error = message["error"]
         return Piece(error=str(error.get("message") if isinstance(error, Mapping) else error))
     usage, choices = message.get("usage"), message.get("choices") or ()
-    if usage:
-        done = Finished(usage.get("prompt_tokens"), usage.get("completion_tokens"))
-        return Piece(text=choices[0].get("text") or "" if choices else "", finished=done)
-    return Piece(text=choices[0].get("text") or "" if choices else "")
+    text, reason = (choices[0].get(name) or "" for name in ("text", "finish_reason")) if choices else ("", "")
+    # Some servers say with every message how much it was so far.
+    is_last = usage and (reason or not choices)
+    done = Finished(usage.get("prompt_tokens"), usage.get("completion_tokens")) if is_last else None
+    return Piece(text=text, finished=done, reason=reason)
 
 
 def openai_models(answer: Any) -> tuple[str, ...]:

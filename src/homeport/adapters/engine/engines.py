@@ -24,4 +24,11 @@ def connect(
     """Opens nothing yet: the first request does. `opens` leads to an engine of another machine."""
     if handoff.engine is EngineName.FAKE:
         return FakeEngine()
-    return HttpEngine(DIALECTS[handoff.engine], handoff.url, handoff.model.id, opens=opens, idle_seconds=idle_seconds)
+    return HttpEngine(
+        DIALECTS[handoff.engine],
+        handoff.url,
+        handoff.model.id,
+        opens=opens,
+        idle_seconds=idle_seconds,
+        api_key=handoff.api_key,
+    )

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 
@@ -19,7 +19,8 @@ from homeport.adapters.engine.dialect import Dialect, Framing, Piece
 from homeport.adapters.engine.tunnelled import TunnelConnector
 from homeport.adapters.network.http_client import parse_json
 from homeport.adapters.network.lost_connection import LOST
-from homeport.core.inference.engines.answers import code_of_status, sentence_of
+from homeport.core.inference.engines.answers import code_of_status, is_success, sentence_of
+from homeport.core.inference.engines.messages import EVENTS, LINES, MessageBuffer, data_of
 from homeport.core.inference.task import TaskCode
 from homeport.errors import PeerUnavailable, Refused
 from homeport.ports import OpenStream
@@ -61,11 +62,13 @@ class HttpEngine:
         *,
         opens: OpenStream | None = None,
         idle_seconds: float = IDLE_SECONDS,
+        api_key: str = "",
     ) -> None:
         self._opens = opens
+        self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._dialect = dialect
         self._url = url.rstrip("/").removesuffix("/v1")
-        self._model = model
+        self._health_path = dialect.health_path.replace("{model}", quote(model, safe=""))
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         self._session: aiohttp.ClientSession | None = None
         self._plain = _plain_connections(self._url, idle_seconds) if opens is None else None
@@ -75,7 +78,7 @@ class HttpEngine:
     async def health(self) -> Health:
         try:
             with _TRANSLATED:
-                status, body = await self._get(self._dialect.health_path)
+                status, body = await self._get(self._health_path)
         except EngineFailed as error:
             return Health(live=False, ready=False, error=str(error))
         return self._dialect.judge_health(status, body)
@@ -95,7 +98,7 @@ class HttpEngine:
     async def generate(self, request: Generation) -> AsyncIterator[TokenTexts | Finished]:
         path, body = self._dialect.generate(request)
         exchange = await self.open("POST", path, json.dumps(body).encode(), {})
-        count = 0
+        count, reason = 0, ""
         try:
             await _refuse_failure(exchange)
             async for pieces in _pieces(exchange, self._dialect):
@@ -106,12 +109,13 @@ class HttpEngine:
                 for piece in pieces:
                     if piece.error:
                         raise EngineFailed(f"The engine failed: {piece.error[:300]}")
+                    reason = piece.reason or reason
                     if piece.finished is not None:
-                        yield piece.finished
+                        yield replace(piece.finished, finish_reason=reason) if reason else piece.finished
                         return
-            if not self._dialect.ends_with_close:
+            if not reason and not self._dialect.ends_with_close:
                 raise EngineFailed("The engine ended the stream before it had finished.")
-            yield Finished(None, count)
+            yield Finished(None, count, reason or "stop")
         finally:
             exchange.close()
 
@@ -135,7 +139,7 @@ class HttpEngine:
         plain = self._plain
         with _TRANSLATED:
             if plain is not None and len(body) < LARGE_BYTES:
-                given = {"content-type": "application/json", **headers}
+                given = {"content-type": "application/json", **headers, **self._headers}
                 path = self._base_path + path
                 try:
                     return PlainExchange(await plain.request(method, path, body, given))
@@ -155,7 +159,7 @@ class HttpEngine:
             method,
             self._url + path,
             data=body if len(body) < LARGE_BYTES else io.BytesIO(body),
-            headers={"Content-Type": "application/json", **headers},
+            headers={"Content-Type": "application/json", **headers, **self._headers},
             timeout=self._timeout,
             allow_redirects=False,
         )
@@ -180,7 +184,10 @@ class HttpEngine:
 
     async def _get(self, path: str) -> tuple[int, Any]:
         timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS / 6, sock_connect=CONNECT_SECONDS)
-        async with self._connected().get(self._url + path, timeout=timeout) as response:
+        session = self._connected()
+        async with session.get(
+            self._url + path, timeout=timeout, headers=self._headers, allow_redirects=False
+        ) as response:
             content = await response.content.read(MESSAGE_BYTES_MAX)
         try:
             return response.status, parse_json(content) if content else None
@@ -268,7 +275,7 @@ def _plain_connections(url: str, silent_seconds: float) -> Connections | None:
 
 
 async def _refuse_failure(exchange: OpenExchange) -> None:
-    if exchange.status < 400:
+    if is_success(exchange.status):
         return
     content = b"".join([chunk async for chunk in exchange.chunks()])[:2000]
     raise EngineFailed(sentence_of(exchange.status, content), code_of_status(exchange.status), status=exchange.status)
@@ -276,26 +283,23 @@ async def _refuse_failure(exchange: OpenExchange) -> None:
 
 async def _pieces(exchange: OpenExchange, dialect: Dialect) -> AsyncIterator[list[Piece]]:
     """The messages of each chunk. An incomplete one waits for the next chunk."""
-    separator = b"\n\n" if dialect.framing is Framing.SSE else b"\n"
-    rest = b""
+    separator = EVENTS if dialect.framing is Framing.SSE else LINES
+    buffer = MessageBuffer(separator)
     async for chunk in exchange.chunks():
-        *whole, rest = (rest + chunk.replace(b"\r\n", b"\n")).split(separator)
-        if len(rest) > MESSAGE_BYTES_MAX:
+        whole = buffer.feed(chunk).split(separator)
+        if buffer.size > MESSAGE_BYTES_MAX:
             raise EngineFailed("The engine sent a message that never ends.")
         pieces = [piece for message in whole if (piece := _piece(message, dialect)) is not None]
         if pieces:
             yield pieces
-    if rest.strip():
-        piece = _piece(rest, dialect)
-        if piece is not None:
-            yield [piece]
+    last = _piece(buffer.rest(), dialect)
+    if last is not None:
+        yield [last]
 
 
 def _piece(message: bytes, dialect: Dialect) -> Piece | None:
     if dialect.framing is Framing.SSE:
-        message = b"".join(
-            line[5:].strip() for line in message.split(b"\n") if line.startswith((b"data:", b"error:"))
-        )
+        message = data_of(message, fields=(b"data:", b"error:"))
         if message == b"[DONE]":
             return None
     if not message.strip():

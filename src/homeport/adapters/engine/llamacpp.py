@@ -21,8 +21,7 @@ def generate(request: Generation) -> tuple[str, dict[str, Any]]:
         "prompt": request.prompt,
         "n_predict": request.max_tokens,
         "stream": True,
-        "cache_prompt": True,
-        **request.extra,
+        "cache_prompt": not request.is_cold,
     }
     if request.seed is not None:
         body["seed"] = request.seed

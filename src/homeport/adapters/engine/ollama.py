@@ -8,7 +8,7 @@ from homeport.ports.engine import Finished, Generation, Props
 
 
 def generate(request: Generation) -> tuple[str, dict[str, Any]]:
-    options: dict[str, Any] = {"num_predict": request.max_tokens, **request.extra}
+    options: dict[str, Any] = {"num_predict": request.max_tokens}
     if request.seed is not None:
         options["seed"] = request.seed
     if request.is_deterministic:

@@ -9,8 +9,10 @@ from homeport.adapters.engine.dialect import (
     embed_openai,
     openai_embeddings,
     openai_models,
+    openai_scores,
     read_openai,
     ready_when_ok,
+    rerank_openai,
 )
 from homeport.ports.engine import Props
 
@@ -29,4 +31,6 @@ DIALECT: Final = Dialect(
     read_piece=read_openai,
     embed=embed_openai,
     read_embeddings=openai_embeddings,
+    rerank=rerank_openai,
+    read_scores=openai_scores,
 )

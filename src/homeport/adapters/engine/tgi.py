@@ -1,6 +1,7 @@
-"""Text Generation Inference: `/generate_stream` and `/info`. Its Messages API is passed through for `/v1`."""
+"""Text Generation Inference: `/generate_stream` and `/info`. Its Messages API is passed through for `/v1`. It neither
+embeds nor reranks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from homeport.adapters.engine.dialect import Dialect, Piece, ready_when_ok
@@ -8,7 +9,7 @@ from homeport.ports.engine import Finished, Generation, Props
 
 
 def generate(request: Generation) -> tuple[str, dict[str, Any]]:
-    parameters: dict[str, Any] = {"max_new_tokens": request.max_tokens, "details": True, **request.extra}
+    parameters: dict[str, Any] = {"max_new_tokens": request.max_tokens, "details": True}
     if request.seed is not None:
         parameters["seed"] = request.seed
     if request.is_deterministic:
@@ -38,10 +39,6 @@ def read_props(answers: Mapping[str, Any]) -> Props:
     )
 
 
-def embed(model: str, inputs: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    return "/embed", {"inputs": list(inputs)}
-
-
 DIALECT: Final = Dialect(
     name="tgi",
     health_path="/health",
@@ -50,6 +47,4 @@ DIALECT: Final = Dialect(
     read_props=read_props,
     generate=generate,
     read_piece=read_piece,
-    embed=embed,
-    read_embeddings=list,
 )

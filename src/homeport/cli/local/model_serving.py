@@ -60,6 +60,8 @@ class ServeOptions:
     checksum: str = ""
     url: str = ""
     """Of an engine that runs already."""
+    api_key: str = ""
+    """secret://NAME, which the engine asks for."""
     on_request: bool = False
     """Only say how it is served when the first request comes."""
 
@@ -176,7 +178,7 @@ def _source(
     known = known_model(client, ref)
     if known is not None:
         return known, True
-    refuse_unknown_name(ref)
+    refuse_unknown_name(client, ref)
     found = source_for(
         settings, client, absolute(ref), site=site, digest=options.digest, model_id="", push=options.push
     )
@@ -229,12 +231,13 @@ def _scaling(options: ServeOptions) -> dict[str, str]:
 
 def _parameters(source: ModelSource, options: ServeOptions) -> dict[str, str]:
     given = {
-        "model": source.reference,
+        "model": "" if options.url else source.reference,
         "digest": source.digest,
         "model_id": source.model_id,
         "device": options.device,
         "mode": "external" if options.url else options.mode,
         "url": options.url,
+        "api_key": options.api_key,
         "image": options.image,
         "binary": options.binary,
         "repository": options.repository,

@@ -15,6 +15,7 @@ from homeport.adapters.files.paths import exists, written_path
 from homeport.adapters.registry.large_files import push_file
 from homeport.adapters.registry.web_files import ModelSourceOptions
 from homeport.cli.api.client import Client, Json
+from homeport.cli.api.finding import suggestion
 from homeport.cli.local.places import ComponentRegistry, built_in_place, own_registry, registry_client
 from homeport.cli.options import Settings
 from homeport.cli.terminal.safe_text import moving
@@ -23,6 +24,7 @@ from homeport.core.inference.models.references import (
     MODEL_ID,
     ModelReference,
     Scheme,
+    check_digest,
     default_model_id,
     parse_reference,
 )
@@ -133,6 +135,8 @@ def source_for(
     """A file of this machine is used where it lies when the nodes are on this machine; otherwise it is sent to the
     built-in registry, where every site finds it. Everything else nodes fetch themselves."""
     reference = parse_reference(text)
+    if digest:
+        check_digest(digest)
     name = model_id or default_model_id(reference)
     if reference.scheme is not Scheme.FILE:
         return ModelSource(reference.text, digest, 0, name)
@@ -187,11 +191,12 @@ def nodes_are_here(client: Client, site: str) -> bool:
     return bool(nodes) and all(node.get("hostname") == socket.gethostname() for node in nodes)
 
 
-def refuse_unknown_name(ref: str) -> None:
+def refuse_unknown_name(client: Client, ref: str) -> None:
     """A word that is neither in the catalog nor a file. Raises NotFound."""
     if MODEL_ID.fullmatch(ref) and ":" not in ref and not exists(written_path(ref)):
+        known = [str(each["id"]) for each in client.get("/v2/catalog/models")["models"]]
         raise NotFound(
-            f'There is no model "{ref}" in the catalog, and no file of that name here.',
+            f'There is no model "{ref}" in the catalog, and no file of that name here.{suggestion(ref, known)}',
             hint=f"List them:  homeport models list   {EXAMPLES}",
         )
 

@@ -73,9 +73,7 @@ otlp_option = click.option(
 metrics_option = click.option(
     "--metrics",
     type=click.Choice(["token", "open"]),
-    default="token",
-    show_default=True,
-    help="Who may read /metrics: callers with a token, or everyone who can connect.",
+    help="Who may read /metrics: callers with a token, or everyone who can connect [open on loopback, else token].",
 )
 
 
@@ -87,7 +85,8 @@ class PeopleOptions:
     """Options of the HTTP API for people and web pages."""
 
     tls_files: tuple[Path, Path] | None
-    open_metrics: bool
+    open_metrics: bool | None
+    """None: it follows from the address."""
     cors_origins: tuple[str, ...]
 
     @property
@@ -117,9 +116,10 @@ def people_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def gathered(
-        *, tls_cert: Path | None, tls_key: Path | None, metrics: str, cors: tuple[str, ...], **others: Any
+        *, tls_cert: Path | None, tls_key: Path | None, metrics: str | None, cors: tuple[str, ...], **others: Any
     ) -> None:
-        command(people=PeopleOptions(_tls_files(tls_cert, tls_key), metrics == "open", cors), **others)
+        open_metrics = None if metrics is None else metrics == "open"
+        command(people=PeopleOptions(_tls_files(tls_cert, tls_key), open_metrics, cors), **others)
 
     decorated: Callable[..., None] = gathered
     for option in reversed(options):

@@ -14,12 +14,17 @@ APP_NAMES: Final[Mapping[EngineName, str]] = {
     EngineName.VLLM: "vllm",
     EngineName.TGI: "tgi",
     EngineName.OLLAMA: "ollama",
+    EngineName.TRITON: "triton",
+    EngineName.OPENAI: "openai-compatible",
 }
 _HOMES: Final[Mapping[EngineName, tuple[str, str]]] = {
     EngineName.LLAMACPP: ("oci://ghcr.io/ggml-org/llama.cpp", "0.0.0"),
     EngineName.VLLM: ("oci://docker.io/vllm/vllm-openai", "0.0.0"),
     EngineName.TGI: ("oci://ghcr.io/huggingface/text-generation-inference", "0.0.0"),
     EngineName.OLLAMA: ("oci://docker.io/ollama/ollama", "0.0.0"),
+    EngineName.TRITON: ("oci://nvcr.io/nvidia/tritonserver", "0.0.0"),
+    # It is only ever attached; a component has to name a repository.
+    EngineName.OPENAI: ("oci://localhost/openai-compatible", "0.0.0"),
 }
 _DESCRIPTIONS: Final[Mapping[str, str]] = {
     "model": "hf:org/repo/file.gguf, file:/path, https://…, s3://…, oci://…; for vllm, tgi and ollama the hub's name",
@@ -42,6 +47,7 @@ _DESCRIPTIONS: Final[Mapping[str, str]] = {
     "revision": "A branch, tag or commit of the repository",
     "build": "The command that builds it; CMake when empty",
     "url": "The address of an engine that runs already (mode external)",
+    "api_key": "secret://NAME of the key that such an engine asks for",
 }
 
 

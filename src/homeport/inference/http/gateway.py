@@ -8,7 +8,6 @@ connection is its client, and breaks with the process.
 import asyncio
 import json
 import re
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -18,8 +17,9 @@ from typing import Any, Final
 import anyio
 from starlette.types import Receive, Scope, Send
 
-from homeport.core.inference.engines.answers import code_of_status, sentence_of
+from homeport.core.inference.engines.answers import code_of_status, is_success, sentence_of
 from homeport.core.inference.task import MAX_TOKENS_CAP, Priority, Refusal, Task, TaskCode, TaskRefused, WorkloadKind
+from homeport.inference.http.completions import Completion, prompt_of, sampling_of
 from homeport.inference.http.errors import openai_error, openai_from_engine, refuse_openai
 from homeport.inference.http.exchange import Exchange
 from homeport.inference.http.usage import StreamMeter, estimate_of, usage_of
@@ -85,9 +85,12 @@ class Gateway:
             with exchange.while_connected(outcome.gone) as request:
                 watch = _SlowClient(request, plane.settings.slow_client_seconds, outcome)
                 plane.requests[ticket] = partial(outcome.abort, request)
+                late = partial(outcome.late, request)
+                limit = asyncio.get_running_loop().call_later(plane.settings.wall_seconds, late)
                 try:
                     await self._attempts(exchange, asked, ticket, outcome, watch)
                 finally:
+                    limit.cancel()
                     watch.stop()
         except TaskRefused as refused:
             outcome.error = refused.refusal
@@ -159,14 +162,16 @@ class Gateway:
         answer = await replica.engine.open("POST", asked.path, _for_engine(asked, replica), asked.headers)
         try:
             kind = answer.headers.get("content-type", "application/json")
-            if kind.startswith(SSE) and answer.status < 400:
+            if kind.startswith(SSE) and is_success(answer.status):
                 await self._stream(exchange, asked, answer, outcome, watch)
                 return
             content = await _whole(answer)
-            if answer.status >= 400:
+            if not is_success(answer.status):
                 await self._refuse(exchange, answer.status, content, outcome)
                 return
-            outcome.finished(*usage_of(content))
+            # Only what is to be JSON can be told from garbage: engines answer with sounds and pictures too.
+            must_be_json = kind.startswith("application/json") or asked.path.endswith("completions")
+            outcome.finished(*usage_of(content, must_be_json=must_be_json))
             outcome.free()
             await exchange.answer(answer.status, content, kind)
         finally:
@@ -189,7 +194,7 @@ class Gateway:
         outcome: "RequestAccount",
         watch: "_SlowClient",
     ) -> None:
-        meter = StreamMeter(shows_usage=asked.shows_usage)
+        meter = StreamMeter(shows_usage=asked.shows_usage, is_completion=asked.path.endswith("completions"))
         outcome.so_far = lambda: (meter.tokens_in, meter.tokens_out)
         async with aclosing(answer.chunks()) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
@@ -203,11 +208,14 @@ class Gateway:
                 watch.sending = True
                 await exchange.write(shown)
                 watch.sending = False
+        last = meter.rest()
         if not meter.is_done:
             raise EngineFailed("The engine ended the stream before it had finished.")
         outcome.finished(meter.tokens_in, meter.tokens_out)
         if not exchange.is_started:
             await exchange.start(200, {"content-type": SSE, "cache-control": "no-cache"})
+        if last:
+            await exchange.write(last)
         await exchange.finish()
 
     # --- those that do not --------------------------------------------------------------------------------------
@@ -225,14 +233,15 @@ class Gateway:
         is_chat = asked.path == "/v1/chat/completions"
         request = Generation(
             model=replica.handoff.model.id,
-            prompt=_prompt(asked.data, is_chat=is_chat),
+            prompt=prompt_of(asked.data, is_chat=is_chat),
             max_tokens=min(_max_tokens(asked.data), MAX_TOKENS_CAP) or DEFAULT_MAX_TOKENS,
             seed=asked.data.get("seed") if isinstance(asked.data.get("seed"), int) else None,
+            sampling=sampling_of(asked.data),
         )
         said: list[str] = []
         outcome.so_far = lambda: (None, len(said))
         done: Finished | None = None
-        message = _Message(asked.model, is_chat=is_chat)
+        message = Completion(asked.model, int(self._plane.clock.now().timestamp()), is_chat=is_chat)
         async with aclosing(replica.engine.generate(request)) as events:  # type: ignore[type-var]
             async for event in events:
                 if isinstance(event, Finished):
@@ -330,6 +339,16 @@ class RequestAccount:
         if not self._is_gone:
             self.error, self.is_aborted = refusal, True
             request.end("aborted")
+
+    def late(self, request: RequestUnderWay) -> None:
+        """As long as one task may take has passed."""
+        seconds = self._plane.settings.wall_seconds
+        if self._ticket.is_waiting:
+            text = f"No slot became free in {seconds:g} seconds. Try again later."
+            self.abort(request, Refusal(TaskCode.REPLICA_EXHAUSTED, text, retry_after_ms=1000))
+        else:
+            text = f"The answer was not complete after {seconds:g} seconds, the longest that a request may take."
+            self.abort(request, Refusal(TaskCode.DECODE_TIMEOUT, text))
 
     def settle(self) -> None:
         canceled = ""
@@ -487,9 +506,9 @@ def _for_engine(asked: GatewayRequest, replica: Replica) -> bytes:
     if asked.data is None:
         return asked.body
     changes: dict[str, Any] = {}
-    names = replica.props.models
-    if names and asked.model not in names:
-        changes["model"] = names[0]
+    own_name = replica.own_name_of(asked.model)
+    if own_name != asked.model:
+        changes["model"] = own_name
     if asked.is_stream and not asked.shows_usage and asked.path.endswith("completions"):
         given = asked.data.get("stream_options")
         if not changes and "stream_options" not in asked.data:
@@ -525,52 +544,3 @@ async def _break_off(exchange: Exchange, refusal: Refusal) -> None:
     """The answer has begun: the client learns of the failure inside it, and never waits in silence."""
     await exchange.write(b"data: " + json.dumps({"error": openai_error(refusal)}).encode() + b"\n\n")
     await exchange.finish()
-
-
-def _prompt(data: Mapping[str, Any], *, is_chat: bool) -> str:
-    if not is_chat:
-        prompt = data.get("prompt", "")
-        if not isinstance(prompt, str | list):
-            raise EngineFailed("prompt must be a text.", TaskCode.INVALID_PARAMS)
-        return prompt if isinstance(prompt, str) else "".join(map(str, prompt))
-    messages = data.get("messages")
-    if not isinstance(messages, list):
-        raise EngineFailed("messages must be a list.", TaskCode.INVALID_PARAMS)
-    lines = [f"{each.get('role')}: {each.get('content')}" for each in messages if isinstance(each, dict)]
-    return "\n".join([*lines, "assistant:"])
-
-
-class _Message:
-    """Builds the documents of an answer that OpenAI's clients read."""
-
-    def __init__(self, model: str, *, is_chat: bool) -> None:
-        self._is_chat = is_chat
-        kind = "chat.completion" if is_chat else "text_completion"
-        self._head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": kind, "created": 0, "model": model}
-
-    def chunk(self, text: str) -> bytes:
-        choice = {"delta": {"content": text}} if self._is_chat else {"text": text}
-        return self._frame([{"index": 0, **choice, "finish_reason": None}])
-
-    def last(self, reason: str, usage: tuple[int, int] | None) -> bytes:
-        choice: dict[str, Any] = {"delta": {}} if self._is_chat else {"text": ""}
-        end = self._frame([{"index": 0, **choice, "finish_reason": reason}])
-        if usage is not None:
-            end += self._frame([], usage=_usage(*usage))
-        return end + b"data: [DONE]\n\n"
-
-    def whole(self, text: str, reason: str, tokens_in: int, tokens_out: int) -> dict[str, Any]:
-        choice = {"message": {"role": "assistant", "content": text}} if self._is_chat else {"text": text}
-        return {
-            **self._head,
-            "choices": [{"index": 0, **choice, "finish_reason": reason}],
-            "usage": _usage(tokens_in, tokens_out),
-        }
-
-    def _frame(self, choices: list[dict[str, Any]], **rest: Any) -> bytes:
-        kind = "chat.completion.chunk" if self._is_chat else "text_completion"
-        return b"data: " + json.dumps({**self._head, "object": kind, "choices": choices, **rest}).encode() + b"\n\n"
-
-
-def _usage(tokens_in: int, tokens_out: int) -> dict[str, int]:
-    return {"prompt_tokens": tokens_in, "completion_tokens": tokens_out, "total_tokens": tokens_in + tokens_out}

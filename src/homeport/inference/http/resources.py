@@ -12,6 +12,7 @@ from homeport.adapters.git.build import current_build
 from homeport.core.inference.engines.handoff import EngineName, Handoff, HandoffModel
 from homeport.core.inference.task import CTX_CAP, MAX_TOKENS_CAP, Refusal, TaskCode, TaskRefused
 from homeport.errors import InvalidInput
+from homeport.fleet.shared.answers.suggestion import did_you_mean
 from homeport.inference.http.exchange import Exchange
 from homeport.inference.http.tasks import task_id_of
 from homeport.inference.plane import TaskPlane
@@ -280,7 +281,9 @@ def _capability(plane: TaskPlane, pool_id: str) -> dict[str, Any]:
 def _pool_id(plane: TaskPlane, exchange: Exchange) -> str:
     pool_id = exchange.params["id"]
     if not _is_seen(plane, pool_id, exchange.submitter.sites):
-        raise TaskRefused(Refusal(TaskCode.NOT_FOUND, f'There is no pool "{pool_id[:100]}".'))
+        known = [each for each in plane.registry.pool_ids() if _is_seen(plane, each, exchange.submitter.sites)]
+        text = f'There is no pool "{pool_id[:100]}". {did_you_mean(pool_id[:100], known, "homeport pools list")}'
+        raise TaskRefused(Refusal(TaskCode.NOT_FOUND, text))
     return pool_id
 
 

@@ -18,6 +18,7 @@ from homeport.inference.http.gateway import Gateway, get_model, list_models
 from homeport.inference.http.tasks import raw
 from homeport.inference.plane import TaskPlane
 from homeport.serving.capability import Routes
+from homeport.serving.middleware.error_shapes import unchanged
 from homeport.serving.routing import RawRoute, Router
 
 _SUBMIT: Final = Action("tasks.submit", Level.VIEWER, Scope.SEEN, Audit.NONE)
@@ -101,6 +102,6 @@ def inference_routes(plane: TaskPlane) -> Routes:
         "/v1/{path:path}", Gateway(plane), methods=["POST"], operation=OPERATIONS["POST", "/v1/{path:path}"]
     )
     router.routes.append(gateway)
-    shapes = {"/v2/": from_problem, "/v1/": openai_from_problem}
+    shapes = {"/v2/": from_problem, "/metrics": unchanged, "/v1/": openai_from_problem}
     shortcuts = {("POST", "/v2/tasks"): partial(task_routes.submit_shortly, plane)}
     return Routes(router, ACTIONS, shapes, shortcuts)

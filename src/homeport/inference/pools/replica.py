@@ -90,6 +90,17 @@ class Replica:
         self.models = frozenset({model.id, *props.models} - {""})
         self.labels = (self.handoff.engine.value, self.engine_version, *self.handoff.key)
 
+    def own_name_of(self, model: str) -> str:
+        """What the engine calls it. One of several models is never asked for another than was meant: Ollama says
+        `llama3:latest` where `llama3` is enough, and others are left to find what they do not list."""
+        names = self.props.models
+        if not names or model in names:
+            return model
+        if len(names) == 1:
+            return names[0]
+        latest = f"{model}:latest"
+        return latest if latest in names else model
+
     def is_coming(self, now: float) -> bool:
         """It is loaded on request, or is on its way: tasks may wait for it."""
         is_on_the_way = bool(self.handoff.idle_seconds or self.handoff.preparation or self.was_prepared)

@@ -190,11 +190,12 @@ class Runner:
     async def _complete(self, run: TaskRun, replica: Replica, began: float, durable: Awaitable[None]) -> None:
         task = run.task
         request = Generation(
-            model=_model_of(replica, task),
+            model=replica.own_name_of(task.model_ref),
             prompt=task.prompt,
             max_tokens=task.max_tokens,
             seed=task.seed,
             is_deterministic=task.determinism == "strict",
+            is_cold=task.kv_hint == "cold",
         )
         async with aclosing(replica.engine.generate(request)) as events:  # type: ignore[type-var]
             # One scope whose deadline moves: entering one for each event costs twice as much.
@@ -232,10 +233,10 @@ class Runner:
     async def _compute(self, task: Task, replica: Replica) -> list[str]:
         with anyio.move_on_after(self.settings.idle_seconds):
             if task.workload is WorkloadKind.RERANK:
-                scores = await replica.engine.rerank(_model_of(replica, task), task.prompt, task.inputs)
+                scores = await replica.engine.rerank(replica.own_name_of(task.model_ref), task.prompt, task.inputs)
                 return [str(score) for score in scores]
             texts = task.inputs or (task.prompt,)
-            return [_vector(each) for each in await replica.engine.embed(_model_of(replica, task), texts)]
+            return [_vector(each) for each in await replica.engine.embed(replica.own_name_of(task.model_ref), texts)]
         raise _silent()
 
     # --- what is noted ------------------------------------------------------------------------------------------
@@ -337,12 +338,6 @@ def _refusal(error: EngineFailed, replica: Replica) -> Refusal:
     return Refusal(
         error.task_code, str(error), engine=handoff.engine.value, pool_id=handoff.pool_id, retry_after_ms=retry_ms
     )
-
-
-def _model_of(replica: Replica, task: Task) -> str:
-    """The engine's own name of the model: what it was asked for, where it knows that."""
-    names = replica.props.models
-    return task.model_ref if task.model_ref in names or not names else names[0]
 
 
 def _vector(numbers: Sequence[float]) -> str:

@@ -291,8 +291,40 @@ class Scheduler:
 
     def wake(self) -> None:
         """Something about replicas has changed."""
+        now = self._monotonic()
+        for pool_id, queue in list(self._queues.items()):
+            if len(queue) and not self._may_serve(pool_id, now):
+                self._move_elsewhere(queue, pool_id, now)
+            elif not len(queue) and not self.registry.replicas(pool_id):
+                del self._queues[pool_id]
         for pool_id in list(self._queues):
             self._dispatch(pool_id)
+
+    def _may_serve(self, pool_id: str, now: float) -> bool:
+        return pool_id in self.reloading or any(
+            each.takes_tasks(now) or each.is_awaited(now) or each.is_coming(now)
+            for each in self.registry.replicas(pool_id)
+        )
+
+    def _move_elsewhere(self, queue: PoolQueue[Ticket], pool_id: str, now: float) -> None:
+        """The pool is gone, or all its engines are: what can run in another goes there, the rest waits for them as
+        long as it may."""
+        for entry in queue:
+            ticket = entry.content
+            others = self.registry.serving(ticket.task.model_ref).replicas
+            if not any(each.takes_tasks(now) and each.handoff.pool_id != pool_id for each in others):
+                continue
+            decision = self._place(ticket.task, ticket.sites, now, None, needs_slot=False)
+            if decision.chosen is not None:
+                queue.cancel(entry.id)
+                self._enqueue_at(decision.chosen.pool_id, ticket)
+
+    def _enqueue_at(self, pool_id: str, ticket: Ticket) -> None:
+        ticket.pool_id = pool_id
+        try:
+            self._enqueue(ticket, ticket.since)
+        except TaskRefused as refused:
+            ticket.refuse(refused.refusal)
 
     def reroute(self, pool_id: str) -> None:
         """The pool is drained: what waits there goes elsewhere, or is refused."""
@@ -306,11 +338,7 @@ class Scheduler:
             if decision.chosen is None:
                 ticket.refuse(self._unplaceable(ticket.task, decision))
                 continue
-            ticket.pool_id = decision.chosen.pool_id
-            try:
-                self._enqueue(ticket, ticket.since)
-            except TaskRefused as refused:
-                ticket.refuse(refused.refusal)
+            self._enqueue_at(decision.chosen.pool_id, ticket)
         self.wake()
 
     # --- loading by use -----------------------------------------------------------------------------------------
@@ -382,9 +410,10 @@ class Scheduler:
                 break
             entry.content.moved()
 
-    def _measured_queues(self) -> Iterator[tuple[str, PoolQueue[Ticket], Replica | None]]:
-        for pool_id, queue in self._queues.items():
-            yield pool_id, queue, next(iter(self.registry.replicas(pool_id)), None)
+    def _measured_queues(self) -> Iterator[tuple[str, PoolQueue[Ticket] | None, Replica | None]]:
+        """Of pools in which nothing has waited yet too: no sample would look like no pool."""
+        for pool_id in {*self._queues, *self.registry.pool_ids()}:
+            yield pool_id, self._queues.get(pool_id), next(iter(self.registry.replicas(pool_id)), None)
 
     def _has_slot(self, pool_id: str, now: float) -> bool:
         return any(each.slots_free and each.takes_tasks(now) for each in self.registry.replicas(pool_id))

@@ -12,6 +12,7 @@ from anyio.to_thread import run_sync
 from homeport.core.inference.models.entries import ModelEntry, Verification, removed, verified
 from homeport.core.inference.models.lifecycle import CatalogModel, ModelLifecycle
 from homeport.errors import Conflict, NotFound, TransientError
+from homeport.fleet.shared.answers.suggestion import did_you_mean
 from homeport.log import get_log
 from homeport.models.central.trust import ModelTrust
 from homeport.models.store.fetching import LocalModel, digest_of_file, entry_path, remove_files
@@ -92,7 +93,7 @@ class Catalog:
     async def get(self, model_id: str) -> ModelEntry:
         """Raises NotFound."""
         async with self._store.read() as reader:
-            return _there(await reader.catalog_model(model_id), model_id)
+            return self._there(await reader.catalog_model(model_id), model_id)
 
     async def find_entry(self, reference: str) -> ModelEntry | None:
         """By id, or by where it comes from."""
@@ -128,8 +129,8 @@ class Catalog:
         """Raises NotFound."""
 
         async def apply(transaction: Transaction) -> ModelEntry:
-            changed = await transaction.change_catalog_model(model_id, lambda old: change(_there(old, model_id)))
-            return _there(changed, model_id)
+            changed = await transaction.change_catalog_model(model_id, lambda old: change(self._there(old, model_id)))
+            return self._there(changed, model_id)
 
         return await self._write(apply)
 
@@ -137,7 +138,7 @@ class Catalog:
         """With its files on this disk, and soon on those of other centrals that run. Raises NotFound."""
 
         async def drop(transaction: Transaction) -> None:
-            await transaction.change_catalog_model(model_id, lambda old: removed(_there(old, model_id)))
+            await transaction.change_catalog_model(model_id, lambda old: removed(self._there(old, model_id)))
 
         self._being_removed.add(model_id)
         try:
@@ -266,6 +267,12 @@ class Catalog:
             self._bus.publish(TOPIC, {})
         await run_sync(write_atomically, marker, b"")
 
+    def _there(self, entry: ModelEntry | None, model_id: str) -> ModelEntry:
+        if entry is None or entry.is_removed:
+            hint = did_you_mean(model_id, self.states(), "homeport models list")
+            raise NotFound(f'There is no model "{model_id}".', hint=hint)
+        return entry
+
     def _now_ms(self) -> int:
         return int(self._clock.now().timestamp() * 1000)
 
@@ -274,9 +281,3 @@ def _described_again(old: ModelEntry | None, entry: ModelEntry) -> ModelEntry:
     if old is None or old.is_removed:
         return entry
     return replace(entry, state=old.state, ends_at_ms=old.ends_at_ms)
-
-
-def _there(entry: ModelEntry | None, model_id: str) -> ModelEntry:
-    if entry is None or entry.is_removed:
-        raise NotFound(f'There is no model "{model_id}".', hint="List them:  homeport models list")
-    return entry

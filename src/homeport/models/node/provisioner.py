@@ -19,7 +19,7 @@ from homeport.core.inference.engines.preflight import BINARIES, preflight
 from homeport.core.inference.engines.preparing import PreparingStep
 from homeport.core.inference.engines.provisioning import engine_version, plan_engine, source_steps
 from homeport.core.inference.engines.spec import BY_NAME, EngineSpec, Mode
-from homeport.errors import HomeportError, InvalidInput, NotFound, TransientError, WorkFailed
+from homeport.errors import HomeportError, InvalidInput, NotFound, Refused, TransientError, WorkFailed
 from homeport.lazy_dataclass import dataclass
 from homeport.models.node.machine import SERVER, probe_machine
 from homeport.models.node.programs import is_archive, only_folder, program_in, unpacked
@@ -127,8 +127,10 @@ class Provisioner:
         except HomeportError as error:
             hint = f" {error.hint}" if error.hint else ""
             again = " It goes on where it stopped." if isinstance(error, TransientError) else ""
-            # What does not exist is not there at the next attempt either, and a pool waits for the verdict.
-            code = Code.PREFLIGHT_FAILED if isinstance(error, NotFound) else Code.COMPONENT_FETCH_FAILED
+            # What does not exist, or may not be read, is not had at the next attempt either, and a pool waits for the
+            # verdict.
+            is_final = isinstance(error, NotFound | Refused)
+            code = Code.PREFLIGHT_FAILED if is_final else Code.COMPONENT_FETCH_FAILED
             raise WorkFailed(code, f"{error}{hint}{again}", source=name) from error
 
     async def _built(self, name: str, spec: EngineSpec, on_progress: OnProgress) -> Path:

@@ -30,6 +30,7 @@ from homeport.core.inference.engines.spec import EngineSpec, Mode, own_environme
 from homeport.core.model.custom import CustomKind
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.health import ContainerRun, ContainerState, HealthSample
+from homeport.core.secrets import secret_environment
 from homeport.errors import HomeportError, InvalidInput, NotFound, WorkFailed
 from homeport.lazy_dataclass import dataclass
 from homeport.log import get_log
@@ -101,6 +102,7 @@ class EngineState:
     """Kept, so that a restart of the node neither loads nor unloads it."""
     problem: str = ""
     problem_at_ms: int = 0
+    api_key: str = field(default="", repr=False)
 
 
 _STATE_FIELDS: Final = frozenset(EngineState.__annotations__)
@@ -289,7 +291,8 @@ class EngineRuntime:
     async def _prepared(self, workload: Workload, on_progress: OnProgress) -> PreparedEngine:
         name = workload.spec.name
         try:
-            spec = read_engine(workload.spec.extensions[OURS][CustomKind.ENGINE.value], workload.spec.environment)
+            variables = {**workload.spec.environment, **secret_environment(workload.spec)}
+            spec = read_engine(workload.spec.extensions[OURS][CustomKind.ENGINE.value], variables)
         except InvalidInput as error:
             raise WorkFailed(Code.CREATE_FAILED, f"{name}: {error}", source=name) from error
         plan = f"{workload.deployment_id}-{quote(name, safe='')}"
@@ -337,7 +340,8 @@ class EngineRuntime:
             model_path=path,
             model_ref=spec.model,
             slots=spec.slots,
-            context=spec.context,
+            context=spec.context_max,
+            api_key=spec.api_key,
             flags=spec.flags,
             device_mask=spec.device_mask,
             section=section,
@@ -557,13 +561,14 @@ def _handoff(state: EngineState, node_id: NodeId) -> Handoff:
         flags=state.flags,
         device_mask=state.device_mask or None,
         slots_total=state.slots,
-        ctx_max=state.context,
+        ctx_max=state.context or None,
         node_id=node_id,
         loading=Loading(state.loading),
         problem=state.problem,
         problem_at_ms=state.problem_at_ms,
         loaded_min=state.min_replicas,
         idle_seconds=state.idle_seconds,
+        api_key=state.api_key,
     )
 
 

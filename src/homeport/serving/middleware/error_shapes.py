@@ -23,6 +23,11 @@ Shape = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """From a problem document to the contract's error body."""
 
 
+def unchanged(problem: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The shape of paths whose contract asks for its correlation id alone: problems stay what they are."""
+    return problem
+
+
 class ErrorShapes:
     def __init__(self, app: ASGIApp, shapes: Mapping[str, Shape]) -> None:
         self._app = app
@@ -51,9 +56,10 @@ class _Shaped:
         if message["type"] == "http.response.start":
             headers = [*message.get("headers", ()), (_RAW_CORRELATION_ID, self._correlation)]
             message = {**message, "headers": headers}
-            if message["status"] >= 400 and any(
+            is_problem = message["status"] >= 400 and any(
                 name == b"content-type" and value.startswith(_RAW_PROBLEM_JSON) for name, value in headers
-            ):
+            )
+            if is_problem and self._shape is not unchanged:
                 self._held = message
                 return
         elif self._held is not None:

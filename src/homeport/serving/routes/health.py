@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from homeport import __version__
 from homeport.core.access.actions import Action, Actions, Audit, Level, Scope
+from homeport.core.values.addresses import is_loopback
 from homeport.fleet.shared.answers.status import count_fleet
 from homeport.fleet.shared.overview import Reachability
 from homeport.fleet.site.reports.resync import DROPPED, QUEUED_AT
@@ -127,6 +128,13 @@ ACTIONS: Final[Actions] = {
     ("GET", "/readyz"): _ALIVE,
 }
 # fmt: on
+
+
+def are_metrics_open(setting: bool | None, address: tuple[str, int] | None) -> bool:
+    """Without a setting, to the programs of this machine alone (ADR 0225)."""
+    if setting is None:
+        return address is not None and is_loopback(address[0])
+    return setting
 
 
 def health_routes(role: str, checks: Checks, metrics: Metrics, *, open_metrics: bool = False) -> Routes:

@@ -13,6 +13,7 @@ from homeport.cli.options import Settings, connected, formatted, listed, pass_se
 from homeport.cli.terminal.output import Column, TableListing, print_data, show
 
 ENGINES = click.Choice(["llamacpp", "vllm", "tgi", "ollama"])
+ATTACHED = click.Choice(["llamacpp", "vllm", "tgi", "ollama", "triton", "openai"])
 MODES = click.Choice(["package", "binary", "container", "source"])
 
 
@@ -20,7 +21,7 @@ MODES = click.Choice(["package", "binary", "container", "source"])
 def engines() -> None:
     """Plan, provision, attach and list inference engines.
 
-    They are llama.cpp, vLLM, TGI and Ollama.
+    They are llama.cpp, vLLM, TGI and Ollama; Triton and whatever speaks OpenAI's language can be attached.
     """
 
 
@@ -87,18 +88,37 @@ def provision(ctx: click.Context, settings: Settings, /, *, engine: str, model: 
 
 
 @engines.command("attach")
-@click.argument("engine", type=ENGINES)
+@click.argument("engine", type=ATTACHED)
 @click.argument("url", metavar="URL")
 @click.option("--model", required=True, help="The name that the engine serves its model by.")
 @click.option("--site", help="Whose pool it becomes [the only one].", shell_complete=complete_sites)
 @click.option("--node", "nodes", multiple=True, help="The node that reaches it.", shell_complete=complete_nodes)
 @click.option("--name", default="", help="What to call the deployment and its pool.")
+@click.option("--slots", type=click.IntRange(1, 256), help="How many requests at a time [1].")
+@click.option("--ctx", "ctx_tokens", type=click.IntRange(1), metavar="TOKENS", help="Its context [what it says].")
+@click.option(
+    "--api-key",
+    default="",
+    metavar="secret://NAME",
+    help="The secret with the key that it asks for:  homeport secrets set NAME",
+)
 @connected
 @formatted
 @pass_settings
 @click.pass_context
 def attach(ctx: click.Context, settings: Settings, /, *, engine: str, url: str, model: str, **options: Any) -> None:
-    """Use an engine that runs already, such as an Ollama of this machine, at an address that a node reaches."""
+    """Use an engine that runs already, such as an Ollama of this machine, at an address that a node reaches.
+
+    openai is any server that speaks OpenAI's language, elsewhere too.
+    """
+    from homeport.core.secrets import is_name, referenced  # noqa: PLC0415 - start-up time
+
+    key = options["api_key"]
+    if key and not is_name(referenced(key) or ""):
+        raise click.UsageError(
+            "--api-key is the name of a secret, not the key itself, which would stand in Git. Store it with "
+            " homeport secrets set NAME  and give  --api-key secret://NAME"
+        )
     ctx.exit(serve_at(settings, model, engine=engine, url=url, **options))
 
 

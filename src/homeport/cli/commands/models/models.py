@@ -118,7 +118,7 @@ def pull_model(settings: Settings, ref: str, digest: str, is_central: bool) -> N
     client = Client(settings.url)
     known = None if exists(written_path(ref)) else known_model(client, ref)
     if known is None:
-        refuse_unknown_name(ref)
+        refuse_unknown_name(client, ref)
     else:
         ref, digest = known.reference, digest or known.digest
     bar = Bar(settings, f"fetching {ref}")

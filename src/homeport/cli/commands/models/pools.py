@@ -97,7 +97,7 @@ def show_pool(settings: Settings, pool: str) -> None:
         Column("NODE", lambda item: item["node_id"] or ""),
         Column("READY", lambda item: "yes" if item["ready"] else "no"),
         Column("BUSY", lambda item: f"{item['active_leases']}/{item['slots_total']}"),
-        Column("TOKENS/S", lambda item: f"{item['tokens_per_second'] or 0:.0f}"),
+        Column("TOKENS/S", lambda item: f"{item['tokens_per_second']:.0f}" if item["tokens_per_second"] else "-"),
         Column("NOTE", lambda item: item["last_error"] or ""),
     )
     print_table(settings, columns, found["replicas"])

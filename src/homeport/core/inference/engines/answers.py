@@ -13,8 +13,13 @@ a caller that asks for what it lacks would have its breaker take it from all oth
 _FULL: Final = 429
 
 
+def is_success(status: int) -> bool:
+    """Redirects are none: what an engine redirects to is not the engine."""
+    return 200 <= status < 300
+
+
 def code_of_status(status: int) -> TaskCode:
-    """Of an answer from 400 on."""
+    """Of an answer that is no success."""
     if status in _WRONG_REQUEST:
         return TaskCode.INVALID_PARAMS
     return TaskCode.REPLICA_EXHAUSTED if status == _FULL else TaskCode.WORKER_RESET

@@ -7,7 +7,7 @@ reads all three and judges every field, since each may come from another version
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ POOL_ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 DEVICE_MASK_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}(?:,[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}){0,15}"
 """Numbers of GPUs, or names that a driver has for them."""
 URL_PATTERN: Final = r"https?://[^\s/?#@]{1,255}(/[^\s?#]{0,255})?"
+API_KEY_PATTERN: Final = r"[\x21-\x7e]{1,512}"
 TEXT_LENGTH_MAX: Final = 512
 FLAGS_MAX: Final = 256
 SLOTS_MAX: Final = 4_096
@@ -41,6 +42,14 @@ class EngineName(StrEnum):
     OLLAMA = "ollama"
     OPENAI = "openai"
     FAKE = "fake"
+
+
+_WORKLOADS: Final[Mapping[EngineName, frozenset[str]]] = {
+    EngineName.TGI: COMPLETING,
+    EngineName.TRITON: COMPLETING,
+    EngineName.OLLAMA: COMPLETING | {"embedding"},
+}
+"""Of engines whose interfaces have nothing for the others."""
 
 
 class Loading(StrEnum):
@@ -89,6 +98,8 @@ class Handoff:
     seconds: it is always loaded."""
     preparation: Steps = ()
     """Of an engine that was never started: what is done to bring it here. It has no address yet."""
+    api_key: str = field(default="", repr=False)
+    """Sent to the engine as its bearer token; never shown, and in no log."""
 
     @property
     def is_external(self) -> bool:
@@ -99,8 +110,8 @@ class Handoff:
     def workloads(self) -> frozenset[str]:
         """What it can be asked for, as far as that is known: llama.cpp embeds and reranks only when it was started
         for it; of an engine that was started elsewhere the options are not known."""
-        if self.engine is EngineName.TRITON:
-            return COMPLETING
+        if self.engine in _WORKLOADS:
+            return _WORKLOADS[self.engine]
         if self.engine is not EngineName.LLAMACPP or self.is_external:
             return EVERYTHING
         reranks = not _RERANKING.isdisjoint(self.flags)
@@ -157,6 +168,7 @@ def parse(found: Any) -> Handoff:
         loaded_min=reading.count("loaded_min", REPLICAS_MAX) or 0,
         idle_seconds=reading.count("idle_seconds", IDLE_SECONDS_MAX) or 0,
         preparation=reading.preparation(),
+        api_key=reading.pattern("api_key", API_KEY_PATTERN, "must be printable ASCII without spaces", default=""),
     )
     if reading.problems:
         raise InvalidInput(problems=reading.problems)

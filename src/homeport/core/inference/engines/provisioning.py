@@ -126,14 +126,16 @@ def _build(spec: EngineSpec) -> list[PlanStep]:
 
 
 def engine_version(spec: EngineSpec, machine: MachineFacts) -> str:
-    """Such as llamacpp-package:0.4.1-cpu: replicas of one version give the same answers."""
+    """Such as llamacpp-package:0.4.1-cpu: replicas of one version give the same answers. Empty for one that runs
+    already: it says its own."""
+    if spec.mode is Mode.EXTERNAL:
+        return ""
     device = "cuda" if spec.device is ComputeDevice.GPU else "cpu"
     detail = {
         Mode.PACKAGE: machine.packages.get(PACKAGE, "unknown"),
         Mode.BINARY: spec.checksum.removeprefix("sha256:")[:12] or "local",
         Mode.CONTAINER: image_of(spec).rpartition("/")[2],
         Mode.SOURCE: spec.revision or spec.checksum.removeprefix("sha256:")[:12] or "master",
-        Mode.EXTERNAL: "external",
     }[spec.mode]
     return f"{spec.engine.value}-{spec.mode.value}:{detail}-{device}"
 

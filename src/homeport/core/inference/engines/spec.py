@@ -10,11 +10,12 @@ description serves every model. The catalog judges the section with its line; th
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from homeport.core.inference.engines.handoff import (
+    API_KEY_PATTERN,
     CTX_MAX,
     IDLE_SECONDS_MAX,
     POOL_ID_PATTERN,
@@ -29,6 +30,7 @@ from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 
 SECTION: Final = "engine"
+CONTEXT_DEFAULT: Final = 4096
 PORT_MIN: Final = 1024
 FLAGS_MAX: Final = 64
 FLAG_LENGTH_MAX: Final = 500
@@ -96,7 +98,7 @@ class EngineSpec:
     """Empty: the deployment's name."""
     device: ComputeDevice = ComputeDevice.GPU
     device_mask: str = ""
-    context: int = 4096
+    context: int = CONTEXT_DEFAULT
     slots: int = 1
     port: int = 0
     min_replicas: int = 0
@@ -105,6 +107,8 @@ class EngineSpec:
     flags: tuple[str, ...] = ()
     image: str = ""
     url: str = ""
+    api_key: str = field(default="", repr=False)
+    """Of an engine that runs elsewhere and asks for one; a reference to a secret until it reaches the node."""
     binary: str = ""
     """A program's path, its name on the PATH, or the https:// address of a program or a release archive with its
     checksum."""
@@ -114,6 +118,11 @@ class EngineSpec:
     revision: str = ""
     build: str = ""
     """The command that builds it, in the folder that has `source`; it makes build/bin/PROGRAM. Empty: CMake."""
+
+    @property
+    def context_max(self) -> int:
+        """0 where the engine itself says it: one that runs already is not limited by our default."""
+        return 0 if self.mode is Mode.EXTERNAL and self.context == CONTEXT_DEFAULT else self.context
 
     @property
     def preferred_port(self) -> int:
@@ -144,7 +153,7 @@ def is_address(text: str) -> bool:
 BY_NAME: Final = (EngineName.OLLAMA, EngineName.VLLM, EngineName.TGI)
 """Engines that fetch a model themselves, by the name that their own hub knows it by."""
 _MODEL_TEXTS: Final = ("model", "digest", "model_id", "pool", "device_mask")
-TEXTS: Final = (*_MODEL_TEXTS, "image", "url", "binary", "checksum", "repository", "revision", "build")
+TEXTS: Final = (*_MODEL_TEXTS, "image", "url", "api_key", "binary", "checksum", "repository", "revision", "build")
 NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "context": (1, CTX_MAX),
     "slots": (1, min(SLOTS_MAX, 256)),
@@ -169,6 +178,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "ENGINE_FLAGS": "flags",
     "ENGINE_IMAGE": "image",
     "ENGINE_URL": "url",
+    "ENGINE_API_KEY": "api_key",
     "ENGINE_BINARY": "binary",
     "ENGINE_CHECKSUM": "checksum",
     "ENGINE_REPOSITORY": "repository",
@@ -305,6 +315,7 @@ def _texts(spec: EngineSpec) -> list[Found]:
         "pool": (re.compile(POOL_ID_PATTERN).match, "is not a valid pool id."),
         "device_mask": (_MASK.fullmatch, 'must be numbers of GPUs, as in "0" or "0,1".'),
         "url": (re.compile(URL_PATTERN).match, "must be an http:// or https:// address of an engine."),
+        "api_key": (re.compile(API_KEY_PATTERN).fullmatch, "must be printable ASCII without spaces."),
         "revision": (_REVISION.fullmatch, "must be a branch, tag or commit."),
         "repository": (_REPOSITORY.fullmatch, "must be the address of a Git repository or of an archive."),
         "build": (_is_command, "must be a command, as in  make -C source ."),
@@ -314,6 +325,8 @@ def _texts(spec: EngineSpec) -> list[Found]:
         value = getattr(spec, key)
         if value and not fits(value):
             found.append(((key,), message))
+    if spec.api_key and spec.mode is not Mode.EXTERNAL:
+        found.append((("api_key",), "is for an engine that runs already (mode external)."))
     if (spec.fetches_binary or spec.source_is_archive) and not spec.checksum:
         found.append((("checksum",), "is needed with a program or source code from the network."))
     fetched = {"binary": spec.binary} if spec.fetches_binary else {}

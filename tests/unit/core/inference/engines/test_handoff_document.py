@@ -65,6 +65,7 @@ def test_what_is_written_is_documented_and_read_again() -> None:
         loaded_min=1,
         idle_seconds=60,
         preparation=moved(begun(STEPS, PreparingStep.MODEL), 3, 7),
+        api_key="sk-1",
     )
     for each in (full, Handoff(engine=EngineName.LLAMACPP, url="http://127.0.0.1:1", model=HandoffModel("m"))):
         assert is_documented(json.loads(json.dumps(to_data(each))))
@@ -87,6 +88,8 @@ def test_what_is_written_is_documented_and_read_again() -> None:
         {"slots_total": "8"},
         {"flags": "--x"},
         {"loading": "maybe"},
+        {"api_key": "two words"},
+        {"api_key": "x" * 513},
         {"idle_seconds": -1},
         {"preparation": {}},
         {"preparation": [{}] * 9},
