@@ -9,7 +9,6 @@ The command line and the environment override it. An unknown key or a value of t
 key, before anything starts.
 """
 
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -90,6 +89,8 @@ def _apply(ctx: click.Context, path: Path, fields: Mapping[str, type[Any]]) -> N
 def _section(path: Path, section: str) -> Mapping[str, Any]:
     if path.stat().st_size > SIZE_MAX:
         raise InvalidInput(f"{path} is larger than 1 MiB.", hint="A configuration file holds a few lines.")
+    import tomllib  # noqa: PLC0415 - few roles have a file, and a node stays small
+
     try:
         document = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
