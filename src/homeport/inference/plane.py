@@ -28,6 +28,7 @@ from homeport.inference.pools.replica import Replica
 from homeport.inference.tasks.artifacts import artifact_of
 from homeport.inference.tasks.bodies import read_task
 from homeport.inference.tasks.changes import QueueChanges
+from homeport.inference.tasks.deadlines import TaskDeadlines
 from homeport.inference.tasks.journal import TaskJournal
 from homeport.inference.tasks.narration import Narrator
 from homeport.inference.tasks.ownership import TaskOwnership, owner_of
@@ -116,6 +117,9 @@ class TaskPlane:
         self._ended: OrderedDict[str, TaskRun] = OrderedDict()
         self._stored: dict[str, StoredTask] = {}
         self._tasks: TaskGroup | None = None
+        self._on_moved = self._begin_moved
+        """Made once, for all tasks that wait."""
+        self._deadlines = TaskDeadlines(self._waiting_seconds_left, self._expire)
         self.metrics.model_states = lambda: {} if ports.models is None else ports.models.states()
         self.metrics.gpus = self._gpus
         ports.verified = self.metrics.verified
@@ -355,6 +359,7 @@ class TaskPlane:
                     await anyio.sleep_forever()
         finally:
             self._tasks = None
+            self._deadlines.close()
             with anyio.CancelScope(shield=True), anyio.move_on_after(2):
                 for replica in (*self.registry.replicas(), *self.registry.leaving):
                     await replica.engine.close()
@@ -474,9 +479,22 @@ class TaskPlane:
 
     def _start(self, run: TaskRun) -> None:
         if run.ticket.is_waiting and not run.cancel_reason:
-            run.begin_when_moved(partial(self._begin_run, run), self._runner.seconds_left(run))
+            run.ticket.on_moved = self._on_moved
+            self._deadlines.watch(run.task.task_id, self._runner.seconds_left(run))
         else:
             self._begin_run(run)
+
+    def _begin_moved(self, ticket: Ticket) -> None:
+        run = self._runs.get(ticket.task.task_id)
+        if run is not None and run.ticket is ticket:
+            self._begin_run(run)
+
+    def _waiting_seconds_left(self, task_id: str) -> float | None:
+        run = self._runs.get(task_id)
+        return None if run is None or run.ticket.on_moved is None else self._runner.seconds_left(run)
+
+    def _expire(self, task_id: str) -> None:
+        self._runs[task_id].ticket.moved()
 
     def _begin_run(self, run: TaskRun) -> None:
         if self._tasks is not None:

@@ -40,7 +40,8 @@ NOT_IN_A_NODE = {"aiohttp", "fastapi", "pydantic", "pygit2", "sqlalchemy", "star
 NOT_IN_A_NODE |= {"argparse", "homeport.ports.storage.store", "importlib.metadata", "zipfile"}
 NOT_IN_A_NODE |= {"decimal", "difflib", "http.client", "prometheus_client", "tarfile", "urllib.request", "wsgiref"}
 NOT_IN_A_NODE |= {"homeport.adapters.runtime.containerd.runtime", "homeport.adapters.runtime.helm.cluster"}
-"""Six megabytes that it would carry for nothing."""
+NOT_IN_A_NODE |= {"google.protobuf.text_format", "tomllib", "yaml"}
+"""Eight megabytes that it would carry for nothing."""
 
 
 def loaded_by(*arguments: str) -> set[str]:

@@ -164,6 +164,22 @@ async def test_a_stalled_engine_is_a_typed_timeout() -> None:
         assert engines.by_url["http://r0"].running == 0
 
 
+async def test_a_task_that_waits_is_few_objects_for_garbage_collection() -> None:
+    """A flood of them would be looked at again and again: with a timer, a context and two events each it was a third
+    of what an admission costs, and pauses of half a second."""
+    engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
+    settings = InferenceSettings(queue_capacity=2_000, key_waiting_max=2_000)
+    async with running(replica(), engines=engines, settings=settings) as plane:
+        for _ in range(20):
+            await submit(plane)
+        gc.collect()
+        before = len(gc.get_objects())
+        for _ in range(500):
+            await submit(plane)
+        gc.collect()
+        assert (len(gc.get_objects()) - before) / 500 < 12
+
+
 async def test_a_task_that_waits_past_its_deadline_says_so() -> None:
     engines = Engines({"http://r0": FakeEngine(Faults(hangs_before_first=True))})
     async with running(replica(), engines=engines) as plane:

@@ -297,3 +297,32 @@ async def test_a_database_file_is_for_its_owner_alone_also_one_that_was_not(tmp_
 def modes_of(folder: Path) -> dict[str, int]:
     found = {path.name: path.stat().st_mode & 0o777 for path in folder.glob("store.db*")}
     return {name: mode for name, mode in found.items() if not name.endswith(".lock")}
+
+
+async def test_a_commit_waits_for_a_backup_that_has_the_lock_and_blocks_nobody(tmp_path: Path) -> None:
+    """Beginning is tried on the event loop; only where it has to wait does a thread do it."""
+    file = tmp_path / "store.db"
+    async with open_store(str(file)) as store:
+        await append(store, records.event())
+        other = sqlite3.connect(file, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        steps = 0
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(append, store, records.event())
+            for _ in range(20):
+                await anyio.sleep(0.01)
+                steps += 1
+            async with store.read() as reader:
+                assert await reader.last_event_id() == 1
+            with anyio.fail_after(3):
+                other.execute("ROLLBACK")
+                while True:
+                    async with store.read() as reader:
+                        if await reader.last_event_id() == 2:
+                            break
+                    await anyio.sleep(0.01)
+        assert steps == 20
+        other.execute("BEGIN IMMEDIATE")  # nothing of the wait is left behind
+        other.execute("ROLLBACK")
+        other.close()
+        await append(store, records.event())

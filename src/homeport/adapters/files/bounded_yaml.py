@@ -2,13 +2,17 @@
 bytes of nested aliases become gigabytes when they are expanded.
 
 Events are counted first, which needs neither a deep stack nor memory; only what is within bounds is built.
+
+The library is loaded with the first file: a node that only watches what runs has none to read.
 """
 
-from typing import Any, Final
-
-import yaml
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 from homeport.errors import InvalidInput, Problem
+
+if TYPE_CHECKING:
+    import yaml
 
 SIZE_MAX: Final = 1024 * 1024
 DEPTH_MAX: Final = 64
@@ -18,14 +22,29 @@ VALUES_MAX: Final = 100_000
 Location = tuple[str | int, ...]
 """The path to a value from the root of its document: keys and indexes."""
 
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+@cache
+def _loader() -> Any:
+    """In C where it is available."""
+    import yaml  # noqa: PLC0415 - see above
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-class _PlainLoader(_Loader):  # type: ignore[misc]  # the C loader where available
+@cache
+def _plain_loader() -> Any:
     """Ignores unknown tags (`!reset`, `!override`) and takes the value below them."""
 
+    class PlainLoader(_loader()):  # type: ignore[misc]
+        pass
 
-def _plain(loader: Any, _suffix: str, node: yaml.Node) -> Any:
+    PlainLoader.add_multi_constructor("!", _plain)
+    return PlainLoader
+
+
+def _plain(loader: Any, _suffix: str, node: "yaml.Node") -> Any:
+    import yaml  # noqa: PLC0415 - see above
+
     if isinstance(node, yaml.MappingNode):
         return loader.construct_mapping(node, deep=True)
     if isinstance(node, yaml.SequenceNode):
@@ -33,16 +52,15 @@ def _plain(loader: Any, _suffix: str, node: yaml.Node) -> Any:
     return loader.construct_scalar(node)
 
 
-_PlainLoader.add_multi_constructor("!", _plain)
-
-
 def load_documents(text: str | bytes, name: str, *, size_max: int = SIZE_MAX) -> list[Any]:
     """Raises InvalidInput with a sentence that begins with `name`. CPU-bound: call it in a thread."""
+    import yaml  # noqa: PLC0415 - see above
+
     if len(text) > size_max:
         raise InvalidInput(f"{name} is larger than {size_max // 1024} KiB.")
     try:
         _count(text, name)
-        return list(yaml.load_all(text, Loader=_PlainLoader))
+        return list(yaml.load_all(text, Loader=_plain_loader()))
     except (yaml.reader.ReaderError, UnicodeDecodeError) as error:
         raise InvalidInput(
             f"{name} is not valid YAML: it is not text in UTF-8, or has control characters."
@@ -57,6 +75,8 @@ def load_documents(text: str | bytes, name: str, *, size_max: int = SIZE_MAX) ->
 def load_located(text: str | bytes, name: str) -> tuple[Any, dict[Location, int]]:
     """The one document of a file, and the line of every value (what a merge key brings in has no line of its own).
     Raises InvalidInput with file and line."""
+    import yaml  # noqa: PLC0415 - see above
+
     try:
         documents = load_documents(text, name)
     except InvalidInput as error:
@@ -67,12 +87,14 @@ def load_located(text: str | bytes, name: str) -> tuple[Any, dict[Location, int]
         raise InvalidInput(problems=[Problem("", said, name, mark.line + 1)]) from error
     lines: dict[Location, int] = {}
     if documents:
-        _locate(yaml.compose(text, Loader=_Loader) if len(documents) == 1 else None, (), lines)
+        _locate(yaml.compose(text, Loader=_loader()) if len(documents) == 1 else None, (), lines)
     return (documents or [None])[0], lines
 
 
 def _locate(node: Any, location: Location, lines: dict[Location, int]) -> None:
     """Depth and number were bounded before. The line of an alias is where it is used, not that of its anchor."""
+    import yaml  # noqa: PLC0415 - see above
+
     if node is None:
         return
     lines.setdefault(location, node.start_mark.line + 1)
@@ -86,9 +108,11 @@ def _locate(node: Any, location: Location, lines: dict[Location, int]) -> None:
 
 
 def _count(text: str | bytes, name: str) -> None:
+    import yaml  # noqa: PLC0415 - see above
+
     values, open_at = 0, []
     sizes: dict[str, int] = {}
-    for event in yaml.parse(text, Loader=_Loader):
+    for event in yaml.parse(text, Loader=_loader()):
         if isinstance(event, yaml.AliasEvent):
             values += sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.ScalarEvent):

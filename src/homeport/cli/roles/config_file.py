@@ -10,7 +10,6 @@ key, before anything starts.
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -105,6 +104,8 @@ def _read(path: Path) -> str:
 
 
 def _section(path: Path, text: str, section: str) -> Mapping[str, Any]:
+    import tomllib  # noqa: PLC0415 - few roles have a file, and a node stays small
+
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # Also a number of thousands of digits.

@@ -6,6 +6,7 @@ with it (which replica of that pool?). Identical inputs give identical decisions
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from homeport.core.inference.deadlines import expected_tokens
@@ -142,7 +143,7 @@ def place(
         for (site, engine), count in others.items():
             why = _of_another_model(task, site, engine, sites)
             misfits[why] = misfits.get(why, 0) + count
-    found = tuple(sorted(misfits.items())) if misfits else ()
+    found = _in_order(tuple(misfits.items())) if misfits else ()
     if pinned and not feasible:
         return PoolDecision(None, considered, found, "pinned_pool_infeasible", pinned=True)
     fallback = False
@@ -160,6 +161,12 @@ def place(
     return PoolDecision(
         best, considered, found, pinned=pinned, fallback=fallback, tie_breakers=_ties(task, best, feasible)
     )
+
+
+@lru_cache(maxsize=256)
+def _in_order(misfits: tuple[tuple[Misfit, int], ...]) -> tuple[tuple[Misfit, int], ...]:
+    """The same object for the thousands of tasks that wait for the same reasons."""
+    return tuple(sorted(misfits))
 
 
 def _of_another_model(task: Task, site: str, engine: str, sites: Sequence[str]) -> Misfit:

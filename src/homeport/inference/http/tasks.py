@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import aclosing
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import anyio
@@ -81,7 +81,7 @@ def submit_shortly(plane: TaskPlane, request: ShortRequest, finish: Finish) -> N
         elif isinstance(answer, TransientError):
             refuse(_try_again(answer))
         else:
-            finish(202, answer.encode(), _lines(budget_headers(plane, submitter, task.session_id)))
+            finish(202, answer.encode(), _budget_lines(_budgets_left(plane, submitter, task.session_id)))
 
     submitter = submitter_of(request.caller)
     try:
@@ -218,13 +218,26 @@ async def _replay(plane: TaskPlane, exchange: Exchange, task_id: str, submitter:
 
 
 def budget_headers(plane: TaskPlane, submitter: Submitter, session_id: str) -> dict[str, str]:
+    return _headers_of(_budgets_left(plane, submitter, session_id))
+
+
+def _budgets_left(plane: TaskPlane, submitter: Submitter, session_id: str) -> Budgets:
     session = plane.sessions.find(submitter.key, session_id)
-    left = None if session is None else session.budgets
+    return UNLIMITED if session is None else session.budgets
+
+
+def _headers_of(left: Budgets) -> dict[str, str]:
     return {
-        "x-budget-tokens-remaining": _shown(None if left is None else left.tokens),
-        "x-budget-time-remaining-ms": _shown(None if left is None else left.time_ms),
-        "x-budget-cost-remaining": _shown(None if left is None else left.cost),
+        "x-budget-tokens-remaining": _shown(left.tokens),
+        "x-budget-time-remaining-ms": _shown(left.time_ms),
+        "x-budget-cost-remaining": _shown(left.cost),
     }
+
+
+@lru_cache(maxsize=256)
+def _budget_lines(left: Budgets) -> bytes:
+    """Mostly of sessions that have none."""
+    return _lines(_headers_of(left))
 
 
 def _shown(left: float | None) -> str:

@@ -51,6 +51,10 @@ class PoolPlacementBody(_Body):
     allow_fallback: StrictBool = True
 
 
+_ANYWHERE_BODY: Final = PoolPlacementBody()
+_ANYWHERE: Final = PlacementWish()
+
+
 class TaskBody(_Body):
     task_id: Uuid
     session_id: Uuid
@@ -71,7 +75,7 @@ class TaskBody(_Body):
     expected_tokens: Annotated[int, Field(ge=0, lt=2**31, strict=True)] | None = None
     kv_hint: Literal["reuse", "cold"] = "reuse"
     output_mode: str | None = None
-    placement: PoolPlacementBody = PoolPlacementBody()
+    placement: PoolPlacementBody = _ANYWHERE_BODY
 
 
 class DrainBody(_Body):
@@ -139,16 +143,20 @@ def read_task(body: bytes) -> Task:
         expected_tokens=found.expected_tokens,
         kv_hint=found.kv_hint,
         output_mode=found.output_mode,
-        wish=PlacementWish(
-            wish.mode,
-            wish.pin_pool_id,
-            wish.prefer_pools,
-            wish.avoid_pools,
-            wish.require_device_mask,
-            wish.allow_fallback,
-        ),
+        wish=_ANYWHERE if wish is _ANYWHERE_BODY else _wish_of(wish),
         prompt_tokens_estimate=sum(map(estimate_tokens, texts)),
         prefix=prefix_of(prompt) if found.kv_hint == "reuse" else None,
+    )
+
+
+def _wish_of(body: PoolPlacementBody) -> PlacementWish:
+    return PlacementWish(
+        body.mode,
+        body.pin_pool_id,
+        body.prefer_pools,
+        body.avoid_pools,
+        body.require_device_mask,
+        body.allow_fallback,
     )
 
 

@@ -1,11 +1,9 @@
 """Runs one admitted task of `/v2`: waits for its slot, streams from the engine, retries once before the first token,
 and says how it ended."""
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import field
 from typing import Any, Final
 
 import anyio
@@ -37,7 +35,7 @@ class TaskRun:
     """A task from its admission to its end."""
 
     ticket: Ticket
-    stream: TaskStream = field(default_factory=TaskStream)
+    _stream: TaskStream | None = None
     scope: anyio.CancelScope | None = None
     """Where it runs: thousands may wait, and none of them needs one until then."""
     cancel_reason: str = ""
@@ -58,6 +56,13 @@ class TaskRun:
     @property
     def task(self) -> Task:
         return self.ticket.task
+
+    @property
+    def stream(self) -> TaskStream:
+        """Made when it is asked for: thousands may wait, and most have no reader until they begin."""
+        if self._stream is None:
+            self._stream = TaskStream()
+        return self._stream
 
     def cancel(self, reason: str) -> None:
         """No token follows once this has returned."""
@@ -83,18 +88,6 @@ class TaskRun:
         if self.cancel_reason or self.error is not None:
             self.scope.cancel()
         return self.scope
-
-    def begin_when_moved(self, begin: Callable[[], None], seconds: float) -> None:
-        """Of a task that waits in its queue: calls `begin` when it has a slot, was dropped or cancelled, and after so
-        many seconds. Thousands may wait, and none of them needs more than a timer until then."""
-        ticket = self.ticket
-        timer = asyncio.get_running_loop().call_later(seconds, ticket.moved)
-
-        def moved() -> None:
-            timer.cancel()
-            begin()
-
-        ticket.on_moved = moved
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ ticket is a task's place: it waits in a queue, then holds a lease, and its holde
 import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
 from homeport.core.inference import admission
@@ -67,12 +67,12 @@ class Ticket:
     """Of the replica that it got last; stays when it gives the lease back."""
     decision: PoolDecision | None = None
     correlation_id: str = ""
-    excluded: set[tuple[str, str]] = field(default_factory=set)
+    excluded: frozenset[tuple[str, str]] = frozenset()
     """Replicas that failed it already."""
     granted: "asyncio.Future[None] | None" = None
     refusal: Refusal | None = None
     """Why it was dropped from the queue."""
-    on_moved: Callable[[], None] | None = None
+    on_moved: "Callable[[Ticket], None] | None" = None
     """Called once, when it has a lease or was dropped, for what does not wait in a task of its own."""
     preparation: tuple[Mapping[str, Any], ...] = ()
     """What had to be done before it could start, when it was admitted."""
@@ -111,7 +111,7 @@ class Ticket:
             self.granted.set_result(None)
         call, self.on_moved = self.on_moved, None
         if call is not None:
-            call()
+            call(self)
 
 
 class Scheduler:
@@ -251,7 +251,7 @@ class Scheduler:
     def again(self, ticket: Ticket, failed: Replica) -> bool:
         """Tries another replica after a failure, at once or at the head of its pool's order. False where there is
         none."""
-        ticket.excluded.add(failed.key)
+        ticket.excluded |= {failed.key}
         ticket.replica, ticket.granted = None, None
         now = self._monotonic()
         decision = self._place(ticket.task, ticket.sites, now, None, needs_slot=False, excluded=ticket.excluded)
@@ -488,7 +488,7 @@ class Scheduler:
         affine: tuple[str, str] | None,
         *,
         needs_slot: bool,
-        excluded: set[tuple[str, str]] | None = None,
+        excluded: frozenset[tuple[str, str]] = frozenset(),
     ) -> PoolDecision:
         # The explanation of a wish for one pool, or after a failure, is about each replica.
         is_about_all = bool(excluded) or task.wish.mode is PoolPlacementMode.PIN

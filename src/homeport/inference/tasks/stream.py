@@ -43,8 +43,10 @@ class TaskStream:
         self.transcript: list[Event] = []
         self.preparation: Mapping[str, Any] = {}
         """By step: how it went. Sent to verbose readers only."""
-        self._moved = asyncio.Event()
-        self._space = asyncio.Event()
+        self._moved: asyncio.Event | None = None
+        """While a reader waits for more."""
+        self._space: asyncio.Event | None = None
+        """While the runner waits for a reader."""
 
     # --- the runner's side --------------------------------------------------------------------------------------
 
@@ -66,6 +68,7 @@ class TaskStream:
 
     async def wait_for_space(self) -> None:
         while self._is_full and not self.is_silenced:
+            self._space = self._space or asyncio.Event()
             self._space.clear()
             await self._space.wait()
 
@@ -85,8 +88,8 @@ class TaskStream:
     def silence(self) -> None:
         """From now on no token is added, and none that waits is sent."""
         self.is_silenced = True
-        self._space.set()
-        self._moved.set()
+        _wake(self._space)
+        _wake(self._moved)
 
     @property
     def _is_full(self) -> bool:
@@ -112,7 +115,7 @@ class TaskStream:
             # Too long to be kept: what was read is forgotten.
             del self._events[: self._read - self._dropped]
             self._dropped = self._read
-        self._moved.set()
+        _wake(self._moved)
 
     # --- the reader's side --------------------------------------------------------------------------------------
 
@@ -131,11 +134,12 @@ class TaskStream:
                     new = self._events[max(position - self._dropped, 0) :]
                     position = end
                     self._read = max(self._read, position)
-                    self._space.set()
+                    _wake(self._space)
                     yield b"".join(shown(event) for event in new if not (self.is_silenced and event[0] == "token"))
                     if new[-1][0] in {"end", "error"}:
                         return
                     continue
+                self._moved = self._moved or asyncio.Event()
                 self._moved.clear()
                 try:
                     async with asyncio.timeout(keepalive_seconds):
@@ -160,6 +164,11 @@ class TaskStream:
         if kind == "error":
             return _narration("The task has ended with an error.") + render(event)
         return render(event)
+
+
+def _wake(event: asyncio.Event | None) -> None:
+    if event is not None:
+        event.set()
 
 
 def render(event: Event) -> bytes:

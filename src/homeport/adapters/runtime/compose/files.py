@@ -13,8 +13,6 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from homeport.adapters.registry.archive import extract_archive
 from homeport.core.data import volume_prefix
 from homeport.core.model.deployment import ComponentSpec, digest_of, digest_of_bytes
@@ -155,7 +153,7 @@ def write_override(
     if version is not None:
         override = {"version": version, **override}
     path = project / OVERRIDE_FILE
-    path.write_text(yaml.dump(override, Dumper=_PlainDumper, sort_keys=False))
+    path.write_text(_as_yaml(override))
     return path
 
 
@@ -220,11 +218,15 @@ def _make_durable(folder: Path) -> None:
                 os.close(descriptor)
 
 
-class _PlainDumper(yaml.SafeDumper):
-    """Never writes YAML anchors for equal values: in a generated file they only confuse."""
+def _as_yaml(document: Mapping[str, Any]) -> str:
+    """Without anchors for equal values: in a generated file they only confuse."""
+    import yaml  # noqa: PLC0415 - a node that only watches what runs stays smaller
 
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+    class PlainDumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    return str(yaml.dump(document, Dumper=PlainDumper, sort_keys=False))
 
 
 def escape(text: str) -> str:
