@@ -28,7 +28,10 @@ from homeport.ports import PIPELINE_RUNS, PIPELINES, WHOLE, PipelineFilter, RunF
 from homeport.vocabulary import EventKind, RunId, RunState, SiteName, SubjectKind
 
 OPEN_MAX: Final = 1_000
-"""Runs that have not ended; more are refused."""
+"""Runs that people and triggers began and that have not ended; more are refused."""
+CALLED_MAX: Final = 200
+"""The same of runs that others called, for each depth: in a common room, runs that wait for what they call would fill
+it, and then nothing that they wait for could begin."""
 SAVED_MAX: Final = 1_000
 HAND: Final = "hand"
 WAIT_SECONDS_MAX: Final = 20.0
@@ -94,9 +97,10 @@ class Pipelines:
             before = await tx.pipeline_run(run.id)
             if before is not None:
                 return _same(before, run)
-            counts = await tx.counts(PIPELINE_RUNS, RunFilter(states=RUN_OPEN))
-            if counts.get((), 0) >= OPEN_MAX:
-                raise QueueFull(f"{counts[()]} runs of pipelines have not ended.")
+            counts = await tx.counts(PIPELINE_RUNS, RunFilter(states=RUN_OPEN, depth=depth))
+            if counts.get((), 0) >= (CALLED_MAX if depth else OPEN_MAX):
+                called = f" that others called, {depth} deep," if depth else ""
+                raise QueueFull(f"{counts[()]} runs of pipelines{called} have not ended.")
             await tx.put_pipeline_runs([run])
             await tx.append_events(list(events_between(None, run, now)))
             return run
