@@ -279,7 +279,7 @@ def _show_submitted(settings: Settings, made: Json) -> None:
 
 
 def _follow(client: Client, job: Json, *, says: bool = True) -> None:
-    """Prints its output until it has ended, unless that is only waited for. A server that is restarted meanwhile is waited for."""
+    """Prints its output until it has ended, where it `says` it. A server that is restarted meanwhile is waited for."""
     after, generation, attempt, is_complete, said, printed = 0, 0, 0, False, "", ""
     silent_since: float | None = None
     began = time.monotonic()
