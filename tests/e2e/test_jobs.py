@@ -79,6 +79,16 @@ def test_a_native_command_over_its_time_is_killed_with_all_it_has_started(host: 
     host.wait_for(lambda: not _lives(group))
 
 
+def test_what_a_quick_job_prints_arrives_whole(host: Machine, node: str) -> None:
+    """More than stays with the job, and before anybody could read it; the site still has it for a while."""
+    wanted = "".join(f"{number}\n" for number in range(1, 20_001))
+    done = host.command("jobs", "run", "--id", "count", "--", "seq", "1", "20000")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == wanted
+    assert host.homeport("jobs", "logs", "count") == wanted
+    assert len(host.json("jobs", "show", "count")["output"]) == 65_536
+
+
 def test_a_running_job_is_followed_and_cancelled(host: Machine, node: str, image: str) -> None:
     host.homeport(
         "jobs", "run", "--detach", "--id", "long", "--image", image, "--", "/bin/sh", "-c", "echo on; sleep 600"

@@ -258,7 +258,7 @@ def test_output_that_is_gone_is_said_with_where_all_of_it_is(homeport: Homeport,
     done = homeport("jobs", "logs", "-f", "one")
     assert (done.stdout, done.stderr) == (
         "end\n",
-        "— 5000 bytes are no longer here; all lines:  homeport logs job/one —\n",
+        "— 5000 bytes are no longer here; its lines:  homeport logs job/one —\n",
     )
 
 

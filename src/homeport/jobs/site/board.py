@@ -525,10 +525,12 @@ class JobBoard:
     async def _commit(self, changes: Changes) -> None:
         await self._recorder.write(changes)
         self.metrics.ended(step.job for step in changes.steps)
+        for job in changes.new:
+            self.live.forget(job.id)
         for job in (*changes.new, *changes.quiet, *(step.job for step in changes.steps)):
             if job.state in ENDED:
                 self._open.pop(job.id, None)
-                self.live.forget(job.id)
+                self.live.ended(job.id, job.node_id)
             else:
                 self._open[job.id] = job
         self.live.wake()

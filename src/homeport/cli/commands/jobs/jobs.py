@@ -170,8 +170,15 @@ def job_logs(settings: Settings, /, *, job: str, follow: bool, site: str | None)
     if follow:
         _follow(client, found)
         return
-    part = client.get(f"/api/v1/jobs/{found['id']}/output", site=found["site"])
-    _say(part["text"])
+    after, generation, is_complete = 0, 0, False
+    while not is_complete:
+        query = {"site": found["site"], "after": after, "generation": generation}
+        part = client.get(f"/api/v1/jobs/{found['id']}/output", **query)
+        if part["start"] > after and generation:
+            _remark(_missing(found, part["start"] - after), "")
+        _say(part["text"])
+        is_complete = part["complete"] or not part["text"]
+        after, generation = part["next"], part["generation"]
 
 
 @jobs.command("cancel")
@@ -279,7 +286,7 @@ def _show_submitted(settings: Settings, made: Json) -> None:
 
 
 def _follow(client: Client, job: Json, *, says: bool = True) -> None:
-    """Prints its output until it has ended, where it `says` it. A server that is restarted meanwhile is waited for."""
+    """Prints its output until it has ended; with `says` false, only waits. Restarts of the server are waited for."""
     after, generation, attempt, is_complete, said, printed = 0, 0, 0, False, "", ""
     silent_since: float | None = None
     began = time.monotonic()
@@ -305,8 +312,7 @@ def _follow(client: Client, job: Json, *, says: bool = True) -> None:
                 _remark("interrupted, begins again" if is_same else f"attempt {part['attempt']}", printed)
             after, generation, attempt, printed = 0, part["generation"], part["attempt"], ""
         if part["start"] > after:
-            whole = f"all lines:  homeport logs job/{_short(job['id'])}"
-            _remark(f"{part['start'] - after} bytes are no longer here; {whole}", printed)
+            _remark(_missing(job, part["start"] - after), printed)
         is_told = part.get("reason") not in (None, said) and time.monotonic() - began > WAITS_SECONDS
         if part["state"] == "PENDING" and is_told:
             said = part["reason"]
@@ -327,6 +333,10 @@ def _ended(client: Client, job: Json) -> Json:
         if found["state"] in ENDED or time.monotonic() > deadline:
             return found
         time.sleep(RESULT_SECONDS)
+
+
+def _missing(job: Json, count: int) -> str:
+    return f"{count} bytes are no longer here; its lines:  homeport logs job/{_short(job['id'])}"
 
 
 def _remark(text: str, printed: str) -> None:
