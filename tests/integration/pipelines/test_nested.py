@@ -72,7 +72,7 @@ async def test_runs_that_others_called_take_no_room_from_those_that_people_begin
 
     async def is_full() -> bool:
         found = (await client.get("/api/v1/pipeline-runs?state=RUNNING&limit=100")).body["runs"]
-        return sum(each["trigger"] == "pipeline" for each in found) >= ROOM
+        return bool(sum(each["trigger"] == "pipeline" for each in found) >= ROOM)
 
     await eventually(is_full, what="the called runs to fill their room")
     others = [await begin(client, "low") for _ in range(ROOM - 1)]
