@@ -106,6 +106,19 @@ def test_a_running_job_is_followed_and_cancelled(host: Machine, node: str, image
     assert podman("ps", "--all", "--quiet", "--filter", f"label=homeport.job-node={node}") == ""
 
 
+@pytest.mark.parametrize("where", ["container", "machine"])
+def test_what_a_job_prints_when_it_is_told_to_end_stays(host: Machine, node: str, image: str, where: str) -> None:
+    script = "trap 'echo bye; exit 0' TERM; echo on; while :; do sleep 0.1; done"
+    of_image = ("--image", image) if where == "container" else ()
+    host.homeport("jobs", "run", "--detach", "--id", "polite", *of_image, "--", "/bin/sh", "-c", script)
+    host.wait_for(lambda: host.homeport("jobs", "logs", "polite") == "on\n")
+    host.homeport("jobs", "cancel", "polite")
+    host.wait_for(lambda: host.json("jobs", "show", "polite")["state"] == "CANCELLED")
+    said = host.json("jobs", "show", "polite")["output"].splitlines()
+    assert (said[0], said[-1]) == ("on", "bye")
+    host.wait_for(lambda: "bye" in host.homeport("logs", "job/polite"))
+
+
 def test_a_job_larger_than_any_node_names_what_it_lacks(host: Machine, node: str) -> None:
     done = host.command("jobs", "run", "--image", "app:1", "--memory", "9000Gi")
     assert done.returncode == 1

@@ -103,3 +103,6 @@ def test_a_part_ends_where_something_is_missing_and_the_next_begins_behind_it() 
     second = output.read(JOB, 1, first.next)
     assert second is not None
     assert (second.start, second.text, second.next) == (100, "b\n", 102)
+    end = output.end(JOB, 1)
+    assert end is not None
+    assert (end.text, end.next) == ("b\n", 102)

@@ -95,6 +95,20 @@ class LiveOutput:
             end += len(text.encode())
         return Shown("".join(texts), start, generation)
 
+    def end(self, job_id: JobId, generation: int) -> Shown | None:
+        """The newest output of an attempt, from behind whatever is missing."""
+        buffer = self._buffers.get(job_id)
+        if buffer is None or buffer.generation != generation or not buffer.parts:
+            return None
+        start, text = buffer.parts[-1]
+        texts = [text]
+        for place, before in reversed(list(buffer.parts)[:-1]):
+            if place + len(before.encode()) != start:
+                break
+            start = place
+            texts.append(before)
+        return Shown("".join(reversed(texts)), start, generation)
+
     def ended(self, job_id: JobId, node_id: NodeId | None) -> None:
         """What it has printed stays for a while, and what comes late is taken."""
         self._ended[job_id] = node_id
