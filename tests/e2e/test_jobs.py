@@ -79,6 +79,16 @@ def test_a_native_command_over_its_time_is_killed_with_all_it_has_started(host: 
     host.wait_for(lambda: not _lives(group))
 
 
+def test_what_a_quick_job_prints_arrives_whole(host: Machine, node: str) -> None:
+    """More than stays with the job, and before anybody could read it; the site still has it for a while."""
+    wanted = "".join(f"{number}\n" for number in range(1, 20_001))
+    done = host.command("jobs", "run", "--id", "count", "--", "seq", "1", "20000")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == wanted
+    assert host.homeport("jobs", "logs", "count") == wanted
+    assert len(host.json("jobs", "show", "count")["output"]) == 65_536
+
+
 def test_a_running_job_is_followed_and_cancelled(host: Machine, node: str, image: str) -> None:
     host.homeport(
         "jobs", "run", "--detach", "--id", "long", "--image", image, "--", "/bin/sh", "-c", "echo on; sleep 600"
@@ -94,6 +104,19 @@ def test_a_running_job_is_followed_and_cancelled(host: Machine, node: str, image
     assert [each["id"] for each in listed] == ["long"]
     assert host.homeport("jobs", "logs", "long") == "on\n", "what it has printed stays"
     assert podman("ps", "--all", "--quiet", "--filter", f"label=homeport.job-node={node}") == ""
+
+
+@pytest.mark.parametrize("where", ["container", "machine"])
+def test_what_a_job_prints_when_it_is_told_to_end_stays(host: Machine, node: str, image: str, where: str) -> None:
+    script = "trap 'echo bye; exit 0' TERM; echo on; while :; do sleep 0.1; done"
+    of_image = ("--image", image) if where == "container" else ()
+    host.homeport("jobs", "run", "--detach", "--id", "polite", *of_image, "--", "/bin/sh", "-c", script)
+    host.wait_for(lambda: host.homeport("jobs", "logs", "polite") == "on\n")
+    host.homeport("jobs", "cancel", "polite")
+    host.wait_for(lambda: host.json("jobs", "show", "polite")["state"] == "CANCELLED")
+    said = host.json("jobs", "show", "polite")["output"].splitlines()
+    assert (said[0], said[-1]) == ("on", "bye")
+    host.wait_for(lambda: "bye" in host.homeport("logs", "job/polite"))
 
 
 def test_a_job_larger_than_any_node_names_what_it_lacks(host: Machine, node: str) -> None:

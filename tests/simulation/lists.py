@@ -200,6 +200,7 @@ def _run_fits(_tables: "Tables", row: Run, where: RunFilter) -> bool:
     return (
         _at(where, row.site or "")
         and where.pipeline in (None, row.pipeline)
+        and where.depth in (None, row.depth)
         and (where.states is None or row.state in where.states)
     )
 

@@ -42,6 +42,7 @@ from homeport.vocabulary import SITE_NAME_PATTERN, SiteName
 
 SCHEMA: Final = "pipeline"
 _KINDS: Final = tuple(StepKind)
+_KINDS_SAID: Final = f"{', '.join(_KINDS[:-1])} and {_KINDS[-1]}"
 _PLAIN: Final = ("secrets", "method")
 """Fields of a step's action that must not contain expressions: what a step may do is readable in its file."""
 
@@ -97,7 +98,7 @@ def _check_step(name: str, step: Mapping[str, Any], data: Mapping[str, Any]) -> 
     kinds = [kind for kind in _KINDS if kind in step]
     if len(kinds) != 1:
         what = "has none of" if not kinds else "must have only one of"
-        yield where, f"{what} job, inference, http and pipeline."
+        yield where, f"{what} {_KINDS_SAID}."
         return
     yield from _check_site(step, where)
     if step.get("site") and data.get("site"):
@@ -130,6 +131,8 @@ def _check_action(kind: StepKind, action: Mapping[str, Any], where: Location, *,
             yield (*where, "url"), "must begin with http:// or https:// and a host."
         case StepKind.PIPELINE if not matches(NAME_PATTERN, action["name"]):
             yield (*where, "name"), "is not the name of a pipeline."
+        case StepKind.PLUGIN if not matches(NAME_PATTERN, action["name"]):
+            yield (*where, "name"), "is not the name of a plugin."
     for field in _PLAIN:
         if "${{" in json.dumps(action.get(field)):
             yield (*where, field), "must not contain expressions."

@@ -68,6 +68,11 @@ def formatted(command: Decorated) -> Decorated:
     return _option("-o", "--output", type=click.Choice(FORMATS), help="How to print [table].")(command)
 
 
+def quieted(command: Decorated) -> Decorated:
+    """Adds -q, for what begins something that has an id."""
+    return _option("-q", "--quiet", is_flag=True, default=None, help="With --detach, print the id only.")(command)
+
+
 FILTER = click.option(
     "--filter",
     metavar="TEXT",

@@ -1,5 +1,7 @@
 """Finds a job by what a person typed, and tells how much of its output there is."""
 
+from dataclasses import replace
+
 from homeport.core.jobs.job import ENDED, Job, JobSpec
 from homeport.errors import Conflict, NotFound
 from homeport.fleet.shared.scope import ReadOnly
@@ -35,6 +37,18 @@ async def kept_output(reader: SeenReader, job: Job, *, after: int, generation: i
     wanted = after if generation == job.generation else 0
     text = content[max(0, wanted - start) :].decode(errors="ignore")
     return OutputPart(job, text, max(start, wanted), job.generation, is_complete=job.state in ENDED)
+
+
+def joined(kept: OutputPart, text: str, start: int) -> OutputPart:
+    """What is known of the output from `start` on, and the end that is kept. Where something is missing in between,
+    what comes before that: the next part begins behind it."""
+    content = text.encode()
+    if start >= kept.start:
+        return kept
+    if start + len(content) < kept.start:
+        return replace(kept, text=text, start=start, is_complete=False)
+    end = kept.text.encode()[start + len(content) - kept.start :]
+    return replace(kept, text=text + end.decode(errors="ignore"), start=start)
 
 
 def same_job(known: Job, spec: JobSpec) -> Job:

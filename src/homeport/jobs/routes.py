@@ -146,7 +146,8 @@ def _add_output(router: Router, jobs: Jobs, store: Store) -> None:
         async with seen_by(caller, store).read() as reader:
             content = await reader.job_file(found, names[0]) if names else None
         if content is None:
-            raise NotFound(f"Job {found.id} has no artifact {path}.", hint=f"See  homeport jobs show {found.id}")
+            kept = ", ".join(file.path for file in found.files) or "none"
+            raise NotFound(f'Job {found.id} has no artifact "{path}".', hint=f"It has {kept}.")
         # Never shown as a page of this origin, whatever the job has written.
         headers = {"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"}
         return Response(content, media_type="application/octet-stream", headers=headers)

@@ -17,6 +17,7 @@ from homeport.pipelines.routes import pipelines_routes
 from homeport.pipelines.schedule import run_schedules
 from homeport.pipelines.service import Pipelines
 from homeport.pipelines.steps.kinds import step_kinds
+from homeport.pipelines.steps.plugin import open_plugins
 from homeport.pipelines.webhook import webhook_routes
 from homeport.ports import Transaction
 
@@ -27,7 +28,10 @@ def _part(central: CentralPlatform) -> CentralPart:
     pipelines = Pipelines(central)
     jobs = CentralJobs(central)
     metrics = PipelineMetrics()
-    engine = PipelineEngine(lambda platform: step_kinds(platform, Pipelines(platform), jobs), on_ended=metrics.ended)
+    plugins = open_plugins(central.pipelines.step_plugins)
+    engine = PipelineEngine(
+        lambda platform: step_kinds(platform, Pipelines(platform), jobs, plugins), on_ended=metrics.ended
+    )
     return CentralPart(
         routes=(pipelines_routes(central, pipelines, jobs), webhook_routes(central, pipelines)),
         metrics=(metrics,),

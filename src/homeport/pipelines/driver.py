@@ -84,6 +84,7 @@ class Driver:
         self._results: dict[ItemKey, ItemResult] = {}
         self._resumed: set[ItemKey] = set()
         """Items that were under way when this driver began."""
+        self.depth = run.depth
 
     def wake(self) -> None:
         """The stored run was changed: its cancellation was requested."""

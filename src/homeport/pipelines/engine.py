@@ -19,7 +19,7 @@ from homeport.vocabulary import RunId, SubjectKind
 log = get_log("homeport.pipelines")
 
 DRIVEN_MAX: Final = 100
-"""Runs that are driven at once; the others wait. Runs that other runs wait for are not counted."""
+"""Runs that are driven at once; the others wait. Runs that other runs called are not counted: those wait for them."""
 PAUSE_SECONDS: Final = 0.05
 RETRY_SECONDS: Final = 2.0
 
@@ -92,7 +92,7 @@ class PipelineEngine:
             if driver is not None:
                 if run.cancelled_by is not None:
                     driver.wake()
-            elif len(drivers) < DRIVEN_MAX or run.depth > 0 or run.cancelled_by is not None:
+            elif run.depth > 0 or run.cancelled_by is not None or _counted(drivers) < DRIVEN_MAX:
                 driver = drivers[run.id] = Driver(central, kinds, run, self._on_ended)
                 tasks.start_soon(self._drive, driver, run, drivers)
 
@@ -102,3 +102,7 @@ class PipelineEngine:
         finally:
             drivers.pop(run.id, None)
             self._ended.set()
+
+
+def _counted(drivers: Mapping[RunId, Driver]) -> int:
+    return sum(driver.depth == 0 for driver in drivers.values())

@@ -34,7 +34,7 @@ from homeport.pipelines.bodies import (
     step_results,
 )
 from homeport.pipelines.live import with_live_logs
-from homeport.pipelines.reading import read_pipeline, readable
+from homeport.pipelines.reading import readable
 from homeport.pipelines.service import WAIT_SECONDS_MAX, PipelineRunRequest, Pipelines, check_site, owner_of
 from homeport.ports import PIPELINE_RUNS, PIPELINES, PipelineFilter, RunFilter
 from homeport.serving.bodies.body import SiteNameText
@@ -87,7 +87,7 @@ def pipelines_routes(central: CentralPlatform, pipelines: Pipelines, jobs: Jobs)
     @router.post("/api/v1/pipeline-checks", summary="Check a pipeline's file", responses={422: {}})
     async def check_pipeline(body: CheckPipeline) -> CheckedBody:
         """Every problem with its field and line. Nothing is stored."""
-        return checked_body(await central.in_thread(read_pipeline, body.source))
+        return checked_body(await pipelines.checked(body.source))
 
     return Routes(router, ACTIONS)
 

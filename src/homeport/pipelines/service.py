@@ -13,7 +13,7 @@ from homeport.core.model.event import NewEvent, Subject
 from homeport.core.pipelines.due import next_due
 from homeport.core.pipelines.lifecycle import RUN_ENDED, RUN_OPEN
 from homeport.core.pipelines.limits import DEPTH_MAX
-from homeport.core.pipelines.model import Definition, Owner, Pipeline, Run
+from homeport.core.pipelines.model import Definition, Owner, Pipeline, Run, StepKind
 from homeport.core.pipelines.values import check_inputs
 from homeport.errors import Conflict, InvalidInput, NotAuthorized, NotFound, Problem, QueueFull, Refused
 from homeport.fleet.central.platform import CentralPlatform
@@ -23,11 +23,15 @@ from homeport.identity.tokens import is_active
 from homeport.lazy_dataclass import dataclass
 from homeport.pipelines.events import events_between
 from homeport.pipelines.reading import read_pipeline
+from homeport.pipelines.steps.plugin import missing
 from homeport.ports import PIPELINE_RUNS, PIPELINES, WHOLE, PipelineFilter, RunFilter, Transaction
 from homeport.vocabulary import EventKind, RunId, RunState, SiteName, SubjectKind
 
 OPEN_MAX: Final = 1_000
-"""Runs that have not ended; more are refused."""
+"""Runs that people and triggers began and that have not ended; more are refused."""
+CALLED_MAX: Final = 200
+"""The same of runs that others called, for each depth: in a common room, runs that wait for what they call would fill
+it, and then nothing that they wait for could begin."""
 SAVED_MAX: Final = 1_000
 HAND: Final = "hand"
 WAIT_SECONDS_MAX: Final = 20.0
@@ -48,12 +52,25 @@ class Pipelines:
     def __init__(self, central: CentralPlatform) -> None:
         self._central = central
 
+    async def checked(self, source: str) -> Pipeline:
+        """As this central can carry it out. Raises InvalidInput with fields and lines."""
+        pipeline = await self._central.in_thread(read_pipeline, source)
+        known = self._central.pipelines.step_plugins
+        problems = [
+            Problem(f"steps.{step.name}.plugin.name", f"{missing(step.action['name'], known)}.")
+            for step in pipeline.steps
+            if step.kind is StepKind.PLUGIN and step.action["name"] not in known
+        ]
+        if problems:
+            raise InvalidInput(problems=problems, hint="See  homeport central --help  for --step-plugin.")
+        return pipeline
+
     # --- runs -------------------------------------------------------------------------------------------------
 
     async def start(self, request: PipelineRunRequest, owner: Owner) -> Run:
         """The run, durable. The same id with the same content is the same run. Raises InvalidInput with fields and
         lines, Conflict, QueueFull, and NotAuthorized for a site that is not the owner's."""
-        pipeline = await self._central.in_thread(read_pipeline, request.source)
+        pipeline = await self.checked(request.source)
         check_sites_of(pipeline, owner)
         inputs = check_inputs(pipeline, request.inputs)
         depth = 0 if request.parent is None else request.parent.depth + 1
@@ -80,9 +97,10 @@ class Pipelines:
             before = await tx.pipeline_run(run.id)
             if before is not None:
                 return _same(before, run)
-            counts = await tx.counts(PIPELINE_RUNS, RunFilter(states=RUN_OPEN))
-            if counts.get((), 0) >= OPEN_MAX:
-                raise QueueFull(f"{counts[()]} runs of pipelines have not ended.")
+            counts = await tx.counts(PIPELINE_RUNS, RunFilter(states=RUN_OPEN, depth=depth))
+            if counts.get((), 0) >= (CALLED_MAX if depth else OPEN_MAX):
+                called = f" that others called, {depth} deep," if depth else ""
+                raise QueueFull(f"{counts[()]} runs of pipelines{called} have not ended.")
             await tx.put_pipeline_runs([run])
             await tx.append_events(list(events_between(None, run, now)))
             return run
@@ -132,7 +150,7 @@ class Pipelines:
     async def save(self, source: str, caller: Caller, *, is_paused: bool | None = None) -> Definition:
         """A new version under the pipeline's own name, unless nothing has changed. `is_paused`: None leaves it as it
         is."""
-        pipeline = await self._central.in_thread(read_pipeline, source)
+        pipeline = await self.checked(source)
         owner = owner_of(caller)
         check_sites_of(pipeline, owner)
         now = self._central.clock.now()

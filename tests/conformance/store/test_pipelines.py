@@ -60,6 +60,14 @@ async def test_runs_and_results_come_back_as_they_were_put(store: Store) -> None
     assert (kept["one", 0].output, kept["one", 1]) == ({"a": 1}, ItemResult([2], "more"))
 
 
+async def test_runs_are_counted_by_how_deep_they_were_called(store: Store) -> None:
+    runs = [a_run(1), a_run(2), replace(a_run(3), depth=0), replace(a_run(4, state=RunState.FAILED), depth=0)]
+    await store.write(lambda tx: tx.put_pipeline_runs(runs))
+    async with store.read() as reader:
+        found = [await reader.counts(PIPELINE_RUNS, RunFilter(states=RUN_OPEN, depth=each)) for each in range(3)]
+    assert [each.get((), 0) for each in found] == [1, 2, 0]
+
+
 async def test_a_write_with_an_old_version_is_refused(store: Store) -> None:
     run = a_run(1)
     await store.write(lambda tx: tx.put_pipeline_runs([run]))

@@ -226,6 +226,66 @@ def test_who_runs_a_job_is_told_what_it_waits_for(homeport: Homeport, canned: Ca
     assert (done.returncode, done.stdout, done.stderr) == (0, "out\n", "— waits: x —\n")
 
 
+JOB = Job(
+    JobId("one"),
+    SiteName("home"),
+    JobSpec(JobType.COMMAND, ("true",)),
+    JobState.PENDING,
+    1,
+    A_DAY_AGO,
+    "ada",
+    A_DAY_AGO,
+)
+
+
+def test_a_program_that_runs_a_job_gets_one_document_or_its_id(homeport: Homeport, canned: Canned) -> None:
+    ended = replace(JOB, state=JobState.COMPLETED, attempt=1, output_bytes=4)
+    canned.answers["POST /api/v1/jobs"] = lambda _: job_body(JOB)
+    canned.answers["GET /api/v1/jobs/one/output"] = lambda _: output_body(
+        OutputPart(ended, "out\n", 0, 1, is_complete=True)
+    )
+    canned.answers["GET /api/v1/jobs/one"] = lambda _: detail_body(ended, "out\n")
+    assert json.loads(homeport("jobs", "run", "-o", "json", "--", "true").stdout)["output"] == "out\n"
+    assert homeport("jobs", "run", "-d", "-q", "--", "true").stdout == "one\n"
+
+
+def test_output_that_is_gone_is_said_with_where_all_of_it_is(homeport: Homeport, canned: Canned) -> None:
+    ended = replace(JOB, state=JobState.COMPLETED, attempt=1)
+    canned.answers["GET /api/v1/jobs/one/output"] = lambda _: output_body(
+        OutputPart(ended, "end\n", 5000, 1, is_complete=True)
+    )
+    canned.answers["GET /api/v1/jobs/one"] = lambda _: detail_body(ended, "end\n")
+    done = homeport("jobs", "logs", "-f", "one")
+    assert (done.stdout, done.stderr) == (
+        "end\n",
+        "— 5000 bytes are no longer here; its lines:  homeport logs job/one —\n",
+    )
+
+
+@pytest.mark.parametrize(("state", "words"), [("CANCELLED", "is cancelled"), ("COMPLETED", "already ended")])
+def test_cancelling_what_has_ended_says_how(homeport: Homeport, canned: Canned, state: str, words: str) -> None:
+    canned.answers["POST /api/v1/jobs/one/cancel"] = lambda _: job_body(replace(JOB, state=JobState(state)))
+    assert words in homeport("jobs", "cancel", "one").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("jobs", "show", ""), 1, "A name is empty."),
+        (("jobs", "artifact", "", "out.txt"), 1, "A name is empty."),
+        (("nodes", "drain", ""), 1, "A name is empty."),
+        (("pipelines", "remove", ""), 1, "A name is empty."),
+        (("nodes", "show", "\x1b[31mred"), 1, "control characters"),
+        (("jobs", "run", "--id", "", "--", "true"), 2, "--id must not be empty"),
+    ],
+)
+def test_a_name_that_is_empty_or_odd_is_told_before_anything_is_asked(
+    homeport: Homeport, canned: Canned, words: tuple[str, ...], code: int, said: str
+) -> None:
+    done = homeport(*words)
+    assert (done.returncode, said in done.stderr, canned.requests) == (code, True, []), done.stderr
+
+
 @pytest.mark.parametrize(
     ("thing", "path"),
     [

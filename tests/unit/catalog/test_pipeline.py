@@ -56,7 +56,10 @@ STEP = "name: p\nsteps:\n  a: {job: {image: x}}\n  b: "
         (STEP + "{job: {image: '${{ inputs.c }}'}}", "steps.b.job.image", 'the input "c"', 4),
         (STEP + "{job: {image: '${{ item }}'}}", "steps.b.job.image", "for_each", 4),
         (STEP + "{job: {image: '${{ 1'}}", "steps.b.job.image", "without its }}", 4),
-        (STEP + "{}", "steps.b", "has none of job", 4),
+        (STEP + "{}", "steps.b", "has none of job, inference, http, pipeline and plugin", 4),
+        (STEP + "{plugin: {with: {a: 1}}}", "steps.b.plugin.name", "missing", 4),
+        (STEP + "{plugin: {name: '${{ inputs.x }}'}}", "steps.b.plugin.name", "not the name of a plugin", 4),
+        (STEP + "{plugin: {name: mine, with: {a: '${{ steps.c.output }}'}}}", "steps.b.plugin.with.a", 'step "c"', 4),
         (STEP + "{job: {image: x}, http: {url: 'http://x.y'}}", "steps.b", "only one of", 4),
         (STEP + "{job: {image: x}, retries: 11}", "steps.b.retries", "at most 10", 4),
         (STEP + "{job: {image: x}, timeout: soon}", "steps.b.timeout", "not a duration", 4),
@@ -95,7 +98,7 @@ def test_hostile_bytes_are_refused(content: bytes) -> None:
 def test_the_schema_is_one_and_describes_every_field_for_editors() -> None:
     schema = pipeline_schema()
     assert schema["$schema"].endswith("2020-12/schema")
-    assert {"job", "inference", "http", "pipeline"} <= schema["$defs"]["step"]["properties"].keys()
+    assert set(StepKind) <= schema["$defs"]["step"]["properties"].keys()
 
 
 def test_a_file_with_very_many_expressions_is_refused_before_they_are_read() -> None:

@@ -6,7 +6,7 @@ from sqlalchemy import Column, ForeignKey, ForeignKeyConstraint, Index, MetaData
 
 from homeport.adapters.store.columns import Bytes, Flag, MomentColumn, Number, Words
 
-REVISION: Final = "0015"
+REVISION: Final = "0016"
 """The newest migration. Defined here so that an up-to-date database is recognised without loading Alembic."""
 
 metadata = MetaData(
@@ -618,6 +618,7 @@ pipeline_runs = Table(
     _moment("finished_at", nullable=True),
     _optional("cancelled_by"),
     _text("record"),
+    _number("depth", nullable=True),
     Index(None, "created_at", "id"),
     Index(None, "pipeline", "created_at"),
     Index(None, "state", "finished_at"),

@@ -273,6 +273,7 @@ class Client:
             for each in (value if isinstance(value, list | tuple) else [value])
             if each is not None
         ]
+        _check_names(path)
         target = self._prefix + quote(path)
         return f"{target}?{urlencode(given)}" if given else target
 
@@ -286,6 +287,17 @@ class Client:
         if not isinstance(answer, dict):
             raise _not_homeport(self.url)
         return answer
+
+
+def _check_names(path: str) -> None:
+    """What people typed stands in the path. A name that is empty, as one in a variable that is not set, would make it
+    another one. Raises InvalidInput."""
+    names = path[1:].partition("/artifacts/")[0].split("/")
+    if "" in names:
+        raise InvalidInput("A name is empty.", hint="Give one; a variable that it comes from may not be set.")
+    odd = next((each for each in names if not each.isprintable()), None)
+    if odd is not None:
+        raise InvalidInput(f"{odd!r} is not a name: it has control characters.")
 
 
 def parse_events(lines: "Iterator[bytes] | HTTPResponse") -> Iterator[ServerSent]:

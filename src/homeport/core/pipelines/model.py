@@ -17,6 +17,8 @@ class StepKind(StrEnum):
     INFERENCE = "inference"
     HTTP = "http"
     PIPELINE = "pipeline"
+    PLUGIN = "plugin"
+    """A kind of the user's own, by the name that central was started with."""
 
 
 class After(StrEnum):

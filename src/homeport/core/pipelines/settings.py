@@ -1,5 +1,8 @@
 """What central allows pipelines to do, and how long it keeps their runs."""
 
+from collections.abc import Mapping
+from dataclasses import field
+
 from homeport.lazy_dataclass import dataclass
 
 
@@ -12,3 +15,6 @@ class PipelineSettings:
     """How many ended runs are kept."""
     runs_days: int = 90
     """How long ended runs are kept."""
+    step_plugins: Mapping[str, str] = field(default_factory=dict)
+    """Kinds of steps of the user's own: the name that pipelines use, and the class as package.module:Class. They run
+    inside central, with its rights."""

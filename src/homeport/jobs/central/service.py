@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -160,20 +160,31 @@ class CentralJobs:
         return asked
 
     async def output(self, job: Job, *, after: int, generation: int, wait_seconds: float) -> OutputPart:
-        """From the site while the job runs there; from the record when it has ended, or the site is out of reach."""
-        if job.state not in ENDED and job.is_delivered:
-            content = {
-                "id": job.id,
-                "after": after,
-                "generation": generation,
-                "wait_seconds": min(wait_seconds, WAIT_SECONDS_MAX),
-            }
+        """From the site while the job runs there; from the record when it has ended, or the site is out of reach. The
+        record has the end: for what came before it, of a job that has just ended, the site is asked too."""
+        if job.state in ENDED:
+            return await self._ended_output(job, after, generation)
+        if job.is_delivered:
             try:
-                return _output_part(await self._central.questions.ask(job.site, OUTPUT, content))
+                return await self._asked_output(job, after, generation, min(wait_seconds, WAIT_SECONDS_MAX))
             except (PeerUnavailable, PermanentError):
                 await anyio.sleep(min(wait_seconds, 1.0))
-        elif job.state not in ENDED:
+        else:
             await self._change(min(wait_seconds, WAIT_SECONDS_MAX))
+        return await self._kept(job, after, generation)
+
+    async def _ended_output(self, job: Job, after: int, generation: int) -> OutputPart:
+        part = await self._kept(job, after, generation)
+        if job.is_delivered and part.start > (after if generation == part.generation else 0):
+            with anyio.move_on_after(SHOWN_SECONDS_MAX), suppress(PeerUnavailable, PermanentError):
+                return await self._asked_output(job, after, generation, 0.0)
+        return part
+
+    async def _asked_output(self, job: Job, after: int, generation: int, seconds: float) -> OutputPart:
+        content = {"id": job.id, "after": after, "generation": generation, "wait_seconds": seconds}
+        return _output_part(await self._central.questions.ask(job.site, OUTPUT, content))
+
+    async def _kept(self, job: Job, after: int, generation: int) -> OutputPart:
         async with self._central.store.read() as reader:
             (now,) = await reader.jobs([job.key]) or (job,)
             return await kept_output(reader, now, after=after, generation=generation)

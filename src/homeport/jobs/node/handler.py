@@ -39,6 +39,8 @@ ENGINE_PAUSE_SECONDS: Final = 1.0
 ENGINE_SECONDS_MAX: Final = 120.0
 """How long an engine may be unreachable before an attempt on it is given up."""
 END_SECONDS_MAX: Final = 30.0
+LAST_SECONDS_MAX: Final = 5.0
+"""How long the output of an attempt that was stopped may take to read."""
 POLL_SECONDS_MAX: Final = 1.0
 SWEEP_SECONDS: Final = 600.0
 
@@ -47,6 +49,8 @@ class JobHandler:
     def __init__(self, platform: NodePlatform, runner_of: RunnerOf) -> None:
         self._platform = platform
         self._runner_of = runner_of
+        self._outputs: dict[str, OutputReader] = {}
+        """Of attempts that this process runs, or has just stopped running, by their id."""
 
     def accepted(self, order: Order) -> None:
         self._tell(order, Step.ACCEPTED, order.reason)
@@ -113,10 +117,11 @@ class JobHandler:
             status = await runner.look(request.id)
         started = (status.started_at if status else None) or self._platform.clock.now()
         self._tell(order, Step.STARTING, "started", at=started)
-        output = await self._output(order)
+        output = self._outputs[request.id] = await self._output(order)
         status, is_late = await self._wait(runner, request, spec, output, started)
         outcome = await self._outcome(runner, request.id, spec, output.end(), status)
         outcome = replace(outcome, started_at=started)
+        self._outputs.pop(request.id, None)
         passing(Point.JOB_AFTER_END)
         clean_up = partial(self._clean_up, runner, order)
         failure = _failure(spec, status, is_late=is_late)
@@ -194,11 +199,12 @@ class JobHandler:
     # --- stopping ---------------------------------------------------------------------------------------------
 
     async def _stop(self, order: Order) -> Done:
-        """Whatever attempt of the job is here. Its output has been sent as lines; its end stays with the record."""
+        """Whatever attempt of the job is here, with what it prints when it is told to end."""
         outcome = await self._discard(order)
         return Done(self._result(order, None, outcome))
 
     async def _discard(self, order: Order) -> JobOutcome:
+        output = JobOutput()
         for type_ in (JobType.CONTAINER, JobType.COMMAND):
             try:
                 runner = self._runner_of(type_)
@@ -207,8 +213,23 @@ class JobHandler:
             for run_id in await runner.runs():
                 if run_id.rpartition(".")[0] == order.deployment_id:
                     await runner.stop(run_id)
+                    output = await self._last_output(runner, run_id)
                     await self._remove(runner, run_id)
-        return JobOutcome(finished_at=self._platform.clock.now())
+        return JobOutcome(output=output, finished_at=self._platform.clock.now())
+
+    async def _last_output(self, runner: JobRunner, run_id: str) -> JobOutput:
+        """Nothing where another process of the node began it: this one does not know which secrets it was given."""
+        reader = self._outputs.pop(run_id, None)
+        if reader is None:
+            return JobOutput()
+        reader.restart()
+        try:
+            with anyio.move_on_after(LAST_SECONDS_MAX):
+                async for chunk in runner.output(run_id):
+                    reader.feed(chunk)
+        except HomeportError as error:
+            log.info("end of a stopped job's output not read", run=run_id, why=str(error))
+        return reader.end()
 
     async def _clean_up(self, runner: JobRunner, order: Order) -> None:
         await self._remove(runner, run_id_of(order.deployment_id, order.generation))

@@ -349,12 +349,14 @@ class JobBoard:
         if not item.succeeded:
             self._unstopped[job.id] = self._platform.clock.monotonic() + STOP_AGAIN_SECONDS
             return None
-        seen = changes.outcomes[job.id] = self._seen(job)
+        seen = changes.outcomes[job.id] = max(
+            self._seen(job), _left(item), key=lambda outcome: outcome.output.bytes_total
+        )
         return steps.cancel(job, Actor.NODE, self._platform.clock.now(), seen.output.bytes_total)
 
     def _seen(self, job: Job) -> JobOutcome:
         """What nodes have sent of the output of an attempt, for one whose end its node does not tell."""
-        shown = self.live.read(job.id, job.generation, 0)
+        shown = self.live.end(job.id, job.generation)
         return JobOutcome() if shown is None else JobOutcome(output=JobOutput(end_of(shown.text), shown.next))
 
     # --- giving jobs to nodes ---------------------------------------------------------------------------------
@@ -525,10 +527,12 @@ class JobBoard:
     async def _commit(self, changes: Changes) -> None:
         await self._recorder.write(changes)
         self.metrics.ended(step.job for step in changes.steps)
+        for job in changes.new:
+            self.live.forget(job.id)
         for job in (*changes.new, *changes.quiet, *(step.job for step in changes.steps)):
             if job.state in ENDED:
                 self._open.pop(job.id, None)
-                self.live.forget(job.id)
+                self.live.ended(job.id, job.node_id)
             else:
                 self._open[job.id] = job
         self.live.wake()
@@ -576,6 +580,14 @@ class JobBoard:
     async def _secrets(self, job: Job) -> Mapping[str, SecretValue]:
         names: Collection[str] = frozenset(job.spec.secrets.values())
         return await self._platform.reveal(names) if names else {}
+
+
+def _left(item: Result) -> JobOutcome:
+    """What a node tells of an attempt that it has stopped: nothing, where it did not run it itself."""
+    try:
+        return outcome_from_bytes(item.content)
+    except InvalidInput:
+        return JobOutcome()
 
 
 def _order(job: Job, values: Mapping[str, SecretValue]) -> Order:

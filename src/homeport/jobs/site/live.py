@@ -17,6 +17,8 @@ from homeport.vocabulary import JobId, NodeId
 
 BYTES_MAX: Final = 256 * 1024
 JOBS_MAX: Final = 1_000
+ENDED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of all jobs that have just ended: who follows one that prints faster than it is read still gets what it printed."""
 DIGITS_MAX: Final = 16
 
 
@@ -47,6 +49,8 @@ class LiveOutput:
         self._buffers: dict[JobId, _Buffer] = {}
         self.owner_of: Callable[[JobId], NodeId | None] = lambda job_id: None
         """The node that runs a job; the board says."""
+        self._ended: dict[JobId, NodeId | None] = {}
+        """Jobs that have just ended, the oldest first, and whose lines may still be on their way."""
         self._changed = anyio.Event()
 
     def take(self, node_id: NodeId, message: Logs | Telemetry) -> None:
@@ -58,7 +62,7 @@ class LiveOutput:
             source = line.source
             if source not in owned:
                 kind, _, job_id = source.partition("/")
-                is_owned = kind == JOB and job_id and self.owner_of(JobId(job_id)) == node_id
+                is_owned = kind == JOB and job_id and node_id in self._owners(JobId(job_id))
                 owned[source] = JobId(job_id) if is_owned else None
             if (job := owned[source]) is not None:
                 self._add(job, line)
@@ -73,7 +77,8 @@ class LiveOutput:
         await self._changed.wait()
 
     def read(self, job_id: JobId, generation: int, after: int) -> Shown | None:
-        """What an attempt has printed after a position; None where nothing of it is here."""
+        """What an attempt has printed after a position, up to where something is missing, as what a node left out
+        because it was too much; None where nothing of it is here."""
         buffer = self._buffers.get(job_id)
         if buffer is None or buffer.generation != generation:
             return None
@@ -81,10 +86,46 @@ class LiveOutput:
         new = list(takewhile(lambda part: part[0] >= after, reversed(buffer.parts)))
         if not new:
             return None
-        return Shown("".join(text for _, text in reversed(new)), new[-1][0], generation)
+        start = end = new[-1][0]
+        texts: list[str] = []
+        for place, text in reversed(new):
+            if place != end:
+                break
+            texts.append(text)
+            end += len(text.encode())
+        return Shown("".join(texts), start, generation)
+
+    def end(self, job_id: JobId, generation: int) -> Shown | None:
+        """The newest output of an attempt, from behind whatever is missing."""
+        buffer = self._buffers.get(job_id)
+        if buffer is None or buffer.generation != generation or not buffer.parts:
+            return None
+        start, text = buffer.parts[-1]
+        texts = [text]
+        for place, before in reversed(list(buffer.parts)[:-1]):
+            if place + len(before.encode()) != start:
+                break
+            start = place
+            texts.append(before)
+        return Shown("".join(reversed(texts)), start, generation)
+
+    def ended(self, job_id: JobId, node_id: NodeId | None) -> None:
+        """What it has printed stays for a while, and what comes late is taken."""
+        self._ended[job_id] = node_id
+        size = sum(self._buffers[each].size for each in self._ended if each in self._buffers)
+        while len(self._ended) > JOBS_MAX or size > ENDED_BYTES_MAX:
+            oldest = next(iter(self._ended))
+            del self._ended[oldest]
+            gone = self._buffers.pop(oldest, None)
+            size -= 0 if gone is None else gone.size
 
     def forget(self, job_id: JobId) -> None:
+        """A job begins: an earlier one of its id is another."""
+        self._ended.pop(job_id, None)
         self._buffers.pop(job_id, None)
+
+    def _owners(self, job_id: JobId) -> tuple[NodeId | None, ...]:
+        return self.owner_of(job_id), self._ended.get(job_id)
 
     def _add(self, job_id: JobId, line: LogLine) -> None:
         offset, generation = line.fields.get(FIELD_OFFSET, ""), line.fields.get(FIELD_ATTEMPT, "")

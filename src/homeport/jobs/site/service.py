@@ -1,6 +1,6 @@
 """`Jobs` at a site."""
 
-from typing import Any
+from typing import Any, Final
 
 import anyio
 
@@ -9,12 +9,15 @@ from homeport.core.model.caller import INTERNAL, Caller
 from homeport.errors import InvalidInput, NotFound, Problem
 from homeport.fleet.shared.scope import seen_by
 from homeport.fleet.site.platform import SitePlatform
-from homeport.jobs.finding import find_job, kept_output
+from homeport.jobs.finding import find_job, joined, kept_output
 from homeport.jobs.ports import WAIT_SECONDS_MAX, JobRequest, OutputPart
 from homeport.jobs.site.board import JobBoard, Submission
 from homeport.vocabulary import JobId, SiteName
 from homeport.wire.jobs import job_to_json
 from homeport.wire.values import number, text, whole
+
+LATE_SECONDS: Final = 2.0
+"""How long after its end lines of a job may still come: they travel beside its result, not before it."""
 
 
 class SiteJobs:
@@ -77,11 +80,25 @@ class SiteJobs:
         job = await self._board.job(job_id)
         assert job is not None, "the caller has seen it"
         if job.state in ENDED:
-            async with seen_by(INTERNAL, self._platform.store).read() as reader:
-                return await kept_output(reader, job, after=after, generation=generation)
+            return await self._whole(job, after, generation)
         job = self._board.shown(job)
         after = after if generation == job.generation else 0
         shown = self._board.live.read(job.id, job.generation, after)
         if shown is None:
             return OutputPart(job, "", after, job.generation, is_complete=False)
         return OutputPart(job, shown.text, shown.start, job.generation, is_complete=False)
+
+    async def _whole(self, job: Job, after: int, generation: int) -> OutputPart:
+        """The end that is kept, and what was printed before it where that is still here. Lines of a job that has just
+        ended may come after its result."""
+        async with seen_by(INTERNAL, self._platform.store).read() as reader:
+            kept = await kept_output(reader, job, after=after, generation=generation)
+        after = after if generation == job.generation else 0
+        age = (self._platform.clock.now() - job.updated_at).total_seconds()
+        with anyio.move_on_after(max(0.0, LATE_SECONDS - max(0.0, age))):
+            while kept.start > after:
+                shown = self._board.live.read(job.id, job.generation, after)
+                if shown is not None:
+                    return joined(kept, shown.text, shown.start)
+                await self._board.live.wait()
+        return kept

@@ -175,6 +175,8 @@ class RunFilter(AtSites):
 
     pipeline: str | None = None
     states: frozenset[RunState] | None = None
+    depth: int | None = None
+    """How many runs called each other until this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

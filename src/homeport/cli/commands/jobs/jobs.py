@@ -15,7 +15,7 @@ from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_jobs, complete_nodes, complete_sites
 from homeport.cli.exits import Exit
 from homeport.cli.lazy import Group
-from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
+from homeport.cli.options import Settings, connected, formatted, listed, pass_settings, quieted
 from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.output import (
     Column,
@@ -78,6 +78,7 @@ def jobs() -> None:
 @click.option("--artifact", "artifacts", multiple=True, metavar="PATH", help="A file to keep; repeatable.")
 @click.option("--id", "job_id", help="An id of your own: submitting it twice is submitting it once.")
 @click.option("-d", "--detach", is_flag=True, help="Print the id and return at once.")
+@quieted
 @connected
 @formatted
 @pass_settings
@@ -99,7 +100,8 @@ def run_job(ctx: click.Context, settings: Settings, /, *, detach: bool, **option
         _show_submitted(settings, made)
         return
     try:
-        _follow(client, made)
+        # A program gets one document, which has the output.
+        _follow(client, made, says=not settings.is_data)
     except KeyboardInterrupt:
         client.post(f"/api/v1/jobs/{made['id']}/cancel", {}, site=made["site"])
         click.echo(f"\ncancelled job {made['id']}", err=True)
@@ -168,8 +170,15 @@ def job_logs(settings: Settings, /, *, job: str, follow: bool, site: str | None)
     if follow:
         _follow(client, found)
         return
-    part = client.get(f"/api/v1/jobs/{found['id']}/output", site=found["site"])
-    _say(part["text"])
+    after, generation, is_complete = 0, 0, False
+    while not is_complete:
+        query = {"site": found["site"], "after": after, "generation": generation}
+        part = client.get(f"/api/v1/jobs/{found['id']}/output", **query)
+        if part["start"] > after and generation:
+            _remark(_missing(found, part["start"] - after), "")
+        _say(part["text"])
+        is_complete = part["complete"] or not part["text"]
+        after, generation = part["next"], part["generation"]
 
 
 @jobs.command("cancel")
@@ -183,7 +192,9 @@ def cancel_job(settings: Settings, /, *, job: str, site: str | None) -> None:
     found = Client(settings.url).post(f"/api/v1/jobs/{job}/cancel", {}, site=site)
     if settings.is_data:
         print_data(settings, found)
-    elif found["state"] in ("COMPLETED", "FAILED"):
+    elif found["state"] == "CANCELLED":
+        done(f"job {found['id']} is cancelled")
+    elif found["state"] in ENDED:
         done(f"job {found['id']} has already ended: it is {found['state']}")
     else:
         done(f"job {found['id']} is being cancelled")
@@ -212,6 +223,8 @@ def _submission(options: dict[str, Any]) -> Json:
         raise click.UsageError("Give the prompt, after two dashes:  homeport jobs run --model MODEL -- Say hello")
     if not options["command"] and not options["image"]:
         raise click.UsageError("Give the command to run, after two dashes:  homeport jobs run -- uname -a")
+    if options["job_id"] == "":
+        raise click.UsageError("--id must not be empty: without a name, submitting it twice is running it twice.")
     seconds = seconds_of(options["timeout"])
     if seconds is None:
         raise click.UsageError(f"--timeout {options['timeout']}: write it as 30s, 10m or 2h.")
@@ -272,8 +285,8 @@ def _show_submitted(settings: Settings, made: Json) -> None:
         done(f"job {made['id']} at {made['site']}; follow it:  homeport jobs logs -f {_short(made['id'])}")
 
 
-def _follow(client: Client, job: Json) -> None:
-    """Prints its output until it has ended. A server that is restarted meanwhile is waited for."""
+def _follow(client: Client, job: Json, *, says: bool = True) -> None:
+    """Prints its output until it has ended; with `says` false, only waits. Restarts of the server are waited for."""
     after, generation, attempt, is_complete, said, printed = 0, 0, 0, False, "", ""
     silent_since: float | None = None
     began = time.monotonic()
@@ -299,13 +312,14 @@ def _follow(client: Client, job: Json) -> None:
                 _remark("interrupted, begins again" if is_same else f"attempt {part['attempt']}", printed)
             after, generation, attempt, printed = 0, part["generation"], part["attempt"], ""
         if part["start"] > after:
-            _remark(f"{part['start'] - after} bytes are not here", printed)
+            _remark(_missing(job, part["start"] - after), printed)
         is_told = part.get("reason") not in (None, said) and time.monotonic() - began > WAITS_SECONDS
         if part["state"] == "PENDING" and is_told:
             said = part["reason"]
             _remark(printable(said), printed)
-        _say(part["text"])
-        printed = part["text"] or printed
+        if says:
+            _say(part["text"])
+        printed = (part["text"] or printed) if says else ""
         after, is_complete = part["next"], part["complete"]
     if printed and not printed.endswith("\n") and sys.stdout.isatty():
         click.echo()
@@ -319,6 +333,10 @@ def _ended(client: Client, job: Json) -> Json:
         if found["state"] in ENDED or time.monotonic() > deadline:
             return found
         time.sleep(RESULT_SECONDS)
+
+
+def _missing(job: Json, count: int) -> str:
+    return f"{count} bytes are no longer here; its lines:  homeport logs job/{_short(job['id'])}"
 
 
 def _remark(text: str, printed: str) -> None:

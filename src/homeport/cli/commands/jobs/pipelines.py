@@ -15,7 +15,7 @@ from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_pipelines, complete_runs, complete_sites
 from homeport.cli.exits import Exit
 from homeport.cli.lazy import Group
-from homeport.cli.options import Settings, connected, formatted, listed, pass_settings
+from homeport.cli.options import Settings, connected, formatted, listed, pass_settings, quieted
 from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.output import (
     Column,
@@ -82,6 +82,7 @@ def validate_pipelines(ctx: click.Context, settings: Settings, /, *, files: Sequ
 @click.option("-i", "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input; repeatable.")
 @click.option("--id", "run_id", help="A UUID of your own: asking twice is running once.")
 @click.option("-d", "--detach", is_flag=True, help="Print the id and return at once.")
+@quieted
 @connected
 @formatted
 @pass_settings
@@ -213,7 +214,9 @@ def cancel_pipeline(settings: Settings, /, *, run: str) -> None:
     found = Client(settings.url).post(f"/api/v1/pipeline-runs/{run}/cancel", {})
     if settings.is_data:
         print_data(settings, found)
-    elif found["state"] in ENDED and found["cancelled_by"] is None:
+    elif found["state"] == "CANCELLED":
+        done(f"run {found['id']} is cancelled")
+    elif found["state"] in ENDED:
         done(f"run {found['id']} has already ended: it is {found['state']}")
     else:
         done(f"run {found['id']} is being cancelled")
@@ -260,7 +263,8 @@ def _set_paused(settings: Settings, name: str, word: str) -> None:
     if settings.is_data:
         print_data(settings, found)
     else:
-        done(f"pipeline {found['name']} {word}d{_due(found)}")
+        what = "; its schedule and webhook start nothing" if found["paused"] else _due(found)
+        done(f"pipeline {found['name']} {word}d{what}")
 
 
 def _due(found: Json) -> str:

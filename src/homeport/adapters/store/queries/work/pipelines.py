@@ -123,6 +123,7 @@ def _run_row(run: Run) -> dict[str, Any]:
         "finished_at": run.finished_at,
         "cancelled_by": run.cancelled_by,
         "record": json.dumps(run_to_json(run)),
+        "depth": run.depth,
     }
 
 
@@ -154,6 +155,8 @@ def _run_conditions(where: RunFilter) -> Conditions:
         found.append(_RUNS.pipeline == where.pipeline)
     if where.states is not None:
         found.append(_RUNS.state.in_(sorted(state.value for state in where.states)))
+    if where.depth is not None:
+        found.append(_RUNS.depth == where.depth)
     return found
 
 
