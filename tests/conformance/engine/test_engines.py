@@ -1,8 +1,9 @@
 """One suite over all adapters: the real llama.cpp, the documented wire formats of the others, and the fake."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +82,9 @@ async def test_it_embeds_and_reranks_what_its_handoff_says_and_refuses_the_rest(
     async with served(SERVERS[kind]()) as url:
         handoff = Handoff(engine=kind, url=url, model=HandoffModel("m"))
         engine = connect(handoff)
-        asked = {
-            "embedding": lambda: engine.embed("m", ["a"]),
-            "rerank": lambda: engine.rerank("m", "a", ["b", "c"]),
+        asked: dict[str, Callable[[], Awaitable[Sequence[Any]]]] = {
+            "embedding": partial(engine.embed, "m", ["a"]),
+            "rerank": partial(engine.rerank, "m", "a", ["b", "c"]),
         }
         answers: dict[str, Any] = {"embedding": [[1.0, 2.0]], "rerank": [0.5, 1.5]}
         try:
