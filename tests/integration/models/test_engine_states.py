@@ -50,6 +50,10 @@ def keep(data: Path, **more: object) -> None:
     path.write_text(json.dumps({**asdict(STATE), **more}))
 
 
+def files_with(text: str, folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and text in path.read_text()]
+
+
 async def test_an_engine_whose_unloading_was_interrupted_by_a_kill_leaves_the_memory(tmp_path: Path) -> None:
     native = ProcessRuntime(tmp_path / "engine-programs", {})
     component = ComponentSpec("engine", ProfileType.CUSTOM, "none", "1", extensions={OURS: SECTION})
@@ -99,6 +103,6 @@ async def test_an_attached_engine_is_handed_over_with_its_key_and_without_our_li
     found = parse(json.loads(file.read_text()))
     assert (found.pool_id, found.api_key, found.slots_total) == ("cloud", "sk-1", 4)
     assert (found.ctx_max, found.engine_version) == (None, ""), "the engine says both itself"
-    kept = [path for path in tmp_path.rglob("*") if path.is_file() and "sk-1" in path.read_text()]
+    kept = files_with("sk-1", tmp_path)
     assert len(kept) == 2
     assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
