@@ -36,9 +36,9 @@ class EngineFailed(HomeportError):
 
     @property
     def may_be_the_request(self) -> bool:
-        """It answered that it failed: llama.cpp does so for some requests that are wrong. Only what another replica
-        answers to the same request tells which of both is to blame."""
-        return self.is_fault and self.status >= 500
+        """It answered, and no success: llama.cpp says that it failed for some requests that are wrong, others send them
+        elsewhere. Only what another replica answers to the same request tells which of both is to blame."""
+        return self.is_fault and self.status > 0
 
     @property
     def may_go_elsewhere(self) -> bool:

@@ -169,8 +169,8 @@ class Gateway:
             if not is_success(answer.status):
                 await self._refuse(exchange, answer.status, content, outcome)
                 return
-            # Only what is to be JSON can be told from garbage: engines answer with sounds and pictures too.
-            must_be_json = kind.startswith("application/json") or asked.path.endswith("completions")
+            # Only what is to be JSON can be told from garbage: engines answer with sounds, pictures and subtitles too.
+            must_be_json = asked.path.endswith(("completions", "embeddings"))
             outcome.finished(*usage_of(content, must_be_json=must_be_json))
             outcome.free()
             await exchange.answer(answer.status, content, kind)
