@@ -36,8 +36,8 @@ class EngineFailed(HomeportError):
 
     @property
     def may_be_the_request(self) -> bool:
-        """It answered, and no success: llama.cpp says that it failed for some requests that are wrong, others send them
-        elsewhere. Only what another replica answers to the same request tells which of both is to blame."""
+        """It answered with no success, as llama.cpp does for some requests that are wrong. Only what another replica
+        answers to the same request tells which of both is to blame."""
         return self.is_fault and self.status > 0
 
     @property

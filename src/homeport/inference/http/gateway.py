@@ -169,7 +169,7 @@ class Gateway:
             if not is_success(answer.status):
                 await self._refuse(exchange, answer.status, content, outcome)
                 return
-            # Only what is to be JSON can be told from garbage: engines answer with sounds, pictures and subtitles too.
+            # Only what is to be JSON can be told from garbage: engines answer with sounds and subtitles too.
             must_be_json = asked.path.endswith(("completions", "embeddings"))
             outcome.finished(*usage_of(content, must_be_json=must_be_json))
             outcome.free()
