@@ -421,6 +421,12 @@ async def get_model(plane: TaskPlane, exchange: Exchange) -> None:
     await exchange.json(200, found)
 
 
+async def refuse_path(plane: TaskPlane, exchange: Exchange) -> None:
+    """Nothing is kept here that could be looked up: files, batches and finished responses are others' matter."""
+    text = f"There is nothing at {str(exchange.scope['path'])[:100]}. {_SEE_MODELS}"
+    await refuse_openai(exchange, Refusal(TaskCode.NOT_FOUND, text))
+
+
 def _models(plane: TaskPlane, submitter: Submitter) -> dict[str, dict[str, Any]]:
     """Those that answer now, and those that a request for them loads or starts."""
     now, sites = plane.clock.monotonic(), submitter.sites
