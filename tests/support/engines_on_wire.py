@@ -5,10 +5,10 @@ They stand in for engines that cannot run here; the real llama.cpp runs beside t
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -225,13 +225,23 @@ def tgi() -> web.Application:
     return app
 
 
-def triton() -> web.Application:
+TENSORRT_LLM: Final = ("text_input", "max_tokens", "stream", "temperature", "random_seed")
+VLLM_BACKEND: Final = ("text_input", "stream", "sampling_parameters", "exclude_input_in_output")
+
+
+def triton(inputs: Sequence[str] = TENSORRT_LLM) -> web.Application:
+    """What is no input of the model goes to its backend as a parameter; vLLM's has a seed, and no `random_seed`."""
+
     def stream(body: dict[str, Any]) -> bytes:
         assert body["text_input"]
+        assert set(body) <= {*inputs, "max_tokens", "temperature", "top_p", "seed"}
+        assert "seed" not in body or inputs is not TENSORRT_LLM
         return _events(*({"model_name": "m", "text_output": word} for word in WORDS), done=False)
 
     app = web.Application()
     app.router.add_get("/v2/models/m/ready", _fixed({}))
+    named = [{"name": name, "datatype": "BYTES", "shape": [1]} for name in inputs]
+    app.router.add_get("/v2/models/m", _fixed({"name": "m", "versions": ["1"], "platform": "", "inputs": named}))
     app.router.add_get("/v2/models/other/ready", _refused("Request for unknown model: 'other' is not found"))
     app.router.add_get("/v2", _fixed({"name": "triton", "version": "2.50.0"}))
     app.router.add_post("/v2/models/m/generate_stream", _streamed("text/event-stream", stream))

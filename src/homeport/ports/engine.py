@@ -36,9 +36,9 @@ class EngineFailed(HomeportError):
 
     @property
     def may_be_the_request(self) -> bool:
-        """It answered that it failed: llama.cpp does so for some requests that are wrong. Only what another replica
+        """It answered with no success, as llama.cpp does for some requests that are wrong. Only what another replica
         answers to the same request tells which of both is to blame."""
-        return self.is_fault and self.status >= 500
+        return self.is_fault and self.status > 0
 
     @property
     def may_go_elsewhere(self) -> bool:
@@ -64,6 +64,8 @@ class Props:
     engine_version: str = ""
     kv_usage_ratio: float | None = None
     """How full its cache is, from 0 to 1."""
+    seed_field: str = ""
+    """What its model calls the seed, where the kind of engine does not decide it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,8 @@ class Generation:
     prompt: str
     max_tokens: int
     seed: int | None = None
+    seed_field: str = ""
+    """As its properties have it."""
     is_deterministic: bool = False
     """Temperature 0 and a fixed order of batches, as far as the engine can."""
     is_cold: bool = False

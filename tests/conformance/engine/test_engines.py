@@ -1,8 +1,9 @@
 """One suite over all adapters: the real llama.cpp, the documented wire formats of the others, and the fake."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,7 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
             url = await stack.enter_async_context(served(SERVERS[kind]()))
         adapter = connect(Handoff(engine=kind, url=url, model=HandoffModel("m")))
         stack.push_async_callback(adapter.close)
+        await adapter.props()  # no replica gets a task before
         yield adapter
 
 
@@ -81,9 +83,9 @@ async def test_it_embeds_and_reranks_what_its_handoff_says_and_refuses_the_rest(
     async with served(SERVERS[kind]()) as url:
         handoff = Handoff(engine=kind, url=url, model=HandoffModel("m"))
         engine = connect(handoff)
-        asked = {
-            "embedding": lambda: engine.embed("m", ["a"]),
-            "rerank": lambda: engine.rerank("m", "a", ["b", "c"]),
+        asked: dict[str, Callable[[], Awaitable[Sequence[Any]]]] = {
+            "embedding": partial(engine.embed, "m", ["a"]),
+            "rerank": partial(engine.rerank, "m", "a", ["b", "c"]),
         }
         answers: dict[str, Any] = {"embedding": [[1.0, 2.0]], "rerank": [0.5, 1.5]}
         try:
@@ -118,6 +120,18 @@ async def test_an_engine_gets_the_key_that_it_asks_for(api_key: str, *, is_ready
             passed.close()
         finally:
             await engine.close()
+
+
+@pytest.mark.parametrize("inputs", [engines_on_wire.TENSORRT_LLM, engines_on_wire.VLLM_BACKEND])
+async def test_a_seed_has_the_name_that_the_model_behind_triton_gives_it(inputs: Sequence[str]) -> None:
+    async with served(engines_on_wire.triton(inputs)) as url:
+        engine = connect(Handoff(engine=EngineName.TRITON, url=url, model=HandoffModel("m")))
+        try:
+            await engine.props()
+            events = [event async for event in engine.generate(ASKED)]
+        finally:
+            await engine.close()
+    assert isinstance(events[-1], Finished)
 
 
 async def test_triton_is_asked_about_its_model() -> None:

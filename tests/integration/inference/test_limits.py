@@ -289,6 +289,7 @@ async def test_where_nothing_may_wait_a_task_without_a_slot_is_told_so(tmp_path:
     [
         (Break.IS_FULL, 503, "REPLICA_EXHAUSTED", "overloaded"),
         (Break.LACKS_IT, 400, "INVALID_PARAMS", "no embeddings here"),
+        (Break.SENDS_ELSEWHERE, 502, "WORKER_RESET", "answered 302"),
     ],
 )
 async def test_an_engine_that_is_full_or_lacks_something_stays_there_for_others(

@@ -156,6 +156,15 @@ async def test_errors_have_openais_shape(sdk: openai.AsyncOpenAI, client: Client
     assert "messages" in refused.value.message
 
 
+async def test_what_cannot_be_looked_up_is_404(sdk: openai.AsyncOpenAI, client: Client) -> None:
+    with pytest.raises(openai.NotFoundError):
+        await sdk.files.list()
+    with pytest.raises(openai.NotFoundError):
+        await sdk.responses.retrieve("resp_1")
+    gone = await client.get("/v1/replicasets")
+    assert (gone.status, gone.body["error"]["code"]) == (404, "not_found")
+
+
 async def test_what_curl_sends_without_a_content_type_is_read_as_json_and_a_form_needs_its_model(
     client: Client,
 ) -> None:

@@ -11,7 +11,7 @@ from homeport.adapters.registry.oci import OciRegistry
 from homeport.adapters.runtime.fake import NullRuntime
 from homeport.adapters.runtime.process.runtime import ProcessRuntime
 from homeport.core.custom import OURS
-from homeport.core.inference.engines.handoff import Loading
+from homeport.core.inference.engines.handoff import Loading, parse
 from homeport.core.model.deployment import ComponentSpec
 from homeport.models.node.open import with_engines
 from homeport.models.node.runtime import EngineState
@@ -50,6 +50,10 @@ def keep(data: Path, **more: object) -> None:
     path.write_text(json.dumps({**asdict(STATE), **more}))
 
 
+def files_with(text: str, folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and text in path.read_text()]
+
+
 async def test_an_engine_whose_unloading_was_interrupted_by_a_kill_leaves_the_memory(tmp_path: Path) -> None:
     native = ProcessRuntime(tmp_path / "engine-programs", {})
     component = ComponentSpec("engine", ProfileType.CUSTOM, "none", "1", extensions={OURS: SECTION})
@@ -77,3 +81,28 @@ async def test_a_damaged_state_harms_itself_alone(tmp_path: Path, content: bytes
     bad.write_bytes(content)
     runtime = await started_again(tmp_path)
     assert [seen.component for seen in await runtime.observe(deployment_id())] == ["engine"]
+
+
+async def test_an_attached_engine_is_handed_over_with_its_key_and_without_our_limits(tmp_path: Path) -> None:
+    """The key is a secret that comes with the order; what it reaches is readable for the node's user alone."""
+    section = {"engine": "openai", "mode": "external", "url": "https://host/v1", "model_id": "m"}
+    component = ComponentSpec(
+        "engine",
+        ProfileType.CUSTOM,
+        "none",
+        "1",
+        environment={"ENGINE_API_KEY": "secret://UPSTREAM", "SLOTS": "4"},
+        extensions={OURS: {"engine": section}},
+        secrets={"UPSTREAM": 1},
+        secret_values={"UPSTREAM": "sk-1"},
+    )
+    runtime, workload = await started_again(tmp_path), Workload(deployment_id(), component, tmp_path, name="cloud")
+    await runtime.apply(workload, lambda *progress: None)
+    await runtime.sample_health(workload, lambda run, rules: True)
+    (file,) = (tmp_path / "engines").glob("*.json")
+    found = parse(json.loads(file.read_text()))
+    assert (found.pool_id, found.api_key, found.slots_total) == ("cloud", "sk-1", 4)
+    assert (found.ctx_max, found.engine_version) == (None, ""), "the engine says both itself"
+    kept = files_with("sk-1", tmp_path)
+    assert len(kept) == 2
+    assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}

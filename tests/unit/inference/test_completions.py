@@ -40,9 +40,12 @@ def test_what_such_an_engine_cannot_be_asked_is_refused_and_not_its_fault(data: 
 def test_temperature_and_top_p_are_passed_on_as_numbers() -> None:
     assert sampling_of({"temperature": 0.5, "top_p": 1, "stop": "x", "n": 1}) == {"temperature": 0.5, "top_p": 1}
     assert sampling_of({"temperature": None}) == {}
-    for wrong in ("hot", True, []):
-        with pytest.raises(EngineFailed, match="temperature must be a number"):
-            sampling_of({"temperature": wrong})
+
+
+@pytest.mark.parametrize("wrong", ["hot", True, []])
+def test_what_is_no_number_is_refused(wrong: Any) -> None:
+    with pytest.raises(EngineFailed, match="temperature must be a number"):
+        sampling_of({"temperature": wrong})
 
 
 @pytest.mark.parametrize(

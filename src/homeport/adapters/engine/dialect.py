@@ -33,7 +33,7 @@ class Dialect:
     framing: Framing = Framing.SSE
     speaks_openai: bool = True
     health_path: str
-    """With `{model}` where the engine is asked about one."""
+    """With `{model}` where the engine is asked about one; `props_paths` too."""
     judge_health: Callable[[int, Any], Health]
     props_paths: Sequence[str] = ()
     """Those that answer are read; the others are left out."""

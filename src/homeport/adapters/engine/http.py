@@ -68,7 +68,8 @@ class HttpEngine:
         self._headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
         self._dialect = dialect
         self._url = url.rstrip("/").removesuffix("/v1")
-        self._health_path = dialect.health_path.replace("{model}", quote(model, safe=""))
+        self._model = quote(model, safe="")
+        self._seed_field = ""
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         self._session: aiohttp.ClientSession | None = None
         self._plain = _plain_connections(self._url, idle_seconds) if opens is None else None
@@ -78,7 +79,7 @@ class HttpEngine:
     async def health(self) -> Health:
         try:
             with _TRANSLATED:
-                status, body = await self._get(self._health_path)
+                status, body = await self._get(self._dialect.health_path.replace("{model}", self._model))
         except EngineFailed as error:
             return Health(live=False, ready=False, error=str(error))
         return self._dialect.judge_health(status, body)
@@ -87,16 +88,18 @@ class HttpEngine:
         answers: dict[str, Any] = {}
         for path in self._dialect.props_paths:
             with _TRANSLATED:
-                status, body = await self._get(path)
+                status, body = await self._get(path.replace("{model}", self._model))
             if status == 200:
                 answers[path] = body
         try:
-            return _checked_props(self._dialect.read_props(answers))
+            props = _checked_props(self._dialect.read_props(answers))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise EngineFailed("The engine's properties cannot be read.") from error
+        self._seed_field = props.seed_field
+        return props
 
     async def generate(self, request: Generation) -> AsyncIterator[TokenTexts | Finished]:
-        path, body = self._dialect.generate(request)
+        path, body = self._dialect.generate(replace(request, seed_field=self._seed_field))
         exchange = await self.open("POST", path, json.dumps(body).encode(), {})
         count, reason = 0, ""
         try:

@@ -1,7 +1,8 @@
 """Triton Inference Server with a text model: its generate extension streams `text_output`. It has no `/v1`.
 
-Parameters stand beside the text, as TensorRT-LLM and vLLM behind Triton both read them. A seed has TensorRT-LLM's
-name: Triton's vLLM backend has another, and refuses names that it does not know.
+Parameters stand beside the text, as TensorRT-LLM and vLLM behind Triton both read them: those that are inputs of the
+model become that, the others go to its backend. TensorRT-LLM has the seed among its inputs, under one of two names;
+the vLLM backend refuses names that it does not know.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,10 @@ from urllib.parse import quote
 
 from homeport.adapters.engine.dialect import Dialect, Piece, ready_when_ok
 from homeport.ports.engine import Generation, Health, Props
+
+SEED: Final = "seed"
+OLDER_SEED: Final = "random_seed"
+MODEL: Final = "/v2/models/{model}"
 
 
 def generate(request: Generation) -> tuple[str, dict[str, Any]]:
@@ -20,7 +25,7 @@ def generate(request: Generation) -> tuple[str, dict[str, Any]]:
         **request.sampling,
     }
     if request.seed is not None:
-        body["random_seed"] = request.seed
+        body[request.seed_field or SEED] = request.seed
     if request.is_deterministic:
         body["temperature"] = 0
     return f"/v2/models/{quote(request.model, safe='')}/generate_stream", body
@@ -40,15 +45,19 @@ def read_piece(message: Any) -> Piece:
 
 def read_props(answers: Mapping[str, Any]) -> Props:
     server = answers.get("/v2") or {}
-    return Props(engine_version=str(server.get("version") or ""))
+    inputs = {each.get("name") for each in (answers.get(MODEL) or {}).get("inputs") or ()}
+    return Props(
+        engine_version=str(server.get("version") or ""),
+        seed_field=OLDER_SEED if OLDER_SEED in inputs and SEED not in inputs else SEED,
+    )
 
 
 DIALECT: Final = Dialect(
     name="triton",
     speaks_openai=False,
-    health_path="/v2/models/{model}/ready",
+    health_path=f"{MODEL}/ready",
     judge_health=judge_health,
-    props_paths=("/v2",),
+    props_paths=("/v2", MODEL),
     read_props=read_props,
     generate=generate,
     read_piece=read_piece,

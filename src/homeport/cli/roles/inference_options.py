@@ -30,6 +30,7 @@ def inference_options(command: Command) -> Command:
         task_wall: float,
         task_body: int,
         task_disconnect: str,
+        task_fake: bool,
         **others: Any,
     ) -> None:
         settings = InferenceSettings(
@@ -43,6 +44,7 @@ def inference_options(command: Command) -> Command:
             wall_seconds=task_wall,
             body_bytes_max=task_body,
             cancel_on_disconnect=task_disconnect == "cancel",
+            allow_fake=task_fake,
         )
         tune(inference=settings)
         command(**others)
@@ -102,5 +104,10 @@ _OPTIONS = (
     ),
     click.option(
         "--task-body", type=SIZE, default="32M", show_default=True, help="The largest request with messages or audio."
+    ),
+    click.option(
+        "--task-fake",
+        is_flag=True,
+        help="For development: POST /v2/workers/register binds an engine that only repeats the prompt.",
     ),
 )

@@ -244,6 +244,9 @@ OPERATIONS: Final[Mapping[tuple[str, str], dict[str, Any]]] = {
     ("GET", "/v1/models/{model:path}"): _operation(
         "openai_model", "A model (OpenAI)", {200: ANYTHING}, params=("model",), error=_OPENAI
     ),
+    ("GET", "/v1/{path:path}"): _operation(
+        "openai_look", "Nothing: only models are looked up (OpenAI)", {}, params=("path",), error=_OPENAI
+    ),
     ("POST", "/v1/{path:path}"): _operation(
         "openai_call",
         "Chat completions, completions, embeddings and whatever else the engine offers (OpenAI)",

@@ -169,8 +169,8 @@ class Gateway:
             if not is_success(answer.status):
                 await self._refuse(exchange, answer.status, content, outcome)
                 return
-            # Only what is to be JSON can be told from garbage: engines answer with sounds and pictures too.
-            must_be_json = kind.startswith("application/json") or asked.path.endswith("completions")
+            # Only what is to be JSON can be told from garbage: engines answer with sounds and subtitles too.
+            must_be_json = asked.path.endswith(("completions", "embeddings"))
             outcome.finished(*usage_of(content, must_be_json=must_be_json))
             outcome.free()
             await exchange.answer(answer.status, content, kind)
@@ -419,6 +419,12 @@ async def get_model(plane: TaskPlane, exchange: Exchange) -> None:
         await refuse_openai(exchange, Refusal(TaskCode.NOT_FOUND, text, field="model"))
         return
     await exchange.json(200, found)
+
+
+async def refuse_path(plane: TaskPlane, exchange: Exchange) -> None:
+    """Nothing is kept here that could be looked up: files, batches and finished responses are others' matter."""
+    text = f"There is nothing at {str(exchange.scope['path'])[:100]}. {_SEE_MODELS}"
+    await refuse_openai(exchange, Refusal(TaskCode.NOT_FOUND, text))
 
 
 def _models(plane: TaskPlane, submitter: Submitter) -> dict[str, dict[str, Any]]:

@@ -113,7 +113,7 @@ async def register_worker(plane: TaskPlane, exchange: Exchange) -> None:
     """Binds the fake engine, where the settings allow it: for development without a model."""
     body = read(_REGISTER, await exchange.body() or b"{}")
     if not plane.settings.allow_fake:
-        text = "Workers register with a handoff file on their node; the fake engine is not enabled here."
+        text = "Workers register with a handoff file on their node. For development --task-fake binds a fake engine."
         raise TaskRefused(Refusal(TaskCode.INVALID_PARAMS, text))
     fake = Handoff(
         engine=EngineName.FAKE,

@@ -14,7 +14,7 @@ from homeport.inference.http import listing, resources
 from homeport.inference.http import tasks as task_routes
 from homeport.inference.http.documents import OPERATIONS
 from homeport.inference.http.errors import from_problem, openai_from_problem
-from homeport.inference.http.gateway import Gateway, get_model, list_models
+from homeport.inference.http.gateway import Gateway, get_model, list_models, refuse_path
 from homeport.inference.http.tasks import raw
 from homeport.inference.plane import TaskPlane
 from homeport.serving.capability import Routes
@@ -60,6 +60,7 @@ ACTIONS: Final[Actions] = {
     ("GET", "/v2/artifacts/{id}"): _READ,
     ("GET", "/v1/models"): CHAT,
     ("GET", "/v1/models/{model:path}"): CHAT,
+    ("GET", "/v1/{path:path}"): CHAT,
     ("POST", "/v1/{path:path}"): CHAT,
 }
 _HANDLERS: Final[Mapping[tuple[str, str], Any]] = {
@@ -89,6 +90,7 @@ _HANDLERS: Final[Mapping[tuple[str, str], Any]] = {
     ("GET", "/v2/artifacts/{id}"): resources.get_artifact,
     ("GET", "/v1/models"): list_models,
     ("GET", "/v1/models/{model:path}"): get_model,
+    ("GET", "/v1/{path:path}"): refuse_path,
 }
 # fmt: on
 

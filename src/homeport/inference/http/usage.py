@@ -110,8 +110,9 @@ def _usage_in(found: Any) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         return {}
     for place in (found, found.get("response"), found.get("message")):
-        if isinstance(place, dict) and isinstance(place.get("usage"), dict):
-            return place["usage"]
+        usage = place.get("usage") if isinstance(place, dict) else None
+        if isinstance(usage, dict):
+            return usage
     return {}
 
 

@@ -29,7 +29,6 @@ from homeport.core.parameters import listing, show, suggest
 from homeport.errors import InvalidInput
 from homeport.lazy_dataclass import dataclass
 
-SECTION: Final = "engine"
 CONTEXT_DEFAULT: Final = 4096
 PORT_MIN: Final = 1024
 FLAGS_MAX: Final = 64
