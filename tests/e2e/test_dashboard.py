@@ -78,7 +78,10 @@ def has_hello(fleet: Fleet) -> None:
 
 def deploy(page: Page, app: str) -> None:
     page.get_by_role("button", name="Show the plan").click()
-    expect(page.get_by_text(f"{app}@home").first).to_be_visible()
+    plan = page.get_by_role("region", name="Plan")
+    expect(plan).to_contain_text(f"{app}@home create")
+    expect(plan).to_contain_text(re.compile(r"image \S+ \(new\), pull up to \d"))
+    expect(plan).to_contain_text("pulled at most")
     page.get_by_role("button", name="Deploy to 1 site").click()
     page.wait_for_url(re.compile(rf"/deployments/home/{app}"))
 
