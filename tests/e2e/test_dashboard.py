@@ -276,7 +276,7 @@ def test_a_node_shows_charts_takes_a_command_and_is_drained(fleet: Fleet, page: 
     dialog = page.get_by_role("dialog", name="Add a machine to home")
     dialog.get_by_role("button", name="Create token").click()
     expect(dialog.get_by_role("alert")).to_contain_text("has no identity")
-    dialog.get_by_role("button", name="Keep it as it is").click()
+    dialog.get_by_role("button", name="Cancel").click()
 
 
 def is_about_the_last(hours: int, answer: Response) -> bool:
@@ -449,6 +449,8 @@ def test_chosen_nodes_are_drained_and_chosen_jobs_cancelled(fleet: Fleet, page: 
     expect(page.locator("main tbody tr")).to_have_count(2)
     page.get_by_label("Select all that are shown").check()
     page.get_by_role("button", name="Cancel…").click()
+    expect(page.get_by_role("button", name="Cancel 2 jobs")).to_be_enabled()
+    expect(page.get_by_role("dialog").get_by_role("button", name="Keep it as it is")).to_be_visible()
     page.get_by_role("button", name="Cancel 2 jobs").click()
     expect(page.get_by_text("The queue is empty.")).to_be_visible()
 
