@@ -612,7 +612,7 @@ def test_every_page_has_nothing_serious_for_axe_in_light_and_dark(fleet: Fleet, 
 
 def narrow(page: Page) -> list[str]:
     """The narrowest phone, and a screen of 1280 pixels at 200 %: the page never scrolls sideways, no text stands in a
-    column of single letters, none is cut off where nothing tells."""
+    column of single letters, none is cut off where nothing tells, and a finger hits every button and field."""
     found = []
     wide = page.viewport_size
     for width in (320, 640):
@@ -624,6 +624,8 @@ def narrow(page: Page) -> list[str]:
             found.append(f"is {now} wide at {width}: {beyond}")
         if unreadable := page.evaluate(UNREADABLE):
             found.append(f"is not readable at {width}: {unreadable}")
+        if small := page.evaluate(TOO_SMALL, TOUCH_PIXELS_MIN):
+            found.append(f"has something that no finger hits at {width}: {small}")
     assert wide is not None
     page.set_viewport_size(wide)
     return found
@@ -632,6 +634,10 @@ def narrow(page: Page) -> list[str]:
 BEYOND = """width => [...document.querySelectorAll('body *')]
     .filter(each => each.getBoundingClientRect().right > width + 1)
     .map(each => `${each.tagName}.${each.className}`).slice(0, 6)"""
+TOUCH_PIXELS_MIN = 36
+TOO_SMALL = """least => [...document.querySelectorAll('main :is(.button, .chip, .iconbutton, .segments > *, .field)')]
+    .filter(each => each.offsetHeight && each.offsetHeight < least)
+    .map(each => `${each.className} ${each.offsetHeight} ${each.innerText.slice(0, 40)}`).slice(0, 6)"""
 UNREADABLE = """() => [...document.querySelectorAll('main :is(p, td, dd, span, b, a)')].filter(each => {
     const { width, height } = each.getBoundingClientRect(), style = getComputedStyle(each);
     const own = [...each.childNodes].filter(part => part.nodeType === Node.TEXT_NODE).map(part => part.data);
@@ -794,6 +800,8 @@ def test_a_viewer_is_refused_on_a_phone_and_out_once_the_token_is_revoked(
             assert phone.evaluate("document.documentElement.scrollWidth") <= 390, (
                 f"a phone never scrolls sideways: {path}"
             )
+        bar = phone.get_by_role("navigation", name="Pages")
+        expect(bar.locator("[aria-current]")).to_have_text("More")
         every_tab_logs_out_and_in(phone, made["token"])
         visit(page, "/settings")
         row = page.get_by_role("listitem").filter(has_text="vera")
