@@ -78,7 +78,10 @@ def has_hello(fleet: Fleet) -> None:
 
 def deploy(page: Page, app: str) -> None:
     page.get_by_role("button", name="Show the plan").click()
-    expect(page.get_by_text(f"{app}@home").first).to_be_visible()
+    plan = page.get_by_role("region", name="Plan")
+    expect(plan).to_contain_text(f"{app}@home create")
+    expect(plan).to_contain_text(re.compile(r"image \S+ \(new\), pull up to \d"))
+    expect(plan).to_contain_text("pulled at most")
     page.get_by_role("button", name="Deploy to 1 site").click()
     page.wait_for_url(re.compile(rf"/deployments/home/{app}"))
 
@@ -273,7 +276,7 @@ def test_a_node_shows_charts_takes_a_command_and_is_drained(fleet: Fleet, page: 
     dialog = page.get_by_role("dialog", name="Add a machine to home")
     dialog.get_by_role("button", name="Create token").click()
     expect(dialog.get_by_role("alert")).to_contain_text("has no identity")
-    dialog.get_by_role("button", name="Keep it as it is").click()
+    dialog.get_by_role("button", name="Cancel").click()
 
 
 def is_about_the_last(hours: int, answer: Response) -> bool:
@@ -446,6 +449,8 @@ def test_chosen_nodes_are_drained_and_chosen_jobs_cancelled(fleet: Fleet, page: 
     expect(page.locator("main tbody tr")).to_have_count(2)
     page.get_by_label("Select all that are shown").check()
     page.get_by_role("button", name="Cancel…").click()
+    expect(page.get_by_role("button", name="Cancel 2 jobs")).to_be_enabled()
+    expect(page.get_by_role("dialog").get_by_role("button", name="Keep it as it is")).to_be_visible()
     page.get_by_role("button", name="Cancel 2 jobs").click()
     expect(page.get_by_text("The queue is empty.")).to_be_visible()
 
@@ -607,7 +612,7 @@ def test_every_page_has_nothing_serious_for_axe_in_light_and_dark(fleet: Fleet, 
 
 def narrow(page: Page) -> list[str]:
     """The narrowest phone, and a screen of 1280 pixels at 200 %: the page never scrolls sideways, no text stands in a
-    column of single letters, none is cut off where nothing tells."""
+    column of single letters, none is cut off where nothing tells, and a finger hits every button and field."""
     found = []
     wide = page.viewport_size
     for width in (320, 640):
@@ -619,6 +624,8 @@ def narrow(page: Page) -> list[str]:
             found.append(f"is {now} wide at {width}: {beyond}")
         if unreadable := page.evaluate(UNREADABLE):
             found.append(f"is not readable at {width}: {unreadable}")
+        if small := page.evaluate(TOO_SMALL, TOUCH_PIXELS_MIN):
+            found.append(f"has something that no finger hits at {width}: {small}")
     assert wide is not None
     page.set_viewport_size(wide)
     return found
@@ -627,6 +634,10 @@ def narrow(page: Page) -> list[str]:
 BEYOND = """width => [...document.querySelectorAll('body *')]
     .filter(each => each.getBoundingClientRect().right > width + 1)
     .map(each => `${each.tagName}.${each.className}`).slice(0, 6)"""
+TOUCH_PIXELS_MIN = 36
+TOO_SMALL = """least => [...document.querySelectorAll('main :is(.button, .chip, .iconbutton, .segments > *, .field)')]
+    .filter(each => each.offsetHeight && each.offsetHeight < least)
+    .map(each => `${each.className} ${each.offsetHeight} ${each.innerText.slice(0, 40)}`).slice(0, 6)"""
 UNREADABLE = """() => [...document.querySelectorAll('main :is(p, td, dd, span, b, a)')].filter(each => {
     const { width, height } = each.getBoundingClientRect(), style = getComputedStyle(each);
     const own = [...each.childNodes].filter(part => part.nodeType === Node.TEXT_NODE).map(part => part.data);
@@ -789,6 +800,8 @@ def test_a_viewer_is_refused_on_a_phone_and_out_once_the_token_is_revoked(
             assert phone.evaluate("document.documentElement.scrollWidth") <= 390, (
                 f"a phone never scrolls sideways: {path}"
             )
+        bar = phone.get_by_role("navigation", name="Pages")
+        expect(bar.locator("[aria-current]")).to_have_text("More")
         every_tab_logs_out_and_in(phone, made["token"])
         visit(page, "/settings")
         row = page.get_by_role("listitem").filter(has_text="vera")

@@ -245,7 +245,7 @@ def what_is_not_its_digest_is_a_failure_in_words(fleet: Fleet, page: Page) -> No
         dialog = page.get_by_role("dialog", name=f"{label} odd")
         dialog.get_by_role("button", name=label, exact=True).click()
         expect(dialog.get_by_role("alert")).to_contain_text(said)
-        dialog.get_by_role("button", name="Keep it as it is").click()
+        dialog.get_by_role("button", name="Cancel").click()
     expect(page.get_by_role("region", name="Models")).to_contain_text("verification failed")
     delete_model(page, "odd")
 
