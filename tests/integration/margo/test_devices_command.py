@@ -55,6 +55,23 @@ async def test_devices_are_listed_shown_and_matched(tmp_path: Path) -> None:
         assert (await homeport(wfm, "line-7", "gw1", "--app", "hello")).returncode == 2
 
 
+async def test_a_client_is_shown_with_its_devices_where_sites_and_nodes_are(tmp_path: Path) -> None:
+    """It has no nodes, which would read as a site where nothing is."""
+    async with running_wfm(tmp_path) as wfm, wfm.client("line-7") as client:
+        await client.manifest()
+        await is_site(wfm, "line-7")
+        bare = await command(wfm, "sites", "show", "line-7")
+        assert "0 of 0 live" in bare.stdout and "devices" not in bare.stdout
+        await client.put_device(gateway("gw1"))
+        await client.put_device(device("gw1/press-1"))
+        shown = await command(wfm, "sites", "show", "line-7")
+        assert (
+            "2 of a Margo client; see  homeport sites devices line-7" in shown.stdout and "live" not in shown.stdout
+        )
+        nodes = await command(wfm, "nodes", "list")
+        assert "homeport sites devices SITE" in nodes.stdout + nodes.stderr
+
+
 async def test_a_device_is_chosen_planned_kept_and_refused_with_a_reason(tmp_path: Path) -> None:
     async with running_wfm(tmp_path) as wfm, wfm.client("line-7") as client:
         await client.put_device(gateway("gw1"))

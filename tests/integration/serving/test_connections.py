@@ -31,12 +31,14 @@ from homeport.serving.server.connections import ABORT, UPGRADE, HttpConnection
 from homeport.serving.server.limits import Limits
 from homeport.serving.server.listening import Listener
 from homeport.serving.server.run import ACCEPTED_AT_ONCE, Stopping, bind, http_server
+from tests.support.certificates import Household
 from tests.support.running_central import Client, running_central
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.anyio
 
 GUESSES = 10_000
+PIECE = bytes(65_536)
 
 
 async def _hello(request: Request) -> Response:
@@ -71,6 +73,42 @@ async def send(port: int, *pieces: bytes, pause_seconds: float = 0.0) -> bytes:
 
 
 HEAD = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize("has_tls", [True, False])
+async def test_a_body_that_goes_on_after_its_answer_is_not_read_for_good(tmp_path: Path, has_tls: bool) -> None:
+    """The client can read the answer, and what is a little too much does not cost it its connection."""
+    anything = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    anything.check_hostname, anything.verify_mode = False, ssl.CERT_NONE
+
+    async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response("too large", status_code=413)(scope, receive, send)
+
+    def talk(port: int, count: int) -> tuple[int, bytes]:
+        head = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % (count * len(PIECE))
+        plain, sent = socket.create_connection(("127.0.0.1", port), timeout=10), 0
+        with anything.wrap_socket(plain) if has_tls else plain as connection:
+            connection.sendall(head)
+            with contextlib.suppress(OSError):
+                for sent in range(count):  # noqa: B007 - how far it came
+                    connection.sendall(PIECE)
+            answer = connection.recv(1000)
+            with contextlib.suppress(OSError):
+                connection.sendall(HEAD + b"\r\n")
+                answer += connection.recv(1000)
+        return sent, answer
+
+    limits = Limits(discarded_bytes_max=20 * len(PIECE))
+    listener, context = (
+        bind("127.0.0.1", 0),
+        Household(tmp_path).central().server_context("none") if has_tls else None,
+    )
+    async with http_server(refusing, [listener], Stopping(), context, limits=limits):
+        port = listener.getsockname()[1]
+        _, twice = await anyio.to_thread.run_sync(talk, port, 10)
+        assert twice.count(b"HTTP/1.1 413") == 2
+        sent, once = await anyio.to_thread.run_sync(talk, port, 10_000)
+        assert sent < 1_000 and once.count(b"HTTP/1.1 413") == 1
 
 
 async def test_a_usual_request_is_answered() -> None:

@@ -11,6 +11,7 @@ export type Instance = Whole<api.InstanceBody>;
 export type Deployment = Whole<api.DeploymentBody>;
 export type Site = Whole<api.SiteBody>;
 export type Node = Whole<api.NodeBody>;
+export type Device = api.DeviceBody;
 export type App = api.AppBody;
 export type Imported = api.ImportedBody;
 export type Decision = api.DecisionBody;

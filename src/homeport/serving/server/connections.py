@@ -188,6 +188,8 @@ class HttpConnection(HttpToolsProtocol):
     _verified_at = 0.0
     _arrived_bytes = 0
     _head_bytes = 0
+    _discarded_bytes = 0
+    """Of the body of a request that has its answer already."""
     _in_head = True
     _in_body = False
     _is_answered = False
@@ -231,8 +233,20 @@ class HttpConnection(HttpToolsProtocol):
                 self._refuse(431, "The head of the request is too large.", "head-too-large")
             elif self._head_timer is None:
                 self._head_timer = self.loop.call_later(self.limits.head_seconds, self._too_slow)
-        elif self._in_body and self._body_timer is None:
-            self._body_timer = self.loop.call_later(self.limits.body_seconds, self._too_slow)
+        elif self._in_body:
+            if self._body_timer is None:
+                self._body_timer = self.loop.call_later(self.limits.body_seconds, self._too_slow)
+            self._discard(len(data))
+
+    def _discard(self, count: int) -> None:
+        """Of a body whose request has its answer: one without an end is not read for good. The answer arrived before
+        it, so that the client can read it."""
+        last: Any = self.cycle
+        if self._is_answered or (last is not None and last.response_complete):
+            self._discarded_bytes += count
+            if self._discarded_bytes > self.limits.discarded_bytes_max:
+                log.debug("connection closed, its request was answered and its body goes on", address=self._address())
+                self.transport.abort()
 
     def on_message_begin(self) -> None:
         """The scope is made when it is known that the request needs one."""
@@ -284,7 +298,7 @@ class HttpConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._in_body = False
+        self._in_body, self._discarded_bytes = False, 0
         if self._body_timer is not None:
             self._body_timer.cancel()
             self._body_timer = None

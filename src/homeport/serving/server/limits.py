@@ -14,6 +14,9 @@ class Limits:
     """From the connection, or the end of the last response, to the end of the head."""
     body_seconds: float = 120.0
     """To the end of the body: 8 MiB over a line of half a megabit a second."""
+    discarded_bytes_max: int = 8 * 1024 * 1024
+    """Of a body that comes after its answer, before the connection is closed. A client that has sent so much reads
+    the answer sooner than the rest of its body is of use to anybody."""
     connection_seconds: float = 3600.0
     """Maximum age of a machine's connection: its certificate is presented again on the next."""
     connections_max: int = 12_000

@@ -53,7 +53,8 @@ def list_nodes(settings: Settings, /, *, watch: bool, **only: str | None) -> Non
             Column("SYSTEM", _system),
         ),
         identity=lambda node: node["id"],
-        empty="No node has joined yet. Start one:  homeport node --site HOST:PORT",
+        empty="No node has joined yet. Start one:  homeport node --site HOST:PORT\n"
+        "Devices of Margo clients:  homeport sites devices SITE",
     )
     client = Client(settings.url)
     show_list(settings, listing, client, "/api/v1/nodes", watch=watch, **only)

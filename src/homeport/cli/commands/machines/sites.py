@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import click
 
-from homeport.cli.api.client import Client
+from homeport.cli.api.client import Client, Json
 from homeport.cli.api.completers import complete_sites
 from homeport.cli.commands.machines.identity import approve_identity, show_identities
 from homeport.cli.join_lines import print_line, valid_option
@@ -14,7 +14,7 @@ from homeport.cli.terminal.ages import age
 from homeport.cli.terminal.holds import hold_end, hold_text
 from homeport.cli.terminal.output import Column, Item, TableListing, done, print_data, print_facts, show, show_list
 from homeport.cli.terminal.protocols import protocol_text
-from homeport.errors import InvalidInput
+from homeport.errors import InvalidInput, NotFound
 
 
 @click.group(cls=Group)
@@ -78,11 +78,12 @@ def plan_site(settings: Settings, watch: bool) -> None:
 @pass_settings
 def show_site(settings: Settings, name: str) -> None:
     """Show one site."""
-    site = Client(settings.url).get(f"/api/v1/sites/{name}")
+    client = Client(settings.url)
+    site = client.get(f"/api/v1/sites/{name}")
     if settings.is_data:
         print_data(settings, site)
         return
-    now = datetime.now(UTC)
+    now, devices = datetime.now(UTC), _devices_of(client, site)
     print_facts(
         [
             ("site", site["name"]),
@@ -90,7 +91,7 @@ def show_site(settings: Settings, name: str) -> None:
             ("last seen", age(site["last_seen"], now)),
             ("joined", age(site["joined_at"], now)),
             ("commit", site["applied_commit"] or "-"),
-            ("nodes", f"{site['nodes_live']} of {site['nodes']} live"),
+            ("devices", devices) if devices else ("nodes", f"{site['nodes_live']} of {site['nodes']} live"),
             ("labels", _labels(site)),
             ("deployments", _counts(site)),
             ("version", site["software_version"]),
@@ -99,6 +100,17 @@ def show_site(settings: Settings, name: str) -> None:
             *(("held", hold_text(hold)) for hold in site["holds"]),
         ]
     )
+
+
+def _devices_of(client: Client, site: Json) -> str:
+    """Of a Margo client, which has no nodes; "" for other sites."""
+    if site["nodes"]:
+        return ""
+    try:
+        count = len(client.get(f"/api/v1/sites/{site['name']}/devices")["items"])
+    except NotFound:  # a site's own API has none
+        return ""
+    return f"{count} of a Margo client; see  homeport sites devices {site['name']}" if count else ""
 
 
 @sites.command("devices")

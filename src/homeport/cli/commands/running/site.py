@@ -137,8 +137,10 @@ def site(
                 tell_login(f"https://{http}", None if people.tls_files is not None else identity.server.pin)
             await lifetime.until_stopped()
 
-    join = _join_command(name, grpc, has_joined=has_joined, has_svid=svid_folder is not None)
     url = f"{'https' if has_identity else 'http'}://{http}"
+    # Central reaches no site that follows a fleet manager: it makes the tokens of its nodes itself.
+    own_url = "" if settings.wfm_url is None else f" --url {url}"
+    join = _join_command(name + own_url, grpc, has_joined=has_joined, has_svid=svid_folder is not None)
     run_role(f"site {name} is up", run, address=url, notes=(f"Nodes join with  {join}", f"API: {url}/docs"))
 
 
