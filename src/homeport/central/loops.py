@@ -207,7 +207,7 @@ async def sweep_silence(central: CentralCore) -> float:
 
 
 def _silence(site: Site, now: datetime) -> NewEvent:
-    message = f"site {site.name} cannot be reached; what runs there goes on"
+    message = f"site {site.name} cannot be reached; its workloads keep running"
     return NewEvent(EventKind.SITE_PROBLEM, now, message, site=site.name)
 
 

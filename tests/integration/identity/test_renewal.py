@@ -230,7 +230,7 @@ async def test_another_server_is_left_before_the_first_byte(tmp_path: Path) -> N
     household = Household(tmp_path)
     central, other = household.central(), household.credentials("other", CENTRAL)
     meeting = await pinned_visit(other.server_context(), central.pin)
-    assert "another key than the pin names" in meeting.refusal
+    assert "does not match the pin" in meeting.refusal
 
 
 def bundle_answer(content: bytes, status: str = "200 OK", more: str = "") -> bytes:

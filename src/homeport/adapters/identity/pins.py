@@ -57,8 +57,8 @@ def pinned_context(pin: str) -> tuple[ssl.SSLContext, Check]:
             known = False
         if not known:
             raise Refused(
-                "The server has another key than the pin names.",
-                hint="Make a new join command at central, or find out who answers at this address.",
+                "The server's key does not match the pin.",
+                hint="Make a new join command at central, or check which server answers at this address.",
             )
 
     return context, check

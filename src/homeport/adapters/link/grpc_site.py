@@ -97,4 +97,4 @@ class NodesService:
             try:
                 await self._reception.converse(GrpcSession(call), self._calls.admitted(call))
             except TimeoutError as error:
-                raise InvalidInput("a stream begins with hello, and none came") from error
+                raise InvalidInput("a stream must begin with hello, and none came") from error

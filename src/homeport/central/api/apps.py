@@ -61,7 +61,7 @@ def apps_routes(central: CentralParts) -> Routes:
             )
             return _added(added)
         if body.description is not None:
-            raise InvalidInput(problems=[Problem("description", "cannot stand beside repository.")])
+            raise InvalidInput(problems=[Problem("description", "cannot be combined with repository.")])
         check_reach(body.repository, caller)
         with public_addresses_only(is_limited=not may_reach_private(caller)):
             added = await add_apps(

@@ -181,7 +181,7 @@ def remove_context(name: str) -> None:
     _named(configuration, name)
     left = {other: context for other, context in configuration.contexts.items() if other != name}
     write(Configuration("" if configuration.current == name else configuration.current, left))
-    done(f"context {name} is forgotten")
+    done(f"forgot context {name}")
 
 
 def _named(configuration: Configuration, name: str) -> Context:

@@ -120,7 +120,7 @@ def pull_to_central(settings: Settings, client: Client, model_id: str) -> Json:
             found = client.get(path)
             if found["pull"] is None:
                 raise Conflict(
-                    "Central was restarted meanwhile.", hint="Run the command again: it goes on where it was."
+                    "Central was restarted meanwhile.", hint="Run the command again: it resumes where it stopped."
                 )
     finally:
         bar.close()
@@ -177,7 +177,7 @@ def registry_place(client: Client) -> ComponentRegistry:
         found = {}
     if not found.get("host"):
         raise Conflict(
-            found.get("why") or "This server has no registry of its own.",
+            found.get("why") or "This server has no built-in registry.",
             hint="Put the model where nodes can fetch it, and use its https:// or oci:// address.",
         )
     return built_in_place(client, found)

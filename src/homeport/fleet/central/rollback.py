@@ -58,7 +58,7 @@ async def roll_back(
     if commit is None:
         raise Conflict(
             f'"{row.name}" at site "{row.site}" has just been changed by another request; nothing was done.',
-            hint="Look at it again:  homeport deployments show",
+            hint="Check it:  homeport deployments show",
         )
     return RollbackResult(row, target, commit, waits=waits)
 

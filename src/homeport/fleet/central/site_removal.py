@@ -102,5 +102,5 @@ async def _forget(
         await tx.remove_node(site, node.id)
     await forget_cursor(tx, site)
     await tx.remove_site(site)
-    message = f"site {site} was removed by {caller.name}; what runs there goes on"
+    message = f"site {site} was removed by {caller.name}; its workloads keep running"
     await tx.append_events([NewEvent(EventKind.SITE_REMOVED, now, message, site=site, data={"author": caller.name})])

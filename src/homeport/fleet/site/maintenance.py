@@ -163,7 +163,7 @@ def _rolled_back(memory: SiteState, target: Revision, pin: Pin, now: datetime, *
 
 
 def _under_hold(hold: Hold, is_here: bool) -> str:
-    return f"at once, though it is {hold_text(hold)}" if is_here else f"when that ends: {hold_text(hold)}"
+    return f"immediately, although it is {hold_text(hold)}" if is_here else f"when that ends: {hold_text(hold)}"
 
 
 async def older_revision(store: Store, memory: SiteState, deployment_id: DeploymentId, to: str | None) -> Revision:

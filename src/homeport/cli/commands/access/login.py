@@ -14,7 +14,7 @@ from homeport.errors import InvalidInput, Refused
 
 @click.command()
 @click.argument("url")
-@click.option("--token", help="The access token; - reads it from standard input. Asked for when left out.")
+@click.option("--token", help="The access token; - reads it from standard input. Prompted for when omitted.")
 @click.option("--name", metavar="CONTEXT", help="What to call this place [the host's name].")
 @click.option(
     "--ca", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The authority to trust (PEM)."

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("app", metavar="APP[@VERSION]|PATH", required=False, shell_complete=complete_apps_and_paths)
 @click.option(
-    "--site", "sites", multiple=True, help="Where to; repeat it [the only one].", shell_complete=complete_sites
+    "--site", "sites", multiple=True, help="The site; repeatable [the only one].", shell_complete=complete_sites
 )
 @importing
 @waved
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Start from the defaults: do not keep the parameters, placement and policy given before.",
 )
-@click.option("--plan", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option("--plan", is_flag=True, help="Show what would happen, and change nothing.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @connected

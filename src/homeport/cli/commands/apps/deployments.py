@@ -274,7 +274,7 @@ def diff(
 @deployments.command("rollback")
 @click.argument("deployment", shell_complete=complete_deployments)
 @click.option("--to", metavar="REVISION", help="Digits of a revision, or a version [the last that was healthy].")
-@click.option("--reason", help="Why; it is kept in Git and shown to others.")
+@click.option("--reason", help="The reason; kept in Git and shown to others.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @connected
@@ -323,7 +323,7 @@ def rollback(
 
 @deployments.command("retry")
 @click.argument("deployment", shell_complete=complete_deployments)
-@click.option("--reason", help="Why; it is kept in Git and shown to others.")
+@click.option("--reason", help="The reason; kept in Git and shown to others.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @connected
@@ -339,7 +339,7 @@ def retry(
 
 @deployments.command("restart")
 @click.argument("deployment", shell_complete=complete_deployments)
-@click.option("--reason", help="Why; it is kept in Git and shown to others.")
+@click.option("--reason", help="The reason; kept in Git and shown to others.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @connected
@@ -397,7 +397,7 @@ def _shown(value: object) -> str:
 
 @deployments.command("delete")
 @click.argument("deployment", shell_complete=complete_deployments)
-@click.option("--plan", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option("--plan", is_flag=True, help="Show what would happen, and change nothing.")
 @click.option("--remove-data", is_flag=True, help="Remove its data volumes too: what they hold is lost.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it is gone [wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")

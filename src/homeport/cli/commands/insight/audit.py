@@ -23,7 +23,7 @@ SHOWN_USUALLY = 50
 
 @click.group(cls=Group)
 def audit() -> None:
-    """Show who did what, export it and prove that it is whole."""
+    """Show who did what, export the audit trail and verify it."""
 
 
 @audit.command("list")

@@ -157,7 +157,7 @@ def show_job(settings: Settings, /, *, job: str, site: str | None) -> None:
 
 @jobs.command("logs")
 @click.argument("job", shell_complete=complete_jobs)
-@click.option("-f", "--follow", is_flag=True, help="Go on until it has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow it until it has ended.")
 @SITE
 @connected
 @pass_settings

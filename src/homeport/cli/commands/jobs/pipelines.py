@@ -175,7 +175,7 @@ def show_pipeline(settings: Settings, /, *, run: str) -> None:
 @pipelines.command("logs")
 @click.argument("run", shell_complete=complete_runs)
 @click.argument("step", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the run until it has ended.")
 @click.option("--result", "result_only", is_flag=True, help="Print the step's output as JSON, not its log.")
 @connected
 @formatted
