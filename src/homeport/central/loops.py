@@ -165,7 +165,7 @@ async def follow(central: CentralCore) -> None:
 
 
 async def find_silent_sites(central: CentralCore) -> None:
-    """Looks when the site that was heard of longest ago would be silent, and at most every `sweep_seconds`."""
+    """Checks when the site with the oldest report would count as silent, and at most every `sweep_seconds`."""
     quiet_seconds = 0.0
 
     async def work() -> None:

@@ -17,7 +17,7 @@ from homeport.wire.v1 import nodes_pb2 as pb
 
 SERVICE: Final = "/homeport.v1.Nodes"
 NODES_PAGE_MAX: Final = 1_000
-"""So many nodes are in one answer of `ListNodes`: gRPC clients take messages of 4 MiB unless they are told more."""
+"""So many nodes are in one answer of `ListNodes`: gRPC clients take messages of 4 MiB unless configured for more."""
 
 
 class GrpcSession:

@@ -19,7 +19,7 @@ PREPARE_SECONDS_MAX: Final = 3600.0
 OVERDUE_SECONDS: Final = 120.0
 """How long after its deadline the result of an attempt may arrive from a connected node."""
 INTERRUPTED_MAX: Final = 5
-"""How often an attempt of an inference job goes on after a restart."""
+"""How often an attempt of an inference job continues after a restart."""
 LOST_ORDERS_MAX: Final = 10_000
 """A node that claims to have had more orders than this since the site's newest one is not believed."""
 FINAL_CODES: Final[frozenset[str]] = frozenset(

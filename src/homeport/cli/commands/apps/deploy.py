@@ -226,7 +226,7 @@ def _deploy(client: Client, wanted: _Wanted, body: Json) -> tuple[str, Json]:
 
 
 def mention_folder(app: str) -> None:
-    """Whoever changes a file in a folder that is called like an app expects the change to be deployed."""
+    """A user who changes a file in a folder that is called like an app expects the change to be deployed."""
     if any((Path(app) / name).is_file() for name in SOURCE_FILES):
         click.echo(
             f"{app} is the app of the catalog. To deploy the folder:  homeport deploy {as_argument(Path(app))}",

@@ -37,7 +37,7 @@ RESULT_SECONDS: Final = 0.1
 WAITS_SECONDS: Final = 1.5
 """After this, `jobs run` prints what the job waits for."""
 SILENCE_SECONDS_MAX: Final = 120.0
-"""How long an attached command waits for a server that does not answer. The job goes on without it."""
+"""How long an attached command waits for a server that does not answer. The job continues without it."""
 COMMAND_SHOWN_MAX: Final = 120
 """In the list; `jobs show` and -o json have all of it."""
 SITE: Final = click.option("--site", shell_complete=complete_sites, help="Where several sites have a job of this id.")

@@ -41,7 +41,7 @@ WAIT_SECONDS: Final = 10.0
 LOG_SECONDS: Final = 1.0
 """The same while logs are followed: what jobs print does not change their run."""
 SILENCE_SECONDS_MAX: Final = 120.0
-"""How long an attached command waits for a server that does not answer. The run goes on without it."""
+"""How long an attached command waits for a server that does not answer. The run continues without it."""
 _MARKS: Final = {"SUCCEEDED": ("✓", "green"), "FAILED": ("✗", "red"), "CANCELLED": ("✗", "yellow")}
 
 

@@ -231,7 +231,7 @@ def pending(settings: Settings, watch: bool, site: str | None) -> None:
     try:
         show(site=site_of_nodes(Client(settings.url), site))
     except Refused:
-        # The only site has no identity, and so nobody who asks it for one.
+        # The only site has no identity, so no machine can request one.
         if site is not None:
             raise
         show()

@@ -252,7 +252,7 @@ def serve(ctx: click.Context, settings: Settings, /, *, ref: str, **options: Any
 
     It is a deployment of the app of its engine: update it by serving again under the same --name, roll it back or
     delete it with  homeport deployments . With --on-request the first task or request for the model deploys it, and
-    waits; with --idle too, its memory is free whenever nobody asks.
+    waits; with --idle too, its memory is free while there are no requests.
     """
     ctx.exit(serve_at(settings, ref, **options))
 

@@ -128,6 +128,6 @@ def drain(settings: Settings, /, *, pool: str, deadline: float, off: bool) -> No
 @formatted
 @pass_settings
 def reload(settings: Settings, pool: str, model: str) -> None:
-    """Serve another model. If that fails, the old one goes on serving."""
+    """Serve another model. If that fails, the old one keeps serving."""
     Client(settings.url, timeout_seconds=300).post(f"/v2/pools/{pool}/reload", {"new_model_ref": model})
     done(f"pool {pool} serves {model}")

@@ -65,7 +65,7 @@ PROGRESS_OF_ONE_MAX: Final = NEWS_OF_ONE_MAX // 2
 """Results, of which a node has as many under way at most, find the other half."""
 NEWS_BATCH_MAX: Final = 500
 NOTED_MAX: Final = 256
-"""So much durable progress of a node is remembered, to recognise it when the node says it again. More may be told
+"""So much durable progress of a node is remembered, to recognise it when the node says it again. More may be reported
 twice."""
 WRITE_RETRY_SECONDS: Final = 2.0
 HELLO_SECONDS_MAX: Final = 10.0
