@@ -177,7 +177,7 @@ async def _settled(
 async def _keep(pin: Pin, row: Deployment, git_writer: GitWriter) -> bool:
     async def work(tx: Transaction) -> None:
         await tx.put_pin(pin)
-        what = f"goes back to revision {short(pin.revision)}"
+        what = f"rolls back to revision {short(pin.revision)}"
         await tx.append_events([pinned_event(row.site, row.name, pin, what)])
 
     await git_writer.store.write(work)
