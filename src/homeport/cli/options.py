@@ -53,9 +53,9 @@ pass_settings = click.make_pass_decorator(Settings, ensure=True)
 def connected(command: Decorated) -> Decorated:
     """Adds --url and --context."""
     command = _option("--context", metavar="NAME", help="Which context to use [the current one].")(command)
-    return _option(
-        "--url", "given_url", envvar="HOMEPORT_URL", metavar="URL", help=f"Where Homeport is [{DEFAULT_URL}]."
-    )(command)
+    return _option("--url", "given_url", envvar="HOMEPORT_URL", metavar="URL", help=f"The server [{DEFAULT_URL}].")(
+        command
+    )
 
 
 def formatted(command: Decorated) -> Decorated:

@@ -44,7 +44,7 @@ _ENVELOPE: Final = {
 _SAYS: Final = {
     400: "The request cannot be read, or has a token in its URL; below /v2 also: a field is wrong.",
     401: "It needs an access token, or the one given is not valid.",
-    403: "Not allowed, or a page of another origin asks.",
+    403: "Not allowed, or a page of another origin asked.",
     404: "It does not exist.",
     409: "It conflicts with what is there, or a name means several things.",
     413: "The body, or a file it names, is larger than what is accepted.",

@@ -38,7 +38,7 @@ def parse_pin(pin: str) -> str:
         raw = b""
     if len(raw) != 32:
         raise InvalidInput(
-            "The pin is not of the form sha256:<64 hex digits>.", hint="Copy it whole from the join command."
+            "The pin is not of the form sha256:<64 hex digits>.", hint="Copy all of it from the join command."
         )
     return raw.hex()
 

@@ -80,7 +80,7 @@ def invitations_routes(central: CentralParts, enrolment: EnrolmentService) -> Ro
         )
         if not await central.questions.tell(SiteName(site), ExpectNode(made.token)):
             raise PeerUnavailable(
-                f"Site {site} is not connected, and it must know of the token.",
+                f"Site {site} is not connected, and has to receive the token.",
                 hint=f"Try again when it is back, or ask the site itself with --url {reach.api}",
             )
         return InvitationBody(

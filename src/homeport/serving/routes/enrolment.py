@@ -93,7 +93,7 @@ class IdentitiesBody(PageBody):
 
 
 IdentitiesPage = Annotated[PageRequest, Depends(asked(IDENTITIES, IdentityBody))]
-Standing = Annotated[IdentityStatus | None, Query(description="Only those of this standing.")]
+Standing = Annotated[IdentityStatus | None, Query(description="Only those with this status.")]
 Kind = Annotated[IdentityKind | None, Query(description="Only clients, which sites are too, or only nodes.")]
 
 

@@ -145,7 +145,7 @@ def health_routes(role: str, checks: Checks, metrics: Metrics, *, open_metrics: 
     """A supervisor has no token; a scraper has a viewer's, or metrics are open."""
     router = Router(tags=["health"])
 
-    @router.get("/healthz", summary="Is it alive?")
+    @router.get("/healthz", summary="Whether the role is alive")
     async def healthz() -> HealthBody:
         return HealthBody(status="ok", role=role, version=__version__)
 

@@ -50,7 +50,7 @@ def _identify(place: Context, token: str | None) -> tuple[str, Json]:
         token = _asked()
     text = sys.stdin.readline().strip() if token == "-" else token.strip()
     if not text.startswith("hp_") or not text.isascii() or not text.isprintable():
-        raise InvalidInput("That is not an access token: it begins with hp_ .", hint="Copy it whole.")
+        raise InvalidInput("That is not an access token: it begins with hp_ .", hint="Copy all of it.")
     given = Context(place.url, text, place.ca, place.pin)
     return text, Client(place.url, context=given).get("/api/v1/tokens/self")
 

@@ -125,7 +125,7 @@ def _value(from_file: Path | None) -> str:
     if from_file is not None:
         content = _read_file(from_file)
     elif sys.stdin.isatty():
-        return str(click.prompt("Value", hide_input=True, confirmation_prompt="Once more", err=True))
+        return str(click.prompt("Value", hide_input=True, confirmation_prompt="Repeat the value", err=True))
     else:
         content = sys.stdin.buffer.read(VALUE_BYTES_MAX + 2)
     if len(content) > VALUE_BYTES_MAX + 1:

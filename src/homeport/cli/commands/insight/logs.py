@@ -39,7 +39,7 @@ HINT: Final = "Give a deployment (hello@home), node/NAME, job/ID, site/NAME or c
 @click.option("--component", help="Only of this component or compose service.")
 @click.option("--node", help="Only what was written on this node.")
 @click.option("--site", help="Only of this site.", shell_complete=complete_sites)
-@click.option("--level", type=click.Choice(LEVELS), help="Only this level and those above it.")
+@click.option("--level", type=click.Choice(LEVELS), help="Only this level and higher ones.")
 @FILTER
 @click.option("--grep", "text", metavar="TEXT", help="Only lines that contain this text, in any case.")
 @SINCE
