@@ -85,7 +85,8 @@ def apps_routes(central: CentralParts) -> Routes:
         app_name: Name = None,
         version: Name = None,
         contains: Annotated[
-            str | None, Query(max_length=200, description="Only those whose name contains this, whatever the case.")
+            str | None,
+            Query(max_length=200, description="Only those whose name contains this text; case is ignored."),
         ] = None,
     ) -> Response:
         """By category and name, the newest version of each first."""

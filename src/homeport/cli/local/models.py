@@ -145,7 +145,7 @@ def source_for(
     name = model_id or default_model_id(parse_reference(str(path)))
     found = digest_of_file(path)
     if digest and found != digest:
-        raise Conflict(f"{path} is not what its digest says: {found} where {digest} was promised.")
+        raise Conflict(f"{path} does not match its digest: found {found}, expected {digest}.")
     size = path.stat().st_size
     if not push and nodes_are_here(client, site):
         return ModelSource(f"file:{path}", found, size, name)

@@ -68,7 +68,7 @@ def ask_again(job: Job, now: datetime) -> Job | None:
     number. None where that has happened often enough, or it is being cancelled."""
     if job.cancelled_by is not None or job.generation - job.attempt >= INTERRUPTED_MAX * job.attempt:
         return None
-    reason = "is asked again: a restart of the site or of the engine has interrupted the answer"
+    reason = "is retried: a restart of the site or of the engine has interrupted the answer"
     return replace(job, generation=next_generation(job), version=job.version + 1, updated_at=now, reason=reason)
 
 

@@ -70,7 +70,7 @@ def _check(site: SiteName, rows: Sequence[Deployment], *, is_reachable: bool) ->
     if is_reachable:
         raise Conflict(
             f'Site "{site}" is in reach and would join again at once.',
-            hint="Stop it first. With --force it is removed all the same, and its identity with it where it has one.",
+            hint="Stop it first. With --force it is removed anyway, together with its identity.",
         )
 
 

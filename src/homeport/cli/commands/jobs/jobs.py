@@ -77,7 +77,7 @@ def jobs() -> None:
 @click.option("--retries", type=int, default=0, show_default=True, help="Further attempts after a failure.")
 @click.option("--artifact", "artifacts", multiple=True, metavar="PATH", help="A file to keep; repeatable.")
 @click.option("--id", "job_id", help="An id of your own: submitting it twice is submitting it once.")
-@click.option("-d", "--detach", is_flag=True, help="Print the id and return at once.")
+@click.option("-d", "--detach", is_flag=True, help="Print the id and return immediately.")
 @connected
 @formatted
 @pass_settings

@@ -81,7 +81,7 @@ def validate_pipelines(ctx: click.Context, settings: Settings, /, *, files: Sequ
 @click.argument("pipeline", shell_complete=complete_pipelines, metavar="FILE|NAME")
 @click.option("-i", "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input; repeatable.")
 @click.option("--id", "run_id", help="A UUID of your own: asking twice is running once.")
-@click.option("-d", "--detach", is_flag=True, help="Print the id and return at once.")
+@click.option("-d", "--detach", is_flag=True, help="Print the id and return immediately.")
 @connected
 @formatted
 @pass_settings
@@ -265,7 +265,7 @@ def _set_paused(settings: Settings, name: str, word: str) -> None:
 
 def _due(found: Json) -> str:
     if found["paused"]:
-        return "; paused: its schedule and webhook start nothing"
+        return "; paused: its schedule and webhook start no runs"
     return f"; next run {found['next_at']}" if found["next_at"] else ""
 
 

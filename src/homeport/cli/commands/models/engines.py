@@ -95,7 +95,7 @@ def provision(ctx: click.Context, settings: Settings, /, *, engine: str, model: 
 @click.option("--node", "nodes", multiple=True, help="The node that reaches it.", shell_complete=complete_nodes)
 @click.option("--name", default="", help="What to call the deployment and its pool.")
 @click.option("--slots", type=click.IntRange(1, 256), help="How many requests at a time [1].")
-@click.option("--ctx", "ctx_tokens", type=click.IntRange(1), metavar="TOKENS", help="Its context [what it says].")
+@click.option("--ctx", "ctx_tokens", type=click.IntRange(1), metavar="TOKENS", help="Its context [as it reports].")
 @click.option(
     "--api-key",
     default="",

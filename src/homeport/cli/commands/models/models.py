@@ -241,7 +241,7 @@ def installed(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--digest", default="", metavar="sha256:…", help="What the model's file must hash to.")
 @click.option("--flag", "flags", multiple=True, help="A further option of the engine; repeat it.")
 @click.option("--push", is_flag=True, help="Send a file of this machine to the registry even for nodes here.")
-@click.option("--on-request", is_flag=True, help="Deploy nothing now: the first request for it does.")
+@click.option("--on-request", is_flag=True, help="Deploy nothing now, but when the first request comes.")
 @click.option("--timeout", default=1800.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @connected
 @formatted

@@ -115,10 +115,10 @@ def drain(settings: Settings, /, *, pool: str, deadline: float, off: bool) -> No
     client = Client(settings.url)
     if off:
         client.delete(f"/v2/pools/{pool}/drain")
-        done(f"pool {pool} takes tasks again")
+        done(f"pool {pool} accepts tasks again")
         return
     client.post(f"/v2/pools/{pool}/drain", {"deadline_ms": int(deadline * 1000)})
-    done(f"pool {pool} takes no new tasks; undo it with  homeport pools drain {pool} --off")
+    done(f"pool {pool} accepts no new tasks; undo it with  homeport pools drain {pool} --off")
 
 
 @pools.command("reload")
