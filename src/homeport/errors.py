@@ -178,7 +178,7 @@ class DigestMismatch(InvalidInput):
 
 
 class NotFound(PermanentError):
-    """There is no such thing."""
+    """It does not exist."""
 
     code = "not-found"
 

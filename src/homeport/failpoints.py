@@ -1,7 +1,7 @@
 """Failpoints: places where a test may kill the process: around every durable write, and between the steps on a node.
 
 `HOMEPORT_FAILPOINT=name` or `name:nth` makes the process kill itself, as by `kill -9`, when it passes that failpoint
-for the nth time (ADR 0020); `name:nth:term` makes it send itself a SIGTERM there and go on. The settings of a role
+for the nth time (ADR 0020); `name:nth:term` makes it send itself a SIGTERM there and continue. The settings of a role
 read the variable once; unset, passing costs one comparison.
 
 `Point` is the complete list. A test walks it, so that no failpoint can be added without a test.

@@ -94,7 +94,7 @@ def _arrivals(host: Machine, image: str, count: int, pause: str) -> tuple[dict[i
     """When each line has arrived: from Podman, and from central."""
     job = uuid.uuid4().hex[:8]
     script = f"sleep 3; i=0; while [ $i -lt {count} ]; do i=$((i+1)); echo line $i; {pause}; done; sleep 1"
-    # The script waits first, so that both read each line as it comes; `--since` for a line that is there already.
+    # The script waits first, so that both read each line as it comes; `--since` for a line that already exists.
     environment = {**host.clean_environment(), "HOMEPORT_URL": host.url, "PYTHONUNBUFFERED": "1"}
     ours = [sys.executable, "-m", "homeport.cli", "logs", "-f", "--since", "10m", f"job/{job}"]
     with ThreadPoolExecutor() as threads:

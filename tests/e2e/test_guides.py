@@ -73,7 +73,7 @@ def test_the_first_guides_do_what_they_say(
         host,
         walks / "update",
     )
-    assert "goes back to 1.0.0" in said["homeport deployments rollback hello@home"]
+    assert "rolls back to 1.0.0" in said["homeport deployments rollback hello@home"]
     assert not host.json("deployments", "list")["deployments"]
     host.homeport("deploy", "hello@1.0.0", "--set", f"port={port}")
 

@@ -240,7 +240,7 @@ def what_is_not_its_digest_is_a_failure_in_words(fleet: Fleet, page: Page) -> No
     file.write_bytes(b"GGUF of others")
     visit(page, "/inference")
     visit(page, "/inference?tab=models")
-    for label, said in (("Pull", "there is nothing to pull"), ("Verify", "odd is not what its digest says")):
+    for label, said in (("Pull", "there is nothing to pull"), ("Verify", "odd does not match its digest")):
         page.get_by_role("button", name=f"{label}…").click()
         dialog = page.get_by_role("dialog", name=f"{label} odd")
         dialog.get_by_role("button", name=label, exact=True).click()

@@ -99,7 +99,7 @@ def test_going_back_by_hand_changes_git_and_can_be_compared_first(
     assert compared.returncode == 6
     assert "properties.revision: 1.0.0 → 1.3.0" in compared.stdout
     shown = host.homeport("deployments", "rollback", "fickle@home", "--reason", "the new one is too loud")
-    assert "goes back to 1.0.0" in shown and "INSTALLED" in shown
+    assert "rolls back to 1.0.0" in shown and "INSTALLED" in shown
     assert running(host) == ("INSTALLED", "1.0.0", "1.0.0")
     (after,) = host.json("deployments", "list")["deployments"]
     assert after["revision"] == first["revision"]

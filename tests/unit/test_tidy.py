@@ -61,7 +61,8 @@ LATE = frozenset({"late_service", "load_late"})
 """What `capability/late.py` offers: the first argument is a module."""
 MACHINE_PATH = re.compile(r"(?<![\w.])/(work|root|home/\w+|Users)/\w")
 DIALECT = re.compile(
-    r"\b(told|whoever|somebody|nobody|anew|looked at|to be had|for good|thereof|hereby)\b"
+    r"\b(told|whoever|somebody|nobody|anew|looked at|to be had|for good|thereof|hereby|goes on)\b"
+    r"|\b(go on|went on|in vain|whatever the case|all the same|(was|is) there already|lets? go of)\b"
     r"|(?<!there )\b(is|are) no (?!longer\b|more\b|such\b|\w+ (in|for|with|yet)\b)[a-z]+",
     re.IGNORECASE,
 )

@@ -136,7 +136,7 @@ def _of_number(check: Check) -> Check:
 
 
 _LIMITS: Final[Mapping[str, Callable[[Any], Check]]] = {
-    # Texts only, as ours are: for numbers 1 and true would have to be told apart.
+    # Texts only, as ours are: for numbers 1 and true would have to be distinguished.
     "enum": lambda given: lambda value: isinstance(value, str) and value in given,
     "const": lambda given: lambda value: isinstance(value, str) and value == given,
     "required": lambda given: _of_mapping(lambda value: all(name in value for name in given)),

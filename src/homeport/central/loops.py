@@ -165,7 +165,7 @@ async def follow(central: CentralCore) -> None:
 
 
 async def find_silent_sites(central: CentralCore) -> None:
-    """Looks when the site that was heard of longest ago would be silent, and at most every `sweep_seconds`."""
+    """Checks when the site with the oldest report would count as silent, and at most every `sweep_seconds`."""
     quiet_seconds = 0.0
 
     async def work() -> None:
@@ -207,7 +207,7 @@ async def sweep_silence(central: CentralCore) -> float:
 
 
 def _silence(site: Site, now: datetime) -> NewEvent:
-    message = f"site {site.name} cannot be reached; what runs there goes on"
+    message = f"site {site.name} cannot be reached; its workloads keep running"
     return NewEvent(EventKind.SITE_PROBLEM, now, message, site=site.name)
 
 

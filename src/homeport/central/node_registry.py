@@ -85,6 +85,6 @@ def _after(token: str) -> Key | None:
     except BadCursor:
         order, key = "", ()
     if order != NODES.default_order:
-        message = "is not one of this list: give the `next_page_token` of the page before as it is, or none."
+        message = "does not belong to this list: pass the previous `next_page_token` unchanged, or none."
         raise InvalidInput(problems=[Problem("page_token", message)])
     return key

@@ -49,7 +49,7 @@ class CentralSettings:
     margo_address: tuple[str, int] | None = None
     """Where the Margo management interface is served, with mutual TLS."""
     margo_is_required: bool = False
-    """Whether central refuses to start where that port cannot be opened. Otherwise it says so and goes on."""
+    """Whether central refuses to start where that port cannot be opened. Otherwise it logs that."""
     margo_base: str = ""
     """A path in front of `/api/v1` of that interface."""
     margo_unknown_types: Literal["refuse", "custom"] = "refuse"
@@ -93,9 +93,9 @@ class CentralSettings:
     events_max: int = 1_000_000
     """How many events each stream of the log keeps: some months of a large fleet, below a gigabyte."""
     events_days: int = 400
-    """Maximum age of events: a year, and a month to look back on it."""
+    """Maximum age of events: a year, and a month to evaluate it."""
     audit_days: int = 400
-    """How long the audit trail is kept: a year, and a month to look back on it."""
+    """How long the audit trail is kept: a year, and a month to evaluate it."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ), repr=False)
     """Where the helm program and registry logins are found, for checking charts."""
     failpoint: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))

@@ -29,7 +29,7 @@ MEANING: Final[Mapping[Exit, str]] = MappingProxyType(
         Exit.UNREACHABLE: "The server cannot be reached at the given URL.",
         Exit.REFUSED: "Refused: not allowed, in conflict with what is there, or a name that means two things.",
         Exit.CHANGES: "A plan has changes.",
-        Exit.TIMED_OUT: "A wait ran out of time; the work goes on.",
+        Exit.TIMED_OUT: "A wait timed out; the work continues.",
         Exit.ROLLED_BACK: "The update failed and was rolled back.",
     }
 )

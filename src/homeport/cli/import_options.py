@@ -38,7 +38,9 @@ class ImportOptions:
         if app is not None and self.image is not None:
             raise click.UsageError(f"--image {self.image} and {app}: give one of the two.")
         if app is None and self.image is None:
-            raise click.UsageError("Say what to deploy: an app, a compose file, a folder, a chart, or --image IMAGE.")
+            raise click.UsageError(
+                "Name what to deploy: an app, a compose file, a folder, a chart, or --image IMAGE."
+            )
         for option, value in (("-p", self.ports), ("-e", self.environment), ("-v", self.volumes)):
             if value and self.image is None:
                 raise click.UsageError(f"{option} {value[0]}: goes with --image. A parameter is given with --set.")

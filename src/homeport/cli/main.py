@@ -65,7 +65,7 @@ SECTIONS: Final = MappingProxyType(
             "sites": ("homeport.cli.commands.machines.sites:sites", "List, show, label, join and hold sites."),
             "nodes": ("homeport.cli.commands.machines.nodes:nodes", "List, show, join, drain and remove nodes."),
             "top": ("homeport.cli.commands.machines.top:top", "Show what nodes and containers use, live."),
-            "cache": ("homeport.cli.commands.machines.cache:cache", "Show what a site keeps for its nodes."),
+            "cache": ("homeport.cli.commands.machines.cache:cache", "Show the content cache of a site."),
             "identity": (
                 "homeport.cli.commands.machines.identity:identity",
                 "Decide who belongs to the fleet; rotate its authority.",
@@ -101,7 +101,7 @@ SECTIONS: Final = MappingProxyType(
         "Look closer": {
             "why": (
                 "homeport.cli.commands.insight.why:why",
-                "Say why a deployment, a node, a job, a run or a task is as it is.",
+                "Explain the state of a deployment, a node, a job, a run or a task.",
             ),
             "logs": (
                 "homeport.cli.commands.insight.logs:logs",
@@ -113,7 +113,7 @@ SECTIONS: Final = MappingProxyType(
             ),
             "audit": (
                 "homeport.cli.commands.insight.audit:audit",
-                "Show who did what, export it and prove that it is whole.",
+                "Show who did what, export the audit trail and verify it.",
             ),
             "exec": ("homeport.cli.commands.insight.exec:exec_", "Run a command in a container of a deployment."),
             "port-forward": (

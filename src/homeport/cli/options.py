@@ -52,12 +52,10 @@ pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
 def connected(command: Decorated) -> Decorated:
     """Adds --url and --context."""
-    command = _option("--context", metavar="NAME", help="Which of the places you logged in to [the current one].")(
+    command = _option("--context", metavar="NAME", help="Which context to use [the current one].")(command)
+    return _option("--url", "given_url", envvar="HOMEPORT_URL", metavar="URL", help=f"The server [{DEFAULT_URL}].")(
         command
     )
-    return _option(
-        "--url", "given_url", envvar="HOMEPORT_URL", metavar="URL", help=f"Where Homeport is [{DEFAULT_URL}]."
-    )(command)
 
 
 def formatted(command: Decorated) -> Decorated:
@@ -65,7 +63,7 @@ def formatted(command: Decorated) -> Decorated:
     command = _option("--no-color", is_flag=True, default=None, help="Print without colour; NO_COLOR does the same.")(
         command
     )
-    return _option("-o", "--output", type=click.Choice(FORMATS), help="How to print [table].")(command)
+    return _option("-o", "--output", type=click.Choice(FORMATS), help="Output format [table].")(command)
 
 
 def quieted(command: Decorated) -> Decorated:
@@ -82,7 +80,7 @@ FILTER = click.option(
 
 def listed(command: Decorated) -> Decorated:
     """The options of every list: --url, -o, --no-color, -q, --limit; and --watch, which the command receives."""
-    command = click.option("-w", "--watch", is_flag=True, help="Show it again as it changes, until Ctrl-C.")(command)
+    command = click.option("-w", "--watch", is_flag=True, help="Refresh it as it changes, until Ctrl-C.")(command)
     command = _option("-q", "--quiet", is_flag=True, default=None, help="Print ids only.")(command)
     command = _option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N [all].")(command)
     return connected(formatted(command))

@@ -167,7 +167,7 @@ def _verdict(settings: Settings, shown: Json) -> Exit:
         return Exit.DONE
     ended = shown["state"] in ENDED
     if not settings.is_data:
-        word = shown["state"].upper() if ended else "Not done yet"
+        word = shown["state"].upper() if ended else "Not finished yet"
         click.echo(f"{click.style('✗', fg='red')} {word}: {shown['note']}", err=True)
         click.echo(f"  See:  homeport rollouts show {shown['id'][:8]}", err=True)
     return Exit.FAILED if ended else Exit.TIMED_OUT

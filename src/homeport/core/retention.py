@@ -3,7 +3,7 @@
 A wall clock may leap by years: a flat battery, a wrong time server, a typing error. Ages judged by it would delete
 all logs, events and audit entries at once. So time is believed to pass as the role runs; a leap that its running does
 not explain counts after the clock has shown the new time for a day. Until then nothing is deleted by age; bounds of
-count and size hold meanwhile. A clock that is set back is believed at once: it makes everything younger.
+count and size hold meanwhile. A clock that is set back is accepted immediately: it makes everything younger.
 """
 
 from datetime import datetime, timedelta

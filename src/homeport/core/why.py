@@ -158,7 +158,7 @@ def _adopted(facts: Facts) -> Iterator[Decision]:
         yield Decision("site", f"site {facts.deployment.site} has not called yet")
         return
     commit = "no commit yet" if site.applied_commit is None else f"commit {site.applied_commit[:8]}"
-    reach = "" if facts.reachable else "it cannot be reached now, and goes on by itself"
+    reach = "" if facts.reachable else "it cannot be reached now; its workloads keep running"
     yield Decision("site", f"site {site.name} follows {commit}", site.problem or reach, site.last_seen)
 
 

@@ -231,7 +231,7 @@ class Tokens:
         try:
             noted = await self._store.write(note)
         except TransientError as error:
-            log.warning("use of an access token not noted", token=token_id, why=str(error))
+            log.warning("access token use not recorded", token=token_id, why=str(error))
             return
         if noted is not None:
             await self.forget()

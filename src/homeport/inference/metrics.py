@@ -105,7 +105,7 @@ class InferenceMetrics(Collector):
             "latency_decode_ms", "From the first token to the last.", _POOL, buckets=DECODE_MS, registry=registry
         )
         self._leases = gauge("active_leases", "Slots in use.", "pool_id")
-        self._ready = gauge("pool_ready", "1 for a pool that takes tasks.", "pool_id")
+        self._ready = gauge("pool_ready", "1 for a pool that accepts tasks.", "pool_id")
         self._drains = counter("drain_events", "Drains of pools.", "pool_id", "reason")
         self.dropped = counter("sse_backpressure_drops", "Metrics frames that a slow client did not get.")
         self.reloads = counter("reload_success", "Reloads that succeeded.", "pool_id")

@@ -173,4 +173,4 @@ def _words(data: Mapping[str, Any]) -> str:
 
 
 async def _unexpected(data: Mapping[str, Any]) -> None:
-    raise PeerUnavailable("The engine answered with a stream where none was asked for.")
+    raise PeerUnavailable("The engine answered with a stream where none was requested.")

@@ -311,8 +311,8 @@ class TaskPlane:
         self._end_requests(pool_id, cut)
 
     def end_retired(self, pool_id: str) -> None:
-        """Its model is retired, and the time for what it has taken is over."""
-        text = "The model was retired, and the time for what it had taken is over. Use another."
+        """Its model is retired, and the deadline of its accepted tasks has passed."""
+        text = "The model was retired, and the deadline of its accepted tasks has passed. Use another."
         over = Refusal(TaskCode.MODEL_DEPRECATED, text, pool_id=pool_id)
         self.scheduler.refuse_waiting(pool_id, over)
         for run in list(self._runs.values()):
@@ -625,7 +625,7 @@ def _replayed(stored: StoredTask, digest: str, submitter: Submitter) -> str:
     return stored.answer
 
 
-_TAKEN: Final = "Tasks are taken."
+_TAKEN: Final = "Tasks are accepted."
 _CONFLICT: Final = Refusal(
     TaskCode.CONFLICT, "There is a task with this id already, and its request is another. Use a new UUID."
 )

@@ -81,7 +81,7 @@ def jobs_routes(jobs: Jobs, store: Store) -> Routes:
         state: Annotated[list[JobState] | None, Query(max_length=6)] = None,
         contains: Annotated[
             str | None,
-            Query(max_length=200, description="Only those whose `id@site` contains this, whatever the case."),
+            Query(max_length=200, description="Only those whose `id@site` contains this text; case is ignored."),
         ] = None,
     ) -> Response:
         where = JobFilter(

@@ -36,7 +36,7 @@ async def serve_node(settings: NodeSettings, *, on_ready: Callable[[], None] | N
 
 def open_default_link(settings: NodeSettings, identity: NodeIdentity | None = None) -> SiteLink:
     """With mutual TLS where the node has joined its site."""
-    assert settings.site_address is not None, "a node in a process of its own has a site elsewhere"
+    assert settings.site_address is not None, "a standalone node has a remote site"
     host, port = split_address("site_address", settings.site_address)
     if identity is None:
         return GrpcSiteLink(host, port, local_keys=settings.access_folder)
@@ -45,7 +45,7 @@ def open_default_link(settings: NodeSettings, identity: NodeIdentity | None = No
 
 def open_default_tunnel(settings: NodeSettings, identity: NodeIdentity | None = None) -> DialTunnel:
     """On the port of the link."""
-    assert settings.site_address is not None, "a node in a process of its own has a site elsewhere"
+    assert settings.site_address is not None, "a standalone node has a remote site"
     host, port = split_address("site_address", settings.site_address)
     node_id = resolve_node_id(settings)
     if identity is None:
@@ -55,7 +55,7 @@ def open_default_tunnel(settings: NodeSettings, identity: NodeIdentity | None = 
 
 def open_site_content(settings: NodeSettings, identity: NodeIdentity | None = None) -> SiteContent:
     """Content of the site, at the host where it listens for nodes."""
-    assert settings.site_address is not None, "a node in a process of its own has a site elsewhere"
+    assert settings.site_address is not None, "a standalone node has a remote site"
     host, _ = split_address("site_address", settings.site_address)
     if identity is None:
         return SiteContent(host, local_keys=settings.access_folder)

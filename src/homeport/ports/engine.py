@@ -37,7 +37,7 @@ class EngineFailed(HomeportError):
     @property
     def may_be_the_request(self) -> bool:
         """It answered with no success, as llama.cpp does for some requests that are wrong. Only what another replica
-        answers to the same request tells which of both is to blame."""
+        answers to the same request shows which of both is to blame."""
         return self.is_fault and self.status > 0
 
     @property

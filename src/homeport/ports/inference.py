@@ -29,7 +29,7 @@ class Pools(Protocol):
     def bind(self, handoff: Handoff, opens: OpenStream | None = None) -> None:
         """`opens` leads to an engine of another machine; None where its address is connected to directly. Adds
         a replica, or replaces the one with the same pool and replica id. Binding the same again is harmless: work
-        under way goes on."""
+        under way continues."""
         ...
 
     def unbind(self, pool_id: str, replica_id: str) -> None:

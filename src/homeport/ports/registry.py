@@ -39,7 +39,7 @@ class Charts(Protocol):
 
 
 class Images(Protocol):
-    """What components run, for plans. Neither call raises a HomeportError: what cannot be told is None."""
+    """What components run, for plans. Neither call raises a HomeportError: what is unknown is None."""
 
     async def named(self, spec: ComponentSpec, *, compose: str | None = None) -> Mapping[str, str] | None:
         """The images of a component, by service. `compose` is its file, where no registry has it."""

@@ -126,7 +126,7 @@ class OutputLine(NamedTuple):
     text: bytes | None
     """Without its end; cut where it is very long. None where there is no line after those that are missing."""
     resume: str
-    """Where the output goes on after this line. Only the runtime that gave it can read it."""
+    """Where the output continues after this line. Only the runtime that gave it can read it."""
     at: datetime | None = None
     """None where the engine does not record it."""
     is_error: bool = False

@@ -114,7 +114,8 @@ def rollouts_routes(central: CentralPlatform) -> Routes:
         state: RolloutState | None = None,
         name: Annotated[str | None, Query(max_length=200)] = None,
         contains: Annotated[
-            str | None, Query(max_length=200, description="Only those whose name contains this, whatever the case.")
+            str | None,
+            Query(max_length=200, description="Only those whose name contains this text; case is ignored."),
         ] = None,
     ) -> Response:
         """For callers limited to some sites, a page may have fewer items than the limit."""
@@ -130,11 +131,11 @@ def rollouts_routes(central: CentralPlatform) -> Routes:
     async def show_rollout(caller: CallerOf, rollout: RolloutRef) -> RolloutDetailBody:
         return _detail(await _one(central, caller, rollout))
 
-    @router.post("/api/v1/rollouts/{rollout}/pause", summary="Begin no further wave", responses={404: {}, 409: {}})
+    @router.post("/api/v1/rollouts/{rollout}/pause", summary="Pause a rollout", responses={404: {}, 409: {}})
     async def pause_rollout(caller: CallerOf, rollout: RolloutRef) -> RolloutDetailBody:
         return await _steered(central, caller, rollout, RolloutCommand.PAUSED)
 
-    @router.post("/api/v1/rollouts/{rollout}/resume", summary="Go on", responses={404: {}, 409: {}})
+    @router.post("/api/v1/rollouts/{rollout}/resume", summary="Resume a rollout", responses={404: {}, 409: {}})
     async def resume_rollout(caller: CallerOf, rollout: RolloutRef) -> RolloutDetailBody:
         """A rollout that stopped because of failures checks its sites again, and stops again unless the cause was
         fixed."""

@@ -115,7 +115,7 @@ def problem_of(error: HomeportError) -> ProblemBody:
 def unexpected_problem() -> ProblemBody:
     return _problem(
         500,
-        detail="Homeport could not answer because of a fault of its own.",
+        detail="Homeport could not answer because of an internal error.",
         code="internal",
         hint="The log of this role has the details under the request id of this answer.",
     )

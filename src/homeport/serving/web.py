@@ -44,8 +44,8 @@ _ENVELOPE: Final = {
 _SAYS: Final = {
     400: "The request cannot be read, or has a token in its URL; below /v2 also: a field is wrong.",
     401: "It needs an access token, or the one given is not valid.",
-    403: "Not allowed, or a page of another origin asks.",
-    404: "There is no such thing.",
+    403: "Not allowed, or a page of another origin asked.",
+    404: "It does not exist.",
     409: "It conflicts with what is there, or a name means several things.",
     413: "The body, or a file it names, is larger than what is accepted.",
     415: "The body is not JSON.",
@@ -53,7 +53,7 @@ _SAYS: Final = {
     422: "A field is wrong; `errors` names it, and file and line for YAML.",
     429: "Too many wrong access tokens; `Retry-After` says when to try again.",
     431: "The address or the headers are longer than what is accepted.",
-    500: "A fault of Homeport's own.",
+    500: "An internal error of Homeport.",
     503: "It cannot be done now; `Retry-After` says when to try again.",
 }
 

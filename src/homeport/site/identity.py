@@ -173,7 +173,7 @@ def _from_outside(settings: SiteSettings, folder: Path, clock: Clock) -> SiteIde
             credentials = open_outside(folder, domain=domain, wfm=wfm, expected=found)
             return SiteIdentity(settings, clock, None, credentials, credentials, OutsideAuthority(credentials))
     raise Refused(
-        f"The certificate in {folder} is of {found}, which is not site {settings.name}.",
+        f"The certificate in {folder} is for {found}, which is not site {settings.name}.",
         hint=f"Have the authority issue spiffe://DOMAIN/margo/wfm/WFM/client/{settings.name} , or give the --name of "
         "that site.",
     )
@@ -185,7 +185,7 @@ def _opened(settings: SiteSettings, clock: Clock, membership: Membership) -> Sit
     assert joined is not None
     if authority is None or joined.site != settings.name:
         raise Refused(
-            f"The identity in {settings.data / 'identity'} is of {joined.name}, not of site {settings.name}.",
+            f"The identity in {settings.data / 'identity'} belongs to {joined.name}, not to site {settings.name}.",
             hint="Give each site a data folder of its own with --data.",
         )
     server = Credentials(settings.data / "identity" / "server", domain=client.domain, wfm=client.wfm)

@@ -28,7 +28,7 @@ class NodeTunnels:
     async def admit(self, node_id: NodeId, peer: Peer | None) -> None:
         """Raises NotAuthorized, and PeerUnavailable for a node that is not registered, or not yet."""
         if await self._reception.node(node_id, peer) is None:
-            raise PeerUnavailable(f"node {node_id} is not registered here", hint="It tries again by itself.")
+            raise PeerUnavailable(f"node {node_id} is not registered here", hint="It retries automatically.")
         self._peers[node_id] = peer
 
     def attach(self, node_id: NodeId, connection: TunnelConnection) -> Callable[[], None]:

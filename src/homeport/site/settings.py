@@ -102,7 +102,7 @@ class SiteSettings:
     events_max: int = 100_000
     """How many events the log keeps."""
     audit_days: int = 400
-    """How long the audit trail is kept: a year, and a month to look back on it."""
+    """How long the audit trail is kept: a year, and a month to evaluate it."""
     failpoint: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))
     """Where the process kills itself, for crash tests (`homeport.failpoints`)."""
     inference: InferenceSettings = field(default_factory=InferenceSettings)

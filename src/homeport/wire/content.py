@@ -1,5 +1,5 @@
 """What a node and its site agree on for pulling content over HTTP, beyond the Distribution specification; and what
-central tells a site of its registry."""
+central announces its registry to a site."""
 
 import json
 from typing import Final

@@ -355,7 +355,7 @@ def news_from_proto(message: PbMessage) -> News:
             case _:
                 return News(message.sequence, Unreadable("news", "this site does not know its kind", is_unknown=True))
     except Exception as error:  # noqa: BLE001 - one message must not end a stream
-        # Only the bad message is set aside, and the stream goes on.
+        # Only the bad message is set aside, and the stream continues.
         return News(message.sequence, Unreadable("news", _why(error)))
 
 
@@ -636,7 +636,7 @@ def _order_or_unreadable(message: PbMessage) -> Order | Unreadable:
     try:
         return order_from_proto(message)
     except Exception as error:  # noqa: BLE001 - one message must not end a stream
-        # Only the bad order is refused, and the stream goes on.
+        # Only the bad order is refused, and the stream continues.
         if not message.deployment_id or not 0 < message.generation <= GENERATION_MAX:
             return Unreadable("order", _why(error))
         work = message.work if re.fullmatch(WORK_KIND_PATTERN, message.work) else DEPLOYMENT

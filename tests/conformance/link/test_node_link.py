@@ -92,7 +92,7 @@ async def test_a_result_is_acknowledged_and_progress_is_not(stand: Stand) -> Non
 async def test_a_stream_that_does_not_begin_with_hello_is_ended_with_the_reason(stand: Stand) -> None:
     async with stand.link("one").connect() as stream:
         await stream.send(Beat())
-        assert "begins with hello" in await ends(stream)
+        assert "must begin with hello" in await ends(stream)
     assert not stand.desk.sessions.connected
 
 
@@ -101,12 +101,12 @@ async def test_a_second_hello_ends_the_stream_with_the_reason(stand: Stand) -> N
         await connected(stream)
         await next_of(stream)
         await connected(stream)
-        assert "hello is said once" in await ends(stream)
+        assert "hello may be sent once only" in await ends(stream)
     assert not stand.desk.sessions.connected
 
 
 async def test_what_ended_a_stream_leaves_its_context_as_it_is(stand: Stand) -> None:
-    with pytest.raises(PeerUnavailable, match="hello is said once"):
+    with pytest.raises(PeerUnavailable, match="hello may be sent once only"):
         async with stand.link("one").connect() as stream:
             await connected(stream)
             await next_of(stream)

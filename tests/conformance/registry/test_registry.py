@@ -40,7 +40,7 @@ async def test_a_version_never_changes(subject: Subject) -> None:
     first = await subject.registry.push(subject.repository, "1.0.0", ARTIFACT)
     assert await subject.registry.push(subject.repository, "1.0.0", ARTIFACT) == first
     other = Artifact("application/vnd.example.other+json", (Layer("text/plain", b"second"),))
-    with pytest.raises(Conflict, match=r":1\.0\.0 is there already, with other content"):
+    with pytest.raises(Conflict, match=r":1\.0\.0 already exists with other content"):
         await subject.registry.push(subject.repository, "1.0.0", other)
     assert await subject.registry.pull(subject.repository, "1.0.0") == ARTIFACT
 

@@ -166,7 +166,8 @@ async def test_a_role_may_do_over_grpc_what_it_may_do_over_http(tmp_path: Path) 
         submit = jobs_pb2.SubmitJobRequest(id="one", site="north", spec=ECHO)
         assert await code_of(jobs.SubmitJob(submit, metadata=viewer, **PATIENT)) == (
             "PERMISSION_DENIED",
-            "This needs the role operator, and vera has the role viewer. Ask an administrator for a token that may.",
+            "This needs the role operator, and vera has the role viewer. "
+            "Ask an administrator for a token with this right.",
         )
         made = await jobs.SubmitJob(submit, metadata=operator, **PATIENT)
         assert (made.job.site, made.job.created_by) == ("north", "oscar")

@@ -163,7 +163,7 @@ def test_apps_are_added_by_the_full_path_of_a_local_folder(
 
     canned.answers["POST /api/v1/apps"] = add
     done = homeport("apps", "add", os.path.relpath(folder), "--category", "demo")
-    assert done.stdout == "✓ added demo/hello 1.1.0\n  demo/hello 1.0.0 was there already\n", done.stderr
+    assert done.stdout == "✓ added demo/hello 1.1.0\n  demo/hello 1.0.0 is already in the catalog\n", done.stderr
 
 
 def test_an_app_is_shown_and_removed_by_its_name(homeport: Homeport, canned: Canned) -> None:

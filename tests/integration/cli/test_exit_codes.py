@@ -161,7 +161,7 @@ def test_4_when_nothing_answers(homeport: Homeport) -> None:
     assert done.returncode == 4
     assert done.stderr == (
         f"✗ Cannot reach Homeport at {url} (connection refused).\n"
-        "  Start it with  homeport up , or point me elsewhere with --url or HOMEPORT_URL.\n"
+        "  Start it with  homeport up , or give another address with --url or HOMEPORT_URL.\n"
     )
 
 

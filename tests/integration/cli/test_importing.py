@@ -51,7 +51,7 @@ def test_a_compose_file_is_not_added_to_the_catalog_but_deployed(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "Say what to deploy"),
+        ((), "Name what to deploy"),
         (("hello", "--image", "nginx"), "give one of the two"),
         (("hello", "-p", "80:80"), "goes with --image"),
         (("./shop", "--health", "http://x"), "healthcheck of its own"),
@@ -77,7 +77,7 @@ def test_an_app_is_written_for_git_and_is_valid_there(tmp_path: Path, capsys: py
     assert (into / "local/shop/1.0.0/components/shop/html/index.html").read_text() == "hi"
     assert said(capsys, "apps", "validate", str(into))[0] == 0
     code, text = said(capsys, "apps", "init", str(tmp_path / "shop"), "--to", str(into))
-    assert (code, "is there already" in text) == (5, True)
+    assert (code, "already exists" in text) == (5, True)
     (into / "local/shop/1.0.0/components/shop/html/index.html").unlink()
     (into / "local/shop/1.0.0/components/shop/html").rmdir()
     code, text = said(capsys, "apps", "validate", str(into))

@@ -73,7 +73,7 @@ def test_what_was_pushed_is_pulled_as_the_same_folder(homeport: Homeport, tmp_pa
         one = homeport("apps", "pull", f"{repository}:1.0.0", "--to", str(tmp_path / "pulled"), **NOWHERE)
         assert one.returncode == 0, one.stderr
         again = homeport("apps", "pull", f"{repository}:1.0.0", "--to", str(tmp_path / "pulled"), **NOWHERE)
-        assert again.returncode != 0 and "is there already" in again.stderr
+        assert again.returncode != 0 and "already exists" in again.stderr
         missing = homeport("apps", "pull", f"{repository}:9.0.0", "--to", str(tmp_path / "pulled"), **NOWHERE)
         assert missing.returncode == 3 and "9.0.0" in missing.stderr
     for version in ("1.0.0", "1.1.0"):

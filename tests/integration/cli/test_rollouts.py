@@ -119,7 +119,7 @@ async def test_who_waits_for_a_site_on_hold_is_told_of_it(client: Client, homepo
     assert (await homeport("deploy", "hello@1.1.0", "--site", "line-2", "--no-wait")).returncode == 0
     back = await homeport("deployments", "rollback", "hello@line-2", "--to", "1.0.0")
     assert back.returncode == 0, back.stderr
-    assert f"It waits, for line-2 is held {told}." in back.stdout
+    assert f"It waits: line-2 is held {told}." in back.stdout
     assert "homeport sites release line-2" in back.stdout
     await homeport("deploy", "hello", "--site", "line-1", "--site", "line-2", "--wave", "100%", "--no-wait")
     shown = await homeport("rollouts", "show", "hello")

@@ -91,7 +91,7 @@ async def test_a_server_that_does_not_answer_costs_the_deadline(server: GitHttpS
 
 async def test_missing_credentials_are_asked_for_without_a_prompt(guarded: GitHttpServer, tmp_path: Path) -> None:
     error = await failure_of_fetch(guarded.url("deployments.git"), tmp_path / "clone")
-    assert "asks for credentials it did not get" in str(error)
+    assert "requires credentials" in str(error)
     assert error.hint and "credential helper" in error.hint
 
 
@@ -100,7 +100,7 @@ async def test_wrong_credentials_are_never_shown(
 ) -> None:
     url = guarded.url("deployments.git", with_credentials=True).replace("s3cr3t", "wr0ng")
     error = await failure_of_fetch(url, tmp_path / "clone")
-    assert f"http://***@127.0.0.1:{guarded.port}/deployments.git asks for credentials" in str(error)
+    assert f"http://***@127.0.0.1:{guarded.port}/deployments.git requires credentials" in str(error)
     shown = "".join([str(error), repr(error.__cause__), error.hint or "", *capsys.readouterr()])
     assert "wr0ng" not in shown
     assert "ann" not in shown

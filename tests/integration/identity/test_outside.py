@@ -209,7 +209,7 @@ async def test_wrong_files_leave_what_was_in_use(tmp_path: Path, caplog: pytest.
         await eventually(lambda: "holds no private key" in said(caplog), what="a word about the key")
         assert own.spki == before and (await fleet.at_central.get("/healthz")).status == 200
         fleet.authority.issue("central", site_id("south"))
-        await eventually(lambda: f"is of {site_id('south')}" in said(caplog), what="a word about the name")
+        await eventually(lambda: f"is for {site_id('south')}" in said(caplog), what="a word about the name")
         assert own.spki == before and (await fleet.at_central.get("/healthz")).status == 200
         anchors = own.bundle.anchors
         fleet.authority.issue("central", CENTRAL)
@@ -250,8 +250,8 @@ async def test_nobody_joins_where_an_authority_outside_certifies(tmp_path: Path)
 @pytest.mark.parametrize(
     ("held", "sentence"),
     [
-        (site_id(), f"is of {site_id()}; here {CENTRAL} is needed."),
-        ("spiffe://other.example/margo/wfm/hq", "is of spiffe://other.example/margo/wfm/hq; here"),
+        (site_id(), f"is for {site_id()}, but {CENTRAL} is required."),
+        ("spiffe://other.example/margo/wfm/hq", "is for spiffe://other.example/margo/wfm/hq, but"),
     ],
 )
 async def test_central_refuses_an_identity_that_is_not_its_own(tmp_path: Path, held: str, sentence: str) -> None:

@@ -163,7 +163,7 @@ def test_a_copy_from_a_backup_is_the_same_authority(tmp_path: Path) -> None:
 
 def test_an_authority_of_another_domain_is_not_taken(tmp_path: Path) -> None:
     open_authority(tmp_path, domain=DOMAIN)
-    with pytest.raises(Refused, match=r"of the trust domain homeport\.internal, not of other\.example"):
+    with pytest.raises(Refused, match=r"to the trust domain homeport\.internal, not to other\.example"):
         open_authority(tmp_path, domain="other.example")
 
 

@@ -76,7 +76,7 @@ async def test_a_server_without_ranges_sends_everything_again(web: WebServer, tm
 
 async def test_a_wrong_digest_leaves_nothing_behind(web: WebServer, tmp_path: Path) -> None:
     web.files["/x.gguf"] = CONTENT
-    with pytest.raises(DigestMismatch, match="is not what its digest says"):
+    with pytest.raises(DigestMismatch, match="does not match its digest"):
         await fetcher(tmp_path).fetch(f"{web.url}/x.gguf", digest="sha256:" + "0" * 64, on_bytes=nothing)
     assert not (tmp_path / "blobs").exists()
     assert ModelIndex(tmp_path).entries() == {}

@@ -143,7 +143,7 @@ async def test_a_release_archive_is_fetched_by_its_digest_unpacked_once_and_runs
     assert json.loads((tmp_path / "data/plans/p.json").read_text()) == plan
     assert again.server == prepared.server
     assert len(web.asked) == 1, "known by its digest"
-    with pytest.raises(WorkFailed, match="is not what its digest says"):
+    with pytest.raises(WorkFailed, match="does not match its digest"):
         await Node(tmp_path / "other").prepare(replace(spec, checksum="sha256:" + "0" * 64))
 
 

@@ -148,7 +148,9 @@ def _schedule(host: Machine, fleet: Fleet, tmp_path: Path) -> None:
         _save(host, tmp_path, SCHEDULED.replace("NAME", name).replace("MISSED", missed))
     assert host.json("pipelines", "show", "late")["next_at"]
     _save(host, tmp_path, SCHEDULED.replace("NAME", "still").replace("MISSED", "run"))
-    assert "pipeline still paused; its schedule and webhook start nothing" in host.homeport("pipelines", "pause", "still")
+    assert "pipeline still paused; its schedule and webhook start nothing" in host.homeport(
+        "pipelines", "pause", "still"
+    )
     assert "paused" in host.homeport("pipelines", "list", "--saved")
     fleet.roles["central"].kill()
     past = (datetime.now(UTC) - timedelta(hours=3)).replace(tzinfo=None).isoformat(sep=" ")

@@ -174,7 +174,7 @@ async def test_a_hold_keeps_centrals_word_waiting_and_not_that_of_who_is_there(
             said = [event.event.message for event in await reader.events(after=0, limit=1000)]
             told = await why(reader, KEY, Reachability(), now)
         assert any("(when that ends: held until" in message for message in said)
-        assert any("(at once, though it is held until" in message for message in said)
+        assert any("(immediately, although it is held until" in message for message in said)
         assert told.chain[-1].what == "nothing: it is as wanted"
     async with start() as site:
         assert site.parts.conductor.memory.by_hand == {KEY}

@@ -116,7 +116,7 @@ async def test_a_stream_that_never_says_hello_is_ended(
 ) -> None:
     monkeypatch.setattr(streams, "HELLO_SECONDS_MAX", 0.3)
     async with GrpcSiteLink("127.0.0.1", port).connect() as stream:
-        with pytest.raises(PeerUnavailable, match="begins with hello, and none came"), anyio.fail_after(60):
+        with pytest.raises(PeerUnavailable, match="must begin with hello, and none came"), anyio.fail_after(60):
             await anext(aiter(stream))
 
 

@@ -154,7 +154,7 @@ async def test_an_update_that_fits_no_node_leaves_the_release_that_runs_until_on
         assert instance["failure"]["code"] == Code.NO_ELIGIBLE_NODE
         assert instance["running_revision"] == before["revision"]
         assert (shown["app_version"], shown["running_versions"]) == ("1.1.0", ["1.0.0"])
-        assert "1.0.0 goes on running on a" in shown["note"]
+        assert "1.0.0 keeps running on a" in shown["note"]
         assert [order.kind for order in a.orders] == [OrderKind.APPLY]
         async with scripted_node(link(site), "b", labels={"zone": "x"}) as b:
             await eventually(lambda: placed(site) == {"b": State.INSTALLED})

@@ -104,4 +104,4 @@ async def test_a_fault_of_the_site_is_internal_and_not_unknown(
             await stub(channel).ListNodes(pb.ListNodesRequest())
         assert refused.value.code() is grpc.StatusCode.INTERNAL
         assert "secret detail" not in str(refused.value.details()), "what is inside stays inside"
-        assert "call failed by a fault of the site" in caplog.messages
+        assert "call failed with an internal error" in caplog.messages

@@ -182,7 +182,7 @@ class EngineConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
         if self._is_left or self._is_complete:
-            self._fail(ConnectionResetError("the engine says more than it was asked for"))
+            self._fail(ConnectionResetError("the engine sent more than was requested"))
             return
         try:
             self._parser.feed_data(data)
@@ -219,7 +219,7 @@ class EngineConnection(asyncio.Protocol):
         elif self._is_left:
             self.abort()
         elif self._waiter is not None:
-            self._fail(TimeoutError("the engine says nothing"))
+            self._fail(TimeoutError("the engine does not answer"))
         else:
             # The answer waits for its reader.
             self._timer = self._loop.call_later(pool.silent_seconds, self._look)

@@ -2,7 +2,7 @@
 
 Foreign errors are translated here: what cannot be reached, resets or answers 5xx is WORKER_RESET, silence is
 DECODE_TIMEOUT, no free slot is REPLICA_EXHAUSTED, a refusal of the request itself is INVALID_PARAMS. Closing a stream
-closes its connection, which is how every engine here is told to stop.
+closes its connection, which is how every engine here stops generating.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""Tells when a file is written, replaced or removed: one inotify instance for all files, since a user has few.
+"""Detects when a file is written, replaced or removed: one inotify instance for all files, since a user has few.
 
 Costs nothing while nothing happens. Where the kernel has no watch left, a waiter looks from time to time.
 """
@@ -21,7 +21,7 @@ log = get_log(__name__)
 POLL_SECONDS: Final = 0.5
 """Between looks without inotify."""
 TOGETHER_SECONDS: Final = 0.02
-"""After it was told of events, the kernel keeps those that follow for so long, several of one kind as one: a program
+"""After it has reported events, the kernel keeps those that follow for so long, several of one kind as one: a program
 may write thousands of lines a second."""
 LOOK_SECONDS: Final = 60.0
 """Between looks beside it, for a file system that reports nothing."""

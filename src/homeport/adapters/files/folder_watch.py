@@ -1,4 +1,4 @@
-"""Tells when files of a folder have changed: by inotify where the kernel offers it, by looking from time to time
+"""Detects when files of a folder have changed: by inotify where the kernel offers it, by looking from time to time
 everywhere else, and also beside it, for file systems whose changes come from another machine."""
 
 import os

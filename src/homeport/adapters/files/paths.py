@@ -6,7 +6,7 @@ from homeport.errors import InvalidInput, Problem
 
 
 def written_path(text: str) -> Path:
-    """With `~` expanded where it is somebody's home. The text may also be a URL, so nothing is refused."""
+    """With `~` expanded where that user exists. The text may also be a URL, so nothing is refused."""
     try:
         return Path(text).expanduser()
     except RuntimeError:

@@ -28,7 +28,7 @@ RULES: tuple[tuple[str, str, str | None], ...] = (
     (r"SSL certificate|certificate verif|SSL_ERROR|TLS",   "has a certificate that is not trusted",
      "Add its authority to the system's certificates, or set git's http.sslCAInfo."),
     (r"terminal prompts disabled|Authentication failed|could not read (Username|Password)|error: 401"
-     r"|Permission denied \(|Invalid username or",         "asks for credentials it did not get", _CREDENTIALS_HINT),
+     r"|Permission denied \(|Invalid username or",         "requires credentials", _CREDENTIALS_HINT),
     (r"error: 403|access denied|not allowed to",           "does not allow this account",   _CREDENTIALS_HINT),
     (r"Could not resolve host|Name or service not known|name resolution|No address associated",
                                                            "is on a host that cannot be found",

@@ -66,7 +66,7 @@ def open_authority(
         roots.write_state(folder, state)
     if state.domain != domain:
         raise Refused(
-            f"The authority in {folder} is of the trust domain {state.domain}, not of {domain}.",
+            f"The authority in {folder} belongs to the trust domain {state.domain}, not to {domain}.",
             hint="A trust domain never changes; use the old one, or another folder for a new authority.",
         )
     return FileAuthority(folder, state, refresh_hint_seconds=refresh_hint_seconds, root_lifetime=lifetime)

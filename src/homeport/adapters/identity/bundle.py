@@ -36,7 +36,7 @@ def encode(bundle: TrustBundle) -> bytes:
 
 def decode(content: bytes, domain: str) -> TrustBundle:
     if len(content) > SIZE_MAX:
-        raise InvalidInput("The trust bundle is too large to be one.")
+        raise InvalidInput("The trust bundle is too large.")
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -48,7 +48,7 @@ def decode(content: bytes, domain: str) -> TrustBundle:
     if not 0 < len(wanted) <= ANCHORS_MAX:
         raise InvalidInput(
             "The trust bundle has no X.509 anchor." if not wanted else "The trust bundle has too many anchors.",
-            hint="The bundle in use stays in force; look at the server it came from.",
+            hint="The bundle in use stays in force; check the server that sent the new one.",
         )
     return TrustBundle(
         domain=domain,

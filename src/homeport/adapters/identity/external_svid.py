@@ -50,7 +50,7 @@ def open_outside(folder: Path, *, domain: str, wfm: str, expected: str) -> Crede
     found = outside_id(folder)
     if found != expected:
         raise Refused(
-            f"The certificate in {folder} is of {found}; here {expected} is needed.",
+            f"The certificate in {folder} is for {found}, but {expected} is required.",
             hint="Have the authority that writes these files issue that SPIFFE ID.",
         )
     return Credentials(folder, domain=domain, wfm=wfm, expected=expected)

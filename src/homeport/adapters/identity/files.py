@@ -89,7 +89,7 @@ def read_bounded(path: Path) -> bytes:
 def _unreadable(path: Path, error: OSError) -> InvalidInput:
     if isinstance(error, FileNotFoundError):
         return InvalidInput(f"{path} is missing.", hint="Restore it from a backup, or join this machine again.")
-    return InvalidInput(f"{path} cannot be read: {error.strerror}.", hint="Look at who owns it.")
+    return InvalidInput(f"{path} cannot be read: {error.strerror}.", hint="Check who owns it.")
 
 
 @contextmanager

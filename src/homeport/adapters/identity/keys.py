@@ -81,7 +81,7 @@ def csr_name(csr: bytes) -> str:
 def csr_key(csr: bytes) -> PublicKey:
     """The key that signed a request (PEM or DER); InvalidInput for one without a valid signature."""
     if len(csr) > REQUEST_SIZE_MAX:
-        raise InvalidInput("The certificate request is too large to be one.")
+        raise InvalidInput("The certificate request is too large.")
     try:
         pem = b"-----BEGIN" in csr
         request = x509.load_pem_x509_csr(csr) if pem else x509.load_der_x509_csr(csr)

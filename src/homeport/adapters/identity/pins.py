@@ -38,7 +38,7 @@ def parse_pin(pin: str) -> str:
         raw = b""
     if len(raw) != 32:
         raise InvalidInput(
-            "The pin is not of the form sha256:<64 hex digits>.", hint="Copy it whole from the join command."
+            "The pin is not of the form sha256:<64 hex digits>.", hint="Copy all of it from the join command."
         )
     return raw.hex()
 
@@ -57,8 +57,8 @@ def pinned_context(pin: str) -> tuple[ssl.SSLContext, Check]:
             known = False
         if not known:
             raise Refused(
-                "The server has another key than the pin names.",
-                hint="Make a new join command at central, or find out who answers at this address.",
+                "The server's key does not match the pin.",
+                hint="Make a new join command at central, or check which server answers at this address.",
             )
 
     return context, check

@@ -89,7 +89,7 @@ def _check_domain(svid: Svid) -> None:
     """Externally managed files may belong to another fleet."""
     domain, _ = spiffe.split(svid.spiffe_id)
     if domain != svid.bundle.domain:
-        raise InvalidInput(f"{svid.spiffe_id} is of the trust domain {domain}; ours is {svid.bundle.domain}.")
+        raise InvalidInput(f"{svid.spiffe_id} belongs to the trust domain {domain}; ours is {svid.bundle.domain}.")
 
 
 def _bundle_of_pem(content: bytes, domain: str) -> TrustBundle:

@@ -221,14 +221,14 @@ class Credentials:
     def _take(self, svid: Svid) -> None:
         if self._expected is not None and svid.spiffe_id != self._expected:
             raise Refused(
-                f"The certificate in {self.folder} is of {svid.spiffe_id}; here {self._expected} is needed.",
+                f"The certificate in {self.folder} is for {svid.spiffe_id}, but {self._expected} is required.",
                 hint="Have the authority that writes these files issue that SPIFFE ID.",
             )
         with self._lock:
             presenting, trusting = list(self._presenting.items()), list(self._trusting_bundle)
         if self._svid is not None and presenting and _family(svid) != _family(self._svid):
             raise Refused(
-                f"The key in {self.folder} is of another kind than before.", hint="Restart to use the new one."
+                f"The key in {self.folder} has another type than before.", hint="Restart to use the new one."
             )
         _load_chain(bare_server(), svid)  # so that nothing can fail on the loops below
         for context, loop in presenting:

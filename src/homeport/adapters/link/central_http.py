@@ -92,7 +92,7 @@ def _require_safe(url: str, *, has_identity: bool) -> None:
     parts = urlsplit(url)
     if parts.scheme == "https" and not has_identity:
         raise Refused(
-            f"Central at {url} can only be spoken to by a site that has joined it.",
+            f"Central at {url} only accepts sites that have joined it.",
             hint="An administrator of central has the line to join with:  homeport sites join-command",
         )
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
@@ -322,7 +322,7 @@ class VerifyingConnector(aiohttp.TCPConnector):
             self._verify(protocol.transport.get_extra_info("ssl_object"))
         except Refused as error:
             protocol.abort()
-            raise aiohttp.ClientConnectionError(f"what answers there is not trusted: {error}") from error
+            raise aiohttp.ClientConnectionError(f"the server there is not trusted: {error}") from error
         asyncio.get_running_loop().call_later(CONNECTION_SECONDS_MAX, protocol.force_close)
         return protocol
 

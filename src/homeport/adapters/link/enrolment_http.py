@@ -69,9 +69,9 @@ class EnrolmentHttp:
                 size_max=ANSWER_BYTES_MAX,
             )
         except ssl.SSLError as error:
-            raise Distrusted(f"{self._url} is not who it should be: {error.reason or error}") from error
+            raise Distrusted(f"{self._url} has an unexpected identity: {error.reason or error}") from error
         except Refused as error:
-            raise Distrusted(f"{self._url} is not who it should be: {error}", hint=error.hint) from error
+            raise Distrusted(f"{self._url} has an unexpected identity: {error}", hint=error.hint) from error
         except (OSError, ExchangeFailed) as error:
             raise PeerUnavailable(f"{self._url} cannot be reached: {reason_of(error)}") from error
 

@@ -51,7 +51,7 @@ TOKEN_HINT: Final = (
     "as the user who started it."
 )
 UNRECORDED: Final = "The request was carried out, but it could not be written to the audit trail."
-ASK_HINT: Final = "Ask an administrator for a token that may."
+ASK_HINT: Final = "Ask an administrator for a token with this right."
 
 OnRefused = Callable[[NewAudit], Awaitable[None]]
 Stream = Call[Any, Any]
@@ -188,8 +188,8 @@ class GrpcCalls:
             raise  # The client was answered, or has disconnected.
         except Exception as error:
             # Last resort for this call. grpclib would answer UNKNOWN, which leaves open whose fault it is.
-            log.exception("call failed by a fault of the site", action=action)
-            message = "Homeport could not answer because of a fault of its own; its log has the details."
+            log.exception("call failed with an internal error", action=action)
+            message = "Homeport could not answer because of an internal error; its log has the details."
             raise GRPCError(Status.INTERNAL, message) from error
 
     @asynccontextmanager
@@ -300,7 +300,7 @@ async def receive(call: Stream, kind: Any) -> Any:
             return None
         size = int.from_bytes(head[1:], "big")
         if head[0]:
-            raise GRPCError(Status.UNIMPLEMENTED, "compressed messages are not understood")
+            raise GRPCError(Status.UNIMPLEMENTED, "compressed messages are not supported")
         if size > MESSAGE_BYTES_MAX:
             raise GRPCError(Status.RESOURCE_EXHAUSTED, f"a message may have {MESSAGE_BYTES_MAX} bytes, not {size}")
         message = kind()

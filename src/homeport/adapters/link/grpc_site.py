@@ -17,7 +17,7 @@ from homeport.wire.v1 import nodes_pb2 as pb
 
 SERVICE: Final = "/homeport.v1.Nodes"
 NODES_PAGE_MAX: Final = 1_000
-"""So many nodes are in one answer of `ListNodes`: gRPC clients take messages of 4 MiB unless they are told more."""
+"""So many nodes are in one answer of `ListNodes`: gRPC clients take messages of 4 MiB unless configured for more."""
 
 
 class GrpcSession:
@@ -97,4 +97,4 @@ class NodesService:
             try:
                 await self._reception.converse(GrpcSession(call), self._calls.admitted(call))
             except TimeoutError as error:
-                raise InvalidInput("a stream begins with hello, and none came") from error
+                raise InvalidInput("a stream must begin with hello, and none came") from error

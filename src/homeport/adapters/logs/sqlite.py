@@ -211,7 +211,7 @@ class LogFile:
         self.buffer = str(found[0]) if found else self.buffer or uuid.uuid4().hex
         if not found:
             database.execute("INSERT INTO meta VALUES ('buffer', ?)", (self.buffer,))
-            # Ids go on: whoever follows this file knows those of the one before.
+            # Ids continue: a reader that follows this file knows those of the one before.
             database.execute("INSERT INTO sqlite_sequence VALUES ('line', ?)", (self._newest,))
         self._refresh_origins(database)
 

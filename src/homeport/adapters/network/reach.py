@@ -29,7 +29,7 @@ def public_addresses_only(*, is_limited: bool = True) -> Iterator[None]:
 
 async def reachable(host: str, port: int) -> str:
     """The host itself; where only public addresses may be reached, an address of it, which then is public as all the
-    others are. Raises Refused, and OSError for a name that nobody knows."""
+    others are. Raises Refused, and OSError for an unknown name."""
     if not _PUBLIC_ONLY.get():
         return host
     found: list[Any] = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)

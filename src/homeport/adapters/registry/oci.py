@@ -150,7 +150,7 @@ async def _push(connection: RegistryConnection, artifact: Artifact) -> Digest:
 def version_is_taken(reference: OciReference) -> Conflict:
     """Nodes that have the old content would keep it, and a successful push would hide that."""
     return Conflict(
-        f"{reference} is there already, with other content.",
+        f"{reference} already exists with other content.",
         hint="A version never changes. Give the app, or the component whose files changed, a new version.",
     )
 

@@ -207,7 +207,7 @@ def _arriving(source: WebFile, answer: Streaming, offset: int, *, is_same: bool)
 async def open_web(file: WebFile, offset: int, *, validator: str = "") -> AsyncIterator[Streaming]:
     """The answer to a GET from this offset, redirects followed. Raises NotFound, Refused, PeerUnavailable.
 
-    With a `validator` (an ETag), content that has changed meanwhile is sent from its beginning: status 200.
+    With a `validator` (an ETag), content that has changed in between is sent from its beginning: status 200.
     """
     url, start = file.url, _split(file.url)
     first = start.netloc

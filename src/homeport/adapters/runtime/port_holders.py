@@ -25,7 +25,7 @@ async def naming_port_holder(failure: WorkFailed, api: EngineApi) -> WorkFailed:
 
 def described(container: ListedContainer) -> str:
     """The deployment as people call it, `name@site`; by its id where an older release made the container. One of
-    somebody else has only its own name."""
+    another user has only its own name."""
     labels = container.labels
     if LABEL_DEPLOYMENT not in labels:
         return f"the container {container.name}"

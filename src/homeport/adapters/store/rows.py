@@ -1,5 +1,5 @@
 """Rows become records here. A row that cannot be read is left out, so that it harms no other: SQLite stores any value
-in any column, JSON is checked by nobody but us, and files of databases are changed by disks and people.
+in any column, JSON is checked only here, and files of databases are changed by disks and people.
 
 A row left out is not absent: `LeftOut` names it, readers that would delete or repeat something because it is absent
 ask for it (`Reader.left_out`), and operators get an event. It stays where it is until its key is written again.

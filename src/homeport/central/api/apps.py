@@ -61,7 +61,7 @@ def apps_routes(central: CentralParts) -> Routes:
             )
             return _added(added)
         if body.description is not None:
-            raise InvalidInput(problems=[Problem("description", "cannot stand beside repository.")])
+            raise InvalidInput(problems=[Problem("description", "cannot be combined with repository.")])
         check_reach(body.repository, caller)
         with public_addresses_only(is_limited=not may_reach_private(caller)):
             added = await add_apps(
@@ -85,7 +85,8 @@ def apps_routes(central: CentralParts) -> Routes:
         app_name: Name = None,
         version: Name = None,
         contains: Annotated[
-            str | None, Query(max_length=200, description="Only those whose name contains this, whatever the case.")
+            str | None,
+            Query(max_length=200, description="Only those whose name contains this text; case is ignored."),
         ] = None,
     ) -> Response:
         """By category and name, the newest version of each first."""

@@ -151,7 +151,7 @@ def _again_routes(router: Router, central: CentralParts) -> None:
 
     @router.post(
         "/api/v1/deployments/{deployment_id}/retry",
-        summary="Try again what has failed or was rolled back",
+        summary="Retry what has failed or was rolled back",
         status_code=202,
         responses={404: {}, 409: {}},
     )
@@ -173,7 +173,7 @@ def _again_routes(router: Router, central: CentralParts) -> None:
 def _rollback_route(router: Router, central: CentralParts) -> None:
     @router.post(
         "/api/v1/deployments/{deployment_id}/rollback",
-        summary="Go back to an older revision",
+        summary="Roll back to an older revision",
         status_code=202,
         responses={404: {}, 409: {}},
     )

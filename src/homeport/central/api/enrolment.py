@@ -71,7 +71,7 @@ def invitations_routes(central: CentralParts, enrolment: EnrolmentService) -> Ro
         reach = await reach_of(central.store, site)
         if reach is None:
             raise NotFound(
-                f"Site {site} has no identity, as in  homeport up , so it takes nodes of its own machine alone.",
+                f"Site {site} has no identity, as in  homeport up , so it only accepts nodes on its own machine.",
                 hint="Another machine becomes a site of its own:  homeport sites join-command NAME . "
                 "A node of this machine:  homeport node --site HOST:PORT , the address of --grpc.",
             )
@@ -80,7 +80,7 @@ def invitations_routes(central: CentralParts, enrolment: EnrolmentService) -> Ro
         )
         if not await central.questions.tell(SiteName(site), ExpectNode(made.token)):
             raise PeerUnavailable(
-                f"Site {site} is not connected, and it must know of the token.",
+                f"Site {site} is not connected, and has to receive the token.",
                 hint=f"Try again when it is back, or ask the site itself with --url {reach.api}",
             )
         return InvitationBody(

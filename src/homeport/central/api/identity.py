@@ -23,7 +23,7 @@ from homeport.serving.routing import Router
 
 class Rotate(Body):
     step: Literal["begin", "switch", "finish"]
-    force: bool = Field(default=False, description="Switch or finish although some are not ready for it.")
+    force: bool = Field(default=False, description="Switch or finish even if some machines are not ready.")
 
 
 class AuthorityBody(Body):

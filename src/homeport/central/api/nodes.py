@@ -46,7 +46,7 @@ def nodes_routes(central: CentralParts) -> Routes:
 
     @router.delete(
         "/api/v1/nodes/{node_id}",
-        summary="Remove a node; what it runs is no longer counted on",
+        summary="Remove a node; its workloads are no longer managed",
         status_code=204,
         response_class=Response,
         responses={404: {}, 409: {}},
@@ -59,7 +59,7 @@ def nodes_routes(central: CentralParts) -> Routes:
 
     @router.get(
         "/api/v1/sites/{site}/nodes/identities",
-        summary="Who joined a site as a node, who asks to, who was removed",
+        summary="Identities of a site's nodes: accepted, pending and removed",
         response_model=IdentitiesBody,
         responses={404: {}, 502: {}, 503: {}},
     )
@@ -75,7 +75,7 @@ def nodes_routes(central: CentralParts) -> Routes:
 
     @router.post(
         "/api/v1/sites/{site}/nodes/identities/{name}/approve",
-        summary="Let a node in that waits at its site",
+        summary="Approve a node that waits at its site",
         responses={404: {}, 502: {}, 503: {}},
     )
     async def approve_node_identity(

@@ -78,7 +78,7 @@ def _keep_sites(router: Router, central: CentralParts) -> None:
 
     @router.delete(
         "/api/v1/sites/{site}",
-        summary="Remove a site; what runs there goes on",
+        summary="Remove a site; its workloads keep running",
         responses={404: {}, 409: {}},
     )
     async def remove(

@@ -41,7 +41,7 @@ STREAM_SILENCE_SECONDS: Final = 35.0
 """The server sends a comment every ten seconds; three missed ones mean that the connection is dead."""
 PAGE_ITEMS: Final = 500
 UNANSWERED: Final = "Interrupted before Homeport answered: it may have made the change.  See  homeport status"
-START_HINT: Final = "Start it with  homeport up , or point me elsewhere with --url or HOMEPORT_URL."
+START_HINT: Final = "Start it with  homeport up , or give another address with --url or HOMEPORT_URL."
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def list_contexts(settings: Settings) -> None:
             Column("TRUSTS", lambda item: item["trust"], wide=True),
         ),
         identity=lambda item: item["name"],
-        empty="You have not logged in anywhere. Do it:  homeport login URL",
+        empty="You are not logged in. Run:  homeport login URL",
     )
     show(settings, listing, fetch, watch=False)
 
@@ -168,7 +168,7 @@ def use_context(name: str) -> None:
     configuration = read()
     context = _named(configuration, name)
     write(Configuration(name, configuration.contexts))
-    done(f"commands now talk to {context.url}")
+    done(f"commands now use {context.url}")
 
 
 @contexts.command("remove")
@@ -181,7 +181,7 @@ def remove_context(name: str) -> None:
     _named(configuration, name)
     left = {other: context for other, context in configuration.contexts.items() if other != name}
     write(Configuration("" if configuration.current == name else configuration.current, left))
-    done(f"context {name} is forgotten")
+    done(f"forgot context {name}")
 
 
 def _named(configuration: Configuration, name: str) -> Context:

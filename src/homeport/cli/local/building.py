@@ -104,7 +104,7 @@ def _push(engine: str, tag: str, place: ComponentRegistry, scratch: Path) -> str
     said = _run([engine, "push", tag], PUSH_SECONDS_MAX, "push", environment)
     found = [word for word in said.split() if word.startswith("sha256:")]
     if not found:
-        raise EngineUnavailable(f"{engine} push did not say the digest of {tag}.")
+        raise EngineUnavailable(f"{engine} push did not report the digest of {tag}.")
     return found[-1]
 
 

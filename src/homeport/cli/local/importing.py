@@ -152,7 +152,7 @@ def _place(options: ImportOptions, client: Client) -> ComponentRegistry:
         found = {}
     if not found.get("host"):
         raise Conflict(
-            found.get("why") or "This server has no registry of its own.",
+            found.get("why") or "This server has no built-in registry.",
             hint="Name one to keep the app's files in:  --registry HOST/NAME .",
         )
     return built_in_place(client, found)

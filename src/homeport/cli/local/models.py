@@ -120,7 +120,7 @@ def pull_to_central(settings: Settings, client: Client, model_id: str) -> Json:
             found = client.get(path)
             if found["pull"] is None:
                 raise Conflict(
-                    "Central was restarted meanwhile.", hint="Run the command again: it goes on where it was."
+                    "Central was restarted meanwhile.", hint="Run the command again: it resumes where it stopped."
                 )
     finally:
         bar.close()
@@ -145,7 +145,7 @@ def source_for(
     name = model_id or default_model_id(parse_reference(str(path)))
     found = digest_of_file(path)
     if digest and found != digest:
-        raise Conflict(f"{path} is not what its digest says: {found} where {digest} was promised.")
+        raise Conflict(f"{path} does not match its digest: found {found}, expected {digest}.")
     size = path.stat().st_size
     if not push and nodes_are_here(client, site):
         return ModelSource(f"file:{path}", found, size, name)
@@ -177,7 +177,7 @@ def registry_place(client: Client) -> ComponentRegistry:
         found = {}
     if not found.get("host"):
         raise Conflict(
-            found.get("why") or "This server has no registry of its own.",
+            found.get("why") or "This server has no built-in registry.",
             hint="Put the model where nodes can fetch it, and use its https:// or oci:// address.",
         )
     return built_in_place(client, found)

@@ -54,9 +54,7 @@ def initialise(
     version = imported.own_version or version
     folder = to / app_place(category, imported.name, version).folder
     if folder.exists():
-        raise Conflict(
-            f"{folder} is there already.", hint="Choose another version with  --app-version , or remove it."
-        )
+        raise Conflict(f"{folder} already exists.", hint="Choose another version with  --app-version , or remove it.")
     description = render_description(
         imported,
         repository=f"oci://{registry.removeprefix('oci://').strip('/')}/{imported.name}",
@@ -124,7 +122,7 @@ async def _pull(repository: str, tag: str | None, to: Path, registry: "OciRegist
     *above, name = repository.removeprefix("oci://").partition("/")[2].split("/")
     folder = to / app_place(above[-1] if above else "packages", name, app.version).folder
     if folder.exists():
-        raise Conflict(f"{folder} is there already.", hint="Remove it, or choose another folder with  --to .")
+        raise Conflict(f"{folder} already exists.", hint="Remove it, or choose another folder with  --to .")
     write_entries(folder, files.values())
     return folder
 
@@ -202,7 +200,7 @@ def _validate_registry(root: Path) -> list[str]:
     if not valid:
         raise NotFound(
             f"{root} has no apps.",
-            hint=f"Apps stand at  CATEGORY/APP/VERSION/{DESCRIPTION_FILE} ; name such a folder.",
+            hint=f"Apps are found at  CATEGORY/APP/VERSION/{DESCRIPTION_FILE} ; name such a folder.",
         )
     return valid
 

@@ -40,7 +40,7 @@ def chart_elsewhere(reference: str, place: ComponentRegistry | None, *, name: st
     """A published chart stays where it is; only its values are read."""
     repository, colon, version = reference.rpartition(":")
     if not colon or "/" in version or repository == "oci":
-        raise InvalidInput(f"{reference} says no version.", hint=f"Write it as  {reference}:1.2.3 .")
+        raise InvalidInput(f"{reference} has no version.", hint=f"Write it as  {reference}:1.2.3 .")
     artifact = anyio.run(registry_client(place).pull, repository, version.replace("+", "_"))
     packed = next((layer.content for layer in artifact.layers if layer.media_type == _CONTENT_TYPE), None)
     if packed is None:

@@ -20,7 +20,7 @@ def cache_options(command: Callable[..., None]) -> Callable[..., None]:
         show_default=True,
         help="Keep components, charts and images for its nodes, so that each is fetched once.",
     )
-    @click.option("--cache-size", type=SIZE, default="20G", show_default=True, help="What it may take on disk.")
+    @click.option("--cache-size", type=SIZE, default="20G", show_default=True, help="Its maximum size on disk.")
     @wraps(command)
     def gathered(*, is_cached: str, cache_size: int, **others: Any) -> None:
         command(cache=cache_size if is_cached == "on" else None, **others)

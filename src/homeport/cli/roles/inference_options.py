@@ -68,7 +68,7 @@ _OPTIONS = (
         type=click.Choice([each.value for each in FullPolicy]),
         default=FullPolicy.REJECT.value,
         show_default=True,
-        help="When it is full: refuse the newcomer, or drop the oldest batch task.",
+        help="When it is full: refuse the new task, or drop the oldest batch task.",
     ),
     _number("--key-rate", 0, "Inference requests that one key may make in a minute; 0 for any.", least=0),
     _number("--key-running", 0, "Requests of one key that may run at once, others wait; 0 for any.", least=0),
@@ -85,7 +85,7 @@ _OPTIONS = (
         default=60.0,
         show_default=True,
         metavar="SECONDS",
-        help="How long an engine may say nothing.",
+        help="Timeout for an engine that sends nothing.",
     ),
     click.option(
         "--task-wall",

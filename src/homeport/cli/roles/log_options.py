@@ -44,7 +44,7 @@ def log_store_options(command: Command) -> Command:
     return _with(
         gathered,
         click.option("--logs-days", type=float, default=7.0, show_default=True, help="How long log lines are kept."),
-        click.option("--logs-size", type=SIZE, default="2G", show_default=True, help="What they may take on disk."),
+        click.option("--logs-size", type=SIZE, default="2G", show_default=True, help="Their maximum size on disk."),
         click.option("--logs-otlp", metavar="URL", help="Send log lines on as OTLP, as in http://HOST:4318/v1/logs"),
         click.option("--logs-loki", metavar="URL", help="... and to Loki, as in http://HOST:3100/loki/api/v1/push"),
         click.option(
@@ -72,7 +72,7 @@ def log_buffer_options(command: Command) -> Command:
             type=SIZE,
             default="256M",
             show_default=True,
-            help="What log lines may take on disk while the site is away.",
+            help="Maximum size of buffered log lines while the site is unreachable.",
         ),
         click.option(
             "--logs-lines",

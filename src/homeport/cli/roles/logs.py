@@ -26,14 +26,14 @@ def logged(command: Decorated) -> Decorated:
     command = click.option(
         "--log-format",
         type=click.Choice(["text", "json"]),
-        help="How to log; text at a terminal and json elsewhere when left out.",
+        help="Log format; text at a terminal and json elsewhere when omitted.",
     )(command)
     return click.option(
         "--log-level",
         type=click.Choice(["debug", "info", "warning", "error"]),
         default="info",
         show_default=True,
-        help="The least to log.",
+        help="Lowest level to log.",
     )(command)
 
 

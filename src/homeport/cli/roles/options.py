@@ -110,7 +110,7 @@ def people_options(command: Callable[..., None]) -> Callable[..., None]:
             "--cors",
             type=ORIGIN,
             multiple=True,
-            help="Let web pages of this origin call the API; * lets every page read. May be repeated [none].",
+            help="Allow web pages of this origin to call the API; * allows all to read. May be repeated [none].",
         ),
     )
 

@@ -64,7 +64,7 @@ def registry_options(
             help=f"The built-in registry for images, charts and components; off for none [{default}].",
         ),
         click.option(
-            "--registry-quota", type=SIZE, default="20G", show_default=True, help="What it may take on disk."
+            "--registry-quota", type=SIZE, default="20G", show_default=True, help="Its maximum size on disk."
         ),
         click.option(
             "--registry-tags",

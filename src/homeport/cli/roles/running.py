@@ -20,7 +20,7 @@ from homeport.cli.terminal.output import done
 from homeport.errors import HomeportError
 
 STOP_SECONDS: Final = 5.0
-APPS_STAY: Final = "Ctrl-C stops it; the apps go on running."
+APPS_STAY: Final = "Ctrl-C stops it; the apps keep running."
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 COLLECT_AFTER: Final = (5_000, 10, 5)
 """Garbage collection thresholds of a running role. With those of the start, a million dead objects could pile up;

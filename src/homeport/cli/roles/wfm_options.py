@@ -25,7 +25,7 @@ class WfmOptions:
         if (self.source == "margo") != (self.url is not None):
             raise InvalidInput(
                 "--source margo and --wfm URL belong together.",
-                hint="Give both to follow a Margo fleet manager, or none of them.",
+                hint="Give both to follow a Margo fleet manager, or neither.",
             )
         return {
             "wfm_url": self.url,
@@ -55,13 +55,19 @@ def wfm_options(command: Callable[..., None]) -> Callable[..., None]:
             default=15.0,
             show_default=True,
             metavar="SECONDS",
-            help="How often it is asked.",
+            help="Polling interval.",
         ),
         click.option(
-            "--wfm-hours", multiple=True, metavar="HH:MM-HH:MM", help="When it is asked; may be repeated [always]."
+            "--wfm-hours",
+            multiple=True,
+            metavar="HH:MM-HH:MM",
+            help="Hours in which it is polled; may be repeated [always].",
         ),
         click.option(
-            "--wfm-downtime", multiple=True, metavar="HH:MM-HH:MM", help="When it is never called; may be repeated."
+            "--wfm-downtime",
+            multiple=True,
+            metavar="HH:MM-HH:MM",
+            help="Hours in which it is never polled; may be repeated.",
         ),
         click.option(
             "--wfm-share",

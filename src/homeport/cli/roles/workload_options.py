@@ -39,7 +39,9 @@ def workload_options(command: Callable[..., None]) -> Callable[..., None]:
             metavar="URL",
             help="The OpenTelemetry collector for workloads (OTLP over HTTP), as containers reach it.",
         ),
-        click.option("--workload-otlp-grpc", metavar="URL", help="The same collector over gRPC, beside the other."),
+        click.option(
+            "--workload-otlp-grpc", metavar="URL", help="The same collector over gRPC, in addition to the other."
+        ),
     )
 
     @wraps(command)

@@ -27,7 +27,7 @@ def wait_until_empty(client: Client, node: Json, *, timeout_seconds: float) -> E
         if time.monotonic() >= deadline:
             for item in left[:SHOWN_MAX]:
                 click.echo(f"  {item['name']}: {item['note'] or item['state']}", err=True)
-            click.echo(f"Node {node['id']} is not empty yet; it goes on without you.", err=True)
+            click.echo(f"Node {node['id']} is not empty yet; draining continues in the background.", err=True)
             return Exit.TIMED_OUT
         time.sleep(LOOK_SECONDS)
 

@@ -210,7 +210,7 @@ def table(settings: Settings, columns: Sequence[Column], items: Sequence[Item], 
 
 
 def _grid(columns: Sequence[tuple[str, int]], *, has_heads: bool = True, wraps: bool = False) -> "Table":
-    """With `wraps`, the last column goes on in the next line; else what does not fit ends with an ellipsis."""
+    """With `wraps`, the last column continues in the next line; else what does not fit ends with an ellipsis."""
     from rich.table import Table  # noqa: PLC0415 - start-up time
 
     grid = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim", show_header=has_heads)

@@ -89,7 +89,7 @@ def _remedy(deployment: Json, name: str) -> str:
     """What helps against this failure, where that is known; else another attempt."""
     text = _failure(deployment)
     if Code.NO_ELIGIBLE_NODE in text:
-        return "It goes on by itself when a node can take it; with other settings, deploy it again."
+        return "It continues when a node can take it. To change its settings, deploy it again."
     taken = _PORT_IN_USE.search(text)
     if taken is None:
         return f"Try again:  homeport deployments retry {name}"

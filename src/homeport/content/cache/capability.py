@@ -1,4 +1,4 @@
-"""A site's half of the content capability: it serves its nodes, and tells what it has."""
+"""A site's half of the content capability: it serves its nodes, and reports what it has."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

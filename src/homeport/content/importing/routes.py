@@ -78,7 +78,7 @@ def import_routes(central: CentralPlatform) -> Routes:
             return _body(imported, None)
         registry = central.registry
         if registry is None or registry.address is None:
-            why = "This server has no registry of its own." if registry is None else registry.why_off
+            why = "This server has no built-in registry." if registry is None else registry.why_off
             raise Conflict(why, hint="Import it with a registry of your own:  homeport deploy --registry HOST/NAME .")
         name, revision = f"{NAME_PREFIX}/{imported.name}", imported.revision
         repository = f"oci://{registry.address.host}/{name}"

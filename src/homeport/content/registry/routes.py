@@ -28,7 +28,7 @@ PAGE_MAX: Final = 1_000
 
 _PULL: Final = Action("registry.pull", Level.KNOWN, Scope.NONE, Audit.NONE)
 _LIST: Final = Action("registry.list", Level.VIEWER, Scope.FLEET, Audit.NONE)
-"""Names tell what others deploy: not for machines, which are told what to pull, nor for users of some sites."""
+"""Names reveal what others deploy: not for machines, which get orders to pull, nor for users of some sites."""
 _UPLOAD: Final = Action("registry.upload", Level.OPERATOR, Scope.FLEET, Audit.NONE)
 _PUSH: Final = Action("registry.push", Level.OPERATOR, Scope.FLEET, Audit.WAIT)
 _DELETE: Final = Action("registry.delete", Level.OPERATOR, Scope.FLEET, Audit.WAIT)

@@ -239,7 +239,7 @@ class RegistryService:
         if there is not None and there != digest and is_immutable(tag, self.policy):
             raise RegistryProblem(
                 SpecCode.DENIED,
-                f"{name}:{tag} is there already with other content ({there[:19]}…), and a version never changes. "
+                f"{name}:{tag} already exists with other content ({there[:19]}…), and a version never changes. "
                 "Push this under a new version, or delete the old one first.",
                 status=409,
                 detail={"reason": "TAG_IMMUTABLE", "tag": tag, "digest": there},

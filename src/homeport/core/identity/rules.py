@@ -100,7 +100,9 @@ def _spiffe_name(case: Case) -> str | None:
 
 def _own_domain(case: Case) -> str | None:
     domain, _ = spiffe.split(case.name)
-    return None if domain == case.domain else f"{case.name} is of the trust domain {domain}; ours is {case.domain}."
+    return (
+        None if domain == case.domain else f"{case.name} belongs to the trust domain {domain}; ours is {case.domain}."
+    )
 
 
 # --- 2. the chain ---------------------------------------------------------------------------------------

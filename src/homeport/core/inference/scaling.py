@@ -104,11 +104,11 @@ class _Seen:
 RULES: Final[Sequence[tuple[ScalingAction, str, Callable[[_Seen], bool]]]] = (
     (ScalingAction.KEEP,   "a replica is being loaded",
      lambda seen: bool(seen.those(Loading.LOADING))),
-    (ScalingAction.UNLOAD, "its model is retired, and the time for what it has taken is over",
+    (ScalingAction.UNLOAD, "its model is retired, and the deadline of its accepted tasks has passed",
      lambda seen: seen.policy.is_retired and seen.policy.is_overdue and bool(seen.free)),
     (ScalingAction.UNLOAD, "its model is retired",
      lambda seen: seen.policy.is_retired and not seen.use.waiting and bool(seen.free)),
-    (ScalingAction.KEEP,   "its model is retired, and what it has taken is finished first",
+    (ScalingAction.KEEP,   "its model is retired, and its accepted tasks are finished first",
      lambda seen: seen.policy.is_retired and bool(seen.those(Loading.LOADED))),
     (ScalingAction.KEEP,   "none is loaded, its model is retired",
      lambda seen: seen.policy.is_retired),

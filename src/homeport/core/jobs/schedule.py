@@ -138,7 +138,7 @@ def schedule(
             continue
         try:
             node_id, why = _node_for(job.spec, roster, load, zones, strategy)
-        except Exception as error:  # noqa: BLE001 - a strategy of the user's own may raise anything; other jobs go on
+        except Exception as error:  # noqa: BLE001 - a strategy of the user's own may raise anything; other jobs continue
             waiting[job.id] = f"the scheduling strategy failed: {type(error).__name__}: {str(error)[:200]}"
             continue
         if node_id is None:

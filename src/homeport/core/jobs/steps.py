@@ -19,7 +19,7 @@ PREPARE_SECONDS_MAX: Final = 3600.0
 OVERDUE_SECONDS: Final = 120.0
 """How long after its deadline the result of an attempt may arrive from a connected node."""
 INTERRUPTED_MAX: Final = 5
-"""How often an attempt of an inference job goes on after a restart."""
+"""How often an attempt of an inference job continues after a restart."""
 LOST_ORDERS_MAX: Final = 10_000
 """A node that claims to have had more orders than this since the site's newest one is not believed."""
 FINAL_CODES: Final[frozenset[str]] = frozenset(
@@ -68,7 +68,7 @@ def ask_again(job: Job, now: datetime) -> Job | None:
     number. None where that has happened often enough, or it is being cancelled."""
     if job.cancelled_by is not None or job.generation - job.attempt >= INTERRUPTED_MAX * job.attempt:
         return None
-    reason = "is asked again: a restart of the site or of the engine has interrupted the answer"
+    reason = "is retried: a restart of the site or of the engine has interrupted the answer"
     return replace(job, generation=next_generation(job), version=job.version + 1, updated_at=now, reason=reason)
 
 

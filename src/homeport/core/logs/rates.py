@@ -54,7 +54,7 @@ def refilled(rate: LogRate, now: float, rules: RateRules) -> LogRate:
 
 
 def admit(rate: LogRate, lines: list[LogLine], now: float, rules: RateRules) -> tuple[LogRate, list[LogLine]]:
-    """Those of the lines that are kept, and what is left. A line that tells of dropped ones comes first."""
+    """Those of the lines that are kept, and what is left. A line that reports dropped ones comes first."""
     if not rules.lines_per_second:
         return rate, lines
     rate = refilled(rate, now, rules)

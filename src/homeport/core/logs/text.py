@@ -21,7 +21,7 @@ FIELD_NAME_LENGTH_MAX: Final = 100
 FIELD_LENGTH_MAX: Final = 2_000
 FIELDS_LENGTH_MAX: Final = 16_384
 JSON_LENGTH_MAX: Final = 64 * 1024
-"""A longer JSON line is text: parsing it would cost more than it tells."""
+"""A longer JSON line is text: parsing it would cost more than it is worth."""
 LINE_BYTES_MAX: Final = JSON_LENGTH_MAX
 """How much of a line is kept in memory while it is read."""
 
@@ -170,7 +170,7 @@ def _time(found: Mapping[str, Any]) -> datetime | None:
             when = datetime.fromisoformat(value.strip())
             when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            # Seconds, milliseconds, microseconds or nanoseconds since 1970: told apart by their size.
+            # Seconds, milliseconds, microseconds or nanoseconds since 1970: distinguished by their size.
             scale = next((scale for scale in _TIME_SCALES if value <= 1e11 * scale), None)
             if scale is None:
                 return None

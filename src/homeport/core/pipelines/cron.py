@@ -59,7 +59,7 @@ def parse_cron(text: str) -> Cron:
     weekdays = frozenset(day % 7 for day in _field(fields[4], 0, 7, _DAYS, "day of week"))
     cron = Cron(minutes, hours, days, months, weekdays, "*" not in (fields[2][0], fields[4][0]))
     if next_time(cron, UTC, datetime(2024, 1, 1, tzinfo=UTC)) is None:
-        raise CronError(f'"{text}" never comes: no such day exists.')
+        raise CronError(f'"{text}" never occurs: no such day exists.')
     return cron
 
 

@@ -306,7 +306,7 @@ class _Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             return container[key]
         if isinstance(container, str | list):
             if isinstance(key, bool) or not isinstance(key, int):
-                raise ExpressionError("a list is asked by number.")
+                raise ExpressionError("a list is indexed by number.")
             return container[key]
         return self._key(container, key)
 

@@ -251,8 +251,8 @@ def _on_some(
 def _lingering(
     others: Sequence[NodeId], chosen: Set[NodeId], held: Mapping[NodeId, Commitment], ready: Set[NodeId]
 ) -> tuple[NodeId, ...]:
-    """One for each of the chosen that is not healthy. When one of those has failed for good, and so has another on an
-    eligible node, nothing is left to wait for: the better of the two was chosen."""
+    """One for each of the chosen that is not healthy. When one of those has failed permanently, and so has another on
+    an eligible node, nothing is left to wait for: the better of the two was chosen."""
     unsettled = [held.get(node_id) for node_id in chosen if node_id not in held or not held[node_id].is_settled]
     over = [item for item in unsettled if item is not None and item.is_over]
     can_break = not any(item.is_broken for item in over)

@@ -1,7 +1,7 @@
 """Plan checker: refuses a bad plan before any part of it is recorded or sent.
 
 It knows only the invariants that no plan may break, and checks every plan against them. When the plan of one
-deployment breaks one, that deployment is set aside with the reason, and the others go on.
+deployment breaks one, that deployment is set aside with the reason, and the others continue.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -97,7 +97,7 @@ def commitment_of(instance: Instance, desired: Desired) -> Commitment:
 
 
 def _has_ended(item: Instance, awaited: frozenset[str]) -> bool:
-    """Whether it failed for good, and not for want of these."""
+    """Whether it failed permanently, for another reason than missing ones."""
     is_awaited = item.failure is not None and item.failure.code in awaited
     return item.state is State.FAILED and item.next_at is None and not is_awaited
 

@@ -183,7 +183,7 @@ def _refuse(instance: Instance, desired: Desired, suited: Placed, view: View) ->
     if instance.node_id not in suited.stranded or not is_new or not (instance.state is S.INSTALLED or is_over):
         return
     before = None if is_over else _at(instance, desired, view)
-    still = "what runs stays as it is" if before is None else f"{before.app_version} goes on running"
+    still = "what runs stays as it is" if before is None else f"{before.app_version} keeps running"
     none = "no further node" if suited.chosen else "no node"
     message = f"{none} can take {desired.app_version}: {suited.explain()}; {still} on {instance.node_id}"
     trigger = H.SUPERSEDED_UPDATE if is_over else H.CHANGED

@@ -23,13 +23,13 @@ class FrameKind(IntEnum):
     CREDIT = 5
     """So many more bytes may be sent on the stream."""
     END = 6
-    """No more bytes follow from this end; the other may go on."""
+    """No more bytes follow from this end; the other may still send."""
     RESET = 7
     """The stream is over in both directions."""
     PING = 8
     PONG = 9
     LEAVE = 10
-    """The sender opens and accepts no more streams; the open ones go on."""
+    """The sender opens and accepts no more streams; the open ones continue."""
 
 
 HEADER: Final = Struct("!BII")

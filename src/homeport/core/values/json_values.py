@@ -1,7 +1,7 @@
 """Which JSON values are taken from others: those that every store can hold and every reader behind it can show.
 
 Python reads more than that: half of a surrogate pair, NaN and Infinity, numbers of thousands of digits, a nesting
-that can be read and not written. Such a value would only fail later, each time somebody looks at what has it in it.
+that can be read and not written. Such a value would only fail later, each time something that contains it is read.
 """
 
 import math

@@ -41,7 +41,7 @@ def _compiled(pattern: str) -> Any:
     options.log_errors = False
     options.max_mem = _MEMORY_MAX
     try:
-        return re2.compile(pattern.encode(), options=options)  # as bytes: nobody needs positions in the text
+        return re2.compile(pattern.encode(), options=options)  # as bytes: positions in the text are not needed
     except (re2.error, UnicodeEncodeError) as error:
         said = error.args[0] if error.args else ""
         raise ValueError(said.decode(errors="replace") if isinstance(said, bytes) else str(said)) from error

@@ -136,7 +136,7 @@ async def write_targets(
         return Proposal([*markers, *changes, *others], _message(resolved, ids, rollout_id))
 
     commit = await git_writer.write(decide, author=author, known=known)
-    assert deployed is not None, "a commit is decided on before it is made, and so is none"
+    assert deployed is not None, "`decide` runs before every commit"
     if commit is None:
         return deployed
     log.info(

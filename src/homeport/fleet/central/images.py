@@ -1,6 +1,6 @@
 """Adds to a plan which images components run now and would run, and how much each node would pull.
 
-Read from the registries while somebody waits for the plan, so within a second in all: what is not known by then, or
+Read from the registries while a user waits for the plan, so within a second in all: what is not known by then, or
 cannot be read, is unknown and changes nothing else. A node may have layers of other work as well, so what it pulls is
 an upper bound.
 """

@@ -58,7 +58,7 @@ async def roll_back(
     if commit is None:
         raise Conflict(
             f'"{row.name}" at site "{row.site}" has just been changed by another request; nothing was done.',
-            hint="Look at it again:  homeport deployments show",
+            hint="Check it:  homeport deployments show",
         )
     return RollbackResult(row, target, commit, waits=waits)
 
@@ -177,7 +177,7 @@ async def _settled(
 async def _keep(pin: Pin, row: Deployment, git_writer: GitWriter) -> bool:
     async def work(tx: Transaction) -> None:
         await tx.put_pin(pin)
-        what = f"goes back to revision {short(pin.revision)}"
+        what = f"rolls back to revision {short(pin.revision)}"
         await tx.append_events([pinned_event(row.site, row.name, pin, what)])
 
     await git_writer.store.write(work)

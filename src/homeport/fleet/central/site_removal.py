@@ -70,7 +70,7 @@ def _check(site: SiteName, rows: Sequence[Deployment], *, is_reachable: bool) ->
     if is_reachable:
         raise Conflict(
             f'Site "{site}" is in reach and would join again at once.',
-            hint="Stop it first. With --force it is removed all the same, and its identity with it where it has one.",
+            hint="Stop it first. With --force it is removed anyway, together with its identity.",
         )
 
 
@@ -102,5 +102,5 @@ async def _forget(
         await tx.remove_node(site, node.id)
     await forget_cursor(tx, site)
     await tx.remove_site(site)
-    message = f"site {site} was removed by {caller.name}; what runs there goes on"
+    message = f"site {site} was removed by {caller.name}; its workloads keep running"
     await tx.append_events([NewEvent(EventKind.SITE_REMOVED, now, message, site=site, data={"author": caller.name})])

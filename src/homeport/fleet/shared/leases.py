@@ -69,7 +69,7 @@ async def holding(
         with anyio.fail_after(wait_seconds):
             lease = await _acquired(name, leases, seconds=seconds, look_seconds=look_seconds)
     except TimeoutError as error:
-        raise TransientError(f'Another process holds "{name}" and does not let go of it.') from error
+        raise TransientError(f'Another process holds "{name}" and does not release it.') from error
     is_lost = False
     failure: Exception | None = None
     try:

@@ -154,7 +154,7 @@ def _rolled_back(memory: SiteState, target: Revision, pin: Pin, now: datetime, *
     file = memory.files[pin.deployment_id]
     hold = hold_on(memory.holds, pin.deployment_id, now)
     under_hold = "" if hold is None else f" ({_under_hold(hold, is_here)})"
-    what = f"goes back to {target.app_version}, revision {short(pin.revision)}{under_hold}"
+    what = f"rolls back to {target.app_version}, revision {short(pin.revision)}{under_hold}"
     return Alteration(
         rolled_back=RolledBackAtSite(pin, parse_deployment(pin.content, file.path, memory.site), is_here),
         events=(pinned_event(memory.site, file.name, pin, what),),
@@ -163,7 +163,7 @@ def _rolled_back(memory: SiteState, target: Revision, pin: Pin, now: datetime, *
 
 
 def _under_hold(hold: Hold, is_here: bool) -> str:
-    return f"at once, though it is {hold_text(hold)}" if is_here else f"when that ends: {hold_text(hold)}"
+    return f"immediately, although it is {hold_text(hold)}" if is_here else f"when that ends: {hold_text(hold)}"
 
 
 async def older_revision(store: Store, memory: SiteState, deployment_id: DeploymentId, to: str | None) -> Revision:

@@ -74,7 +74,7 @@ class SiteState:
     """Deployments that could not be planned, and why: they stay unchanged until they change."""
     damaged: dict[DeploymentId, set[str]] = field(default_factory=dict)
     """Deployments about which rows of the database cannot be read, and which: they stay unchanged until their node
-    has told what it holds, or their file changes."""
+    has reported what it holds, or their file changes."""
     lost_nodes: frozenset[NodeId] = frozenset()
     """Nodes whose row cannot be read: until they connect, what is placed there stays unchanged."""
     others: Callable[[], Iterable[tuple[NodeId, Resources]]] = tuple

@@ -36,7 +36,7 @@ async def drain_pool(plane: "TaskPlane", pool_id: str, *, deadline_ms: int) -> N
         actor="pools",
         action="drain",
         target=pool_id,
-        human="A pool takes no new tasks.",
+        human="A pool accepts no new tasks.",
         pool_id=pool_id,
     )
 

@@ -68,7 +68,7 @@ class Narrator:
             "task admitted",
             actor="tasks",
             action="admission",
-            human="A task has a slot at once." if has_slot else "A task waits in the queue of its pool.",
+            human="A task gets a slot immediately." if has_slot else "A task waits in the queue of its pool.",
             why="" if ticket.decision is None else ticket.decision.sentence,
             route=route,
             queue_position=ticket.position,
@@ -94,7 +94,7 @@ class Narrator:
             "task retried on another replica",
             actor="tasks",
             action="retry",
-            human="A replica failed a task before its first token, and another one is asked.",
+            human="A replica failed a task before its first token, and another one is tried.",
             why=why,
             **_about(ticket),
         )

@@ -66,7 +66,7 @@ QUEUE_MAX: Final = 20_000
 SITES_READ: Final = 100
 """So many sites are judged at a time, until one can run the job."""
 REASONS_SHOWN: Final = 10
-NOT_HEARD: Final = "It has not said yet which engines it has."
+NOT_HEARD: Final = "It has not reported its engines yet."
 SENT_MAX: Final = 100
 """Jobs handed to a site in one answer."""
 WOKEN_MAX: Final = 1_000
@@ -138,7 +138,7 @@ class CentralJobs:
             try:
                 found = _output_part(await self._central.questions.ask(job.site, OUTPUT, content)).job
             except (PeerUnavailable, PermanentError) as error:
-                return replace(job, reason=f"waits at its site, which does not say for what: {error}")
+                return replace(job, reason=f"waits at its site, which did not report the reason: {error}")
             return replace(job, reason=found.reason) if found.state is job.state else job
         return job
 

@@ -131,7 +131,7 @@ class MargoClient:
         message = "" if head is None else (await self.git.log(head))[0]
         found = _COMMIT_MESSAGE.fullmatch(message.strip())
         version = int(found[1]) - 1 if found else 0
-        log.error("what was kept of the fleet manager is damaged, taken from the commit", version=version)
+        log.error("stored state of the fleet manager damaged, restored from the commit", version=version)
         await self.memory.save(adopted=Adopted(version, ""), commit=head or "")
 
     async def _poll(self) -> None:

@@ -50,7 +50,7 @@ from homeport.serving.routing import Router
 
 ModelId = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@:-]*$")]
 Contains = Annotated[
-    str, Query(max_length=200, description="Only those whose name contains this, whatever the case.")
+    str, Query(max_length=200, description="Only those whose name contains this text; case is ignored.")
 ]
 P = ParamSpec("P")
 

@@ -31,7 +31,7 @@ async def pull_model(url: str, model: str, on_progress: OnProgress, *, source: s
                     _follow(each, model, on_progress, source)
             _follow(line, model, on_progress, source)
     except (OSError, ExchangeFailed) as error:
-        message = f"Ollama did not pull {model}: {error}. It goes on where it stopped."
+        message = f"Ollama did not pull {model}: {error}. It resumes where it stopped."
         raise WorkFailed(Code.COMPONENT_FETCH_FAILED, message, source=source) from error
 
 

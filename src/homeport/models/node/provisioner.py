@@ -126,7 +126,7 @@ class Provisioner:
             return await self._fetcher.fetch(reference, digest=digest, model_id=model_id, user=user, on_bytes=tell)
         except HomeportError as error:
             hint = f" {error.hint}" if error.hint else ""
-            again = " It goes on where it stopped." if isinstance(error, TransientError) else ""
+            again = " It resumes where it stopped." if isinstance(error, TransientError) else ""
             # What does not exist, or may not be read, is not had at the next attempt either, and a pool waits for the
             # verdict.
             is_final = isinstance(error, NotFound | Refused)

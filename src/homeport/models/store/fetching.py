@@ -351,7 +351,7 @@ def digest_of_file(path: Path) -> Digest:
 
 def _mismatch(reference: ModelReference, expected: str, found: str) -> DigestMismatch:
     return DigestMismatch(
-        f"{reference.text} is not what its digest says: {found} where {expected} was promised.",
+        f"{reference.text} does not match its digest: found {found}, expected {expected}.",
         hint="It was damaged, or changed at its source. Give the new digest if that is meant.",
     )
 

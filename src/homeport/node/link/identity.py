@@ -70,7 +70,7 @@ async def open_identity(
     assert membership.joined is not None
     if membership.joined.name != node_id:
         raise Refused(
-            f"The identity in {settings.data / 'identity'} is of node {membership.joined.name}, not of {node_id}.",
+            f"The identity in {settings.data / 'identity'} belongs to {membership.joined.name}, not to {node_id}.",
             hint="Start it with its own --id, or give it a data folder of its own with --data.",
         )
     return NodeIdentity(membership, await anyio.to_thread.run_sync(membership.credentials))
@@ -88,7 +88,7 @@ def _from_outside(settings: NodeSettings, folder: Path) -> NodeIdentity:
     node_id, found = resolve_node_id(settings), spiffe.node_id(domain, site, name)
     if name != node_id:
         raise Refused(
-            f"The certificate in {folder} is of {found}, which is not node {node_id}.",
+            f"The certificate in {folder} is for {found}, which is not node {node_id}.",
             hint=f"Leave out --id, or have the authority issue {spiffe.node_id(domain, site, node_id)} .",
         )
     return NodeIdentity(None, open_outside(folder, domain=domain, wfm=settings.wfm_id, expected=found))
@@ -101,7 +101,7 @@ def _own_name(folder: Path) -> tuple[str, SiteName, NodeId]:
         case (domain, ("homeport", "site", site, "node", name)):
             return domain, SiteName(site), NodeId(name)
     raise Refused(
-        f"The certificate in {folder} is of {found}, which is not a node.",
+        f"The certificate in {folder} is for {found}, which is not a node.",
         hint="Have the authority issue spiffe://DOMAIN/homeport/site/SITE/node/NODE .",
     )
 

@@ -46,7 +46,7 @@ class NodePages:
     def answer(self, method: str, target: str, host: str) -> PageResponse:
         # A web page can reach loopback through a DNS name of its own (DNS rebinding); the Host header reveals it.
         if not is_loopback(_host_name(host)):
-            return problem(403, "Forbidden", f"This server does not go by the name {host!r}.")
+            return problem(403, "Forbidden", f"This server is not called {host!r}.")
         found = {"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": self._metrics}.get(
             target.partition("?")[0]
         )
@@ -141,7 +141,7 @@ async def _next_answer(
         while isinstance(event := await _next_event(connection, stream), h11.Data):
             size += len(event.data)
             if size > BODY_BYTES_MAX:
-                return problem(413, "Content Too Large", "No request here has a body."), False
+                return problem(413, "Content Too Large", "Requests to this server must not have a body."), False
         if not isinstance(event, h11.EndOfMessage):
             return None, False
     except h11.RemoteProtocolError as error:

@@ -15,21 +15,19 @@ SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800)
 class NodeMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self.registry = registry
-        self.orders = Counter("homeport_node_orders", "Orders received, by what became of them.", "verdict")
+        self.orders = Counter("homeport_node_orders", "Orders received, by outcome.", "verdict")
         self.failures = Counter("homeport_node_failures", "Orders that failed, by code.", "code")
         self.durations = Histogram(
             "homeport_node_order_seconds", "From accepting an order to its result.", "kind", buckets=SECONDS
         )
-        self.restores = Counter("homeport_node_restores", "Components that were found wrong and started again.")
-        self.restores_failed = Counter(
-            "homeport_node_restores_failed", "Attempts to start a component again that failed."
-        )
+        self.restores = Counter("homeport_node_restores", "Components that had drifted and were restarted.")
+        self.restores_failed = Counter("homeport_node_restores_failed", "Failed attempts to restart a component.")
         self.unhealthy = Counter(
             "homeport_node_health_changes",
             "Deployments that turned unhealthy after installation, or healthy again.",
             "health",
         )
-        self.connections = Counter("homeport_node_connections", "Streams that the site has welcomed.")
+        self.connections = Counter("homeport_node_connections", "Streams accepted by the site.")
         self.progress_dropped = Counter(
             "homeport_node_progress_dropped", "Progress news dropped while the link was slow."
         )

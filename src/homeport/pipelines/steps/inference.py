@@ -55,7 +55,7 @@ def _request(work: Work) -> InferenceRequest:
 
 
 def _outcome(answer: TaskAnswer) -> Outcome:
-    log = f"asked again after {answer.restarts} interruptions by a restart of central\n" if answer.restarts else ""
+    log = f"retried after {answer.restarts} interruptions by a restart of central\n" if answer.restarts else ""
     log += f"task {answer.task_id} on {answer.replica or 'no replica'}: {answer.tokens_in} tokens in, "
     log += f"{answer.tokens_out} out\n{answer.text}\n"
     output = {

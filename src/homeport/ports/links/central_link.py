@@ -17,7 +17,7 @@ from homeport.vocabulary import Commit, DeploymentId, Digest, Generation, Incarn
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Tells a site that the deployments repository has moved."""
+    """Notifies a site that the deployments repository has changed."""
 
     commit: Commit
 

@@ -22,7 +22,7 @@ from homeport.vocabulary import NodeId, NoticeCode, SiteName
 @dataclass(frozen=True, slots=True)
 class Unreadable:
     """A message that cannot be processed: a value out of range, or something only a newer version knows. It takes the
-    place of the message, so that the reader of the stream can reply to it and go on."""
+    place of the message, so that the reader of the stream can reply to it and continue."""
 
     what: str
     why: str
@@ -136,7 +136,7 @@ class LogBuffer(Protocol):
         ...
 
     async def position(self, of: str) -> str:
-        """Where an output goes on; empty where nothing of it was put here. Raises TransientError."""
+        """Where an output continues; empty where nothing of it was put here. Raises TransientError."""
         ...
 
     async def forget_positions(self, of: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ class TunnelStream(Protocol):
         ...
 
     async def end(self) -> None:
-        """Nothing more will be written; the other end may go on."""
+        """Nothing more will be written; the other end may still write."""
         ...
 
 

@@ -14,8 +14,8 @@ class LogsFound:
     lines: Sequence[StoredLine]
     """In the order that was asked for."""
     next: int | None
-    """The id after which to go on; None where there is nothing more. A page may be short, or empty, and still have a
-    next one: a query examines a bounded number of lines."""
+    """The id after which to continue; None at the end. A page may be short, or empty, and still have a next
+    one: a query examines a bounded number of lines."""
 
 
 class LogStore(Protocol):

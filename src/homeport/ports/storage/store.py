@@ -263,7 +263,7 @@ class Reader(SeenReader, TelemetryReader, Protocol):
         ...
 
     async def heard_longest_ago(self, *, limit: int) -> Sequence[Site]:
-        """Sites whose silence is not recorded, those that were heard of longest ago first."""
+        """Sites whose silence is not recorded, those with the oldest report first."""
         ...
 
     async def revision_users(self) -> Sequence[RevisionUser]:

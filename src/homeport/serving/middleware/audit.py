@@ -214,6 +214,6 @@ async def _unrecorded(scope: Scope, receive: Receive, send: Send) -> None:
         503,
         "The request was carried out, but it could not be written to the audit trail.",
         code="not-recorded",
-        hint="Look at what is there before you repeat it; the log of this role says what is wrong with its database.",
+        hint="Check the current state before you repeat it; the log says what is wrong with the database.",
     )
     await answer(scope, receive, send)

@@ -117,7 +117,7 @@ class Authenticator:
                 raise TooManyAttempts(
                     "Too many wrong access tokens.",
                     retry_after_seconds=seconds,
-                    hint="Wait as long as Retry-After says. A valid token is answered all the same.",
+                    hint="Wait as long as Retry-After says. A valid token still works.",
                 ) from wrong
             raise
 

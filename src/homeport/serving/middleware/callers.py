@@ -12,7 +12,7 @@ from homeport.core.access.roles import site_refusal
 from homeport.core.model.caller import Caller
 from homeport.errors import NotAuthorized
 
-ASK_HINT: Final = "Ask an administrator for a token that may."
+ASK_HINT: Final = "Ask an administrator for a token with this right."
 PLAN: Final = "plan"
 DETAIL: Final = "audit_detail"
 """Where a route stores further details for the audit trail."""

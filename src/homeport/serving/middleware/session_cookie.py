@@ -59,7 +59,7 @@ def token_of(headers: Mapping[str, str], now: datetime) -> str | None:
     try:
         sealed, secret = _bytes(morsel.value), _bytes(key)
         opened = AESGCM(secret).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _CONTEXT).decode()
-        # Whoever sends both may have made both: what is inside proves nothing, and the token is checked as any other.
+        # A client that sends both may have made both: the content proves nothing, and the token is checked as usual.
         written, _, token = opened.partition(":")
         expires = int(written)
     except (ValueError, binascii.Error, InvalidTag) as error:

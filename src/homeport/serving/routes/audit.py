@@ -21,7 +21,7 @@ from homeport.serving.routing import Router
 PAGE: Final = 500
 JSON_LINES: Final = "application/x-ndjson"
 
-After = Annotated[int, Query(ge=0, le=2**62, description="Only entries behind this position.")]
+After = Annotated[int, Query(ge=0, le=2**62, description="Only entries after this position.")]
 Since = Annotated[AnyMoment | None, Query(description="Only entries from this time on; without a zone it is UTC.")]
 Name = Annotated[str | None, Query(max_length=300)]
 

@@ -93,7 +93,7 @@ class IdentitiesBody(PageBody):
 
 
 IdentitiesPage = Annotated[PageRequest, Depends(asked(IDENTITIES, IdentityBody))]
-Standing = Annotated[IdentityStatus | None, Query(description="Only those of this standing.")]
+Standing = Annotated[IdentityStatus | None, Query(description="Only those with this status.")]
 Kind = Annotated[IdentityKind | None, Query(description="Only clients, which sites are too, or only nodes.")]
 
 
@@ -147,7 +147,7 @@ class EnrolmentService:
                 many = TooManyAttempts(
                     "Too many refused requests to join come from this address.",
                     retry_after_seconds=seconds,
-                    hint="Wait as long as Retry-After says. A request in order is answered all the same.",
+                    hint="Wait as long as Retry-After says. A valid request is still answered.",
                 )
                 many.is_recorded = error.is_recorded
                 raise many from error
@@ -189,7 +189,7 @@ def bundle_routes(bundle: Callable[[], bytes]) -> Routes:
         "/.well-known/spiffe/bundle.json",
         summary="The trust bundle: a SPIFFE JWK set",
         response_model=None,
-        responses={304: {"description": "It is the one you have."}},
+        responses={304: {"description": "It has not changed."}},
     )
     async def trust_bundle(caller: CallerOf, request: Request) -> Response:
         return with_etag(request, bundle())
@@ -239,7 +239,7 @@ def enrolment_routes(enrolment: EnrolmentService) -> Routes:
             await enrolment.reached(body.name, body.reach)
         return enrolment.answer(grant, key)
 
-    @router.get("/api/v1/enrolments/{key}", summary="What became of a request to join", responses={404: {}})
+    @router.get("/api/v1/enrolments/{key}", summary="The status of a request to join", responses={404: {}})
     async def enrolment_outcome(caller: CallerOf, key: KeyHash) -> EnrolledBody:
         enrolment.check_certifies()
         with enrolment.throttled(caller.address):
@@ -273,7 +273,9 @@ def identities_routes(enrolment: EnrolmentService) -> Routes:
     router = Router(tags=["identities"])
 
     @router.get(
-        "/api/v1/identities", summary="Who has joined, who asks to, who was removed", response_model=IdentitiesBody
+        "/api/v1/identities",
+        summary="Identities of machines: accepted, pending and removed",
+        response_model=IdentitiesBody,
     )
     async def list_identities(
         caller: CallerOf, page: IdentitiesPage, standing: Standing = None, kind: Kind = None
@@ -284,7 +286,7 @@ def identities_routes(enrolment: EnrolmentService) -> Routes:
         return page.answer("identities", [shown(record) for record in found.items], found.next)
 
     @router.post(
-        "/api/v1/identities/{name}/approve", summary="Let a waiting machine in", responses={404: {}, 409: {}}
+        "/api/v1/identities/{name}/approve", summary="Approve a waiting machine", responses={404: {}, 409: {}}
     )
     async def approve_identity(caller: CallerOf, name: Name, body: Approve | None = None) -> IdentityBody:
         return shown(await enrolment.registrar.approve(name, caller, key=None if body is None else body.key))

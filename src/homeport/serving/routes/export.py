@@ -43,7 +43,7 @@ class ExportFilter:
     site: Annotated[str | None, Query(max_length=200, description="Only what happened at this site.")] = None
     since: Annotated[AnyMoment | None, Query(description="Only from this time on; without a zone it is UTC.")] = None
     until: Annotated[AnyMoment | None, Query(description="Only before this time; without a zone it is UTC.")] = None
-    after: Annotated[int, Query(ge=0, le=2**53, description="Only behind this line: its `id`.")] = 0
+    after: Annotated[int, Query(ge=0, le=2**53, description="Only lines after this one: its `id`.")] = 0
 
 
 @dataclass(frozen=True, slots=True)

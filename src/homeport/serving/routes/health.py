@@ -65,12 +65,16 @@ class Metrics:
             registry=registry,
         )
         self._deployments = Gauge("homeport_deployments", "Deployments in each state.", ["state"], registry=registry)
-        self._nodes = Gauge("homeport_nodes", "Nodes by their silence.", ["liveness"], registry=registry)
+        self._nodes = Gauge("homeport_nodes", "Nodes by liveness.", ["liveness"], registry=registry)
         self._sites = Gauge("homeport_sites", "Known sites.", registry=registry)
         self._events = Gauge("homeport_last_event_id", "Id of the newest event in the log.", registry=registry)
-        self._outbox = Gauge("homeport_outbox_size", "Reports that central has not taken yet.", registry=registry)
-        self._outbox_bytes = Gauge("homeport_outbox_bytes", "What those reports take.", registry=registry)
-        self._outbox_age = Gauge("homeport_outbox_oldest_seconds", "How long the oldest waits.", registry=registry)
+        self._outbox = Gauge(
+            "homeport_outbox_size", "Reports that central has not acknowledged yet.", registry=registry
+        )
+        self._outbox_bytes = Gauge("homeport_outbox_bytes", "Size of those reports.", registry=registry)
+        self._outbox_age = Gauge(
+            "homeport_outbox_oldest_seconds", "Age of the oldest of those reports.", registry=registry
+        )
         self._dropped = Gauge(
             "homeport_outbox_dropped", "Reports dropped because the outbox was full.", registry=registry
         )
@@ -141,13 +145,13 @@ def health_routes(role: str, checks: Checks, metrics: Metrics, *, open_metrics: 
     """A supervisor has no token; a scraper has a viewer's, or metrics are open."""
     router = Router(tags=["health"])
 
-    @router.get("/healthz", summary="Is it alive?")
+    @router.get("/healthz", summary="Whether the role is alive")
     async def healthz() -> HealthBody:
         return HealthBody(status="ok", role=role, version=__version__)
 
     @router.get(
         "/readyz",
-        summary="Can it do its work, and if not, why?",
+        summary="Whether it is ready, and if not, why",
         response_model=ReadyBody,
         responses={503: {"model": ReadyBody, "description": "It cannot; `checks` says what is wrong."}},
     )

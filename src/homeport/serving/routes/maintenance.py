@@ -92,7 +92,7 @@ def _nodes(router: Router, reading: Reading, keeper: MaintenanceRequests) -> Non
     @router.post(
         "/api/v1/nodes/{node_id}/drain",
         tags=["nodes"],
-        summary="Empty a node: what it runs moves to others, and nothing new comes",
+        summary="Drain a node: its workloads move to others, and it gets no new ones",
         responses={404: {}, 409: {}},
     )
     async def drain_node(caller: CallerOf, node_id: NodeRef, body: Drain) -> NodeBody:
@@ -104,7 +104,7 @@ def _nodes(router: Router, reading: Reading, keeper: MaintenanceRequests) -> Non
     @router.delete(
         "/api/v1/nodes/{node_id}/drain",
         tags=["nodes"],
-        summary="Let a node take work again",
+        summary="End the drain of a node",
         responses={404: {}, 409: {}},
     )
     async def undrain_node(caller: CallerOf, node_id: NodeRef) -> NodeBody:
@@ -149,7 +149,7 @@ def _holds(router: Router, reading: Reading, keeper: MaintenanceRequests) -> Non
     @router.post(
         "/api/v1/sites/{site}/holds",
         tags=["sites"],
-        summary="Leave a site, or one deployment of it, as it is for a while",
+        summary="Hold the updates of a site, or of one deployment",
         responses={404: {}, 409: {}},
     )
     async def hold_updates(caller: CallerOf, request: Request, site: SiteRef, body: HoldUpdates) -> HoldBody:
@@ -166,7 +166,7 @@ def _holds(router: Router, reading: Reading, keeper: MaintenanceRequests) -> Non
     @router.delete(
         "/api/v1/sites/{site}/holds",
         tags=["sites"],
-        summary="Let updates through again",
+        summary="Release a hold",
         responses={404: {}, 409: {}},
     )
     async def release_hold(
@@ -184,7 +184,7 @@ def _holds(router: Router, reading: Reading, keeper: MaintenanceRequests) -> Non
 
 def _end(body: HoldUpdates, now: datetime) -> datetime:
     if (body.lasts_seconds is None) == (body.expires_at is None):
-        raise InvalidInput(problems=[Problem("lasts_seconds", "say how long, or until when with expires_at.")])
+        raise InvalidInput(problems=[Problem("lasts_seconds", "give a duration, or the end with expires_at.")])
     if body.expires_at is not None:
         return body.expires_at
     assert body.lasts_seconds is not None

@@ -92,7 +92,7 @@ DeploymentRef = Annotated[
 ]
 Name = Annotated[str | None, Query(max_length=200)]
 Contains = Annotated[
-    str | None, Query(max_length=200, description="Only those whose name contains this, whatever the case.")
+    str | None, Query(max_length=200, description="Only those whose name contains this text; case is ignored.")
 ]
 FilterText = Annotated[
     str | None,

@@ -24,7 +24,9 @@ SiteText = Annotated[str, Field(pattern=SITE_NAME_PATTERN)]
 
 
 class CreateToken(Body):
-    name: str = Field(min_length=1, max_length=NAME_LENGTH_MAX, description="Whose it is; it signs what they do.")
+    name: str = Field(
+        min_length=1, max_length=NAME_LENGTH_MAX, description="Name of its owner, recorded with all that they do."
+    )
     role: Role
     sites: list[SiteText] = Field(default=[], max_length=1000, description="Empty: every site.")
     expires_at: Moment | None = Field(default=None, description="Without it, the token is good until revoked.")

@@ -22,7 +22,7 @@ def webhooks_routes(git: GitSource) -> Routes:
 
     @router.post(
         "/api/v1/webhooks/git",
-        summary="The repository has moved: look at once",
+        summary="The repository has changed: fetch it now",
         status_code=202,
         response_class=Response,
     )

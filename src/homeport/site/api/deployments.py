@@ -27,7 +27,7 @@ def site_deployments_routes(conductor: Conductor, store: Store) -> Routes:
 
     @router.post(
         "/api/v1/deployments/{deployment_id}/rollback",
-        summary="Go back to an older revision, until Git has another one",
+        summary="Roll back to an older revision, until Git has another one",
         status_code=202,
         responses={404: {}, 409: {}},
     )

@@ -23,7 +23,7 @@ def nodes_routes(reception: NodeReception) -> Routes:
 
     @router.delete(
         "/api/v1/nodes/{node_id}",
-        summary="Remove a node; what it runs is no longer counted on",
+        summary="Remove a node; its workloads are no longer managed",
         status_code=204,
         response_class=Response,
         responses={404: {}},

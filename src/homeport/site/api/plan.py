@@ -38,7 +38,7 @@ ACTIONS: Final[Actions] = {
 def plan_routes(conductor: Conductor) -> Routes:
     router = Router(tags=["plan"])
 
-    @router.get("/api/v1/plan", summary="What differs from what is wanted, and what would be done about it")
+    @router.get("/api/v1/plan", summary="The differences from the desired state, and the planned actions")
     async def show_plan(caller: CallerOf) -> SitePlanBody:
         memory = conductor.memory
         return SitePlanBody(

@@ -87,7 +87,7 @@ class TelemetryKeeper:
             self._latest[node_id] = Latest(self._site.site, node_id, at, values)
 
     def latest(self) -> list[Latest]:
-        """Of nodes that are still registered and have been heard of lately."""
+        """Of nodes that are still registered and have sent a heartbeat lately."""
         since, nodes = self._site.clock.now() - timedelta(seconds=STALE_SECONDS), self._site.nodes()
         self._latest = {name: each for name, each in self._latest.items() if each.at >= since and name in nodes}
         return [self._latest[name] for name in sorted(self._latest)]

@@ -54,7 +54,7 @@ def test_an_update_that_no_node_can_take_leaves_the_release_that_runs_and_says_s
     assert failure is not None
     assert failure.code == Code.NO_ELIGIBLE_NODE
     assert because in failure.message
-    assert failure.message.endswith("1.0.0 goes on running on one")
+    assert failure.message.endswith("1.0.0 keeps running on one")
 
 
 def after_refusal(node: str = "one") -> Instance:

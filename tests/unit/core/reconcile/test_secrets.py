@@ -131,7 +131,7 @@ def test_a_rollback_to_a_release_whose_secret_was_removed_fails_and_is_made_when
 
 
 def stranded(*, given: dict[str, int] | None, secrets: dict[str, int], uses: tuple[str, ...] = ("DB",)) -> View:
-    """No node can take the second revision; the first goes on running, and uses these secrets."""
+    """No node can take the second revision; the first keeps running, and uses these secrets."""
     refused = an_instance(state=State.FAILED, at="second", failure=Failure(Code.NO_ELIGIBLE_NODE, "no"))
     before = using(*uses)
     refused = replace(refused, running_revision=before.revision)

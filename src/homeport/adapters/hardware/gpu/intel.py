@@ -42,10 +42,10 @@ def _card(card: GpuReading, *, with_use: bool) -> GpuReading:
 
 def parse_xpu_list(output: str) -> Sequence[GpuReading]:
     """`{"device_list": [{"device_id": 0, "device_name": "Intel(R) Arc(TM) Pro B60 Graphics", …}]}`"""
-    told = _object(output).get("device_list")
+    found = _object(output).get("device_list")
     return [
         GpuReading(str(each["device_id"]), str(each.get("device_name") or "Intel GPU")[:TEXT_MAX], "Intel")
-        for each in (told[:GPUS_MAX] if isinstance(told, list) else ())
+        for each in (found[:GPUS_MAX] if isinstance(found, list) else ())
         if isinstance(each, dict) and type(each.get("device_id")) is int
     ]
 
@@ -75,10 +75,10 @@ def parse_xpu_device(card: GpuReading, described: str, measured: str) -> GpuRead
 
 def _object(output: str) -> Mapping[str, Any]:
     try:
-        told = json.loads(output)
+        found = json.loads(output)
     except (ValueError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return found if isinstance(found, dict) else {}
 
 
 # --- lspci and intel_gpu_top ----------------------------------------------------------------------------------------

@@ -332,7 +332,7 @@ class ComposeRuntime:
     async def _up(self, workload: Workload, on_progress: OnProgress, *, is_new: bool) -> None:
         spec = workload.spec
         project = await self._projects.resolve(workload)
-        # An image that was removed meanwhile: the compose tool would pull it past the site.
+        # An image that was removed in between: the compose tool would pull it past the site.
         await self._pull_images(spec, project, on_progress)
         hidden = secret_environment(spec)
         if steering := sorted(name for name in hidden if steers_the_tool(name)):

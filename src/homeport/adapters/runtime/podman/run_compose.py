@@ -21,7 +21,7 @@ import podman_compose  # type: ignore[import-untyped]  # it has no annotations
 
 IDLE_SECONDS = 20.0
 NOT_CALLED = 75
-"""The exit code of a process that has waited in vain."""
+"""The exit code of a process that waited without getting work."""
 
 _interpolate = podman_compose.var_interpolate
 

@@ -1,5 +1,5 @@
 """The records that Podman's monitor writes of a container's output: `TIME stdout|stderr F|P TEXT`, one in each line
-of a file. P is a part of a line that goes on in the next record of the same stream, F is its end.
+of a file. P is a part of a line that continues in the next record of the same stream, F is its end.
 
 A place in the output outlives the process: the file, known by the time of its first record, and the offset in it.
 Where a line of the other stream is incomplete at that moment, it is the offset of that line, and how many lines have
@@ -168,8 +168,8 @@ class RecordLines:
         return found
 
     def end(self, *, first_ns: int, offset: int) -> list[OutputLine]:
-        """Lines without an end, and a loss that no line came after: the container has ended, and the file goes on, if
-        at all, with new lines."""
+        """Lines without an end, and a loss that no line came after: the container has ended, and the file
+        continues, if at all, with new lines."""
         self._begun.clear()
         rest = self._joiner.rest()
         resume = f"file:{first_ns}:{offset}:0:{self._last_ns}"
@@ -189,7 +189,7 @@ class RecordLines:
         return datetime.fromtimestamp(ns // 1_000_000 / 1000, UTC) if ns else None
 
     def next_file(self) -> None:
-        """Another file begins, where incomplete lines go on."""
+        """Another file begins, where incomplete lines continue."""
         self._begun = dict.fromkeys(self._begun, (0, 0))
         self.skip = 0
 

@@ -25,7 +25,7 @@ async def put_all(
     only_if: str | None = None,
 ) -> None:
     """Inserts the rows of version 1 and updates the others. One of version 1 whose key is there already is refused;
-    with `only_if`, it replaces the row where that column grows. A row that `build` cannot read is in nobody's way."""
+    with `only_if`, it replaces the row where that column grows. A row that `build` cannot read is replaced."""
     for batch in _without_repeats(keyed_rows):
         new = [row for row in batch if row["version"] == 1]
         changed = [row for row in batch if row["version"] != 1]

@@ -90,7 +90,7 @@ class SqlConnection:
     ) -> int | None:
         """Inserts rows that all have the same columns, in the driver itself: for many small rows SQLAlchemy's work on
         each value takes longer than the database. Returns how many were inserted, where the driver counts them. With
-        `or_nothing`, which SQLite has, those are left out whose key is there already."""
+        `or_nothing`, which SQLite has, those are left out whose key already exists."""
         names = tuple(rows[0])
         kinds = [(name, table.c[name].type) for name in names]
         if not self.is_postgresql:

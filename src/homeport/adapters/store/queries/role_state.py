@@ -49,7 +49,7 @@ async def drop_desired_files(connection: SqlConnection, deployment_ids: Sequence
 
 
 async def find_outbox(connection: SqlConnection, *, limit: int, after: int) -> Sequence[Outgoing]:
-    """A report that cannot be read is sent as one of a kind that nobody knows: central would wait for its number, and
+    """A report that cannot be read is sent as one of an unknown kind: central would wait for its number, and
     sets such a report aside with an event."""
     is_due = (_OUTBOX.sequence > after, _OUTBOX.sequence < POSITION_MAX)
     query = select(schema.outbox).where(*is_due).order_by(_OUTBOX.sequence).limit(limit)

@@ -48,7 +48,7 @@ def setup_git(settings: Settings, only_print: bool) -> None:
         return
     for command in commands:
         _run(command)
-    done(f"git logs in to {client.url} as you do")
+    done(f"git logs in to {client.url} with your login")
     click.echo(f"  Clone the deployments:  git clone {client.url}{REPOSITORY}")
 
 

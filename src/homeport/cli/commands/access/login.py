@@ -14,7 +14,7 @@ from homeport.errors import InvalidInput, Refused
 
 @click.command()
 @click.argument("url")
-@click.option("--token", help="The access token; - reads it from standard input. Asked for when left out.")
+@click.option("--token", help="The access token; - reads it from standard input. Prompted for when omitted.")
 @click.option("--name", metavar="CONTEXT", help="What to call this place [the host's name].")
 @click.option(
     "--ca", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The authority to trust (PEM)."
@@ -50,7 +50,7 @@ def _identify(place: Context, token: str | None) -> tuple[str, Json]:
         token = _asked()
     text = sys.stdin.readline().strip() if token == "-" else token.strip()
     if not text.startswith("hp_") or not text.isascii() or not text.isprintable():
-        raise InvalidInput("That is not an access token: it begins with hp_ .", hint="Copy it whole.")
+        raise InvalidInput("That is not an access token: it begins with hp_ .", hint="Copy all of it.")
     given = Context(place.url, text, place.ca, place.pin)
     return text, Client(place.url, context=given).get("/api/v1/tokens/self")
 

@@ -49,10 +49,10 @@ def tokens() -> None:
 
 
 @tokens.command("create")
-@click.option("--name", required=True, help="Whose it is; it signs what they do.")
+@click.option("--name", required=True, help="Name of its owner, recorded with all that they do.")
 @click.option("--role", type=click.Choice(["viewer", "operator", "admin"]), required=True, help="What they may do.")
 @click.option("--site", "sites", multiple=True, help="Limit it to this site; may be repeated.")
-@click.option("--expires", type=MomentParameter("ahead"), help="When it ends: 90d, 12h or a date [never].")
+@click.option("--expires", type=MomentParameter("ahead"), help="When it expires: 90d, 12h or a date [never].")
 @offline
 @connected
 @formatted

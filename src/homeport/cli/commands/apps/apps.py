@@ -57,7 +57,7 @@ def add(settings: Settings, /, repository: str, **only: str | None) -> None:
     for app in answer["added"]:
         done(f"added {_title(app)}")
     for app in answer["unchanged"]:
-        click.echo(f"  {_title(app)} was there already")
+        click.echo(f"  {_title(app)} is already in the catalog")
 
 
 @apps.command("list")

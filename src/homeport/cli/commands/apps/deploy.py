@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("app", metavar="APP[@VERSION]|PATH", required=False, shell_complete=complete_apps_and_paths)
 @click.option(
-    "--site", "sites", multiple=True, help="Where to; repeat it [the only one].", shell_complete=complete_sites
+    "--site", "sites", multiple=True, help="The site; repeatable [the only one].", shell_complete=complete_sites
 )
 @importing
 @waved
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Start from the defaults: do not keep the parameters, placement and policy given before.",
 )
-@click.option("--plan", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option("--plan", is_flag=True, help="Show what would happen, and change nothing.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @connected
@@ -226,7 +226,7 @@ def _deploy(client: Client, wanted: _Wanted, body: Json) -> tuple[str, Json]:
 
 
 def mention_folder(app: str) -> None:
-    """Whoever changes a file in a folder that is called like an app expects the change to be deployed."""
+    """A user who changes a file in a folder that is called like an app expects the change to be deployed."""
     if any((Path(app) / name).is_file() for name in SOURCE_FILES):
         click.echo(
             f"{app} is the app of the catalog. To deploy the folder:  homeport deploy {as_argument(Path(app))}",

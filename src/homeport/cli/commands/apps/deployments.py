@@ -1,7 +1,7 @@
 """`homeport deployments`: their state, history and revisions."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -271,16 +271,25 @@ def diff(
     ctx.exit(Exit.CHANGES if answer["changes"] else Exit.DONE)
 
 
+def _requesting(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a request about a deployment: its reason, and how long the command follows it."""
+    for add in (
+        click.pass_context,
+        pass_settings,
+        formatted,
+        connected,
+        click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait."),
+        click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait]."),
+        click.option("--reason", help="The reason; kept in Git and shown to others."),
+    ):
+        command = add(command)
+    return command
+
+
 @deployments.command("rollback")
 @click.argument("deployment", shell_complete=complete_deployments)
 @click.option("--to", metavar="REVISION", help="Digits of a revision, or a version [the last that was healthy].")
-@click.option("--reason", help="Why; it is kept in Git and shown to others.")
-@click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
-@click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
-@connected
-@formatted
-@pass_settings
-@click.pass_context
+@_requesting
 def rollback(
     ctx: click.Context,
     settings: Settings,
@@ -303,10 +312,10 @@ def rollback(
     body: Json = {key: value for key, value in (("to", to), ("reason", reason)) if value}
     answer = client.post(f"/api/v1/deployments/{found['id']}/rollback", body)
     if not settings.is_data:
-        click.echo(f"{found['name']}@{found['site']} goes back to {answer['app_version']} {_where(answer)}")
+        click.echo(f"{found['name']}@{found['site']} rolls back to {answer['app_version']} {_where(answer)}")
         if answer.get("waits"):
-            click.echo(f"It waits, for {found['site']} is {answer['waits']}.")
-            click.echo(f"End that with  homeport sites release {found['site']} , or go back at the site itself.")
+            click.echo(f"It waits: {found['site']} is {answer['waits']}.")
+            click.echo(f"Release it with  homeport sites release {found['site']} , or roll back at the site itself.")
     if not wait or answer.get("waits") or (answer["commit"] is None and not answer["site_told"]):
         if settings.is_data:
             print_data(settings, answer)
@@ -323,13 +332,7 @@ def rollback(
 
 @deployments.command("retry")
 @click.argument("deployment", shell_complete=complete_deployments)
-@click.option("--reason", help="Why; it is kept in Git and shown to others.")
-@click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
-@click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
-@connected
-@formatted
-@pass_settings
-@click.pass_context
+@_requesting
 def retry(
     ctx: click.Context, settings: Settings, /, *, deployment: str, reason: str | None, wait: bool, timeout: float
 ) -> None:
@@ -339,13 +342,7 @@ def retry(
 
 @deployments.command("restart")
 @click.argument("deployment", shell_complete=complete_deployments)
-@click.option("--reason", help="Why; it is kept in Git and shown to others.")
-@click.option("--wait/--no-wait", default=True, help="Follow it until it has ended [wait].")
-@click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")
-@connected
-@formatted
-@pass_settings
-@click.pass_context
+@_requesting
 def restart(
     ctx: click.Context, settings: Settings, /, *, deployment: str, reason: str | None, wait: bool, timeout: float
 ) -> None:
@@ -397,7 +394,7 @@ def _shown(value: object) -> str:
 
 @deployments.command("delete")
 @click.argument("deployment", shell_complete=complete_deployments)
-@click.option("--plan", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option("--plan", is_flag=True, help="Show what would happen, and change nothing.")
 @click.option("--remove-data", is_flag=True, help="Remove its data volumes too: what they hold is lost.")
 @click.option("--wait/--no-wait", default=True, help="Follow it until it is gone [wait].")
 @click.option("--timeout", default=600.0, show_default=True, metavar="SECONDS", help="How long to wait.")

@@ -45,7 +45,7 @@ def set_secret(settings: Settings, named: tuple[str, ...], from_file: Path | Non
         # Not repeated in the error: the shell's history and `ps` have already shown it.
         raise click.UsageError(
             "A value on the command line can be read by others with ps, and stays in the shell's history. "
-            "Pipe it in, use --from-file, or let me ask for it. Take this one for known."
+            "Pipe it in, use --from-file, or let the command prompt for it. Treat this value as exposed."
         )
     client = Client(settings.url)
     site, name = _site_and_name(client, named)
@@ -125,7 +125,7 @@ def _value(from_file: Path | None) -> str:
     if from_file is not None:
         content = _read_file(from_file)
     elif sys.stdin.isatty():
-        return str(click.prompt("Value", hide_input=True, confirmation_prompt="Once more", err=True))
+        return str(click.prompt("Value", hide_input=True, confirmation_prompt="Repeat the value", err=True))
     else:
         content = sys.stdin.buffer.read(VALUE_BYTES_MAX + 2)
     if len(content) > VALUE_BYTES_MAX + 1:
@@ -134,11 +134,13 @@ def _value(from_file: Path | None) -> str:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise InvalidInput(
-            "The value is not text in UTF-8.", hint="Encode binary content first, with base64 say."
+            "The value is not text in UTF-8.", hint="Encode binary content first, for example with base64."
         ) from error
     text = text.removesuffix("\n").removesuffix("\r")
     if not text:
-        raise InvalidInput("The value is empty.", hint="Pipe it in, use --from-file, or let me ask for it.")
+        raise InvalidInput(
+            "The value is empty.", hint="Pipe it in, use --from-file, or let the command prompt for it."
+        )
     return text
 
 

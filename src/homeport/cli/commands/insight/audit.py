@@ -23,11 +23,11 @@ SHOWN_USUALLY = 50
 
 @click.group(cls=Group)
 def audit() -> None:
-    """Show who did what, export it and prove that it is whole."""
+    """Show who did what, export the audit trail and verify it."""
 
 
 @audit.command("list")
-@click.option("--after", type=click.IntRange(0), help="Those behind this position, instead of the newest.")
+@click.option("--after", type=click.IntRange(0), help="Those after this position, instead of the newest.")
 @click.option("--actor", help="Only what this person, token or machine did.")
 @click.option("--action", help="Only this action (deployments.create) or noun (deployments).")
 @SINCE
@@ -64,7 +64,7 @@ def list_audit(settings: Settings, /, watch: bool, after: int | None, **only: st
 
 @audit.command()
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file, not to stdout.")
-@click.option("--after", type=click.IntRange(0), default=0, help="Only entries behind this position.")
+@click.option("--after", type=click.IntRange(0), default=0, help="Only entries after this position.")
 @connected
 @pass_settings
 def export(settings: Settings, out: Path | None, after: int) -> None:

@@ -23,7 +23,7 @@ EXPORT_HELP = "Write them to this file as lines of JSON, or to stdout with -."
 
 
 @click.command()
-@click.option("-f", "--follow", "-w", "--watch", "follow", is_flag=True, help="Go on with what happens next.")
+@click.option("-f", "--follow", "-w", "--watch", "follow", is_flag=True, help="Follow new events.")
 @click.option("--after", type=int, default=0, show_default=True, help="Only events with a higher id than this.")
 @click.option("--site", help="Only this site's.", shell_complete=complete_sites)
 @click.option("--deployment", help="Only this deployment's.", shell_complete=complete_deployments)

@@ -29,7 +29,7 @@ HINT: Final = "Give a deployment (hello@home), node/NAME, job/ID, site/NAME or c
 
 @click.command()
 @click.argument("target", required=False, shell_complete=complete_deployments)
-@click.option("-f", "--follow", is_flag=True, help="Go on with new lines.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new lines.")
 @click.option(
     "-n", "--tail", type=click.IntRange(0, 1_000_000), help="Only the last lines [100, or all with --since]."
 )
@@ -39,7 +39,7 @@ HINT: Final = "Give a deployment (hello@home), node/NAME, job/ID, site/NAME or c
 @click.option("--component", help="Only of this component or compose service.")
 @click.option("--node", help="Only what was written on this node.")
 @click.option("--site", help="Only of this site.", shell_complete=complete_sites)
-@click.option("--level", type=click.Choice(LEVELS), help="Only this level and those above it.")
+@click.option("--level", type=click.Choice(LEVELS), help="Only this level and higher ones.")
 @FILTER
 @click.option("--grep", "text", metavar="TEXT", help="Only lines that contain this text, in any case.")
 @SINCE
@@ -81,7 +81,7 @@ def logs(
         feed = Feed(client, "/api/v1/logs", has="text", follow=True, **query)
     last = _print_stored(client, query, count, show)
     if not last and not settings.is_data:
-        rest = "." if feed is None else "; it goes on until Ctrl-C."
+        rest = "." if feed is None else "; waiting for more until Ctrl-C."
         click.echo(f"No lines were written, or none that match{rest}", err=True)
     if feed is None:
         return
@@ -106,7 +106,7 @@ def _target(client: Client, target: str | None) -> dict[str, Any]:
         except NotFound as error:
             if any(node["id"] == target for node in client.get("/api/v1/nodes", contains=target)["nodes"]):
                 hint = f"A node's own log:  homeport logs node/{target}"
-                raise NotFound(f'There is no deployment "{target}", but a node.', hint=hint) from error
+                raise NotFound(f'"{target}" is a node, not a deployment.', hint=hint) from error
             raise
         return {"deployment": found["id"], "site": found["site"]}
     if kind not in KINDS or not name:

@@ -29,7 +29,7 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}
 @formatted
 @pass_settings
 def why(settings: Settings, thing: str) -> None:
-    """Say why a deployment, a node, a job, a run or a task is as it is.
+    """Explain the state of a deployment, a node, a job, a run or a task.
 
     Every decision from the commit to the container with its reason, then what happens next. A DEPLOYMENT is named by
     NAME, NAME@SITE or its id, a NODE by its name or NODE@SITE, a JOB by job/ID, a RUN of a pipeline by run/ID, an

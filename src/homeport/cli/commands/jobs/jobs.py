@@ -37,7 +37,7 @@ RESULT_SECONDS: Final = 0.1
 WAITS_SECONDS: Final = 1.5
 """After this, `jobs run` prints what the job waits for."""
 SILENCE_SECONDS_MAX: Final = 120.0
-"""How long an attached command waits for a server that does not answer. The job goes on without it."""
+"""How long an attached command waits for a server that does not answer. The job continues without it."""
 COMMAND_SHOWN_MAX: Final = 120
 """In the list; `jobs show` and -o json have all of it."""
 SITE: Final = click.option("--site", shell_complete=complete_sites, help="Where several sites have a job of this id.")
@@ -77,7 +77,7 @@ def jobs() -> None:
 @click.option("--retries", type=int, default=0, show_default=True, help="Further attempts after a failure.")
 @click.option("--artifact", "artifacts", multiple=True, metavar="PATH", help="A file to keep; repeatable.")
 @click.option("--id", "job_id", help="An id of your own: submitting it twice is submitting it once.")
-@click.option("-d", "--detach", is_flag=True, help="Print the id and return at once.")
+@click.option("-d", "--detach", is_flag=True, help="Print the id and return immediately.")
 @quieted
 @connected
 @formatted
@@ -159,7 +159,7 @@ def show_job(settings: Settings, /, *, job: str, site: str | None) -> None:
 
 @jobs.command("logs")
 @click.argument("job", shell_complete=complete_jobs)
-@click.option("-f", "--follow", is_flag=True, help="Go on until it has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow it until it has ended.")
 @SITE
 @connected
 @pass_settings

@@ -41,7 +41,7 @@ WAIT_SECONDS: Final = 10.0
 LOG_SECONDS: Final = 1.0
 """The same while logs are followed: what jobs print does not change their run."""
 SILENCE_SECONDS_MAX: Final = 120.0
-"""How long an attached command waits for a server that does not answer. The run goes on without it."""
+"""How long an attached command waits for a server that does not answer. The run continues without it."""
 _MARKS: Final = {"SUCCEEDED": ("✓", "green"), "FAILED": ("✗", "red"), "CANCELLED": ("✗", "yellow")}
 
 
@@ -81,7 +81,7 @@ def validate_pipelines(ctx: click.Context, settings: Settings, /, *, files: Sequ
 @click.argument("pipeline", shell_complete=complete_pipelines, metavar="FILE|NAME")
 @click.option("-i", "--input", "inputs", multiple=True, metavar="NAME=VALUE", help="An input; repeatable.")
 @click.option("--id", "run_id", help="A UUID of your own: asking twice is running once.")
-@click.option("-d", "--detach", is_flag=True, help="Print the id and return at once.")
+@click.option("-d", "--detach", is_flag=True, help="Print the id and return immediately.")
 @quieted
 @connected
 @formatted
@@ -176,7 +176,7 @@ def show_pipeline(settings: Settings, /, *, run: str) -> None:
 @pipelines.command("logs")
 @click.argument("run", shell_complete=complete_runs)
 @click.argument("step", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the run until it has ended.")
 @click.option("--result", "result_only", is_flag=True, help="Print the step's output as JSON, not its log.")
 @connected
 @formatted
@@ -269,7 +269,7 @@ def _set_paused(settings: Settings, name: str, word: str) -> None:
 
 def _due(found: Json) -> str:
     if found["paused"]:
-        return "; paused: its schedule and webhook start nothing"
+        return "; paused: its schedule and webhook start no runs"
     return f"; next run {found['next_at']}" if found["next_at"] else ""
 
 

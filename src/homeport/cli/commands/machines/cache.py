@@ -13,7 +13,7 @@ from homeport.cli.terminal.output import print_data, print_facts
 
 @click.group(cls=Group)
 def cache() -> None:
-    """Show what a site keeps for its nodes."""
+    """Show the content cache of a site."""
 
 
 @cache.command("show")

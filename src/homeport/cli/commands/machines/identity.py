@@ -61,7 +61,7 @@ def authority_certificate(settings: Settings) -> None:
 
 @identity.command("rotate")
 @click.argument("step", type=click.Choice(("begin", "switch", "finish", "status")), default="status")
-@click.option("--force", is_flag=True, help="Switch or finish although some are not ready for it.")
+@click.option("--force", is_flag=True, help="Switch or finish even if some machines are not ready.")
 @connected
 @formatted
 @pass_settings
@@ -97,7 +97,7 @@ def _advice(found: Json) -> str:
 _NEXT = {
     "outside": "Another authority certifies; its key is rotated there, and svid-ca.pem follows.",
     "steady": "Begin with  homeport identity rotate begin",
-    "switched": "Everybody has renewed; drop the old root:  homeport identity rotate finish",
+    "switched": "All certificates are renewed; drop the old root:  homeport identity rotate finish",
 }
 
 

@@ -153,7 +153,7 @@ def drain(ctx: click.Context, settings: Settings, /, *, node: str, reason: str, 
     new until  homeport nodes undrain ."""
     client = Client(settings.url)
     found = client.post(f"/api/v1/nodes/{node}/drain", {"reason": reason})
-    done(f"node {found['id']} takes nothing new: {found['drain']}")
+    done(f"node {found['id']} accepts no new work: {found['drain']}")
     if wait:
         ctx.exit(wait_until_empty(client, found, timeout_seconds=timeout))
 
@@ -170,11 +170,13 @@ def undrain(settings: Settings, node: str) -> None:
 
 @nodes.command("set")
 @click.argument("node", shell_complete=complete_nodes)
-@click.option("--heartbeat", metavar="TIME", help="How often it says that it lives: 10s. 0 for the site's own.")
+@click.option("--heartbeat", metavar="TIME", help="Heartbeat interval, such as 10s; 0 for the site's default.")
 @click.option(
-    "--log-level", type=click.Choice([*LOG_LEVELS, "default"]), help="How much it logs; default as it was started."
+    "--log-level",
+    type=click.Choice([*LOG_LEVELS, "default"]),
+    help="Log level; default is the one it was started with.",
 )
-@click.option("--telemetry", metavar="TIME", help="How often it measures itself: 10s. 0 for its own.")
+@click.option("--telemetry", metavar="TIME", help="Telemetry interval, such as 10s; 0 for its default.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Sets a label; KEY- removes it.")
 @connected
 @pass_settings
@@ -230,7 +232,7 @@ def pending(settings: Settings, watch: bool, site: str | None) -> None:
     try:
         show(site=site_of_nodes(Client(settings.url), site))
     except Refused:
-        # The only site has no identity, and so nobody who asks it for one.
+        # The only site has no identity, so no machine can request one.
         if site is not None:
             raise
         show()

@@ -155,7 +155,9 @@ def remove_site(settings: Settings, name: str, force: bool) -> None:
 @click.option("--deployment", help="Only this one, by name or id; the whole site when left out.")
 @click.option("--reason", required=True, metavar="TEXT", help="The reason, shown to operators.")
 @click.option("--for", "lasts", metavar="TIME", help="How long: 90m, 8h, 2d [8h].")
-@click.option("--until", metavar="MOMENT", help="Instead of --for: 2030-01-31T18:00; UTC unless it says otherwise.")
+@click.option(
+    "--until", metavar="MOMENT", help="Instead of --for: 2030-01-31T18:00; UTC unless a time zone is given."
+)
 @connected
 @formatted
 @pass_settings

@@ -29,11 +29,11 @@ def engines() -> None:
 @click.argument("engine", type=ENGINES)
 @click.argument("model", metavar="REF")
 @click.option("--mode", type=MODES, help="How it is installed.")
-@click.option("--allow-cpu", is_flag=True, help="On the CPU: slow, so it has to be said.")
+@click.option("--allow-cpu", is_flag=True, help="Run on the CPU: slow, so it must be requested.")
 @click.option("--image", default="", help="Another image than the engine's own.")
 @installed
 @click.option("--container-engine", type=click.Choice(["podman", "docker", "none"]), help="[what is on the PATH]")
-@click.option("--keep", is_flag=True, help="Keep it at the server as an artifact, and say its id.")
+@click.option("--keep", is_flag=True, help="Store it on the server as an artifact, and print its id.")
 @connected
 @formatted
 @pass_settings
@@ -65,11 +65,11 @@ def plan(ctx: click.Context, settings: Settings, /, *, engine: str, model: str, 
 @engines.command("provision")
 @click.argument("engine", type=ENGINES)
 @click.argument("model", metavar="REF")
-@click.option("--site", help="Where to [the only one].", shell_complete=complete_sites)
+@click.option("--site", help="The site [the only one].", shell_complete=complete_sites)
 @click.option("--node", "nodes", multiple=True, help="Only on this node; repeat it.", shell_complete=complete_nodes)
 @click.option("--mode", type=MODES, help="How it is installed.")
 @click.option("--gpu", "device", flag_value="gpu", help="On the GPU [the default].")
-@click.option("--allow-cpu", "device", flag_value="cpu", help="On the CPU: slow, so it has to be said.")
+@click.option("--allow-cpu", "device", flag_value="cpu", help="Run on the CPU: slow, so it must be requested.")
 @click.option("--name", default="", help="What to call the deployment and its pool.")
 @click.option("--port", type=click.IntRange(1024, 65535), help="The preferred port; the next free one is taken.")
 @click.option("--image", default="", help="Another image than the engine's own.")
@@ -95,7 +95,7 @@ def provision(ctx: click.Context, settings: Settings, /, *, engine: str, model: 
 @click.option("--node", "nodes", multiple=True, help="The node that reaches it.", shell_complete=complete_nodes)
 @click.option("--name", default="", help="What to call the deployment and its pool.")
 @click.option("--slots", type=click.IntRange(1, 256), help="How many requests at a time [1].")
-@click.option("--ctx", "ctx_tokens", type=click.IntRange(1), metavar="TOKENS", help="Its context [what it says].")
+@click.option("--ctx", "ctx_tokens", type=click.IntRange(1), metavar="TOKENS", help="Its context [as it reports].")
 @click.option(
     "--api-key",
     default="",

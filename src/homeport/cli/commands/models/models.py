@@ -165,7 +165,7 @@ def verify(ctx: click.Context, settings: Settings, model: str) -> None:
         print_data(settings, found)
     elif found["verification"] == "failed":
         click.echo(
-            f"{click.style('✗', fg='red')} {model} is not what its digest says, or its file is gone.", err=True
+            f"{click.style('✗', fg='red')} {model} does not match its digest, or its file is missing.", err=True
         )
     else:
         done(f"{model}: {found['warning'] or found['verification']}")
@@ -222,10 +222,10 @@ def installed(command: Callable[..., None]) -> Callable[..., None]:
 
 @models.command("serve")
 @click.argument("ref", metavar="REF|MODEL")
-@click.option("--site", help="Where to [the only one].", shell_complete=complete_sites)
+@click.option("--site", help="The site [the only one].", shell_complete=complete_sites)
 @click.option("--node", "nodes", multiple=True, help="Only on this node; repeat it.", shell_complete=complete_nodes)
 @click.option("--gpu", "device", flag_value="gpu", help="On the GPU [the default].")
-@click.option("--allow-cpu", "device", flag_value="cpu", help="On the CPU: slow, so it has to be said.")
+@click.option("--allow-cpu", "device", flag_value="cpu", help="Run on the CPU: slow, so it must be requested.")
 @click.option("--name", default="", help="What to call the deployment and its pool; the model's name when left out.")
 @click.option("--engine", type=click.Choice(["llamacpp", "vllm", "tgi", "ollama"]), default="llamacpp")
 @click.option("--mode", type=click.Choice(["package", "binary", "container", "source"]), help="How it is installed.")
@@ -241,7 +241,7 @@ def installed(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--digest", default="", metavar="sha256:…", help="What the model's file must hash to.")
 @click.option("--flag", "flags", multiple=True, help="A further option of the engine; repeat it.")
 @click.option("--push", is_flag=True, help="Send a file of this machine to the registry even for nodes here.")
-@click.option("--on-request", is_flag=True, help="Deploy nothing now: the first request for it does.")
+@click.option("--on-request", is_flag=True, help="Deploy nothing now, but when the first request comes.")
 @click.option("--timeout", default=1800.0, show_default=True, metavar="SECONDS", help="How long to wait.")
 @connected
 @formatted
@@ -252,7 +252,7 @@ def serve(ctx: click.Context, settings: Settings, /, *, ref: str, **options: Any
 
     It is a deployment of the app of its engine: update it by serving again under the same --name, roll it back or
     delete it with  homeport deployments . With --on-request the first task or request for the model deploys it, and
-    waits; with --idle too, its memory is free whenever nobody asks.
+    waits; with --idle too, its memory is free while there are no requests.
     """
     ctx.exit(serve_at(settings, ref, **options))
 

@@ -115,10 +115,10 @@ def drain(settings: Settings, /, *, pool: str, deadline: float, off: bool) -> No
     client = Client(settings.url)
     if off:
         client.delete(f"/v2/pools/{pool}/drain")
-        done(f"pool {pool} takes tasks again")
+        done(f"pool {pool} accepts tasks again")
         return
     client.post(f"/v2/pools/{pool}/drain", {"deadline_ms": int(deadline * 1000)})
-    done(f"pool {pool} takes no new tasks; undo it with  homeport pools drain {pool} --off")
+    done(f"pool {pool} accepts no new tasks; undo it with  homeport pools drain {pool} --off")
 
 
 @pools.command("reload")
@@ -128,6 +128,6 @@ def drain(settings: Settings, /, *, pool: str, deadline: float, off: bool) -> No
 @formatted
 @pass_settings
 def reload(settings: Settings, pool: str, model: str) -> None:
-    """Serve another model. If that fails, the old one goes on serving."""
+    """Serve another model. If that fails, the old one keeps serving."""
     Client(settings.url, timeout_seconds=300).post(f"/v2/pools/{pool}/reload", {"new_model_ref": model})
     done(f"pool {pool} serves {model}")

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @configured()
 @data_option(home("up"))
 @click.option("--http", type=ADDRESS, default="127.0.0.1:8080", help="The HTTP API [127.0.0.1:8080].")
-@click.option("--grpc", type=ADDRESS, help="Let more nodes of this machine join here; closed when left out.")
+@click.option("--grpc", type=ADDRESS, help="Accept more nodes of this machine here; closed when omitted.")
 @orchion_options
 @strategy_option
 @registry_options(ListenAddress("127.0.0.1", 5000))

@@ -353,5 +353,5 @@ def _incomplete(spec: EngineSpec) -> list[str]:
         if not spec.model_id and not spec.model:
             missing.append("model_id is needed: the name that the engine serves its model by.")
     elif not spec.model:
-        missing.append("model says no model: set it, as in hf:org/repo/file.gguf.")
+        missing.append("model is not given: set it, as in hf:org/repo/file.gguf.")
     return missing

@@ -293,7 +293,7 @@ class ReportBatch:
         pin = self._own_pin(reported)
         self.pins.append(pin)
         self.audits.append(_pin_audit(pin, self.site.name, self.now))
-        self.events.append(pinned_event(row.site, row.name, pin, f"goes back to revision {short(pin.revision)}"))
+        self.events.append(pinned_event(row.site, row.name, pin, f"rolls back to revision {short(pin.revision)}"))
 
     def _plan_set_aside(self, report: PlanSetAside) -> None:
         why = self._not_ours(report.deployment_id)

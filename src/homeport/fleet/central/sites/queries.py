@@ -61,7 +61,9 @@ class SiteQueries:
             with anyio.move_on_after(ANSWER_SECONDS_MAX):
                 await waiting.done.wait()
         if waiting.answer is None:
-            raise PeerUnavailable(f"Site {site} was asked and has not answered in time.", hint="Look, and try again.")
+            raise PeerUnavailable(
+                f"Site {site} was asked and has not answered in time.", hint="Check the state, then try again."
+            )
         return raise_error(waiting.answer)
 
     async def tell_durably(self, site: SiteName, request: Request) -> None:

@@ -47,7 +47,7 @@ class SiteTunnels:
             )
         raise PeerUnavailable(
             f"Site {site} has no tunnel to central: it is offline, or older than central.",
-            hint=f"See  homeport sites show {site} . It comes back by itself.",
+            hint=f"See  homeport sites show {site} . It reconnects automatically.",
         )
 
     def _here(self, message: Message) -> Message | None:

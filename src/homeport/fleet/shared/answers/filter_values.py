@@ -52,7 +52,7 @@ async def filter_values(
     found = []
     for value in await _candidates(reader, filtered, word, text):
         if len(value) > LENGTH_MAX:
-            continue  # nobody could ask for it
+            continue  # it cannot be written in a filter
         count = await _count(reader, filtered, (*parts, Part(word, (value,))), window)
         if count:
             found.append(FilterValue(value, count))

@@ -25,7 +25,7 @@ log = get_log(__name__)
 SAVE_SECONDS: Final = 30.0
 """How often heartbeat times are stored: a crash loses no more than that."""
 CLOCK_SET: Final = timedelta(seconds=1)
-"""A larger difference between the time of day and the time that passed means that somebody has set the clock."""
+"""A larger difference between the time of day and the time that passed means that the clock was set."""
 
 
 class NodeRoster:

@@ -65,7 +65,7 @@ PROGRESS_OF_ONE_MAX: Final = NEWS_OF_ONE_MAX // 2
 """Results, of which a node has as many under way at most, find the other half."""
 NEWS_BATCH_MAX: Final = 500
 NOTED_MAX: Final = 256
-"""So much durable progress of a node is remembered, to recognise it when the node says it again. More may be told
+"""So much durable progress of a node is remembered, to recognise it when the node says it again. More may be reported
 twice."""
 WRITE_RETRY_SECONDS: Final = 2.0
 HELLO_SECONDS_MAX: Final = 10.0
@@ -209,7 +209,7 @@ class NodeSessions:
         with anyio.fail_after(HELLO_SECONDS_MAX):
             hello = await anext(messages, None)
         if not isinstance(hello, Hello):
-            raise InvalidInput(problems=[Problem("message", "a stream begins with hello")])
+            raise InvalidInput(problems=[Problem("message", "a stream must begin with hello")])
         check(hello.info.id)
         await self._refuse_skew(hello, conductor)
         await self._refuse_duplicate(hello, conductor)
@@ -326,7 +326,7 @@ class NodeSessions:
                     self._put_news(node_id, message, line)
                 except anyio.WouldBlock as error:
                     if message.sequence:  # It is sent again on the next stream.
-                        raise PeerUnavailable("the site cannot keep up with what this node says") from error
+                        raise PeerUnavailable("the site cannot keep up with the messages of this node") from error
             case Notice():
                 await conductor.notice(node_id, message)
             case FoundWorkloads():
@@ -344,7 +344,7 @@ class NodeSessions:
             case Beat():
                 pass
             case Hello():
-                raise InvalidInput(problems=[Problem("message", "hello is said once")])
+                raise InvalidInput(problems=[Problem("message", "hello may be sent once only")])
 
     async def _refuse_duplicate(self, hello: Hello, conductor: NodeHandler) -> None:
         """A process that was replaced by another one of its node and is back was not restarted: two machines have one

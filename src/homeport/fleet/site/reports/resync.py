@@ -40,7 +40,7 @@ DROPPED: Final = "reports_dropped"
 """The stored counter of all reports that a site has ever dropped."""
 QUEUED_AT: Final = "queued_at"
 """In every queued report: since when."""
-FULL: Final = "central took no reports for so long that no more could be kept"
+FULL: Final = "central was unreachable for so long that reports were dropped"
 FORGOTTEN: Final = "central no longer has the reports it acknowledged"
 RESTORED: Final = "its database is new, or an older copy"
 

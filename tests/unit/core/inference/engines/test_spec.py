@@ -54,7 +54,7 @@ def test_a_wrong_field_is_named(section: dict[str, Any], field: str) -> None:
 
 def test_what_parameters_shall_bring_may_be_missing_in_the_description_but_not_on_the_node() -> None:
     assert judge_engine({"engine": "llamacpp"}) == []
-    with pytest.raises(InvalidInput, match="says no model"):
+    with pytest.raises(InvalidInput, match="model is not given"):
         read_engine({"engine": "llamacpp"}, {})
     with pytest.raises(InvalidInput, match="url is needed"):
         read_engine({"engine": "openai", "model_id": "gpt"}, {})
