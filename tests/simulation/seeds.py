@@ -36,6 +36,7 @@ SHOWN: Final = {
     Sabotage.UNSENT_JOBS: 27,
     Sabotage.UNNOTICED_MOVES: 0,
     Sabotage.UNNOTICED_LOSS: 0,
+    Sabotage.UNASKED_RESTATEMENTS: 12,
     Sabotage.IGNORED_POLICIES: 1,
 }
 """A seed that shows each bug which is put in on purpose, so that nobody has to look for one."""
