@@ -253,8 +253,8 @@ async def check_folders(git_writer: GitWriter, head: Commit | None, unmarked: Se
     if lost is not None:
         raise FolderLost(
             f"{marker_path(lost)} is gone from Git or names another site; nothing was written.",
-            hint=f"Bring the folder  {site_folder(lost)}  back, with its marker, or push the marker alone, with the line"
-            f" `site: {lost}`, if nothing in it is wanted any more.",
+            hint=f"Bring the folder  {site_folder(lost)}  back, with its marker; or push the marker alone, with the"
+            f" line `site: {lost}`, if nothing in it is wanted any more.",
         )
 
 
