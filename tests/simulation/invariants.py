@@ -478,9 +478,10 @@ def _went_back(world: World, site: Site) -> Iterator[str]:
             if entry.trigger is Trigger.UNWANTED:
                 left.add(node_id)
             if entry.trigger is Trigger.ROLLED_BACK and revision is not None and back.get(node_id) != revision:
+                # What was rolled back comes again only when Git has had another one in between. What somebody had gone
+                # back to by hand was none of Git's.
+                position[node_id] = start = start if node_id in back else start + 1
                 back[node_id] = revision
-                # What was rolled back comes again only when Git has had another one in between.
-                position[node_id] = start = start + 1
             if revision is None or revision == back.get(node_id):
                 continue
             if (entry.trigger is Trigger.SCHEDULED or node_id in left) and start:
