@@ -478,9 +478,9 @@ def _went_back(world: World, site: Site) -> Iterator[str]:
             if entry.trigger is Trigger.UNWANTED:
                 left.add(node_id)
             if entry.trigger is Trigger.ROLLED_BACK and revision is not None and back.get(node_id) != revision:
-                # What was rolled back comes again only when Git has had another one in between. What somebody had gone
-                # back to by hand was none of Git's.
-                position[node_id] = start = start if node_id in back else start + 1
+                # What was rolled back comes again only when Git has had another one in between. What somebody
+                # had gone back to by hand was none of Git's.
+                start = position[node_id] = start + (node_id not in back)
                 back[node_id] = revision
             if revision is None or revision == back.get(node_id):
                 continue

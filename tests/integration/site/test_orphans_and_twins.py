@@ -57,6 +57,24 @@ async def test_what_a_deleted_deployment_left_on_a_node_that_lost_its_journal_is
             await eventually(lambda: one.orphans)
 
 
+async def test_what_was_deleted_while_site_and_node_were_older_copies_is_an_orphan(
+    person: Person, start: OpenSite
+) -> None:
+    """Neither of their databases knows it; Git had it in the site's folder once."""
+    path, text = deployment_file()
+    person.write(path, text)
+    person.push()
+    person.remove(path)
+    person.push()
+    async with start(orphan_grace_seconds=0.0) as site:
+        ours = DeploymentId(path.rpartition("/")[2].removesuffix(".yaml"))
+        async with scripted_node(InProcessLink(site.parts.reception), "one") as one:
+            await eventually(lambda: site.parts.conductor.memory.applied is not None)
+            await one.say(FoundWorkloads((owned("one", ours), owned("one", SOMEBODY))))
+            await eventually(lambda: one.orphans)
+            assert one.orphans == (owned("one", ours),), "Git never had the other one here"
+
+
 async def test_a_site_that_has_just_begun_calls_nobody_gone(person: Person, start: OpenSite) -> None:
     person.write(*deployment_file())
     person.push()
