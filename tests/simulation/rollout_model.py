@@ -152,7 +152,7 @@ class RolloutModel:
                 reader, git, name, reachability=Reachability(), sightings=sightings, clock=central.clock
             )
             for rollout_id, members in survey.members.items():
-                for member in members:
+                for member in members if rollout_id in intents else ():
                     true = self._standing(intents[rollout_id], member.site)
                     if true not in (None, member.standing):
                         found.append(
