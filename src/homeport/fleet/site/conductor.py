@@ -579,9 +579,10 @@ class Conductor:
         named = {item.deployment_id for item in found}
         async with self._store.read() as reader:
             known = {key for key in named if await reader.deployment(key) is not None}
-        known |= await self._had_before(named - known)
+        own = {item.deployment_id for item in found if item.node_id == node_id}
+        had = await self._had_before(own - known)
         async with self._turn():
-            return orphans.orphaned_workloads(node_id, found, self.memory, known)
+            return orphans.orphaned_workloads(node_id, found, self.memory, known, had=had)
 
     async def _had_before(self, deployment_ids: Collection[DeploymentId]) -> set[DeploymentId]:
         """Those that Git had in this site's folder once: a database that is an older copy may not know them. What is

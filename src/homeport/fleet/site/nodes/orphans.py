@@ -70,19 +70,25 @@ def _removal(deployment_id: DeploymentId, memory: SiteState) -> Order:
 
 
 def orphaned_workloads(
-    node_id: NodeId, items: Iterable[Owned], memory: SiteState, known: Collection[DeploymentId]
+    node_id: NodeId,
+    items: Iterable[Owned],
+    memory: SiteState,
+    known: Collection[DeploymentId],
+    *,
+    had: Collection[DeploymentId] = (),
 ) -> tuple[Owned, ...]:
     """The workloads found on a node's engine that belong to no node any more, and are to be removed.
 
     Only of deployments of this site, which `known` names, archived ones too: what another site has on the same engine
-    is not ours. Of another node only when that is permanently gone. In doubt it stays.
+    is not ours. Of another node only when that is permanently gone. In doubt it stays. What this site `had` once, and
+    does not know, counts for the node itself.
     """
     if memory.applied is None or node_id not in memory.nodes:
         return ()
     return tuple(
         item
         for item in items
-        if item.deployment_id in known
+        if (item.deployment_id in known or (item.deployment_id in had and item.node_id == node_id))
         and item.deployment_id not in memory.unreadable
         and item.deployment_id not in memory.damaged
         and item.node_id not in memory.lost_nodes - memory.nodes.keys()
