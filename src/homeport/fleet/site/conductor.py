@@ -579,10 +579,12 @@ class Conductor:
         named = {item.deployment_id for item in found}
         async with self._store.read() as reader:
             known = {key for key in named if await reader.deployment(key) is not None}
+            unsure = {item.deployment_id for item in found if orphans.is_strange(item, node_id, self.memory)} & known
+            placed = {(key, entry.node_id) for key in unsure for entry in await reader.history(key)}
         own = {item.deployment_id for item in found if item.node_id == node_id}
         had = await self._had_before(own - known)
         async with self._turn():
-            return orphans.orphaned_workloads(node_id, found, self.memory, known, had=had)
+            return orphans.orphaned_workloads(node_id, found, self.memory, known, had=had, placed=placed)
 
     async def _had_before(self, deployment_ids: Collection[DeploymentId]) -> set[DeploymentId]:
         """Those that Git had in this site's folder once: a database that is an older copy may not know them. What is
