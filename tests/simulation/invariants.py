@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TypeVar
 
-from homeport.core.model.deployment import DEFAULT_POLICY, Desired
+from homeport.core.model.deployment import Desired
 from homeport.core.model.event import HistoryEntry
 from homeport.core.model.instance import Instance
 from homeport.core.secrets import SecretValue, filled, names_in, needed, secret_context
@@ -179,11 +179,16 @@ def _unsettled_stay(
         if item.state is State.FAILED and _cannot_be_restored(runs, members[node_id]):
             if not item.unhealthy:
                 yield f"{name} cannot be restored, and nobody says so"
-        elif item.state is State.FAILED and item.revision and not world.known[item.revision].policy.rollback:
+        elif item.state is State.FAILED and any(not each.policy.rollback for each in _releases(world, desired)):
             if item.failure is None:
                 yield f"{name} was left as its update failed, and nobody says so"
         else:
             yield from _unsettled_containers(world, name, runs, members[node_id])
+
+
+def _releases(world: World, desired: Desired) -> Iterator[Desired]:
+    """All that it ever was: what forbids to go back may be another than what cannot be placed since."""
+    return (each for each in world.known.values() if each.id == desired.id)
 
 
 def _cannot_be_restored(desired: Desired, node: Node) -> bool:
@@ -310,11 +315,10 @@ def _excuses(world: World, desired: Desired, node: Node) -> set[str]:
     failing = sum(count for kind, count in pulls if kind == "pulls")
     if failing > (0 if node.machine.misfortunes or _was_lost(desired, node) else desired.policy.retries_max):
         found.add(str(Code.IMAGE_PULL_FAILED))  # Attempts that met with another misfortune are spent as well.
-    if desired.policy.retries_max < DEFAULT_POLICY.retries_max:
-        stuck = _removals_that_fail(world, desired, node)
-        if failing + stuck > desired.policy.retries_max:
-            found |= {str(Code.REMOVE_FAILED)} if stuck else set()
-            found |= {str(Code.IMAGE_PULL_FAILED)} if failing else set()
+    stuck = _removals_that_fail(world, desired, node)
+    if failing + stuck > desired.policy.retries_max:
+        found |= {str(Code.REMOVE_FAILED)} if stuck else set()
+        found |= {str(Code.IMAGE_PULL_FAILED)} if failing else set()
     if _lacks_secrets(world, desired):
         found.add(str(Code.SECRET_MISSING))
     if node.lives > STARTS_MAX:
@@ -323,8 +327,8 @@ def _excuses(world: World, desired: Desired, node: Node) -> set[str]:
 
 
 def _removals_that_fail(world: World, desired: Desired, node: Node) -> int:
-    """How often an update may fail to remove components of its older releases. Few attempts are spent on that."""
-    older = [each.release.components for each in world.known.values() if each.id == desired.id]
+    """How often an update may fail to remove components of its older releases. Attempts are spent on that."""
+    older = [each.release.components for each in _releases(world, desired)]
     tags = {(part.name, part.revision) for components in older for part in components}
     kinds = [behaviour(tag, node.machine.place) for _, tag in tags]
     return sum(count for kind, count in kinds if kind == "sticky")
@@ -478,9 +482,10 @@ def _went_back(world: World, site: Site) -> Iterator[str]:
             if entry.trigger is Trigger.UNWANTED:
                 left.add(node_id)
             if entry.trigger is Trigger.ROLLED_BACK and revision is not None and back.get(node_id) != revision:
+                # What was rolled back comes again only when Git has had another one in between. What somebody
+                # had gone back to by hand was none of Git's.
+                start = position[node_id] = start + (node_id not in back)
                 back[node_id] = revision
-                # What was rolled back comes again only when Git has had another one in between.
-                position[node_id] = start = start + 1
             if revision is None or revision == back.get(node_id):
                 continue
             if (entry.trigger is Trigger.SCHEDULED or node_id in left) and start:

@@ -16,8 +16,8 @@ import anyio
 from homeport.core.model.deployment import ComponentSpec
 from homeport.core.model.health import CheckResult, CheckRules, ContainerRun, ContainerState, HealthSample
 from homeport.errors import EngineUnavailable, WorkFailed
-from homeport.ports import Container, IsDue, Observation, OnProgress, Workload
-from homeport.vocabulary import Code, DeploymentId, Digest, ProfileType, Step
+from homeport.ports import Container, IsDue, Observation, OnProgress, Owned, Workload
+from homeport.vocabulary import Code, DeploymentId, Digest, NodeId, ProfileType, Step
 from tests.simulation.life import Life
 
 Key = tuple[DeploymentId, str]
@@ -209,6 +209,13 @@ class MachineRuntime:
         if kind == "sticky" and machine.attempts[key, f"remove {held.tag}"] <= count:
             raise WorkFailed(Code.REMOVE_FAILED, f"{component} is busy", source=component)
         await self.do(0.01, lambda: self._take_away(key))
+
+    async def owned(self) -> Sequence[Owned]:
+        await self.reach()
+        return [Owned(NodeId(self._machine.name), *key) for key in sorted(self._machine.containers)]
+
+    async def remove_owned(self, item: Owned) -> None:
+        await self.remove(item.deployment_id, item.component, remove_images=False)
 
     def _take_away(self, key: Key) -> None:
         self._machine.on_remove(key)

@@ -102,7 +102,7 @@ class RolloutModel:
             else:
                 yield from self._unsettled(row, intent)
         for row in tables.rollouts.values():
-            if row.id not in intents:
+            if row.id not in intents and row.state is not RolloutState.ABORTED:  # A file that is removed aborts it.
                 yield f"rollout {row.id[:4]} is {row.state} at central, and not in Git"
         for site in self.world.sites:
             yield from self._lacking(site, intents, tables)
@@ -152,7 +152,7 @@ class RolloutModel:
                 reader, git, name, reachability=Reachability(), sightings=sightings, clock=central.clock
             )
             for rollout_id, members in survey.members.items():
-                for member in members:
+                for member in members if rollout_id in intents else ():
                     true = self._standing(intents[rollout_id], member.site)
                     if true not in (None, member.standing):
                         found.append(

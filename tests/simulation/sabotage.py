@@ -97,6 +97,10 @@ async def _see_no_move(_self: object, _tx: object, before: Deployment, *_: objec
     return before
 
 
+async def _ask_nobody(*_: object) -> bool:
+    return False
+
+
 async def _send_nothing(*_: object) -> None:
     pass
 
@@ -122,6 +126,7 @@ BUGS: dict[Sabotage, Sequence[tuple[Any, str, Any]]] = {
     Sabotage.SILENT_REPAIRS: ((repair.RepairLoop, "_seen_broken", _say_nothing),),
     Sabotage.UNSENT_JOBS: ((JobBoard, "connected", _send_nothing),),
     Sabotage.UNNOTICED_MOVES: ((index._Update, "_moved", _see_no_move),),
+    Sabotage.UNASKED_RESTATEMENTS: ((central_loops, "ask_again", _ask_nobody),),
     Sabotage.UNNOTICED_LOSS: ((outbox, "_continue_from", _go_on),),
     Sabotage.IGNORED_POLICIES: (
         (plan, "after_failure", _follow_the_usual),

@@ -14,6 +14,8 @@ KEPT: Final = (
     998002084, 998025559, 998021057, 998035609, 998032773,
     998030720, 998035702, 1795017451, 998052026, 998054069,
     998060025, 998103079, 999000650, 999001721, 999002207,
+    999002876, 999011498, 999011666, 999011986,
+    999020035, 999020084,
 )  # fmt: skip
 
 SHOWN: Final = {
@@ -36,6 +38,7 @@ SHOWN: Final = {
     Sabotage.UNSENT_JOBS: 27,
     Sabotage.UNNOTICED_MOVES: 0,
     Sabotage.UNNOTICED_LOSS: 0,
+    Sabotage.UNASKED_RESTATEMENTS: 12,
     Sabotage.IGNORED_POLICIES: 1,
 }
 """A seed that shows each bug which is put in on purpose, so that nobody has to look for one."""

@@ -58,6 +58,7 @@ NEEDED = {
     Sabotage.SILENT_REPAIRS: About.WEAR,
     Sabotage.UNSENT_JOBS: About.JOBS,
     Sabotage.UNNOTICED_MOVES: About.MOVES,
+    Sabotage.UNASKED_RESTATEMENTS: About.MOVES,
     Sabotage.UNNOTICED_LOSS: About.CENTRAL_RESTORES,
     Sabotage.IGNORED_POLICIES: About.POLICIES,
 }

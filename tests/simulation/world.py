@@ -102,6 +102,8 @@ class Sabotage(StrEnum):
     """Whatever failed is treated by the usual policy."""
     UNNOTICED_MOVES = "unnoticed-moves"
     """Central does not see that a file went to another site."""
+    UNASKED_RESTATEMENTS = "unasked-restatements"
+    """Central asks nobody for what it has missed of a deployment."""
     STUCK_GENERATION = "stuck-generation"
     """A new order has the number of the one before."""
 

@@ -159,3 +159,30 @@ async def test_an_older_copy_of_centrals_database_catches_up(
         assert len(node.orders) == heard
         assert "deployment.refused" not in seen
         assert seen.count("site.restated") == 1
+
+
+async def test_a_deployment_that_was_elsewhere_while_its_site_was_away_is_shown_as_it_stands(
+    person: Person, central: OpenCentral, site: Callable[[], AbstractAsyncContextManager[SiteApp]]
+) -> None:
+    """For its site nothing has happened, and it reports nothing by itself."""
+    path, text = deployment_file(name="hello")
+    elsewhere, moved = path.replace("/home/", "/away/"), text.replace("deviceId: home", "deviceId: away")
+    person.write("deployments/away/site.yaml", "site: away\n")
+    person.write(path, text)
+    person.push()
+    async with central() as (started, client):
+        async with site() as here, scripted_node(InProcessLink(here.parts.reception)):
+            await shows_the_truth(client, here)
+        for gone, come, content in ((path, elsewhere, moved), (elsewhere, path, text)):
+            person.remove(gone)
+            person.write(come, content)
+            person.push()
+
+            async def is_there(name: str = come.split("/")[1]) -> bool:
+                rows = (await client.get("/api/v1/deployments")).body["deployments"]
+                return [(row["site"], row["state"]) for row in rows] == [(name, "PENDING")]
+
+            await eventually(is_there, what=f"central to show it at {come}")
+        async with site() as here:
+            await shows_the_truth(client, here)
+        assert "deployment.refused" not in await events(started)

@@ -57,6 +57,44 @@ async def test_what_a_deleted_deployment_left_on_a_node_that_lost_its_journal_is
             await eventually(lambda: one.orphans)
 
 
+async def test_what_was_moved_to_another_site_is_left_to_its_node_on_the_same_engine(
+    person: Person, start: OpenSite
+) -> None:
+    path, text = deployment_file()
+    person.write(path, text)
+    person.push()
+    async with start(orphan_grace_seconds=0.0) as site:
+        link, memory = InProcessLink(site.parts.reception), site.parts.conductor.memory
+        async with scripted_node(link, "one") as one, scripted_node(link, "two") as two:
+            await eventually(lambda: len(memory.instances) == 2 and one.orders and two.orders)
+            ours = one.orders[0].deployment_id
+            person.remove(path)
+            person.push()
+            await eventually(lambda: not memory.instances and not memory.wanted)
+            await site.parts.reception.unregister(NodeId("two"))
+            conductor = site.parts.conductor
+            found = [owned("another", ours), owned("two", ours)]
+            assert await conductor.orphans_of(NodeId("one"), found) == (owned("two", ours),), "it was placed there"
+
+
+async def test_what_was_deleted_while_site_and_node_were_older_copies_is_an_orphan(
+    person: Person, start: OpenSite
+) -> None:
+    """Neither of their databases knows it; Git had it in the site's folder once."""
+    path, text = deployment_file()
+    person.write(path, text)
+    person.push()
+    person.remove(path)
+    person.push()
+    async with start(orphan_grace_seconds=0.0) as site:
+        ours = DeploymentId(path.rpartition("/")[2].removesuffix(".yaml"))
+        async with scripted_node(InProcessLink(site.parts.reception), "one") as one:
+            await eventually(lambda: site.parts.conductor.memory.applied is not None)
+            await one.say(FoundWorkloads((owned("one", ours), owned("one", SOMEBODY))))
+            await eventually(lambda: one.orphans)
+            assert one.orphans == (owned("one", ours),), "Git never had the other one here"
+
+
 async def test_a_site_that_has_just_begun_calls_nobody_gone(person: Person, start: OpenSite) -> None:
     person.write(*deployment_file())
     person.push()

@@ -31,6 +31,8 @@ from homeport.log import get_log
 from homeport.ports import Change, Decide, DeploymentFilter, GitSource, Ids, InThread, Proposal, Store, TreeFile
 from homeport.vocabulary import Commit, DeploymentId, Digest, RolloutId, SiteName
 
+NAMED_MAX: Final = 5_000
+"""Of more sites than this, all deployments are read: a database takes so many names in a query."""
 LISTED_MAX: Final = 100
 """How many deployments a commit message names, and for how many a response lists the kept values."""
 
@@ -243,14 +245,16 @@ async def check_folders(git_writer: GitWriter, head: Commit | None, unmarked: Se
     if not unmarked:
         return
     async with git_writer.store.read() as reader:
-        rows = await reader.deployments(DeploymentFilter(site=unmarked[0] if len(unmarked) == 1 else None))
+        where = DeploymentFilter().within(unmarked) if len(unmarked) <= NAMED_MAX else DeploymentFilter()
+        rows = await reader.deployments(where)
     lost = next((row.site for row in rows if row.wanted and row.site in set(unmarked)), None)
     if lost is None and head is not None:
         lost = await _lost_unseen(git_writer, head, unmarked)
     if lost is not None:
         raise FolderLost(
             f"{marker_path(lost)} is gone from Git or names another site; nothing was written.",
-            hint=f"Bring the folder  {site_folder(lost)}  back, with its marker.",
+            hint=f"Bring the folder  {site_folder(lost)}  back, with its marker; or push the marker alone, with the"
+            f" line `site: {lost}`, if nothing in it is wanted any more.",
         )
 
 

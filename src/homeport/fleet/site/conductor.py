@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -97,6 +98,11 @@ Seek = Callable[[], Awaitable[None]]
 """Fetches secrets from central that may be new; failures are ignored."""
 
 
+LOOKED_UP_MAX: Final = 100
+"""How many unknown deployments of a node's engine are looked up in Git's history at a time."""
+OTHERS_MAX: Final = 10_000
+
+
 async def _nothing_older(_deployment_id: DeploymentId) -> Sequence[bytes]:
     return ()
 
@@ -149,6 +155,9 @@ class Conductor:
         self.tell_settings: Callable[[NodeId, Tunable], None] = lambda node_id, tunable: None
         """Sends changed settings to a node; set where there are streams."""
         self.older: Older = _nothing_older
+        self._others_at: Commit | None = None
+        self._others: set[DeploymentId] = set()
+        """Deployments on engines of this site's nodes that Git, at that commit, never had in its folder."""
         """Set where there is a repository."""
         self._held: dict[NodeId, tuple[Held, ...]] = {}
         """The journals that nodes reported, until they are compared with the site's own state."""
@@ -567,11 +576,26 @@ class Conductor:
         """Which of these, found on a node's engine, belong to no node any more."""
         if self._clock.monotonic() - self._started < self._orphan_grace_seconds:
             return ()  # A node that has not connected since this site started may be the owner.
+        named = {item.deployment_id for item in found}
+        async with self._store.read() as reader:
+            known = {key for key in named if await reader.deployment(key) is not None}
+            unsure = {item.deployment_id for item in found if orphans.is_strange(item, node_id, self.memory)} & known
+            placed = {(key, entry.node_id) for key in unsure for entry in await reader.history(key)}
+        own = {item.deployment_id for item in found if item.node_id == node_id}
+        had = await self._had_before(own - known)
         async with self._turn():
-            async with self._store.read() as reader:
-                named = {item.deployment_id for item in found}
-                known = {key for key in named if await reader.deployment(key) is not None}
-            return orphans.orphaned_workloads(node_id, found, self.memory, known)
+            return orphans.orphaned_workloads(node_id, found, self.memory, known, had=had, placed=placed)
+
+    async def _had_before(self, deployment_ids: Collection[DeploymentId]) -> set[DeploymentId]:
+        """Those that Git had in this site's folder once: a database that is an older copy may not know them. What is
+        another site's, on the same engine, is looked up once for each commit."""
+        applied = self.memory.applied
+        if applied != self._others_at:
+            self._others_at, self._others = applied, set()
+        unseen = sorted(set(deployment_ids) - self._others)[:LOOKED_UP_MAX]
+        found = {id_ for id_ in unseen if await self.older(id_)}
+        self._others.update(id_ for id_ in unseen if id_ not in found and len(self._others) < OTHERS_MAX)
+        return found
 
     # --- planning -----------------------------------------------------------------------------------------
 

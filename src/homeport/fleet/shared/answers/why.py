@@ -12,9 +12,9 @@ from homeport.core.reconcile.holds import hold_on
 from homeport.core.why import Decision, Facts, why_deployment, why_node
 from homeport.errors import Conflict, NotFound, PermanentError
 from homeport.fleet.shared.answers.suggestion import did_you_mean
-from homeport.fleet.shared.overview import Reachability, find_deployment, find_node
+from homeport.fleet.shared.overview import KNOWN_MAX, Reachability, find_deployment, find_node
 from homeport.lazy_dataclass import dataclass
-from homeport.ports import JOBS, Cut, DeploymentFilter, JobFilter, SeenReader
+from homeport.ports import DEPLOYMENTS, JOBS, NODES, Cut, DeploymentFilter, JobFilter, NodeFilter, SeenReader
 from homeport.vocabulary import JobState
 
 JOBS_MAX: Final = 10_000
@@ -59,8 +59,8 @@ async def _find(reader: SeenReader, text: str) -> Deployment | Node:
         # A prefix of an id comes last: one in sixteen ids begins with "a", which may be the name of a node.
         return await find_node(reader, text) if "@" in text else await find_deployment(reader, text)
     except NotFound as error:
-        known = [row.name for row in await reader.deployments(DeploymentFilter())]
-        known += [node.id for node in await reader.nodes()]
+        known = [row.name for row in (await reader.page(DEPLOYMENTS, DeploymentFilter(), Cut(KNOWN_MAX))).items]
+        known += [node.id for node in (await reader.page(NODES, NodeFilter(), Cut(KNOWN_MAX))).items]
         hint = did_you_mean(text, known, "homeport deployments list  or  homeport nodes list")
         raise NotFound(f'There is no deployment and no node "{text}".', hint=hint) from error
 

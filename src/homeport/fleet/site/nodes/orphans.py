@@ -70,24 +70,39 @@ def _removal(deployment_id: DeploymentId, memory: SiteState) -> Order:
 
 
 def orphaned_workloads(
-    node_id: NodeId, items: Iterable[Owned], memory: SiteState, known: Collection[DeploymentId]
+    node_id: NodeId,
+    items: Iterable[Owned],
+    memory: SiteState,
+    known: Collection[DeploymentId],
+    *,
+    had: Collection[DeploymentId] = (),
+    placed: Collection[Key] = (),
 ) -> tuple[Owned, ...]:
     """The workloads found on a node's engine that belong to no node any more, and are to be removed.
 
     Only of deployments of this site, which `known` names, archived ones too: what another site has on the same engine
-    is not ours. Of another node only when that is permanently gone. In doubt it stays.
+    is not ours. Of another node only when that is permanently gone. In doubt it stays. What this site `had` once, and
+    does not know, counts for the node itself. What is not wanted here may have been moved to another site, whose node
+    runs it on the same engine: of a node that is unknown here only what was `placed` there.
     """
     if memory.applied is None or node_id not in memory.nodes:
         return ()
     return tuple(
         item
         for item in items
-        if item.deployment_id in known
+        if (item.deployment_id in known or (item.deployment_id in had and item.node_id == node_id))
         and item.deployment_id not in memory.unreadable
         and item.deployment_id not in memory.damaged
         and item.node_id not in memory.lost_nodes - memory.nodes.keys()
         and (_is_forgotten(item, memory) if item.node_id == node_id else _has_no_owner(item.node_id, node_id, memory))
+        and (not is_strange(item, node_id, memory) or (item.deployment_id, item.node_id) in placed)
     )
+
+
+def is_strange(item: Owned, node_id: NodeId, memory: SiteState) -> bool:
+    """Whether a node that is unknown here has it, of a deployment that is not wanted here."""
+    is_known = item.node_id == node_id or item.node_id in memory.nodes
+    return not is_known and item.deployment_id not in memory.wanted
 
 
 def _is_forgotten(item: Owned, memory: SiteState) -> bool:
