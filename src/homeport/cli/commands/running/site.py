@@ -1,6 +1,7 @@
 """`homeport site`: runs one site."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,6 +28,9 @@ from homeport.cli.roles.orchion_options import OrchionOptions, orchion_options
 from homeport.cli.roles.running import Lifetime, run_role
 from homeport.cli.roles.wfm_options import WfmOptions, wfm_options
 from homeport.vocabulary import SiteName
+
+if TYPE_CHECKING:
+    from homeport.site.settings import SiteSettings
 
 
 @click.command()
@@ -138,12 +142,14 @@ def site(
             await lifetime.until_stopped()
 
     url = f"{'https' if has_identity else 'http'}://{http}"
-    # Central reaches no site that follows a fleet manager: it makes the tokens of its nodes itself.
-    own_url = "" if settings.wfm_url is None else f" --url {url}"
-    join = _join_command(name + own_url, grpc, has_joined=has_joined, has_svid=svid_folder is not None)
+    join = _join_command(settings, url, has_joined=has_joined)
     run_role(f"site {name} is up", run, address=url, notes=(f"Nodes join with  {join}", f"API: {url}/docs"))
 
 
-def _join_command(name: str, grpc: ListenAddress, *, has_joined: bool, has_svid: bool) -> str:
-    join = f"homeport nodes join-command {name}" if has_joined else f"homeport node --site {grpc}"
-    return join + (" --svid-dir DIR" if has_svid else "")
+def _join_command(settings: "SiteSettings", url: str, *, has_joined: bool) -> str:
+    if settings.svid_folder is not None:
+        return f"homeport node --site {settings.grpc_address} --svid-dir DIR"
+    if not has_joined:
+        return f"homeport node --site {settings.grpc_address}"
+    # Central reaches no site that follows a fleet manager: it makes the tokens of its nodes itself.
+    return f"homeport nodes join-command {settings.name}" + (f" --url {url}" if settings.wfm_url is not None else "")
