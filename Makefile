@@ -1,9 +1,9 @@
 # The commands of this repository. Each prepares what it needs by itself.
 .DEFAULT_GOAL := help
-.PHONY: help demo test faults guides browser flood engines requests check bench simulate install generate docs screenshots
+.PHONY: help demo test faults guides browser flood engines arm64 requests check bench simulate install generate docs screenshots
 
 help:           ## Show this list.
-	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo:           ## A running fleet of one with an app in it; ONCE=1 checks it, cleans up and exits.
 	@scripts/setup --demo
@@ -32,6 +32,10 @@ flood:          ## Ten thousand tasks in ten seconds from five keys, to one Home
 engines:        ## The conformance of every container engine at full length, with a whole node on each.
 	@scripts/setup --test
 	@HOMEPORT_ENGINES=long .venv/bin/python scripts/test conformance
+
+arm64:          ## Homeport and tests of what meets the machine on an arm64 machine that QEMU plays; some minutes.
+	@scripts/setup --test
+	@scripts/arm64
 
 requests:       ## Made-up requests against every operation of the APIs, ten times as many as in make test.
 	@scripts/setup --test
