@@ -1,17 +1,20 @@
 """Data folders of the previous release (`scripts/record-release`) are upgraded, and everything is there."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import to_thread
 
 from homeport.node.settings import NodeSettings
 from homeport.site.app import open_site
 from homeport.site.settings import SiteSettings
 from homeport.vocabulary import NodeId, SiteName
 from tests.support.joining import running_node
-from tests.support.previous import RECORDED, untar
+from tests.support.ports import free_port
+from tests.support.previous import RECORDED, previous_release, untar
 from tests.support.running_central import Client, running_central
 from tests.support.waiting import eventually
 
@@ -29,6 +32,39 @@ def folder(tmp_path: Path) -> Path:
 async def states(client: Client) -> dict[str, str]:
     keys = (KNOWN["stays"], KNOWN["goes"])
     return {key: (await client.get(f"/api/v1/deployments/{key}")).body["state"] for key in keys}
+
+
+def ports(*options: str) -> list[str]:
+    return [word for option in options for word in (option, f"127.0.0.1:{free_port()}")]
+
+
+async def test_the_previous_release_refuses_the_databases_that_this_one_has_upgraded(folder: Path) -> None:
+    """Its node has no format in its journal, so it cannot; later ones do (tests/integration/node/test_journal.py)."""
+    async with running_central(folder / "central") as (central, client):
+        await goes_on(folder, central, client)
+    lines = {
+        "central.db": [
+            "central",
+            "--data",
+            str(folder / "central"),
+            "--http",
+            "127.0.0.1:0",
+            "--grpc",
+            "127.0.0.1:0",
+        ],
+        "site.db": [
+            *("site", "--name", "north", "--data", str(folder / "site"), *ports("--http", "--grpc")),
+            *("--git", str(folder / "central" / "deployments.git")),
+        ],
+    }
+    with previous_release(folder / "old") as previous:
+        for name, line in lines.items():
+            database = folder / line[0] / name
+            before = database.read_bytes()
+            refused = previous.start(*line)
+            assert await to_thread.run_sync(refused.popen.wait, 60) != 0, line[0]
+            assert re.search("written by (another|a newer) version of Homeport", refused.log.read_text()), line[0]
+            assert database.read_bytes() == before, line[0]
 
 
 async def test_a_fleet_of_the_previous_release_goes_on_where_it_stopped(folder: Path) -> None:
