@@ -66,7 +66,7 @@ NOTHING_TO_SEE = frozenset(
     {
         "/v2/meta/capabilities", "/v2/meta/version", "/v2/usage", "/v2/queue", "/v2/queue/events",
         "/v2/sessions", "/v2/sessions/{id}", "/v2/tasks/{id}/events", "/v2/tasks/{id}/why",
-        "/v1/models", "/v1/models/{model:path}", "/v2/pools/{id}/health", "/api/v1/overview",
+        "/v1/models", "/v1/models/{model:path}", "/v1/{path:path}", "/v2/pools/{id}/health", "/api/v1/overview",
         "/api/v1/rollouts", "/api/v1/rollouts/{rollout}",  # seen by `tests/integration/central/test_rollouts.py`
         "/api/v1/deployments/{deployment_id}/exec", "/api/v1/deployments/{deployment_id}/port-forward",
         "/api/logs", "/api/v1/jobs/{job}/artifacts/{path:path}", "/api/v1/jobs/{job}/output",
