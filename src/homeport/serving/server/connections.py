@@ -245,7 +245,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._is_answered or (last is not None and last.response_complete):
             self._discarded_bytes += count
             if self._discarded_bytes > self.limits.discarded_bytes_max:
-                log.debug("connection closed, its request was answered and its body has no end", address=self._address())
+                log.debug("connection closed, the body of an answered request has no end", address=self._address())
                 self.transport.abort()
 
     def on_message_begin(self) -> None:
