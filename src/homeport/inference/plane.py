@@ -301,6 +301,14 @@ class TaskPlane:
             "retried": run.retried,
         }
 
+    def find_request(self, task_id: str, submitter: Submitter) -> dict[str, Any] | None:
+        """Why a request of `/v1` ran where it ran: no task of `/v2` has its id, and only the last ones are known."""
+        for each in reversed(self.scheduler.placements):
+            if each.task_id == task_id and (submitter.sees_all or each.caller == submitter.key):
+                state = "active" if each.is_running else "ended"
+                return {"state": state, "placement": each.sentence, "waited_ms": each.waited_ms}
+        return None
+
     def cancel_pool(self, pool_id: str, reason: str) -> None:
         """All tasks that run there; requests of `/v1` end with the reason."""
         text = "The pool was drained before the answer was complete. Send it again."

@@ -191,15 +191,17 @@ def test_a_rotation_says_what_comes_next_and_when(
     assert advice in homeport("identity", "rotate", "status").stdout
 
 
-def test_tasks_that_wait_are_listed_before_those_placed_last(homeport: Homeport, canned: Canned) -> None:
+def test_tasks_that_wait_are_listed_before_those_that_ran_last(homeport: Homeport, canned: Canned) -> None:
     common = {"pool_id": "gpu", "priority": "batch", "from": "ada", "model": "tiny", "why": "every slot is busy"}
     waiting = {**common, "task_id": "t-2", "position": 1, "waits_ms": 1500}
     placed = {**common, "task_id": "t-1", "replica_id": "r", "waited_ms": 40, "ago_ms": 9, "why": "it has the model"}
-    queue = json.dumps({"waiting": [waiting], "placed": [placed]}).encode()
+    ended, running = {**placed, "running": False}, {**placed, "task_id": "t-3", "running": True}
+    queue = json.dumps({"waiting": [waiting], "placed": [running, ended]}).encode()
     canned.answers["GET /v2/queue"] = lambda _: (200, queue)
-    _, first, second = homeport("tasks", "list").stdout.splitlines()
+    _, first, third, second = homeport("tasks", "list").stdout.splitlines()
     assert first.split()[:3] == ["t-2", "waits,", "1"] and "1.5 s" in first and "every slot is busy" in first
-    assert second.split()[:2] == ["t-1", "placed"] and "it has the model" in second
+    assert second.split()[:2] == ["t-1", "ended"] and "it has the model" in second
+    assert third.split()[:2] == ["t-3", "running"]
     assert json.loads(homeport("tasks", "ls", "-o", "json").stdout)["tasks"][0]["task_id"] == "t-2"
     canned.answers["GET /v2/queue"] = lambda _: (200, b'{"waiting": [], "placed": []}')
     assert "No task waits" in homeport("tasks", "list").stderr

@@ -51,7 +51,10 @@ async def test_the_official_client_streams_and_sees_usage_only_when_it_asks(
     assert chunks[-1].choices[0].finish_reason in {"length", "stop"}
     assert all(chunk.usage is None for chunk in chunks)
     queue = await client.get("/v2/queue")
-    assert stream.response.headers["x-task-id"] in {each["task_id"] for each in queue.body["placed"]}
+    (request,) = (each for each in queue.body["placed"] if each["task_id"] == stream.response.headers["x-task-id"])
+    assert request["running"] is False
+    why = (await client.get(f"/v2/tasks/{request['task_id']}/why")).body
+    assert (why["state"], why["placement"]) == ("ended", request["why"])
     asked = await sdk.chat.completions.create(
         model="tiny", messages=HELLO, max_tokens=5, stream=True, stream_options={"include_usage": True}
     )

@@ -116,7 +116,15 @@ QUEUE: Final = _object(
         "waiting": {"type": "array", "items": _object({**_TASK, "position": _INTEGER, "waits_ms": _INTEGER})},
         "placed": {
             "type": "array",
-            "items": _object({**_TASK, "replica_id": _STRING, "waited_ms": _INTEGER, "ago_ms": _INTEGER}),
+            "items": _object(
+                {
+                    **_TASK,
+                    "replica_id": _STRING,
+                    "waited_ms": _INTEGER,
+                    "ago_ms": _INTEGER,
+                    "running": _BOOLEAN,
+                }
+            ),
         },
     }
 )

@@ -57,6 +57,7 @@ async def show_queue(plane: TaskPlane, exchange: Exchange) -> None:
             "model": each.model,
             "waited_ms": each.waited_ms,
             "ago_ms": int((now - each.at) * 1000),
+            "running": each.is_running,
             "why": each.sentence,
         }
         for each in reversed(plane.scheduler.placements)

@@ -215,7 +215,14 @@ async def why_task(plane: TaskPlane, exchange: Exchange) -> None:
     try:
         run = plane.find(task_id, exchange.submitter)
     except TaskRefused:
-        stored, _ = await plane.find_ended(task_id, exchange.submitter)
+        try:
+            stored, _ = await plane.find_ended(task_id, exchange.submitter)
+        except TaskRefused:
+            request = plane.find_request(task_id, exchange.submitter)
+            if request is None:
+                raise
+            await exchange.json(200, {"task_id": task_id, **request})
+            return
         await exchange.answer(200, (stored.outcome or "{}").encode(), "application/json")
         return
     await exchange.json(200, {"task_id": task_id, "state": _state(run.stream.is_over), **plane.explain(run)})

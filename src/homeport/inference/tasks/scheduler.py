@@ -33,7 +33,7 @@ KEYS_MAX = 10_000
 PLACEMENTS_KEPT = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class PlacedTask:
     """A task that got a slot, and why there."""
 
@@ -46,6 +46,7 @@ class PlacedTask:
     waited_ms: int
     at: float
     decision: PoolDecision | None
+    is_running: bool = True
 
     @property
     def sentence(self) -> str:
@@ -76,6 +77,8 @@ class Ticket:
     """Called once, when it has a lease or was dropped, for what does not wait in a task of its own."""
     preparation: tuple[Mapping[str, Any], ...] = ()
     """What had to be done before it could start, when it was admitted."""
+    placed: PlacedTask | None = None
+    """The last time that it got a slot."""
     is_narrated: bool = False
 
     async def wait(self) -> Replica:
@@ -269,6 +272,8 @@ class Scheduler:
     def release(self, ticket: Ticket) -> None:
         """Gives the lease back, or the place in the queue. May be called twice."""
         replica, ticket.replica = ticket.replica, None
+        if ticket.placed is not None:
+            ticket.placed.is_running = False
         if replica is not None:
             replica.leases -= 1
             assert replica.leases >= 0
@@ -450,18 +455,17 @@ class Scheduler:
         self._metrics.started(ticket)
         waited_ms = int((now - ticket.since) * 1000)
         task = ticket.task
-        self.placements.append(
-            PlacedTask(
-                task.task_id,
-                ticket.caller,
-                task.model_ref,
-                task.priority,
-                *replica.key,
-                waited_ms,
-                now,
-                ticket.decision,
-            )
+        ticket.placed = PlacedTask(
+            task.task_id,
+            ticket.caller,
+            task.model_ref,
+            task.priority,
+            *replica.key,
+            waited_ms,
+            now,
+            ticket.decision,
         )
+        self.placements.append(ticket.placed)
         return True
 
     def _running_of(self, caller: str) -> int:

@@ -76,9 +76,11 @@ def explain_task(settings: Settings, client: Client, thing: str) -> None:
     error = found.get("error") or {}
     print_facts(
         [
+            ("state", {"active": "running or waiting"}.get(found.get("state", ""), "ended")),
             ("placement", str(found.get("placement", ""))),
+            ("waited", f"{found['waited_ms']} ms" if "waited_ms" in found else ""),
             ("queue position", str(found.get("queue_position", ""))),
-            ("predicted start", f"{found.get('predicted_start_ms', 0)} ms"),
+            ("predicted start", f"{found['predicted_start_ms']} ms" if "predicted_start_ms" in found else ""),
             ("retried", "on another replica" if found.get("retried") else ""),
             ("ended", f"{error.get('code')}: {error.get('message')}" if error else ""),
         ]

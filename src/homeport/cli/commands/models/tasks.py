@@ -32,7 +32,7 @@ LISTING = TableListing(
         Column("NOTE", lambda item: item["why"]),
     ),
     identity=lambda item: item["task_id"],
-    empty="No task waits, and none was placed lately. Submit one:  homeport tasks submit 'Hello'",
+    empty="No task waits, and none ran lately. Submit one:  homeport tasks submit 'Hello'",
 )
 
 
@@ -40,7 +40,7 @@ LISTING = TableListing(
 @listed
 @pass_settings
 def list_tasks(settings: Settings, /, *, watch: bool) -> None:
-    """List the tasks that wait, in their order, and those that were placed last. Operators see everybody's."""
+    """List the tasks that wait, in their order, and those that ran last. Operators see everybody's."""
     client = Client(settings.url)
     show(settings, LISTING, lambda: {"tasks": _rows(client.get("/v2/queue"))}, watch=watch)
 
@@ -49,7 +49,8 @@ def _rows(queue: Json) -> list[Json]:
     waiting = [
         {**each, "state": f"waits, {each['position']}", "waited_ms": each["waits_ms"]} for each in queue["waiting"]
     ]
-    return [*waiting, *({**each, "state": "placed"} for each in queue["placed"])]
+    placed = [{**each, "state": "running" if each["running"] else "ended"} for each in queue["placed"]]
+    return [*waiting, *placed]
 
 
 @tasks.command("submit")
