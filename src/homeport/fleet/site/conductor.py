@@ -155,10 +155,10 @@ class Conductor:
         self.tell_settings: Callable[[NodeId, Tunable], None] = lambda node_id, tunable: None
         """Sends changed settings to a node; set where there are streams."""
         self.older: Older = _nothing_older
+        """Set where there is a repository."""
         self._others_at: Commit | None = None
         self._others: set[DeploymentId] = set()
         """Deployments on engines of this site's nodes that Git, at that commit, never had in its folder."""
-        """Set where there is a repository."""
         self._held: dict[NodeId, tuple[Held, ...]] = {}
         """The journals that nodes reported, until they are compared with the site's own state."""
         self._lock = anyio.Lock()
