@@ -70,11 +70,17 @@ class Line:
         return await self.intake.join(site, epoch=epoch, software_version=software_version, lineage=lineage)
 
     async def report(
-        self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
+        self,
+        site: SiteName,
+        reports: Sequence[Outgoing],
+        *,
+        epoch: str,
+        seen: Mapping[NodeId, datetime],
+        start: str = "",
     ) -> int:
         self._reach()
         self.calls += 1
-        return await self.intake.take(site, reports, epoch=epoch, seen=seen)
+        return await self.intake.take(site, reports, epoch=epoch, seen=seen, start=start)
 
     def _reach(self) -> None:
         if self.is_cut:

@@ -172,18 +172,29 @@ def _unsettled_stay(
     world: World, desired: Desired, staying: Mapping[NodeId, Instance], members: Mapping[NodeId, Node]
 ) -> Iterator[str]:
     """What stays where it may not be runs as it did; or an update that failed left something else, and the instance
-    says so: its file forbids to go back, or the image to go back to is nowhere any more."""
+    says so: its file forbids to go back, a component that it no longer has could not be removed, or the image to go
+    back to is nowhere any more."""
     for node_id, item in staying.items():
         assert item.running_revision is not None, "what does not run does not stay"
         runs, name = world.known[item.running_revision], _name((desired.id, node_id))
         if item.state is State.FAILED and _cannot_be_restored(runs, members[node_id]):
             if not item.unhealthy:
                 yield f"{name} cannot be restored, and nobody says so"
-        elif item.state is State.FAILED and any(not each.policy.rollback for each in _releases(world, desired)):
+        elif item.state is State.FAILED and (
+            _has_stuck_removal(desired, members[node_id])
+            or any(not each.policy.rollback for each in _releases(world, desired))
+        ):
             if item.failure is None:
                 yield f"{name} was left as its update failed, and nobody says so"
         else:
             yield from _unsettled_containers(world, name, runs, members[node_id])
+
+
+def _has_stuck_removal(desired: Desired, node: Node) -> bool:
+    """Whether a component runs whose removal was tried: everything else of the update was done before that."""
+    machine = node.machine
+    held = {key: each for key, each in machine.containers.items() if key[0] == desired.id}
+    return any(machine.attempts[key, f"remove {each.tag}"] > 0 for key, each in held.items())
 
 
 def _releases(world: World, desired: Desired) -> Iterator[Desired]:

@@ -257,9 +257,15 @@ class CallLink:
         )
 
     async def report(
-        self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
+        self,
+        site: SiteName,
+        reports: Sequence[Outgoing],
+        *,
+        epoch: str,
+        seen: Mapping[NodeId, datetime],
+        start: str = "",
     ) -> int:
-        return await self._call(lambda link: link.report(site, reports, epoch=epoch, seen=seen))
+        return await self._call(lambda link: link.report(site, reports, epoch=epoch, seen=seen, start=start))
 
     async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
         return await self._call(lambda link: link.secrets(site, known=known))

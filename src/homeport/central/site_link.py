@@ -76,10 +76,16 @@ class DirectLink:
             raise PeerUnavailable(str(error)) from error
 
     async def report(
-        self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
+        self,
+        site: SiteName,
+        reports: Sequence[Outgoing],
+        *,
+        epoch: str,
+        seen: Mapping[NodeId, datetime],
+        start: str = "",
     ) -> int:
         try:
-            return await self._central.intake.take(site, reports, epoch=epoch, seen=seen)
+            return await self._central.intake.take(site, reports, epoch=epoch, seen=seen, start=start)
         except HomeportError as error:
             raise PeerUnavailable(str(error)) from error
 

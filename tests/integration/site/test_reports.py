@@ -45,7 +45,13 @@ class Notebook:
         return JoinAnswer(self.sequences[-1] if self.sequences else 0)
 
     async def report(
-        self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
+        self,
+        site: SiteName,
+        reports: Sequence[Outgoing],
+        *,
+        epoch: str,
+        seen: Mapping[NodeId, datetime],
+        start: str = "",
     ) -> int:
         self._answer()
         self.seen = seen

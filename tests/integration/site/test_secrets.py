@@ -54,7 +54,13 @@ class Safe:
         return JoinAnswer(0)
 
     async def report(
-        self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
+        self,
+        site: SiteName,
+        reports: Sequence[Outgoing],
+        *,
+        epoch: str,
+        seen: Mapping[NodeId, datetime],
+        start: str = "",
     ) -> int:
         self._answer()
         return reports[-1].sequence if reports else 0

@@ -1143,6 +1143,7 @@ export interface Reports {
   epoch: string;
   reports: (ReportItem)[];
   seen?: Record<string, string>;
+  start?: string;
 }
 
 export interface RevisionBody {
@@ -7728,6 +7729,10 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
      "type": "string"
     },
     "type": "object"
+   },
+   "start": {
+    "maxLength": 64,
+    "type": "string"
    }
   },
   "required": [

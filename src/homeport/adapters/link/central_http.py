@@ -132,14 +132,22 @@ class HttpCentralLink:
         return await self._send("PUT", f"/api/v1/sites/{site}?{query}", body, _joined)
 
     async def report(
-        self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
+        self,
+        site: SiteName,
+        reports: Sequence[Outgoing],
+        *,
+        epoch: str,
+        seen: Mapping[NodeId, datetime],
+        start: str = "",
     ) -> int:
         body = {
             "epoch": epoch,
             "reports": [{"sequence": item.sequence, "body": item.body} for item in reports],
             "seen": {node_id: at.isoformat() for node_id, at in seen.items()},
         }
-        return await self._send("POST", f"/api/v1/sites/{site}/reports", body, _reported)
+        # Beside the body, for a central of the release before knows no further field.
+        path = f"/api/v1/sites/{site}/reports?{urlencode({'start': start})}"
+        return await self._send("POST", path, body, _reported)
 
     async def secrets(self, site: SiteName, *, known: Mapping[str, int]) -> SecretsThere:
         query = [("known", f"{name}:{version}") for name, version in sorted(known.items())]

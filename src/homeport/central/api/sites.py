@@ -42,6 +42,9 @@ LatestStarts = Annotated[
     list[Annotated[str, StringConstraints(max_length=64)]],
     Query(max_length=100, description="Names of the latest starts of the site, the present one last."),
 ]
+ReportingStart = Annotated[
+    str, Query(max_length=64, description="The start of the site that sends this, as in its join; none is compared.")
+]
 SpokenVersion = Annotated[
     int, Query(ge=FIRST, le=VERSION_MAX, description="Of the messages that the site speaks; the first when left out.")
 ]
@@ -154,7 +157,9 @@ def sites_routes(central: CentralParts, stopping: Stopping) -> Routes:
     _join_sites(router, central)
 
     @router.post("/api/v1/sites/{site}/reports", summary="Report what happened at a site", responses={409: {}})
-    async def report_from_site(caller: CallerOf, site: SiteRef, body: Reports) -> ReportedBody:
+    async def report_from_site(
+        caller: CallerOf, site: SiteRef, body: Reports, start: ReportingStart = ""
+    ) -> ReportedBody:
         """In order, each once: repeats are harmless, a gap is refused. Durable when answered."""
         aside: list[SetAsideBody] = []
         last = await central.intake.take(
@@ -162,6 +167,7 @@ def sites_routes(central: CentralParts, stopping: Stopping) -> Routes:
             [Outgoing(item.sequence, item.body) for item in body.reports],
             epoch=body.epoch,
             seen={NodeId(node_id): at for node_id, at in body.seen.items()},
+            start=start,
             on_aside=lambda sequence, code, why: aside.append(SetAsideBody(sequence=sequence, code=code, why=why)),
         )
         return ReportedBody(last_sequence=last, set_aside=aside)

@@ -200,12 +200,19 @@ class CentralLink(Protocol):
         ...
 
     async def report(
-        self, site: SiteName, reports: Sequence[Outgoing], *, epoch: str, seen: Mapping[NodeId, datetime]
+        self,
+        site: SiteName,
+        reports: Sequence[Outgoing],
+        *,
+        epoch: str,
+        seen: Mapping[NodeId, datetime],
+        start: str = "",
     ) -> int:
         """Returns the last sequence that is durable at central. Repeats are recognised and harmless.
 
         `seen` has the last heartbeat of each node; it is not queued, because the next call sends it again. An empty
-        call is the site's own heartbeat.
+        call is the site's own heartbeat. `start` names the start of the site that sends: what an earlier one sent may
+        arrive late, after the site was restarted with an older copy of its database, and is refused.
         """
         ...
 

@@ -160,15 +160,16 @@ class ReportIntake:
         *,
         epoch: str,
         seen: Mapping[NodeId, datetime],
+        start: str = "",
         on_aside: OnAside = lambda sequence, code, why: None,
     ) -> int:
         """Returns the last sequence that is durable here; `on_aside` is called for reports set aside. Raises Conflict
-        for a gap, or a site that has not joined; and a TransientError when a deployment is unknown and Git cannot be
-        fetched."""
+        for a gap, a site that has not joined, or a start that another one has replaced; and a TransientError when a
+        deployment is unknown and Git cannot be fetched."""
         began = self.clock.now()
         decoded = [(item.sequence, _decode(item)) for item in reports]
         bodies = {item.sequence: item.body for item in reports}
-        work = _Work(self, site, epoch, bodies, _believable(seen, began))
+        work = _Work(self, site, epoch, start, bodies, _believable(seen, began))
         taken = await work.take_if_known(decoded)
         if taken is None:
             # The site may have seen a commit before we did: fetch first, then process its reports.
@@ -229,6 +230,8 @@ class _Work:
     intake: ReportIntake
     site: SiteName
     epoch: str
+    start: str
+    """Empty of sites that do not name it."""
     bodies: Mapping[int, Mapping[str, Any]]
     seen: Mapping[NodeId, datetime]
 
@@ -280,6 +283,8 @@ class _Work:
                     f'Site "{self.site}" has not joined with this epoch.',
                     hint=f"PUT /api/v1/sites/{self.site} first.",
                 )
+            if self.start and await self._is_replaced(tx):
+                raise OutOfStep(f'Site "{self.site}" was restarted since.', hint="The new start sends its reports.")
             new = _continue(cursor, reports)
             batch = ReportBatch(site=row, now=now)
             await batch.load(tx, new, self.seen)
@@ -296,6 +301,12 @@ class _Work:
             return last or 0, new
 
         return await self.intake.store.write(write)
+
+    async def _is_replaced(self, tx: Transaction) -> bool:
+        """A report that was long on its way has the number of another one, if the site's database is an older copy by
+        now: taken for it, it would hide what the site does since then."""
+        seen = await tx.value_as(f"starts:{self.site}", load_starts)
+        return seen is not None and seen.current not in (None, self.start)
 
     def _evidence(self, sequence: int, report: Unusable, now: datetime) -> SetAside:
         body = json.dumps(report.body, default=repr)

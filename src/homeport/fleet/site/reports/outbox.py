@@ -80,7 +80,7 @@ async def forward(
 ) -> None:
     """Runs while the role runs. What cannot be sent stays in the outbox, whose size is a metric."""
     backoff = Backoff(chance=chance or random.Random())
-    is_joined, known, incompatible = False, 0, ""
+    is_joined, known, incompatible, start = False, 0, "", lineage.starts[-1]
     may_wait, beats = True, 0
     while True:
         try:
@@ -97,9 +97,9 @@ async def forward(
                 log.info("joined central", site=site, reported_up_to=joined.sequence)
             beats += 1
             if may_wait or announcer.queue.grew.is_set() or beats % LOOK_BEATS == 0:
-                durable = await _forward_all(store, central, announcer, site=site, epoch=epoch)
+                durable = await _forward_all(store, central, announcer, site=site, epoch=epoch, start=start)
             else:
-                durable = await central.report(site, [], epoch=epoch, seen=announcer.seen())
+                durable = await central.report(site, [], epoch=epoch, seen=announcer.seen(), start=start)
             may_wait = False
             if durable < known:
                 is_joined = False
@@ -152,14 +152,14 @@ async def _continue_from(joined: JoinAnswer, epoch: str, store: Store, announcer
 
 
 async def _forward_all(
-    store: Store, central: CentralLink, announcer: Announcer, *, site: SiteName, epoch: str
+    store: Store, central: CentralLink, announcer: Announcer, *, site: SiteName, epoch: str, start: str
 ) -> int:
     """Returns the last sequence that central has, once the outbox is empty."""
     while True:
         announcer.queue.grew = anyio.Event()
         async with store.read() as reader:
             batch = one_batch(await reader.outbox(limit=BATCH_MAX))
-        durable = await central.report(site, batch, epoch=epoch, seen=announcer.seen())
+        durable = await central.report(site, batch, epoch=epoch, seen=announcer.seen(), start=start)
         if not batch:
             return durable
         await store.write(lambda tx, upto=durable: tx.dequeue(upto))  # type: ignore[misc]
