@@ -25,7 +25,8 @@ from homeport.vocabulary import SiteName
 FRESH_SECONDS: Final = 1.0
 """Maximum age of the cache: how long another process's revocation may go unnoticed."""
 UNKNOWN_SECONDS: Final = 0.05
-"""The same before a token counts as unknown; above zero, so that guessing does not cause a read each time."""
+"""Between two reads for tokens that are not in the cache, so that guessing does not cause a read each time. Whoever
+comes in between waits for the next one."""
 USED_EVERY: Final = timedelta(seconds=60)
 """`last_used_at` shows which tokens are unused; that needs no finer resolution."""
 NAME_LENGTH_MAX: Final = 100
@@ -168,7 +169,7 @@ class Tokens:
         token = (await self._fresh()).get(token_id)
         if token is None:
             # Another process may have created it a moment ago.
-            token = (await self._fresh(UNKNOWN_SECONDS)).get(token_id)
+            token = (await self._read_since(self._clock.monotonic())).get(token_id)
         # Compared in any case, so that timing does not reveal whether an id exists.
         matches = same(token.hash if token is not None else "0" * 64, secret_hash)
         if token is None or not matches:
@@ -202,8 +203,16 @@ class Tokens:
                     self._read_at = began
         return self._known
 
+    async def _read_since(self, moment: float) -> Mapping[str, ApiToken]:
+        """What a read found that began after the moment."""
+        while (read_at := self._read_at) is None or read_at < moment:
+            if read_at is not None:
+                await anyio.sleep(max(0.0, read_at + UNKNOWN_SECONDS - self._clock.monotonic()))
+            await self._fresh(UNKNOWN_SECONDS)
+        return self._known
+
     def _is_older_than(self, seconds: float) -> bool:
-        return self._read_at is None or self._clock.monotonic() - self._read_at > seconds
+        return self._read_at is None or self._clock.monotonic() - self._read_at >= seconds
 
     async def forget(self) -> None:
         """The next check reads again. A read under way began before the change, so it must end first."""

@@ -223,7 +223,7 @@ async def test_a_site_says_nothing_to_a_neighbour_that_plays_central(stand: Stan
 
 @pytest.mark.parametrize(
     ("url", "reason"),
-    [("http://192.0.2.7:8080", "without TLS"), ("https://192.0.2.7:8080", "a site that has joined it")],
+    [("http://192.0.2.7:8080", "without TLS"), ("https://192.0.2.7:8080", "only accepts sites that have joined it")],
 )
 async def test_a_site_without_an_identity_speaks_to_its_own_machine_only(url: str, reason: str) -> None:
     with pytest.raises(Refused, match=reason):

@@ -237,7 +237,7 @@ async def test_a_right_certificate_gets_in(
 @pytest.mark.parametrize(
     ("leaf", "sentence"),
     [
-        (lambda: forge(ROOT, uris=[spiffe.central_id(DOMAIN, "other")]), "neither"),
+        (lambda: forge(ROOT, uris=[spiffe.central_id(DOMAIN, "other")]), "is of the WFM other"),
         (lambda: forge(ROOT, uris=[CLIENT]), "The server is"),
         (lambda: forge(ROOT, uris=[NODE]), "The server is"),
         (lambda: forge(ROOT, uris=[CENTRAL], begins=-2 * DAY, ends=-DAY), "expired on"),

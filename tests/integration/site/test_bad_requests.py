@@ -26,6 +26,7 @@ from homeport.ports import (
     Moved,
     NodeIdentities,
     RemoveNode,
+    Restate,
     RollBack,
     SecretsChanged,
     SetHold,
@@ -71,6 +72,7 @@ MESSAGES: tuple[FromCentral, ...] = (
     TuneNode(NodeId("n1"), Tunable(5.0, {"a": "b"}, "info", 10.0)),
     SetHold(Hold(site=HOME, deployment_id=None, reason="why", author="ann", at=NOW, expires_at=LATER)),
     LiftHold(None, "ann"),
+    Restate((DeploymentId(deployment_id(1)),)),
 )
 
 

@@ -269,8 +269,8 @@ LONG_AGO, FAR_AWAY = "2020-01-01T00:00:00Z", "2999-01-01T00:00:00Z"
     [
         ({"lasts_seconds": 60}, "reason", "is required, so that others can see why"),
         ({"reason": "  ", "lasts_seconds": 60}, "reason", "is required, so that others can see why"),
-        ({"reason": "x"}, "lasts_seconds", "say how long"),
-        ({"reason": "x", "lasts_seconds": 60, "expires_at": FAR_AWAY}, "lasts_seconds", "say how long"),
+        ({"reason": "x"}, "lasts_seconds", "give a duration"),
+        ({"reason": "x", "lasts_seconds": 60, "expires_at": FAR_AWAY}, "lasts_seconds", "give a duration"),
         ({"reason": "x", "lasts_seconds": -60}, "expires_at", "has passed"),
         ({"reason": "x", "expires_at": LONG_AGO}, "expires_at", "has passed"),
         ({"reason": "x", "expires_at": FAR_AWAY}, "expires_at", "at most 90 days"),

@@ -14,9 +14,10 @@ class Limits:
     """From the connection, or the end of the last response, to the end of the head."""
     body_seconds: float = 120.0
     """To the end of the body: 8 MiB over a line of half a megabit a second."""
-    discarded_bytes_max: int = 8 * 1024 * 1024
-    """Of a body that comes after its answer, before the connection is closed. A client that has sent so much reads
-    the answer sooner than the rest of its body is of use to anybody."""
+    discarded_bytes_max: int = 256 * 1024 * 1024
+    """Of a body that comes after its answer, before the connection is closed. Many clients read no answer before they
+    have sent everything, and would only see that the connection was reset: enough for most layers of an image that
+    the registry has refused, a quarter of a second of this machine's time, and not without an end."""
     connection_seconds: float = 3600.0
     """Maximum age of a machine's connection: its certificate is presented again on the next."""
     connections_max: int = 12_000
