@@ -126,15 +126,14 @@ class FleetDemand:
         nothing: dict[str, Any] = {"waiting": 0, "busy": {}}
         ended = {pool_id: unused.get(pool_id, nothing) for pool_id in self._told.get(site, {})}
         said = {**ended, **use}
+        # Noted before, since a site whose answer is late or lost has been told too.
+        self._told.pop(site, None)
+        if use:
+            self._told[site] = use
         try:
             await self._central.questions.ask(site, DEMAND, {"by": self._by, "pools": said})
         except HomeportError as error:
             log.debug("pool usage not sent to the site", site=site, why=str(error))
-            return
-        if use:
-            self._told[site] = use
-        else:
-            self._told.pop(site, None)
 
 
 def _is_unloaded(handoff: Handoff) -> bool:

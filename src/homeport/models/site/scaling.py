@@ -248,8 +248,10 @@ class SiteScaling:
             pool.expected[decided.replica] = _Expected(will_be, now + LOAD_SECONDS_MAX)
             self._tasks.start_soon(self._change, pool_id, decided)
             return now
-        ahead = [each for each in (decided.look_at, ends_at) if each is not None and each > now]
-        return min(ahead, default=None)
+        # What central said last, and no more since, counts for a while: nothing else tells when that is over.
+        forgotten_at = [each.at + FRESH_SECONDS for each in pool.demands.values()]
+        ahead = [each for each in (ends_at, *forgotten_at) if each is not None and each > now]
+        return min([*ahead, *([] if decided.look_at is None else [decided.look_at])], default=None)
 
     def _ends_at(self, pool_id: str) -> float | None:
         said = [self._retired.get(_served(each.handoff)) for each in self._replicas[pool_id]]
