@@ -1143,7 +1143,6 @@ export interface Reports {
   epoch: string;
   reports: (ReportItem)[];
   seen?: Record<string, string>;
-  start?: string;
 }
 
 export interface RevisionBody {
@@ -7729,10 +7728,6 @@ export const schemas: Readonly<Record<string, JsonSchema>> = {
      "type": "string"
     },
     "type": "object"
-   },
-   "start": {
-    "maxLength": 64,
-    "type": "string"
    }
   },
   "required": [
