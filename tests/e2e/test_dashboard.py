@@ -176,6 +176,7 @@ def watch_a_rollback(fleet: Fleet, page: Page) -> None:
     fleet.host.homeport("deploy", "fickle@1.1.0", "--site", "home", "--no-wait")
     expect(page.get_by_text("rolled back to 1.0.0").first).to_be_visible()
     steps = page.get_by_role("region", name="Why").locator(".why-step")
+    expect(steps.filter(has_text="rollback")).to_be_visible()
     expect(steps.first).to_have_text("commit")
     expect(steps.last).to_have_text("next")
     found = steps.all_inner_texts()
