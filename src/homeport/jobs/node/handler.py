@@ -199,7 +199,7 @@ class JobHandler:
     # --- stopping ---------------------------------------------------------------------------------------------
 
     async def _stop(self, order: Order) -> Done:
-        """Whatever attempt of the job is here, with what it prints when it is told to end."""
+        """Stops the attempt of the job that runs here, and keeps what it prints while it stops."""
         outcome = await self._discard(order)
         return Done(self._result(order, None, outcome))
 

@@ -56,7 +56,7 @@ class PluginSteps:
             return _checked(await plugin.carry_out(_given(work)))
         except HomeportError:
             raise
-        except Exception as error:
+        except Exception as error:  # a plugin may raise anything; its step alone fails
             log.exception("step plugin failed", plugin=name, run=work.run.id, step=work.step.name)
             return Outcome(failure=Failure(FAILED, f"The plugin {name} failed: {_in_words(error)}"))
 
@@ -67,7 +67,7 @@ class PluginSteps:
                 await self._plugins[name].stop(_given(work))
         except HomeportError:
             raise
-        except Exception:
+        except Exception:  # a plugin may raise anything; the run is cancelled all the same
             log.exception("step plugin not stopped", plugin=name, run=work.run.id, step=work.step.name)
 
 

@@ -19,7 +19,7 @@ def is_success(status: int) -> bool:
 
 
 def code_of_status(status: int) -> TaskCode:
-    """Of an answer that is no success."""
+    """Of an answer with a status that means failure, or a redirect."""
     if status in _WRONG_REQUEST:
         return TaskCode.INVALID_PARAMS
     return TaskCode.REPLICA_EXHAUSTED if status == _FULL else TaskCode.WORKER_RESET
