@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from homeport.adapters.runtime.fake import NullRuntime
-from homeport.vocabulary import Code, DeploymentId, ProfileType
+from homeport.vocabulary import Code, DeploymentId, ProfileType, Step
 from tests.integration.node.conftest import Bench
 from tests.support.builders import deployment_id
 from tests.support.orders import a_component, to_apply, to_remove
@@ -215,6 +215,16 @@ async def test_hundreds_of_orders_at_once_are_all_done_soon(bench: Bench) -> Non
                 await bench.site.send(to_apply(number, key=deployment_id(number)))
             await bench.site.until(lambda: len(bench.site.results) == 400)
         assert all(each.succeeded for each in bench.site.results)
+
+
+async def test_waiting_for_others_of_a_busy_node_is_none_of_a_components_own_time(bench: Bench) -> None:
+    async with bench.with_settings(parallel=1).connected():
+        await bench.site.send(to_apply(1, a_component(seconds=1.0)))
+        await bench.site.until(lambda: any(each.step is Step.CREATING for each in bench.site.progress))
+        # Both are fetched next, then the slow one is started, and the quick one waits for it.
+        await bench.site.send(to_apply(2, a_component(seconds=2.0), key=deployment_id(2)))
+        quick = to_apply(3, a_component(wait=False, timeout_seconds=1.0), key=deployment_id(3))
+        assert (await bench.site.order(quick)).succeeded
 
 
 async def test_a_renamed_component_takes_over_the_port_of_the_one_that_goes(bench: Bench) -> None:

@@ -163,8 +163,8 @@ class OrderWork:
         workload = self.workload(deployment_id, spec, release.name)
         await self._found(generation, deployment_id, Step.DRIFTED, spec.name, f"restarting {spec.name}: {why}")
         await self._fetch(workload)
-        with _limit(self._settings.remove_seconds, f"{spec.name} could not be stopped", spec.name):
-            async with self._slots:
+        async with self._slots:
+            with _limit(self._settings.remove_seconds, f"{spec.name} could not be stopped", spec.name):
                 await self._runtime.remove(deployment_id, spec.name, remove_images=False)
         await self._apply(workload, _ignore)
         await self._found(generation, deployment_id, Step.RESTORED, spec.name, f"{spec.name} was restarted: {why}")
@@ -176,8 +176,8 @@ class OrderWork:
 
     async def _fetch(self, workload: Workload) -> None:
         name = workload.spec.name
-        with _limit(self._settings.prepare_seconds, f"{name} could not be fetched", name):
-            async with self._slots:
+        async with self._slots:
+            with _limit(self._settings.prepare_seconds, f"{name} could not be fetched", name):
                 await self._runtime.prepare(workload, _ignore)
 
     async def _found(
@@ -241,20 +241,19 @@ class OrderWork:
 
     async def _prepare(self, generation: Generation, workload: Workload, spans: OrderSpans) -> None:
         name = workload.spec.name
-        with (
-            spans.step("pull", name) as on_step,
-            _limit(self._settings.prepare_seconds, f"{name} could not be fetched", name),
-        ):
+        with spans.step("pull", name) as on_step:
             async with self._slots:
-                await self._runtime.prepare(workload, self._progress(generation, workload, on_step))
+                with _limit(self._settings.prepare_seconds, f"{name} could not be fetched", name):
+                    await self._runtime.prepare(workload, self._progress(generation, workload, on_step))
 
     async def _start(self, generation: Generation, workload: Workload, spans: OrderSpans) -> None:
         name, seconds = workload.spec.name, max(workload.spec.timeout_seconds, 0.1)
         last = [""]
         try:
-            with anyio.fail_after(seconds):
+            with anyio.fail_after(None) as limit:
                 with spans.step("create", name) as on_step:
-                    await self._apply(workload, self._progress(generation, workload, on_step))
+                    on_progress = self._progress(generation, workload, on_step)
+                    await self._apply(workload, on_progress, on_slot=partial(_begin, limit, seconds))
                 passing(Point.RUNTIME_BEFORE_HEALTH)
                 if workload.spec.wait:
                     with spans.step("health", name):
@@ -264,10 +263,17 @@ class OrderWork:
             message = await self._with_output(message, workload)
             raise WorkFailed(Code.TIMEOUT, message, source=name) from error
 
-    async def _apply(self, workload: Workload, on_progress: OnProgress) -> None:
+    async def _apply(
+        self,
+        workload: Workload,
+        on_progress: OnProgress,
+        *,
+        on_slot: Callable[[], None] = lambda: None,
+    ) -> None:
         """A component that ended right after its start is detected here, before its health is checked."""
         try:
             async with self._slots:
+                on_slot()
                 try:
                     await self._runtime.apply(workload, on_progress)
                 finally:
@@ -315,12 +321,10 @@ class OrderWork:
     async def _remove(self, order: Order, name: str, spans: OrderSpans) -> None:
         self.tell(order.generation, order.deployment_id, Step.STOPPING, name, f"stopping {name}")
         try:
-            with (
-                spans.step("remove", name),
-                _limit(self._settings.remove_seconds, f"{name} could not be removed", name),
-            ):
+            with spans.step("remove", name):
                 async with self._slots:
-                    await self._runtime.remove(order.deployment_id, name, remove_images=order.remove_images)
+                    with _limit(self._settings.remove_seconds, f"{name} could not be removed", name):
+                        await self._runtime.remove(order.deployment_id, name, remove_images=order.remove_images)
                     passing(Point.RUNTIME_AFTER_REMOVE)
         except WorkFailed as error:
             raise WorkFailed(Code.REMOVE_FAILED, str(error), source=name) from error
@@ -370,6 +374,11 @@ def _limit(seconds: float, what: str, component: str) -> Iterator[None]:
             yield
     except TimeoutError as error:
         raise WorkFailed(Code.TIMEOUT, f"{what} within {seconds:g} s", source=component) from error
+
+
+def _begin(limit: anyio.CancelScope, seconds: float) -> None:
+    """Its time begins when it has a slot: on a busy node it may wait long for others."""
+    limit.deadline = anyio.current_time() + seconds
 
 
 def _ignore(_step: str, _message: str, _done: int, _total: int) -> None:
