@@ -1,7 +1,7 @@
 """A node that does what a test tells it, on the real protocol: it connects, hears orders and answers them."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -11,6 +11,7 @@ from homeport.core.model.instance import Failure
 from homeport.core.model.node import NodeInfo
 from homeport.core.model.order import Held, Order, Progress, Result
 from homeport.core.model.protocol import OWN, PeerProtocol
+from homeport.errors import PeerUnavailable
 from homeport.ports import (
     Acknowledged,
     Beat,
@@ -41,9 +42,12 @@ class ScriptedNode:
         self._stream = stream
         self._answer = answer
         self._sequence = 0
+        self._heartbeat_seconds = 0.0
         self.info = info
         self.is_wedged = False
         """It hears and beats, and answers nothing."""
+        self.is_silent = False
+        """It sends no heartbeats."""
         self.orders: list[Order] = []
         self.held: dict[str, Held] = {}
         self.acknowledged = 0
@@ -55,6 +59,7 @@ class ScriptedNode:
         async for message in self._stream:
             match message:
                 case Welcome():
+                    self._heartbeat_seconds = message.heartbeat_seconds
                     self.welcomed.set()
                 case Order():
                     self.orders.append(message)
@@ -94,6 +99,14 @@ class ScriptedNode:
     async def beat(self) -> None:
         await self._stream.send(Beat())
 
+    async def keep_beating(self) -> None:
+        """Until the stream ends. Without it a slow test would become one of a node that is lost."""
+        with suppress(PeerUnavailable):
+            while True:
+                await anyio.sleep(self._heartbeat_seconds)
+                if not self.is_silent:
+                    await self.beat()
+
 
 @asynccontextmanager
 async def scripted_node(
@@ -116,5 +129,6 @@ async def scripted_node(
         tasks.start_soon(node.run)
         with anyio.fail_after(60):
             await node.welcomed.wait()
+        tasks.start_soon(node.keep_beating)
         yield node
         tasks.cancel_scope.cancel()

@@ -290,6 +290,7 @@ async def test_silence_makes_a_node_stale_then_lost_and_a_word_live_again(person
             return node is not None and node.liveness is liveness
 
         async with scripted_node(link(site)) as node:
+            node.is_silent = True
             await eventually(lambda: is_now(Liveness.STALE))
             await eventually(lambda: is_now(Liveness.LOST))
             await node.beat()
